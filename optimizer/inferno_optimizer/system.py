@@ -1,0 +1,269 @@
+"""What is known (a System) and what was decided (a Solution), as immutable values.
+
+Units: time in ms, arrival rates in requests/min, costs in cents/hour, capacity in cards.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+DEFAULT_CLASS = "Free"
+"""Class of a server that names none, as in the original."""
+
+LOWEST_PRIORITY = 100
+"""Priorities are 1 (most important) to 100; anything else counts as 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One or more cards of a type that are rented as a unit.
+
+    `cost` is that of the whole unit; `multiplicity` counts its cards.
+    """
+
+    name: str
+    type: str
+    cost: float
+    multiplicity: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeParameters:
+    """First generation of performance data: inter-token latency `alpha + beta * batch` [ms]."""
+
+    alpha: float
+    beta: float
+
+
+@dataclass(frozen=True, slots=True)
+class PerformanceProfile:
+    """How one model performs on one accelerator.
+
+    `max_batch_size` is the largest batch at `at_tokens` tokens per request; a replica
+    occupies `accelerator_count` accelerators.
+    """
+
+    model: str
+    accelerator: str
+    parameters: DecodeParameters
+    max_batch_size: int
+    at_tokens: int
+    accelerator_count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Service level objectives of a model in a class; 0 means no target.
+
+    Inter-token latency [ms], 95th percentile of the waiting time [ms], throughput [tokens/s].
+    """
+
+    itl_ms: float = 0.0
+    wait_ms: float = 0.0
+    tokens_per_second: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceClass:
+    """A priority, and the targets of each model in the class."""
+
+    name: str
+    priority: int
+    targets: Mapping[str, Target]
+
+    @property
+    def effective_priority(self) -> int:
+        """Priority in 1..100; what lies outside counts as the lowest."""
+        return self.priority if 1 <= self.priority <= LOWEST_PRIORITY else LOWEST_PRIORITY
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests that reach a server: rate [requests/min] and mean length [tokens/request].
+
+    The coefficients of variation are carried along; no model uses them yet.
+    """
+
+    arrival_rate: float = 0.0
+    tokens_per_request: int = 0
+    arrival_cov: float = 0.0
+    service_cov: float = 0.0
+
+    @property
+    def idle(self) -> bool:
+        """No requests, or requests without tokens: nothing to serve."""
+        return self.arrival_rate == 0 or self.tokens_per_request == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a server runs on, or is to run on; `cost` is that of all replicas.
+
+    Latencies are means [ms]. No accelerator and 0 replicas mean that nothing runs.
+    """
+
+    accelerator: str = ""
+    replicas: int = 0
+    max_batch_size: int = 0
+    cost: float = 0.0
+    itl_ms: float = 0.0
+    wait_ms: float = 0.0
+    load: Load = Load()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A model in a service class, with what it runs on now and the load it gets.
+
+    `keep_accelerator` pins it to the accelerator of `current`; `max_batch_size` 0 leaves
+    the batch to the performance profile.
+    """
+
+    name: str
+    service_class: str
+    model: str
+    current: Allocation = Allocation()
+    keep_accelerator: bool = False
+    min_replicas: int = 0
+    max_batch_size: int = 0
+
+    @property
+    def load(self) -> Load:
+        """The load to size for: that of the current allocation."""
+        return self.current.load
+
+
+class SaturationPolicy(StrEnum):
+    """How capacity that is left over is shared among servers that got nothing."""
+
+    NONE = "None"
+    PRIORITY_EXHAUSTIVE = "PriorityExhaustive"
+    PRIORITY_ROUND_ROBIN = "PriorityRoundRobin"
+    ROUND_ROBIN = "RoundRobin"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to optimize; `unlimited` wins over `milp`, and without either it is greedy.
+
+    With `hold_undecided` the cards of servers for which no decision is possible are taken
+    off the capacity; `time_limit` [s] bounds the exact solver.
+    """
+
+    unlimited: bool = False
+    heterogeneous: bool = False
+    milp: bool = False
+    saturation_policy: SaturationPolicy = SaturationPolicy.NONE
+    delayed_best_effort: bool = False
+    hold_undecided: bool = False
+    time_limit: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Everything an optimization needs. Names are unique within each kind.
+
+    `profiles` holds at most one entry for a pair of model and accelerator; `capacity` maps
+    an accelerator type to its cards, and a type that is not listed has none.
+    """
+
+    accelerators: tuple[Accelerator, ...] = ()
+    profiles: tuple[PerformanceProfile, ...] = ()
+    classes: tuple[ServiceClass, ...] = ()
+    servers: tuple[Server, ...] = ()
+    capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    options: Options = Options()
+
+
+class Reason(StrEnum):
+    """Why a server has the allocation that it has, or none."""
+
+    ALLOCATED = "Allocated"
+    BEST_EFFORT = "BestEffort"
+    NO_CAPACITY = "NoCapacity"
+    UNATTAINABLE_SLO = "UnattainableSLO"
+    NO_PERFORMANCE_DATA = "NoPerformanceData"
+    NO_TARGET = "NoTarget"
+    UNKNOWN_MODEL = "UnknownModel"
+    UNKNOWN_CLASS = "UnknownClass"
+    INVALID_SPEC = "InvalidSpec"
+
+    @property
+    def decided(self) -> bool:
+        """Whether this is a decision; otherwise what runs now is to be held."""
+        return self in (Reason.ALLOCATED, Reason.BEST_EFFORT, Reason.NO_CAPACITY)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome for one server; `allocation` is None where it gets nothing."""
+
+    server: str
+    reason: Reason
+    message: str
+    allocation: Allocation | None = None
+
+
+class Status(StrEnum):
+    """How good a plan is known to be."""
+
+    OPTIMAL = "Optimal"
+    FEASIBLE = "Feasible"
+    TIME_LIMIT = "TimeLimit"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What is proven of a plan.
+
+    `objective` is the total value of the plan (lower is better), `bound` a proven lower
+    bound of it, None where the solver gives none; `gap` is relative to the larger of
+    |objective| and 1.
+    """
+
+    solver: str
+    status: Status
+    objective: float
+    bound: float | None
+    seconds: float
+
+    @property
+    def gap(self) -> float | None:
+        """Proven distance from the optimum, relative; None without a bound."""
+        if self.bound is None:
+            return None
+        return max(0.0, self.objective - self.bound) / max(abs(self.objective), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityUse:
+    """Cards of a type: in use by the plan, and available."""
+
+    type: str
+    used: int
+    available: int
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """One decision per server, in the order of the system; with the certificate."""
+
+    decisions: tuple[Decision, ...]
+    certificate: Certificate
+    capacity: tuple[CapacityUse, ...]
+
+    @property
+    def allocations(self) -> dict[str, Allocation]:
+        """Allocation by server, of those that have one."""
+        return {d.server: d.allocation for d in self.decisions if d.allocation is not None}
+
+    @property
+    def unserved(self) -> tuple[Decision, ...]:
+        """The decisions of servers that got nothing."""
+        return tuple(d for d in self.decisions if d.allocation is None)
+
+    @property
+    def cost(self) -> float:
+        """Cost of all allocations [cents/hour]."""
+        return sum(a.cost for a in self.allocations.values())
