@@ -1,0 +1,189 @@
+"""Stationary averages of many state-dependent M/M/1/K queues at once; arrays in, arrays out.
+
+A replica that serves up to N requests together is a birth-death chain: births at the
+arrival rate, deaths at mu(n) with n requests in service, mu(N) beyond N, at most K requests
+in all [Kleinrock, Queueing Systems I, 1975, ch. 3]. The states up to N are summed block by
+block; those beyond N are a geometric tail with a closed form, so the cost does not depend
+on K.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+DepartureIntervals = Callable[[slice, FloatArray], FloatArray]
+"""1 / mu(n) [ms] of the queues `rows` with n requests in service.
+
+The second argument holds n, of shape (1, states) or (rows, 1); the answer broadcasts to
+(rows, states).
+"""
+
+ROWS = 2048
+STATES = 16
+"""Rows and states of one block: its arrays stay in the processor's cache, and a product of
+16 ratios of up to 1e17 still is a finite number."""
+
+RESCALE = 1e30
+"""Weights above this are scaled down before the next block, so sums stay finite."""
+
+SERIES_BELOW = 1e-3
+"""Below this exponent the closed form of a geometric sum cancels; its series is exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Averages:
+    """Stationary averages of each queue; arrays of shape (queues,).
+
+    `throughput` counts the requests let in [requests/ms]; `in_service` and `waiting` are
+    numbers of requests.
+    """
+
+    throughput: FloatArray
+    in_service: FloatArray
+    waiting: FloatArray
+
+    @property
+    def service_ms(self) -> FloatArray:
+        """Mean time in service [ms], by Little's law."""
+        return self.in_service / self.throughput
+
+    @property
+    def wait_ms(self) -> FloatArray:
+        """Mean waiting time [ms], by Little's law; no difference of large numbers."""
+        return self.waiting / self.throughput
+
+
+def averages(
+    arrival_rate: FloatArray,
+    batch: IntArray,
+    queue_limit: IntArray,
+    intervals: DepartureIntervals,
+) -> Averages:
+    """Averages of the queues at their arrival rates.
+
+    Parameters
+    ----------
+    arrival_rate
+        Poisson arrival rates, positive [requests/ms]; shape (queues,).
+    batch
+        N, the most requests in service together, at least 1, in descending order.
+    queue_limit
+        K, the most requests in all, at least N.
+    intervals
+        Times between departures, positive and finite.
+    """
+    result = Averages(*(np.empty(len(arrival_rate)) for _ in range(3)))
+    for rows in _slices(len(arrival_rate)):
+        part = _averages_of_rows(
+            arrival_rate[rows], batch[rows], queue_limit[rows], rows, intervals
+        )
+        result.throughput[rows], result.in_service[rows], result.waiting[rows] = part
+    return result
+
+
+def _slices(length: int) -> Iterator[slice]:
+    for start in range(0, length, ROWS):
+        yield slice(start, min(start + ROWS, length))
+
+
+def _averages_of_rows(
+    arrival_rate: FloatArray,
+    batch: IntArray,
+    queue_limit: IntArray,
+    rows: slice,
+    intervals: DepartureIntervals,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Throughput, in service and waiting of one slice of the queues."""
+    total, in_service, full = _sums_up_to_batch(arrival_rate, batch, rows, intervals)
+    states = batch.astype(np.float64)
+    ratio = arrival_rate * intervals(rows, states[:, None])[:, 0]
+    scale, tail, tail_waiting, last = _tail(ratio, (queue_limit - batch).astype(np.float64))
+    total = total * scale + full * tail
+    in_service = in_service * scale + full * states * tail
+    admitted = 1.0 - full * last / total
+    return arrival_rate * admitted, in_service / total, full * tail_waiting / total
+
+
+def _sums_up_to_batch(
+    arrival_rate: FloatArray, batch: IntArray, rows: slice, intervals: DepartureIntervals
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sums of p(n) and n p(n) over n = 0..N, and p(N), in one scale of its own per queue."""
+    total = np.ones_like(arrival_rate)
+    first_moment = np.zeros_like(arrival_rate)
+    weight = np.ones_like(arrival_rate)  # of the last state summed
+    for start in range(1, int(batch[0]) + 1, STATES):
+        active = int(np.count_nonzero(batch >= start))  # a prefix: N descends
+        states = np.arange(start, start + STATES, dtype=np.float64)[None, :]
+        ratios = intervals(slice(rows.start, rows.start + active), states)
+        ratios = ratios * arrival_rate[:active, None]
+        beyond = states > batch[:active, None]
+        ratios[beyond] = 1.0  # carries the weight of state N to the end of the block
+        weights = np.cumprod(ratios, axis=1)
+        weights *= weight[:active, None]
+        weight[:active] = weights[:, -1]
+        weights[beyond] = 0.0
+        total[:active] += weights.sum(axis=1)
+        first_moment[:active] += weights @ states[0]
+        _rescale(weight, total, first_moment)
+    return total, first_moment, weight
+
+
+def _rescale(weight: FloatArray, total: FloatArray, first_moment: FloatArray) -> None:
+    """Divide everything by the weights that have grown large, in place."""
+    large = weight > RESCALE
+    if large.any():
+        total[large] /= weight[large]
+        first_moment[large] /= weight[large]
+        weight[large] = 1.0
+
+
+def _tail(
+    ratio: FloatArray, length: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Sums of r^j and j r^j over j = 1..M, and r^M, all times a scale that keeps them finite.
+
+    The scale is 1 where r <= 1, else r^-M. It comes first in the answer.
+    """
+    growing = ratio > 1.0
+    x = np.where(growing, 1.0 / ratio, ratio)
+    count, moment = _geometric(x, length)
+    last = np.power(x, length)
+    scale = np.where(growing, last, 1.0)
+    tail = np.where(growing, count, x * count)
+    tail_moment = np.where(growing, length * count - moment, x * (moment + count))
+    return scale, tail, tail_moment, np.where(growing, 1.0, last)
+
+
+def _geometric(x: FloatArray, length: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Sums of x^i and i x^i over i = 0..M-1, for 0 < x <= 1."""
+    log_x = np.log(x)
+    exponent = length * log_x
+    series = -exponent < SERIES_BELOW
+    safe_log = np.where(series, -1.0, log_x)
+    safe_exponent = np.where(series, -1.0, exponent)
+    count = np.expm1(safe_exponent) / np.expm1(safe_log)
+    moment = (count - 1.0 - (length - 1.0) * np.exp(safe_exponent)) / -np.expm1(safe_log)
+    return (
+        np.where(series, _power_sums(log_x, length, 0), count),
+        np.where(series, _power_sums(log_x, length, 1), moment),
+    )
+
+
+def _power_sums(log_x: FloatArray, length: FloatArray, power: int) -> FloatArray:
+    """Sum of i^power x^i over i = 0..M-1 by the series of the exponential, x close to 1."""
+    m = length - 1.0
+    sums = (
+        length,
+        m * length / 2,
+        m * length * (2 * m + 1) / 6,
+        (m * length / 2) ** 2,
+        m * length * (2 * m + 1) * (3 * m**2 + 3 * m - 1) / 30,
+    )
+    linear, square, cube = log_x, log_x**2 / 2, log_x**3 / 6
+    first, second, third, fourth = sums[power : power + 4]
+    return first + second * linear + third * square + fourth * cube
