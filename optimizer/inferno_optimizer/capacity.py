@@ -1,0 +1,32 @@
+"""Cards: how many there are to hand out, and how many a plan uses."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from inferno_optimizer.cases import Catalogue
+from inferno_optimizer.system import Allocation, CapacityUse, Server
+
+
+def available_cards(catalogue: Catalogue, held: Iterable[Server]) -> Counter[str]:
+    """Cards by type, less those on which servers run that are to be left as they are."""
+    cards = Counter({t: max(count, 0) for t, count in catalogue.system.capacity.items()})
+    for server in held:
+        for card_type, count in cards_in_use(catalogue, server.model, server.current).items():
+            cards[card_type] = max(cards[card_type] - count, 0)
+    return cards
+
+
+def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Mapping[str, int]:
+    """Cards that an allocation of a model takes, by type; none on an unknown accelerator."""
+    position = catalogue.accelerators.get(allocation.accelerator)
+    if position is None or allocation.replicas <= 0:
+        return {}
+    accelerator = catalogue.system.accelerators[position]
+    count = catalogue.accelerators_per_replica(model, allocation.accelerator)
+    return {accelerator.type: allocation.replicas * count * max(accelerator.multiplicity, 1)}
+
+
+def capacity_use(available: Mapping[str, int], used: Mapping[str, int]) -> tuple[CapacityUse, ...]:
+    """Cards in use and available of every type that is listed or used, by name."""
+    names = sorted({*used, *available})
+    return tuple(CapacityUse(name, used.get(name, 0), available.get(name, 0)) for name in names)

@@ -1,0 +1,328 @@
+"""JSON documents of the wire <-> System and Solution; the one place that knows field names.
+
+The tables below say, for each object of the wire, which key holds which attribute. Reading
+follows the published API: keys match regardless of case, unknown keys are ignored, what is
+absent or null is zero, of repeated names the last one counts. Unlike the original, what
+cannot be read is named.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import starmap
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from inferno_optimizer.explain import Option
+from inferno_optimizer.fields import (
+    FLAG,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Kind,
+    List,
+    MisfitError,
+    Object,
+    Scalar,
+    Section,
+    read_integer,
+    read_text,
+    value_of,
+)
+from inferno_optimizer.system import (
+    DEFAULT_CLASS,
+    Accelerator,
+    Allocation,
+    Certificate,
+    DecodeParameters,
+    Load,
+    Options,
+    PerformanceProfile,
+    SaturationPolicy,
+    Server,
+    ServiceClass,
+    Solution,
+    System,
+    Target,
+)
+
+T = TypeVar("T")
+
+
+def is_system(document: object) -> bool:
+    """Tell whether a document has a key of the body of optimizeOne."""
+    return isinstance(document, Mapping) and any(
+        value_of(document, key) is not None for key in ("system", *_SECTIONS)
+    )
+
+
+def decode_system(document: object) -> System:
+    """Read the body of optimizeOne.
+
+    Parameters
+    ----------
+    document
+        Parsed JSON: `{"system": {...}}`, or the inner object alone; sections may be absent.
+
+    Raises
+    ------
+    InputError
+        Something has the wrong type; the text names the object and the field.
+    UnsupportedError
+        The document holds data of a later generation of performance models.
+    """
+    if document is None:
+        return _SYSTEM.zero
+    try:
+        return (_SYSTEM if value_of(document, "system") is None else _BODY).read(document)
+    except MisfitError as misfit:
+        raise misfit.error(str(misfit)) from None
+
+
+def encode_system(system: System) -> dict[str, Any]:
+    """Write the body of optimizeOne; the time limit is the server's own and not part of it."""
+    return _BODY.write(system)
+
+
+def encode_solution(solution: Solution) -> dict[str, Any]:
+    """Write the answer of optimizeOne, with who is unserved and what is proven."""
+    return {
+        "allocations": {
+            server: _ALLOCATION.write(allocation)
+            for server, allocation in sorted(solution.allocations.items())
+        },
+        "unserved": {
+            decision.server: {"reason": str(decision.reason), "message": decision.message}
+            for decision in sorted(solution.unserved, key=attrgetter("server"))
+        },
+        "certificate": _certificate(solution.certificate),
+    }
+
+
+def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
+    """Write the options of a server; fields that an allocation has too are named as there."""
+    return [_OPTION.write(option) for option in options]
+
+
+def _certificate(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "solver": certificate.solver,
+        "status": str(certificate.status),
+        "objective": certificate.objective,
+        "bound": certificate.bound,
+        "gap": certificate.gap,
+        "seconds": certificate.seconds,
+    }
+
+
+def _read_policy(value: object) -> SaturationPolicy:
+    """Read a saturation policy; any other text counts as none, as in the original."""
+    return _POLICIES.get(read_text(value), SaturationPolicy.NONE)
+
+
+_POLICIES = {str(policy): policy for policy in SaturationPolicy}
+
+_POLICY = Scalar(SaturationPolicy.NONE, _read_policy, str)
+_CARDS = Scalar(1, read_integer, int)
+_AT_LEAST_ONE = Scalar(1, lambda value: max(read_integer(value), 1), int)
+_CLASS_NAME = Scalar(DEFAULT_CLASS, lambda value: read_text(value) or DEFAULT_CLASS, str)
+
+
+def _unique(*names: str) -> Callable[[Iterable[T]], tuple[T, ...]]:
+    """Collect values, of each name the last one."""
+    name = attrgetter(*names)
+    return lambda values: tuple({name(value): value for value in values}.values())
+
+
+def _mapping(pairs: Iterable[tuple[str, T]]) -> Mapping[str, T]:
+    return MappingProxyType(dict(pairs))
+
+
+def _profile(
+    model: str,
+    accelerator: str,
+    alpha: float,
+    beta: float,
+    max_batch_size: int,
+    at_tokens: int,
+    accelerator_count: int,
+) -> PerformanceProfile:
+    parameters = DecodeParameters(alpha, beta)
+    return PerformanceProfile(
+        model, accelerator, parameters, max_batch_size, at_tokens, accelerator_count
+    )
+
+
+class _ModelTarget(NamedTuple):
+    model: str
+    target: Target
+
+
+def _model_target(model: str, **targets: float) -> _ModelTarget:
+    return _ModelTarget(model, Target(**targets))
+
+
+class _CardCount(NamedTuple):
+    type: str
+    cards: int
+
+
+_LOAD = Object(
+    Load,
+    {
+        "arrivalRate": ("arrival_rate", NUMBER),
+        "avgLength": ("tokens_per_request", INTEGER),
+        "arrivalCOV": ("arrival_cov", NUMBER),
+        "serviceCOV": ("service_cov", NUMBER),
+    },
+    later=("avgInTokens", "avgOutTokens"),
+)
+
+_ALLOCATION = Object(
+    Allocation,
+    {
+        "accelerator": ("accelerator", TEXT),
+        "numReplicas": ("replicas", INTEGER),
+        "maxBatch": ("max_batch_size", INTEGER),
+        "cost": ("cost", NUMBER),
+        "itlAverage": ("itl_ms", NUMBER),
+        "waitAverage": ("wait_ms", NUMBER),
+        "load": ("load", _LOAD),
+    },
+)
+
+_OPTION = Object(
+    Option,
+    {
+        "accelerator": ("accelerator", TEXT),
+        "numReplicas": ("replicas", INTEGER),
+        "maxBatch": ("max_batch_size", INTEGER),
+        "type": ("type", TEXT),
+        "cards": ("cards", INTEGER),
+        "cost": ("cost", NUMBER),
+        "value": ("value", NUMBER),
+        "itlAverage": ("itl_ms", NUMBER),
+        "waitAverage": ("wait_ms", NUMBER),
+        "maxRate": ("max_rate", NUMBER),
+        "reason": ("reason", TEXT),
+    },
+)
+
+_ACCELERATORS = List(
+    "accelerator",
+    ("name",),
+    Object(
+        Accelerator,
+        {
+            "name": ("name", TEXT),
+            "type": ("type", TEXT),
+            "multiplicity": ("multiplicity", _CARDS),
+            "cost": ("cost", NUMBER),
+        },
+    ),
+    collect=_unique("name"),
+    spread=tuple,
+)
+
+_PROFILES = List(
+    "performance data",
+    ("name", "acc"),
+    Object(
+        _profile,
+        {
+            "name": ("model", TEXT),
+            "acc": ("accelerator", TEXT),
+            "accCount": ("accelerator_count", _AT_LEAST_ONE),
+            "alpha": ("parameters.alpha", NUMBER),
+            "beta": ("parameters.beta", NUMBER),
+            "maxBatchSize": ("max_batch_size", INTEGER),
+            "atTokens": ("at_tokens", INTEGER),
+        },
+        later=("decodeParms", "prefillParms", "perfParms"),
+    ),
+    collect=_unique("model", "accelerator"),
+    spread=tuple,
+)
+
+_TARGETS = List(
+    "target of model",
+    ("model",),
+    Object(
+        _model_target,
+        {
+            "model": ("model", TEXT),
+            "slo-itl": ("target.itl_ms", NUMBER),
+            "slo-ttw": ("target.wait_ms", NUMBER),
+            "slo-tps": ("target.tokens_per_second", NUMBER),
+        },
+        later=("slo-ttft",),
+    ),
+    collect=_mapping,
+    spread=lambda targets: starmap(_ModelTarget, targets.items()),
+)
+
+_CLASSES = List(
+    "class",
+    ("name",),
+    Object(
+        ServiceClass,
+        {
+            "name": ("name", TEXT),
+            "priority": ("priority", INTEGER),
+            "modelTargets": ("targets", _TARGETS),
+        },
+    ),
+    collect=_unique("name"),
+    spread=tuple,
+)
+
+_SERVERS = List(
+    "server",
+    ("name",),
+    Object(
+        Server,
+        {
+            "name": ("name", TEXT),
+            "class": ("service_class", _CLASS_NAME),
+            "model": ("model", TEXT),
+            "keepAccelerator": ("keep_accelerator", FLAG),
+            "minNumReplicas": ("min_replicas", INTEGER),
+            "maxBatchSize": ("max_batch_size", INTEGER),
+            "currentAlloc": ("current", _ALLOCATION),
+        },
+    ),
+    collect=_unique("name"),
+    spread=tuple,
+)
+
+_CAPACITY = List(
+    "capacity",
+    ("type",),
+    Object(_CardCount, {"type": ("type", TEXT), "count": ("cards", INTEGER)}),
+    collect=_mapping,
+    spread=lambda capacity: starmap(_CardCount, capacity.items()),
+)
+
+_OPTIONS = Object(
+    Options,
+    {
+        "unlimited": ("unlimited", FLAG),
+        "heterogeneous": ("heterogeneous", FLAG),
+        "milpSolver": ("milp", FLAG),
+        "saturationPolicy": ("saturation_policy", _POLICY),
+        "delayedBestEffort": ("delayed_best_effort", FLAG),
+        "holdUndecided": ("hold_undecided", FLAG),
+    },
+)
+
+_SECTIONS: dict[str, tuple[str, Kind[Any]]] = {
+    "acceleratorData": ("accelerators", Section("accelerators", _ACCELERATORS)),
+    "modelData": ("profiles", Section("models", _PROFILES)),
+    "serviceClassData": ("classes", Section("serviceClasses", _CLASSES)),
+    "serverData": ("servers", Section("servers", _SERVERS)),
+    "capacityData": ("capacity", Section("count", _CAPACITY)),
+    "optimizerData": ("options", Section("optimizer", _OPTIONS)),
+}
+
+_SYSTEM = Object(System, _SECTIONS)
+
+_BODY = Section("system", _SYSTEM)

@@ -1,0 +1,103 @@
+"""Every candidate of one server with its numbers, and why those that are out are out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferno_optimizer.candidates import MAX_REPLICAS, MS_PER_MINUTE, Candidates, build_candidates
+from inferno_optimizer.cases import Case, Catalogue
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.performance import WAIT_PERCENTILE_FACTOR
+from inferno_optimizer.system import PerformanceProfile, System
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A server on one accelerator.
+
+    `cards` of `type` and `cost` [cents/hour] are those of all replicas; `max_rate` is what
+    one replica carries within all targets [requests/min]; latencies are means [ms] at the
+    server's load. `reason` says why it is out, empty if it is not; the numbers of one that
+    is out are 0.
+    """
+
+    accelerator: str
+    type: str = ""
+    replicas: int = 0
+    max_batch_size: int = 0
+    cards: int = 0
+    cost: float = 0.0
+    value: float = 0.0
+    itl_ms: float = 0.0
+    wait_ms: float = 0.0
+    max_rate: float = 0.0
+    reason: str = ""
+
+
+def explain(system: System, server_name: str) -> tuple[Option, ...]:
+    """Every accelerator for one server: usable ones by value, then the others by name.
+
+    Raises
+    ------
+    InputError
+        When there is no such server, or it cannot be sized at all; the message says why.
+    """
+    server = next((s for s in system.servers if s.name == server_name), None)
+    if server is None:
+        raise InputError(f"no server is named {server_name!r}")
+    catalogue = Catalogue(system)
+    case = catalogue.case(server)
+    if not isinstance(case, Case):
+        raise InputError(f"server {server_name!r}: {case.reason}: {case.message}")
+    candidates = build_candidates(catalogue, [case])
+    options = [_option(candidates, row) for row in range(len(candidates.usable))]
+    sized = {option.accelerator for option in options}
+    options += [
+        Option(profile.accelerator, reason=_left_out(catalogue, profile))
+        for profile in system.profiles
+        if profile.model == server.model and profile.accelerator not in sized
+    ]
+    return tuple(sorted(options, key=lambda o: (bool(o.reason), o.value, o.accelerator)))
+
+
+def _option(candidates: Candidates, row: int) -> Option:
+    accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
+    batch = int(candidates.pairs.replicas.batch[row])
+    if not candidates.usable[row]:
+        reason = _out_of_reach(candidates, row)
+        return Option(accelerator.name, accelerator.type, max_batch_size=batch, reason=reason)
+    itl, wait = candidates.latencies(np.array([row]), candidates.replicas[[row]])
+    return Option(
+        accelerator=accelerator.name,
+        type=accelerator.type,
+        replicas=int(candidates.replicas[row]),
+        max_batch_size=batch,
+        cards=int(candidates.cards[row]),
+        cost=float(candidates.cost[row]),
+        value=float(candidates.value[row]),
+        itl_ms=float(itl[0]),
+        wait_ms=float(wait[0]),
+        max_rate=float(candidates.sizing.max_rate[row]) * MS_PER_MINUTE,
+    )
+
+
+def _out_of_reach(candidates: Candidates, row: int) -> str:
+    """The targets that cannot be met here, each beside the least that can be had."""
+    if candidates.sizing.max_rate[row] > 0:
+        return f"takes more than {MAX_REPLICAS} replicas"
+    target = candidates.cases[int(candidates.pairs.case[row])].target
+    itl = float(candidates.sizing.itl_floor[row])
+    wait = float(candidates.sizing.delay_floor[row]) * WAIT_PERCENTILE_FACTOR
+    misses = []
+    if 0 < target.itl_ms < itl:
+        misses.append(f"slo-itl {target.itl_ms:g} ms, at least {itl:.4g} ms")
+    if 0 < target.wait_ms < wait:
+        misses.append(f"slo-ttw {target.wait_ms:g} ms, at least {wait:.4g} ms")
+    return "out of reach: " + "; ".join(misses)
+
+
+def _left_out(catalogue: Catalogue, profile: PerformanceProfile) -> str:
+    problems = catalogue.profile_problems(profile.model, profile.accelerator)
+    if problems:
+        return "; ".join(str(problem) for problem in problems)
+    return "keepAccelerator pins the server to another accelerator"

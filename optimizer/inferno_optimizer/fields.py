@@ -1,0 +1,264 @@
+"""Kinds of values in JSON documents, to be combined into tables: see `codec`.
+
+What does not fit raises a `MisfitError`, which learns on its way up where it happened.
+Keys match regardless of case, unknown keys are ignored, absent and null mean zero.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+
+from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
+
+LONGEST_SHOWN = 40
+"""Characters of a wrong value that a message shows."""
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+class MisfitError(Exception):
+    """A value does not fit its place; learns on its way up where that is."""
+
+    def __init__(self, problem: str, error: type[InfernoError] = InputError) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.error = error
+        self.place = ""
+        self.named = False
+
+    def inside(self, key: str) -> Self:
+        """Put the key of an object before the place, unless that begins with a name."""
+        if not self.named:
+            self.place = f"{key}.{self.place}" if self.place else key
+        return self
+
+    def of(self, name: str) -> Self:
+        """Put the name of an item before the place."""
+        self.place = f"{name}: {self.place}" if self.place else name
+        self.named = True
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}" if self.place else self.problem
+
+
+def _expected(what: str, value: object) -> MisfitError:
+    return MisfitError(f"expected {what}, not {_shown(value)}")
+
+
+def _object(value: object) -> Mapping[Any, object]:
+    if isinstance(value, Mapping):
+        return value
+    raise _expected("an object", value)
+
+
+def _shown(value: object) -> str:
+    """Show a value as its author wrote it, shortened."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def value_of(document: object, key: str) -> object:
+    """Value of a key that matches regardless of case; None where there is none."""
+    if not isinstance(document, Mapping):
+        return None
+    found = [value for name, value in document.items() if str(name).lower() == key.lower()]
+    return found[-1] if found else None
+
+
+class Kind(Protocol[T]):
+    """What a place in a document holds; `zero` is what absence means."""
+
+    @property
+    def zero(self) -> T:
+        """The value where the document says nothing."""
+
+    def read(self, value: object, /) -> T:
+        """Turn parsed JSON into the value, or raise a MisfitError."""
+
+    def write(self, value: T, /) -> object:
+        """Turn the value into what JSON can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Generic[T]):
+    """A string, number or boolean."""
+
+    zero: T
+    read: Callable[[object], T]
+    write: Callable[[T], object]
+
+
+def read_text(value: object) -> str:
+    """Read a string, or raise a MisfitError."""
+    if isinstance(value, str):
+        return value
+    raise _expected("a string", value)
+
+
+def _read_flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _expected("true or false", value)
+
+
+def read_integer(value: object) -> int:
+    """Read an integer written as one, or raise a MisfitError: 2.0 is none on the wire."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
+        return value
+    raise _expected("an integer", value)
+
+
+def _read_number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _expected("a number", value)
+    if not abs(value) <= sys.float_info.max:  # NaN compares false
+        raise _expected("a finite number", value)
+    return float(value)
+
+
+TEXT = Scalar("", read_text, str)
+FLAG = Scalar(False, _read_flag, bool)
+INTEGER = Scalar(0, read_integer, int)
+NUMBER = Scalar(0.0, _read_number, float)
+
+
+class _Field(NamedTuple):
+    argument: str
+    kind: Kind[Any]
+    get: Callable[[object], Any]
+
+
+class Object(Generic[T]):
+    """A JSON object that stands for a value.
+
+    Parameters
+    ----------
+    make
+        Builds the value from keyword arguments.
+    keys
+        For each key the attribute that it holds, dotted where it lies deeper (its last part
+        is the argument of `make`), and its kind.
+    later
+        Keys of later generations, an error: without them the plan would be wrong.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., T],
+        keys: Mapping[str, tuple[str, Kind[Any]]],
+        later: Iterable[str] = (),
+    ) -> None:
+        self._make = make
+        self._fields = {
+            key: _Field(attribute.rpartition(".")[2], kind, attrgetter(attribute))
+            for key, (attribute, kind) in keys.items()
+        }
+        self._in_any_case = {key.lower(): known for key, known in self._fields.items()}
+        self._later = frozenset(key.lower() for key in later)
+        self._zeros = {known.argument: known.kind.zero for known in self._fields.values()}
+        self.zero = make(**self._zeros)
+
+    def read(self, value: object, /) -> T:
+        """Build the value from the keys that are there."""
+        arguments = dict(self._zeros)
+        for key, part in _object(value).items():
+            known = self._fields.get(key) or self._field_in_any_case(str(key), part)
+            if known is None or part is None:
+                continue
+            try:
+                arguments[known.argument] = known.kind.read(part)
+            except MisfitError as misfit:
+                raise misfit.inside(str(key)) from None
+        return self._make(**arguments)
+
+    def _field_in_any_case(self, key: str, part: object) -> _Field | None:
+        if key.lower() in self._later and part:
+            problem = "is of a later performance model, which is not supported yet"
+            raise MisfitError(problem, UnsupportedError).inside(key)
+        return self._in_any_case.get(key.lower())
+
+    def write(self, value: T, /) -> dict[str, Any]:
+        """Write every key."""
+        return {key: known.kind.write(known.get(value)) for key, known in self._fields.items()}
+
+
+class List(Generic[T, C]):
+    """A JSON list of objects that stands for a collection.
+
+    Parameters
+    ----------
+    noun, identity
+        What an item is called, and the keys that tell it from the others.
+    item
+        How to read and write one.
+    collect, spread
+        Items to collection, and back.
+    """
+
+    def __init__(
+        self,
+        noun: str,
+        identity: tuple[str, ...],
+        item: Object[T],
+        collect: Callable[[Iterable[T]], C],
+        spread: Callable[[C], Iterable[T]],
+    ) -> None:
+        self._noun = noun
+        self._identity = identity
+        self._item = item
+        self._collect = collect
+        self._spread = spread
+        self.zero = collect(())
+
+    def read(self, value: object, /) -> C:
+        """Read each item; a misfit gets the name of its item."""
+        if not isinstance(value, list):
+            raise _expected("a list", value)
+        return self._collect([self._read_item(item, place) for place, item in enumerate(value)])
+
+    def _read_item(self, item: object, place: int) -> T:
+        try:
+            return self._item.read(item)
+        except MisfitError as misfit:
+            raise misfit.of(self._name(item, place)) from None
+
+    def _name(self, item: object, place: int) -> str:
+        """Name an item for a message; by its place where its own name is no help."""
+        names = [name for key in self._identity if isinstance(name := value_of(item, key), str)]
+        return f"{self._noun} {'/'.join(names)!r}" if any(names) else f"{self._noun} [{place}]"
+
+    def write(self, value: C, /) -> list[dict[str, Any]]:
+        """Write each item."""
+        return [self._item.write(item) for item in self._spread(value)]
+
+
+class Section(Generic[T]):
+    """A JSON object that only wraps what its one key holds."""
+
+    def __init__(self, key: str, kind: Kind[T]) -> None:
+        self._key = key
+        self._kind = kind
+        self.zero = kind.zero
+
+    def read(self, value: object, /) -> T:
+        """Read what the key holds."""
+        part = value_of(_object(value), self._key)
+        if part is None:
+            return self.zero
+        try:
+            return self._kind.read(part)
+        except MisfitError as misfit:
+            raise misfit.inside(self._key) from None
+
+    def write(self, value: T, /) -> dict[str, Any]:
+        """Write the key."""
+        return {self._key: self._kind.write(value)}

@@ -1,0 +1,79 @@
+"""The one call: a System goes in, a Solution comes out."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from inferno_optimizer.candidates import Candidates, build_candidates
+from inferno_optimizer.capacity import available_cards, capacity_use
+from inferno_optimizer.cases import Case, Catalogue
+from inferno_optimizer.decisions import decide, unattainable
+from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.solvers import solve
+from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
+from inferno_optimizer.system import Certificate, Decision, Solution, System
+
+Clock = Callable[[], float]
+
+
+def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
+    """Decide for every server: which accelerator, how many replicas, which batch.
+
+    Parameters
+    ----------
+    system
+        What is known; it is not changed.
+    clock
+        Seconds that only ever grow.
+
+    Raises
+    ------
+    UnsupportedError
+        When the options ask for what this version cannot do.
+    SolverError
+        When a solver fails.
+    """
+    start = clock()
+    catalogue = Catalogue(system)
+    outcomes = [catalogue.case(server) for server in system.servers]
+    candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
+    undecided = [o for o in outcomes if isinstance(o, Decision)] + unattainable(candidates)
+    cards = _cards_to_hand_out(catalogue, undecided)
+    capacity = np.array([cards[t] for t in candidates.types], dtype=np.int64)
+    answer = solve(candidates, capacity, clock)
+    used = _used_cards(candidates, answer.assignment)
+    decided = decide(candidates, answer.assignment, np.maximum(capacity - used, 0))
+    by_server = {decision.server: decision for decision in (*undecided, *decided)}
+    return Solution(
+        decisions=tuple(by_server[server.name] for server in system.servers),
+        certificate=_certificate(candidates, answer, clock() - start),
+        capacity=capacity_use(cards, dict(zip(candidates.types, used.tolist(), strict=True))),
+    )
+
+
+def _cards_to_hand_out(catalogue: Catalogue, undecided: list[Decision]) -> Counter[str]:
+    """The capacity, less what undecided servers hold if the options say so."""
+    if not catalogue.system.options.hold_undecided:
+        return available_cards(catalogue, ())
+    names = {decision.server for decision in undecided}
+    return available_cards(catalogue, (s for s in catalogue.system.servers if s.name in names))
+
+
+def _used_cards(candidates: Candidates, assignment: Assignment) -> IntArray:
+    """Cards in use by type; shape (types,)."""
+    chosen = assignment.rows != NO_ROW
+    rows = assignment.rows[chosen]
+    used = np.zeros(len(candidates.types), dtype=np.int64)
+    np.add.at(
+        used,
+        candidates.pairs.type[rows],
+        candidates.pairs.cards[rows] * assignment.replicas[chosen],
+    )
+    return used
+
+
+def _certificate(candidates: Candidates, answer: Answer, seconds: float) -> Certificate:
+    objective = answer.assignment.objective(candidates)
+    return Certificate(answer.solver, answer.status, objective, answer.bound, seconds)

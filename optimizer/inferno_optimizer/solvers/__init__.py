@@ -1,0 +1,30 @@
+"""Candidate table and capacity -> one row for each case; see `assignment.Answer`."""
+
+from collections.abc import Callable
+
+from inferno_optimizer.candidates import Candidates
+from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.solvers.assignment import Answer
+from inferno_optimizer.solvers.greedy import solve_greedy
+from inferno_optimizer.solvers.milp import solve_milp
+from inferno_optimizer.solvers.unlimited import solve_unlimited
+
+
+def solve(candidates: Candidates, capacity: IntArray, clock: Callable[[], float]) -> Answer:
+    """Answer with the solver that the options name.
+
+    Parameters
+    ----------
+    candidates
+        The table.
+    capacity
+        Cards of each of the table's types, none negative; shape (types,).
+    clock
+        Seconds that only ever grow; the exact solver's time limit is measured on it.
+    """
+    options = candidates.system.options
+    if options.unlimited:
+        return solve_unlimited(candidates)
+    if options.milp:
+        return solve_milp(candidates, capacity, clock)
+    return solve_greedy(candidates, capacity)

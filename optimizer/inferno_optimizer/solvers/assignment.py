@@ -1,0 +1,48 @@
+"""What a solver answers: one row of the candidate table for each case, or none."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferno_optimizer.candidates import Candidates
+from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.system import Status
+
+NO_ROW = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Rows chosen and replicas given, arrays of shape (cases,).
+
+    `rows` is -1 where a case gets nothing; `replicas` are fewer than the row's own where a
+    case gets a share of what is left.
+    """
+
+    rows: IntArray
+    replicas: IntArray
+
+    @classmethod
+    def of_rows(cls, candidates: Candidates, rows: IntArray) -> "Assignment":
+        """Every chosen row with all the replicas that it needs."""
+        chosen = rows != NO_ROW
+        replicas = np.zeros(len(rows), dtype=np.int64)
+        replicas[chosen] = candidates.replicas[rows[chosen]]
+        return cls(rows, replicas)
+
+    def objective(self, candidates: Candidates) -> float:
+        """Total value; that of a share counts by its part of the replicas."""
+        chosen = np.flatnonzero(self.rows != NO_ROW)
+        wanted = np.maximum(candidates.replicas[self.rows[chosen]], 1)
+        share = np.where(self.replicas[chosen] > 0, self.replicas[chosen] / wanted, 1.0)
+        return float(np.sum(candidates.value[self.rows[chosen]] * share))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An assignment with what its solver knows of it; see `system.Certificate`."""
+
+    solver: str
+    status: Status
+    assignment: Assignment
+    bound: float | None = None

@@ -1,0 +1,90 @@
+"""Limited capacity, one server after the other: the order and the steps of the original.
+
+Reference: `sizing.md`, section 5.2. Ties, which the original leaves to chance, go by name.
+"""
+
+import math
+from bisect import insort_left
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+
+from inferno_optimizer.candidates import Candidates
+from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.solvers.assignment import Answer
+from inferno_optimizer.solvers.ledger import Ledger
+from inferno_optimizer.solvers.saturation import share_out
+from inferno_optimizer.system import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A case in line, with its usable rows by value and the one it tries now."""
+
+    case: int
+    priority: int
+    rows: tuple[int, ...]
+    values: tuple[float, ...]
+    position: int = 0
+
+    @property
+    def regret(self) -> float:
+        """What it loses when it does not get the row it tries now."""
+        if self.position + 1 == len(self.rows):
+            return math.inf
+        return self.values[self.position + 1] - self.values[self.position]
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        """Smaller comes first: by priority, then larger regret, then larger value."""
+        return self.priority, -self.regret, -self.values[self.position]
+
+
+def solve_greedy(candidates: Candidates, capacity: IntArray) -> Answer:
+    """Serve the cases by rank; then share out what is left, as the saturation policy says."""
+    options = candidates.system.options
+    ledger = Ledger(candidates, capacity)
+    line = entries_by_rank(candidates)
+    if options.delayed_best_effort:
+        share_out(ledger, _serve(ledger, line), options.saturation_policy)
+    else:
+        for _, group in groupby(line, key=lambda entry: entry.priority):
+            share_out(ledger, _serve(ledger, group), options.saturation_policy)
+    return Answer("greedy", Status.FEASIBLE, ledger.assignment())
+
+
+def entries_by_rank(candidates: Candidates) -> list[Entry]:
+    """All cases with a usable row, in the order in which they are served at first."""
+    ranked = candidates.ranked()
+    owners = candidates.pairs.case[ranked]
+    entries = []
+    for rows in np.split(ranked, np.flatnonzero(np.diff(owners)) + 1):
+        if len(rows):
+            case = int(candidates.pairs.case[rows[0]])
+            values = tuple(candidates.value[rows].tolist())
+            priority = candidates.cases[case].priority
+            entries.append(Entry(case, priority, tuple(rows.tolist()), values))
+    names = [case.server.name for case in candidates.cases]
+    return sorted(entries, key=lambda entry: (*entry.rank, names[entry.case]))
+
+
+def _serve(ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:
+    """Allocate to each in turn; one whose row does not fit steps to its next and is put back.
+
+    Returns those that ran out of rows, in the order in which they did.
+    """
+    line = sorted(entries, key=lambda entry: entry.rank)
+    unserved = []
+    while line:
+        entry = line.pop(0)
+        row = entry.rows[entry.position]
+        if ledger.fits(row):
+            ledger.take_all(row)
+        elif entry.position + 1 < len(entry.rows):
+            stepped = replace(entry, position=entry.position + 1)
+            insort_left(line, stepped, key=lambda other: other.rank)
+        else:
+            unserved.append(entry)
+    return unserved

@@ -1,0 +1,52 @@
+"""Who got what, and how many cards are left, while capacity is handed out."""
+
+import numpy as np
+
+from inferno_optimizer.candidates import Candidates
+from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
+
+
+class Ledger:
+    """Capacity being handed out: replicas of candidate rows against cards of their types.
+
+    Parameters
+    ----------
+    candidates
+        The table whose rows are taken.
+    capacity
+        Cards of each type; shape (types,).
+    """
+
+    def __init__(self, candidates: Candidates, capacity: IntArray) -> None:
+        self._left: list[int] = capacity.tolist()
+        self._case: list[int] = candidates.pairs.case.tolist()
+        self._type: list[int] = candidates.pairs.type.tolist()
+        self._cards: list[int] = candidates.pairs.cards.tolist()
+        self._wanted: list[int] = candidates.replicas.tolist()
+        self._rows = [NO_ROW] * len(candidates.cases)
+        self._given = [0] * len(candidates.cases)
+
+    def room(self, row: int) -> int:
+        """Replicas of a row that still fit, at most those that it still wants."""
+        wanted = self._wanted[row] - self._given[self._case[row]]
+        return min(max(self._left[self._type[row]], 0) // self._cards[row], wanted)
+
+    def fits(self, row: int) -> bool:
+        """Whether all the replicas that a row wants fit; none always do."""
+        return self.room(row) == self._wanted[row]
+
+    def take(self, row: int, replicas: int) -> None:
+        """Give replicas of a row to its case, besides those that it has of this row."""
+        case = self._case[row]
+        self._left[self._type[row]] -= replicas * self._cards[row]
+        self._rows[case] = row
+        self._given[case] += replicas
+
+    def take_all(self, row: int) -> None:
+        """Give a case all the replicas of a row that it wants."""
+        self.take(row, self._wanted[row])
+
+    def assignment(self) -> Assignment:
+        """Who got what."""
+        return Assignment(np.array(self._rows, dtype=np.int64), np.array(self._given, np.int64))

@@ -1,0 +1,78 @@
+"""Sharing out the capacity that is left among cases that got nothing.
+
+Reference: `sizing.md`, section 5.3.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Protocol
+
+from inferno_optimizer.solvers.ledger import Ledger
+from inferno_optimizer.system import SaturationPolicy
+
+
+class Unserved(Protocol):
+    """A case that got nothing, and its usable rows by value."""
+
+    @property
+    def case(self) -> int:
+        """Position of the case."""
+
+    @property
+    def priority(self) -> int:
+        """Its priority."""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Its usable rows, best first."""
+
+
+def share_out(ledger: Ledger, unserved: Sequence[Unserved], policy: SaturationPolicy) -> None:
+    """Give what is left to unserved cases, which stand in the order in which they failed."""
+    _POLICIES[policy](ledger, unserved)
+
+
+def _nothing(_ledger: Ledger, _unserved: Sequence[Unserved]) -> None:
+    """Leave it."""
+
+
+def _exhaustive(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
+    """One case after the other takes all it can of the first row of which a replica fits."""
+    for entry in unserved:
+        row = _first_with_room(ledger, entry)
+        if row is not None:
+            ledger.take(row, ledger.room(row))
+
+
+def _round_robin(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
+    """One replica each in turn, of the row chosen first, until its type is used up."""
+    chosen: dict[int, int | None] = {}
+    waiting = list(unserved)
+    while waiting:
+        still_waiting = []
+        for entry in waiting:
+            if entry.case not in chosen:
+                chosen[entry.case] = _first_with_room(ledger, entry)
+            row = chosen[entry.case]
+            if row is not None and ledger.room(row) > 0:
+                ledger.take(row, 1)
+                still_waiting.append(entry)
+        waiting = still_waiting
+
+
+def _round_robin_by_priority(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
+    """Round robin in each priority group, the important ones first."""
+    for _, group in groupby(unserved, key=lambda entry: entry.priority):
+        _round_robin(ledger, list(group))
+
+
+def _first_with_room(ledger: Ledger, entry: Unserved) -> int | None:
+    return next((row for row in entry.rows if ledger.room(row) > 0), None)
+
+
+_POLICIES: Mapping[SaturationPolicy, Callable[[Ledger, Sequence[Unserved]], None]] = {
+    SaturationPolicy.NONE: _nothing,
+    SaturationPolicy.PRIORITY_EXHAUSTIVE: _exhaustive,
+    SaturationPolicy.PRIORITY_ROUND_ROBIN: _round_robin_by_priority,
+    SaturationPolicy.ROUND_ROBIN: _round_robin,
+}

@@ -1,0 +1,18 @@
+"""No limit on capacity: every server takes its best candidate."""
+
+import numpy as np
+
+from inferno_optimizer.candidates import Candidates
+from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
+from inferno_optimizer.system import Status
+
+
+def solve_unlimited(candidates: Candidates) -> Answer:
+    """The candidate of least value for each case; of equal ones the cheapest replica."""
+    rows = np.full(len(candidates.cases), NO_ROW, dtype=np.int64)
+    ranked = candidates.ranked()
+    cases, first = np.unique(candidates.pairs.case[ranked], return_index=True)
+    rows[cases] = ranked[first]
+    assignment = Assignment.of_rows(candidates, rows)
+    objective = assignment.objective(candidates)
+    return Answer("unlimited", Status.OPTIMAL, assignment, bound=objective)
