@@ -1,0 +1,1 @@
+"""The Kubernetes operator that asks the optimizer and carries out its answer."""

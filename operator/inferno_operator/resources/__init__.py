@@ -1,0 +1,86 @@
+"""The six custom resource kinds of `inferno.platform.ai/v1alpha1`.
+
+`parse` reads a manifest; the CRDs are generated from the same classes.
+"""
+
+from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec, Power
+from inferno_operator.resources.allocation import Allocation, DesiredAllocation, Load
+from inferno_operator.resources.base import (
+    API_VERSION,
+    GROUP,
+    VERSION,
+    Column,
+    Condition,
+    Metadata,
+    Resource,
+    Status,
+)
+from inferno_operator.resources.capacity import Capacity, CapacitySpec, Count
+from inferno_operator.resources.model import (
+    DecodeParms,
+    Model,
+    ModelSpec,
+    PerformanceData,
+    PerfParms,
+    PrefillParms,
+)
+from inferno_operator.resources.model_booster import Backend, ModelBoosterRef
+from inferno_operator.resources.optimizer import (
+    CapacityUse,
+    Certificate,
+    LastOptimization,
+    Optimizer,
+    OptimizerData,
+    OptimizerParameters,
+    OptimizerSpec,
+    OptimizerStatus,
+    Unserved,
+)
+from inferno_operator.resources.parsing import RESOURCES, ManifestError, parse
+from inferno_operator.resources.server import Server, ServerSpec
+from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
+
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "RESOURCES",
+    "VERSION",
+    "Accelerator",
+    "AcceleratorSpec",
+    "Allocation",
+    "Backend",
+    "Capacity",
+    "CapacitySpec",
+    "CapacityUse",
+    "Certificate",
+    "Column",
+    "Condition",
+    "Count",
+    "DecodeParms",
+    "DesiredAllocation",
+    "LastOptimization",
+    "Load",
+    "ManifestError",
+    "Metadata",
+    "Model",
+    "ModelBoosterRef",
+    "ModelSpec",
+    "Optimizer",
+    "OptimizerData",
+    "OptimizerParameters",
+    "OptimizerSpec",
+    "OptimizerStatus",
+    "PerfParms",
+    "PerformanceData",
+    "Power",
+    "PrefillParms",
+    "Resource",
+    "Server",
+    "ServerSpec",
+    "ServiceClass",
+    "ServiceClassSpec",
+    "Status",
+    "Target",
+    "Unserved",
+    "parse",
+]

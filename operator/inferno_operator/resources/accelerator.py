@@ -1,0 +1,68 @@
+"""Accelerator: one or more cards of a type that are rented as a unit."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from inferno_operator.resources.base import AGE, READY, Column, Resource
+from inferno_operator.resources.schema import (
+    Fraction,
+    Integer,
+    NonEmptyText,
+    NonNegativeInteger,
+    Number,
+    Part,
+    PositiveInteger,
+)
+
+
+class Power(Part):
+    """Power curve of one accelerator; no solver uses it."""
+
+    idle: NonNegativeInteger
+    """Power when idle [W]."""
+    full: NonNegativeInteger
+    """Power at full utilization [W]."""
+    mid_power: NonNegativeInteger
+    """Power at the inflection point [W]."""
+    mid_util: Fraction
+    """Utilization at the inflection point, 0 to 1."""
+
+
+class AcceleratorSpec(Part):
+    """What an accelerator is and costs."""
+
+    name: NonEmptyText
+    """Name that models and servers refer to, such as 2xA100."""
+    type: NonEmptyText
+    """Type of card, such as A100; capacity is counted per type."""
+    multiplicity: PositiveInteger = 1
+    """Cards of the type that make up one accelerator."""
+    mem_size: Integer | None = None
+    """Memory of all cards together [GB]; not used by the optimizer."""
+    mem_bw: Annotated[Integer | None, Field(alias="memBW")] = None
+    """Memory bandwidth of all cards together [GB/s]; not used by the optimizer."""
+    power: Power | None = None
+    """Power curve; not used by the optimizer."""
+    cost: Number
+    """Cost of one accelerator, all its cards together [cents/hour]."""
+
+
+class Accelerator(Resource):
+    """Accelerator is a unit of hardware that a replica of a model can run on."""
+
+    kind: ClassVar[str] = "Accelerator"
+    plural: ClassVar[str] = "accelerators"
+    short_names: ClassVar[tuple[str, ...]] = ("acc",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Accelerator", ".spec.name"),
+        Column("Type", ".spec.type"),
+        Column("Cards", ".spec.multiplicity", "integer"),
+        Column("Cost", ".spec.cost", "number"),
+        READY,
+        AGE,
+        Column("Memory", ".spec.memSize", "integer", wide=True),
+        Column("Bandwidth", ".spec.memBW", "integer", wide=True),
+    )
+
+    spec: AcceleratorSpec

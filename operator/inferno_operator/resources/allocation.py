@@ -1,0 +1,70 @@
+"""Allocation: accelerator, replicas and batch size of a server, and the load it is for."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from inferno_operator.resources.schema import (
+    Integer,
+    Items,
+    NonNegativeInteger,
+    Number,
+    Part,
+    Rule,
+)
+
+MAX_ACCELERATORS = 64
+"""Most accelerators of one server; bounds the cost of the API server's checks."""
+
+
+class Load(Part):
+    """Traffic of a server."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "give avgLength or avgOutTokens",
+            "has(self.avgLength) || has(self.avgOutTokens)",
+            lambda load: load.avg_length is not None or load.avg_out_tokens is not None,
+        ),
+    )
+
+    arrival_rate: Number
+    """Arrival rate [requests/min]."""
+    avg_length: Integer | None = None
+    """Mean tokens per request."""
+    avg_in_tokens: NonNegativeInteger | None = None
+    """Mean input (prompt) tokens per request, for models with a prefill time."""
+    avg_out_tokens: NonNegativeInteger | None = None
+    """Mean output (generated) tokens per request, for models with a prefill time."""
+    arrival_cov: Annotated[Number | None, Field(alias="arrivalCOV")] = None
+    """Coefficient of variation of the times between arrivals; carried along, not used."""
+    service_cov: Annotated[Number | None, Field(alias="serviceCOV")] = None
+    """Coefficient of variation of the service times; carried along, not used."""
+
+
+class Allocation(Part):
+    """An accelerator, a number of replicas, and how they perform under a load."""
+
+    accelerator: str
+    """The accelerator's spec.name; empty means none."""
+    num_replicas: Integer
+    """Number of replicas."""
+    max_batch: Integer | None = None
+    """Largest batch of a replica [requests]."""
+    cost: Number | None = None
+    """Cost of all replicas [cents/hour]."""
+    itl_average: Number | None = None
+    """Mean inter-token latency [ms]."""
+    wait_average: Number | None = None
+    """Mean waiting (queueing) time [ms]."""
+    ttft_average: Number | None = None
+    """Mean time to first token [ms]."""
+    load: Load | None = None
+    """The traffic."""
+
+
+class DesiredAllocation(Allocation):
+    """The decision. With a mix, accelerator names its largest part and the rest are totals."""
+
+    mix: Annotated[Items[Allocation], Field(max_length=MAX_ACCELERATORS)] = ()
+    """One allocation per accelerator, when the server runs on several."""

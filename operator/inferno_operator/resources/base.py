@@ -1,0 +1,108 @@
+"""What all kinds have in common: metadata, conditions, status, names, printed columns."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from inferno_operator.resources.schema import (
+    Integer,
+    Items,
+    NonEmptyText,
+    NonNegativeInteger,
+    Part,
+    Time,
+)
+
+GROUP = "inferno.platform.ai"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+class Metadata(Part):
+    """The part of a Kubernetes object's metadata that a reconciler needs."""
+
+    name: NonEmptyText
+    namespace: str = ""
+    uid: str = ""
+    generation: Integer = 0
+    resource_version: str = ""
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    finalizers: Items[str] = ()
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class Condition(Part):
+    """One aspect of the object's state, as `metav1.Condition` has it."""
+
+    type: Annotated[str, Field(max_length=316, pattern=r"^[A-Za-z0-9]([A-Za-z0-9_./-]*)$")]
+    """Name of the aspect, such as Ready."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether the condition holds."""
+    observed_generation: NonNegativeInteger | None = None
+    """Generation of the object that the condition was set for."""
+    last_transition_time: Time
+    """When the status last changed."""
+    reason: Annotated[
+        str,
+        Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
+    ]
+    """CamelCase word for the cause of the last change."""
+    message: Annotated[str, Field(max_length=32768)]
+    """Details for a person; may be empty."""
+
+
+class Status(Part):
+    """What the operator says about the object."""
+
+    active: bool = False
+    """The optimizer took the object."""
+    observed_generation: NonNegativeInteger | None = None
+    """Generation of the object that this status is about."""
+    conditions: Annotated[
+        Items[Condition],
+        Field(
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+            }
+        ),
+    ] = ()
+    """Aspects of the object's state, one item per type."""
+
+    def condition(self, type_: str) -> Condition | None:
+        """Return the condition of this type, or None."""
+        return next((item for item in self.conditions if item.type == type_), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of `kubectl get`; `wide` ones appear with `-o wide` only."""
+
+    name: str
+    json_path: str
+    type: Literal["boolean", "date", "integer", "number", "string"] = "string"
+    wide: bool = False
+
+
+READY = Column("Ready", '.status.conditions[?(@.type=="Ready")].status')
+AGE = Column("Age", ".metadata.creationTimestamp", "date")
+
+
+class Resource(Part):
+    """A custom resource. Kinds add their spec, names and columns."""
+
+    kind: ClassVar[str]
+    plural: ClassVar[str]
+    short_names: ClassVar[tuple[str, ...]]
+    columns: ClassVar[tuple[Column, ...]]
+
+    metadata: Metadata
+    spec: Part
+    status: Status = Status()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest with the fields that were given."""
+        return {"apiVersion": API_VERSION, "kind": self.kind, **super().to_json()}

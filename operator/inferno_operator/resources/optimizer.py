@@ -1,0 +1,148 @@
+"""Optimizer: a request to optimize the servers of a namespace, and the last answer."""
+
+from typing import ClassVar, Literal
+
+from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
+from inferno_operator.resources.schema import (
+    Integer,
+    Items,
+    NonNegativeInteger,
+    Number,
+    Part,
+    PositiveInteger,
+    Time,
+)
+
+
+class OptimizerParameters(Part):
+    """How to optimize."""
+
+    unlimited: bool
+    """Ignore capacity; wins over the other parameters."""
+    heterogeneous: bool
+    """Let a server run on several accelerators; takes effect with milpSolver."""
+    milp_solver: bool
+    """Solve exactly by mixed-integer programming instead of greedily."""
+    use_cplex: bool
+    """Solve mixed-integer programs with CPLEX."""
+    saturation_policy: Literal["None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"] = (
+        "None"
+    )
+    """How to share out what is left among servers that get no full allocation."""
+    delayed_best_effort: bool = False
+    """Share out after all classes were served, not after each priority."""
+    hold_undecided: bool = True
+    """Set aside the cards that servers use for which no decision is possible."""
+
+
+class OptimizerData(Part):
+    """Input of the optimization besides the objects of the namespace."""
+
+    optimizer: OptimizerParameters
+    """How to optimize."""
+
+
+class OptimizerSpec(Part):
+    """When and how to optimize."""
+
+    optimize: bool
+    """Ask for one optimization; the operator sets it back to false when it is done."""
+    interval: PositiveInteger | None = None
+    """Optimize again after this time [s]; absent means only when asked for."""
+    data: OptimizerData
+    """Input of the optimization besides the objects of the namespace."""
+
+
+class Certificate(Part):
+    """How good the solution is, and who says so."""
+
+    solver: str
+    """Solver that found it."""
+    status: str
+    """What the solver says about it, such as Optimal."""
+    objective: Number | None = None
+    """Value of the solution: cost and transition penalties [cents/hour]."""
+    bound: Number | None = None
+    """No solution has a lower value [cents/hour]."""
+    gap: Number | None = None
+    """Distance of objective and bound, relative to the objective."""
+    seconds: Number | None = None
+    """Time that it took [s]."""
+
+
+class Unserved(Part):
+    """A server that got no allocation."""
+
+    server: str
+    """The server's spec.name."""
+    reason: str
+    """CamelCase word for the cause, as in the Server's condition Allocated."""
+    message: str = ""
+    """Details for a person."""
+
+
+class CapacityUse(Part):
+    """Use of one type of card."""
+
+    type: str
+    """Type of card."""
+    used: Integer
+    """Cards that the solution uses."""
+    available: Integer | None = None
+    """Cards that there are; absent where capacity was ignored."""
+    price: Number | None = None
+    """What one more card would save [cents/hour]."""
+
+
+class LastOptimization(Part):
+    """Result of the last optimization that ended well."""
+
+    time: Time
+    """When it ended."""
+    requested_generation: NonNegativeInteger
+    """Generation of the Optimizer that asked for it."""
+    servers: NonNegativeInteger
+    """Servers that were looked at."""
+    allocated: NonNegativeInteger
+    """Servers that got an allocation."""
+    cost: Number
+    """Cost of all allocations [cents/hour]."""
+    certificate: Certificate | None = None
+    """How good the solution is."""
+    unserved: Items[Unserved] = ()
+    """Servers that got no allocation."""
+    capacity: Items[CapacityUse] = ()
+    """Use of capacity, one item per type."""
+
+
+class OptimizerStatus(Status):
+    """What became of the request."""
+
+    done: bool = False
+    """The optimization asked for by the observed generation is done."""
+    last_optimization: LastOptimization | None = None
+    """Result of the last optimization that ended well."""
+
+
+class Optimizer(Resource):
+    """Optimizer asks for an optimization of the servers of its namespace."""
+
+    kind: ClassVar[str] = "Optimizer"
+    plural: ClassVar[str] = "optimizers"
+    short_names: ClassVar[tuple[str, ...]] = ("opt",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Optimize", ".spec.optimize", "boolean"),
+        Column("Done", ".status.done", "boolean"),
+        Column("Servers", ".status.lastOptimization.servers", "integer"),
+        Column("Allocated", ".status.lastOptimization.allocated", "integer"),
+        Column("Cost", ".status.lastOptimization.cost", "number"),
+        Column("Gap", ".status.lastOptimization.certificate.gap", "number"),
+        Column("Last", ".status.lastOptimization.time", "date"),
+        READY,
+        AGE,
+        Column("Solver", ".status.lastOptimization.certificate.solver", wide=True),
+        Column("Seconds", ".status.lastOptimization.certificate.seconds", "number", wide=True),
+    )
+
+    spec: OptimizerSpec
+    status: OptimizerStatus = OptimizerStatus()

@@ -1,0 +1,103 @@
+"""What custom resources are made of: strict scalars, lists, objects and rules across fields.
+
+Values are taken as the API server takes them: an integer may be written `4.0` but not `"4"`,
+a number is finite, an empty (null) field is an absent one, an unknown field is ignored.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Self, TypeVar
+
+from pydantic import (
+    AllowInfNan,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    Strict,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+Item = TypeVar("Item")
+
+
+def _without_fraction(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _rfc3339(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+Integer = Annotated[int, BeforeValidator(_without_fraction)]
+NonNegativeInteger = Annotated[int, Field(ge=0), BeforeValidator(_without_fraction)]
+PositiveInteger = Annotated[int, Field(ge=1), BeforeValidator(_without_fraction)]
+Number = Annotated[float, AllowInfNan(False)]
+Fraction = Annotated[float, AllowInfNan(False), Field(ge=0, le=1)]
+NonEmptyText = Annotated[str, Field(min_length=1)]
+Time = Annotated[AwareDatetime, Strict(False), PlainSerializer(_rfc3339, when_used="json")]
+Items = Annotated[tuple[Item, ...], Strict(False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A check across the fields of one object, made by the API server and by us alike.
+
+    The API server evaluates `cel`; `holds` is the same for manifests that never meet it.
+    """
+
+    message: str
+    cel: str
+    holds: Callable[[Any], bool]
+
+
+class Part(BaseModel):
+    """An object inside a manifest: immutable, snake_case here and camelCase there."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
+        validate_by_alias=True,
+        validate_by_name=True,
+    )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, value: object) -> object:
+        """Drop null fields before defaults are filled in, as the API server does."""
+        if not isinstance(value, Mapping):
+            return value
+        return {key: item for key, item in value.items() if item is not None}
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        for rule in self.rules:
+            if not rule.holds(self):
+                raise ValueError(rule.message)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        reference = handler(core_schema)
+        schema = handler.resolve_ref_schema(reference)
+        if cls.rules:
+            schema["x-kubernetes-validations"] = [
+                {"rule": rule.cel, "message": rule.message} for rule in cls.rules
+            ]
+        return reference
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object with the fields that were given, under their JSON names."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)

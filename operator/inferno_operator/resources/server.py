@@ -1,0 +1,58 @@
+"""Server: a model that is served to a class of users, and the decision for it."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from inferno_operator.resources.allocation import Allocation, DesiredAllocation
+from inferno_operator.resources.base import AGE, READY, Column, Resource
+from inferno_operator.resources.model_booster import ModelBoosterRef
+from inferno_operator.resources.schema import NonEmptyText, NonNegativeInteger, Part
+
+
+class ServerSpec(Part):
+    """Which model is served to which class, what runs now, and what should run."""
+
+    name: NonEmptyText
+    """Name of the server, the key of the solution."""
+    service_class: Annotated[NonEmptyText, Field(alias="class")]
+    """The service class' spec.name."""
+    model: NonEmptyText
+    """The model's spec.name."""
+    keep_accelerator: bool = False
+    """Stay on the current accelerator; only replicas and batch size are decided."""
+    min_num_replicas: NonNegativeInteger = 0
+    """Fewest replicas, also without load."""
+    max_batch_size: NonNegativeInteger = 0
+    """Largest batch of a replica [requests]; 0 means what the model's data allow."""
+    current_alloc: Allocation | None = None
+    """What runs now; its load is the input of the optimization."""
+    desired_alloc: DesiredAllocation | None = None
+    """The decision, written by the operator."""
+    model_booster: ModelBoosterRef | None = None
+    """The ModelBooster to scale; absent means that nothing but this object is written."""
+
+
+class Server(Resource):
+    """Server is a model served to a class of users: what runs now, and what should run."""
+
+    kind: ClassVar[str] = "Server"
+    plural: ClassVar[str] = "servers"
+    short_names: ClassVar[tuple[str, ...]] = ("srv",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Class", ".spec.class"),
+        Column("Model", ".spec.model"),
+        Column("Accelerator", ".spec.desiredAlloc.accelerator"),
+        Column("Replicas", ".spec.desiredAlloc.numReplicas", "integer"),
+        Column("Cost", ".spec.desiredAlloc.cost", "number"),
+        READY,
+        AGE,
+        Column("Batch", ".spec.desiredAlloc.maxBatch", "integer", wide=True),
+        Column("ITL", ".spec.desiredAlloc.itlAverage", "number", wide=True),
+        Column("Now-On", ".spec.currentAlloc.accelerator", wide=True),
+        Column("Now-Replicas", ".spec.currentAlloc.numReplicas", "integer", wide=True),
+        Column("Now-Cost", ".spec.currentAlloc.cost", "number", wide=True),
+        Column("Allocated", '.status.conditions[?(@.type=="Allocated")].reason', wide=True),
+    )
+
+    spec: ServerSpec

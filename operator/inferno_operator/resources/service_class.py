@@ -1,0 +1,56 @@
+"""ServiceClass: how important its servers are, and what they promise."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from inferno_operator.resources.base import AGE, READY, Column, Resource
+from inferno_operator.resources.schema import (
+    Items,
+    NonEmptyText,
+    NonNegativeInteger,
+    Number,
+    Part,
+)
+
+
+class Target(Part):
+    """Service level objectives of one model; absent or 0 means no target."""
+
+    model: NonEmptyText
+    """The model's spec.name."""
+    slo_itl: Annotated[Number | None, Field(alias="slo-itl")] = None
+    """Mean inter-token latency [ms]."""
+    slo_ttw: Annotated[Number | None, Field(alias="slo-ttw")] = None
+    """Waiting (queueing) time, 95th percentile [ms]."""
+    slo_ttft: Annotated[Number | None, Field(alias="slo-ttft")] = None
+    """Mean time to first token [ms]."""
+    slo_tps: Annotated[Number | None, Field(alias="slo-tps")] = None
+    """Throughput [tokens/s]."""
+
+
+class ServiceClassSpec(Part):
+    """A priority, and the targets of each model."""
+
+    name: NonEmptyText
+    """Name that servers refer to."""
+    priority: NonNegativeInteger = 0
+    """1 (most important) to 100 (least); 0 and more than 100 count as 100."""
+    data: Items[Target] = ()
+    """Targets, one item per model."""
+
+
+class ServiceClass(Resource):
+    """ServiceClass is a level of service: a priority and the targets of each model."""
+
+    kind: ClassVar[str] = "ServiceClass"
+    plural: ClassVar[str] = "serviceclasses"
+    short_names: ClassVar[tuple[str, ...]] = ("svcclass",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Class", ".spec.name"),
+        Column("Priority", ".spec.priority", "integer"),
+        READY,
+        AGE,
+    )
+
+    spec: ServiceClassSpec
