@@ -1,0 +1,1 @@
+"""The rim: what talks to the API server and to solvers."""

@@ -1,0 +1,224 @@
+"""The API server through the official client's asyncio half.
+
+Writes are server-side applies of exactly our fields, so nobody else's are touched; the
+object's uid goes with them, so an object of the same name made anew is left alone.
+"""
+
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, ApiException, Configuration, CustomObjectsApi
+
+from inferno_operator.ports import (
+    Event,
+    GoneError,
+    Key,
+    Manifest,
+    Now,
+    Reference,
+    RejectedError,
+    StaleError,
+)
+from inferno_operator.resources import API_VERSION, GROUP, VERSION, Resource
+from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
+
+FIELD_MANAGER = "inferno-operator"
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+
+SERVER_ERRORS = 500
+"""Statuses from here on are the server's own failures."""
+
+TIMEOUT = 30.0
+"""Seconds that one call may take."""
+
+CONNECTIONS = 32
+
+MAX_NOTE = 1024
+"""Characters that the note of an event may have."""
+
+RETRIABLE = frozenset(
+    {
+        HTTPStatus.UNAUTHORIZED,  # tokens are renewed
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    }
+)
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def connect(now: Now) -> AsyncIterator["ApiServer"]:
+    """Connect as a pod's service account or, outside a cluster, as KUBECONFIG says.
+
+    Raises
+    ------
+    InputError
+        Neither is there, or it cannot be used.
+    """
+    configuration = Configuration()
+    configuration.connection_pool_maxsize = CONNECTIONS
+    try:
+        await _load(configuration)
+    except config.ConfigException as error:
+        raise InputError(f"no access to a cluster: {error}") from error
+    async with ApiClient(configuration) as client:
+        yield ApiServer(CustomObjectsApi(client), now)
+
+
+async def _load(configuration: Configuration) -> None:
+    try:
+        config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client has no types there
+    except config.ConfigException:
+        await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # nor there
+
+
+class ApiServer:
+    """The `Cluster` of `ports` on a real API server."""
+
+    def __init__(self, api: CustomObjectsApi, now: Now) -> None:
+        self._api = api
+        self._now = now
+
+    async def get(self, resource: type[Resource], key: Key) -> Manifest:
+        """One object."""
+        call = self._api.get_namespaced_custom_object(
+            GROUP, VERSION, key.namespace, resource.plural, key.name, _request_timeout=TIMEOUT
+        )
+        answer: Manifest = await _answer(call, f"{resource.kind} {key}")
+        return answer
+
+    async def list(self, resource: type[Resource], namespace: str) -> Sequence[Manifest]:
+        """All objects of a kind in a namespace."""
+        call = self._api.list_namespaced_custom_object(
+            GROUP, VERSION, namespace, resource.plural, _request_timeout=TIMEOUT
+        )
+        answer = await _answer(call, f"{resource.plural} of {namespace}")
+        items: list[Manifest] = answer["items"]
+        return [{"apiVersion": API_VERSION, "kind": resource.kind, **item} for item in items]
+
+    async def apply_spec(self, reference: Reference, spec: Manifest) -> Manifest:
+        """Own exactly these fields of the spec."""
+        call = self._api.patch_namespaced_custom_object(
+            *_path(reference),
+            {**_header(reference), "spec": spec},
+            field_manager=FIELD_MANAGER,
+            force=True,
+            _content_type=APPLY,
+            _request_timeout=TIMEOUT,
+        )
+        answer: Manifest = await _answer(call, str(reference))
+        return answer
+
+    async def apply_status(self, reference: Reference, status: Manifest) -> Manifest:
+        """Own exactly these fields of the status."""
+        call = self._api.patch_namespaced_custom_object_status(
+            *_path(reference),
+            {**_header(reference), "status": status},
+            field_manager=FIELD_MANAGER,
+            force=True,
+            _content_type=APPLY,
+            _request_timeout=TIMEOUT,
+        )
+        answer: Manifest = await _answer(call, str(reference))
+        return answer
+
+    async def clear_request(self, reference: Reference, resource_version: str) -> None:
+        """Set `optimize` to false, unless the object changed since then."""
+        metadata = {"uid": reference.uid, "resourceVersion": resource_version}
+        call = self._api.patch_namespaced_custom_object(
+            *_path(reference),
+            {"metadata": metadata, "spec": {"optimize": False}},
+            field_manager=FIELD_MANAGER,
+            _content_type=MERGE,
+            _request_timeout=TIMEOUT,
+        )
+        await _answer(call, str(reference))
+
+    async def publish(self, event: Event) -> None:
+        """Create an event; nothing depends on it, so one that fails is only logged."""
+        call = self._api.create_namespaced_custom_object(
+            "events.k8s.io",
+            "v1",
+            event.about.key.namespace,
+            "events",
+            self._event(event),
+            _request_timeout=TIMEOUT,
+        )
+        try:
+            await _answer(call, f"event of {event.about}")
+        except InfernoError as error:
+            logger.warning("event not published: %s", error)
+
+    def _event(self, event: Event) -> dict[str, Any]:
+        key = event.about.key
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{key.name}.", "namespace": key.namespace},
+            "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": GROUP,
+            "reportingInstance": FIELD_MANAGER,
+            "action": "Optimize",
+            "type": event.type,
+            "reason": event.reason,
+            "note": event.message[:MAX_NOTE],
+            "regarding": {
+                "apiVersion": API_VERSION,
+                "kind": event.about.resource.kind,
+                "name": key.name,
+                "namespace": key.namespace,
+                "uid": event.about.uid,
+            },
+        }
+
+
+def _path(reference: Reference) -> tuple[str, str, str, str, str]:
+    key = reference.key
+    return GROUP, VERSION, key.namespace, reference.resource.plural, key.name
+
+
+def _header(reference: Reference) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": reference.resource.kind,
+        "metadata": {"name": reference.key.name, "uid": reference.uid},
+    }
+
+
+async def _answer(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - JSON of any shape
+    """The answer to a call; the one place where the client's errors become ours."""
+    try:
+        return await call
+    except ApiException as error:
+        raise _translated(error, about) from error
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        text = str(error) or type(error).__name__
+        raise UnavailableError(f"{about}: the API server does not answer: {text}") from error
+
+
+def _translated(error: ApiException, about: str) -> InfernoError:
+    text = f"{about}: {_message(error)}"
+    if error.status == HTTPStatus.NOT_FOUND:
+        return GoneError(text)
+    if error.status == HTTPStatus.CONFLICT:
+        return StaleError(text)
+    if error.status is None or error.status >= SERVER_ERRORS or error.status in RETRIABLE:
+        return UnavailableError(text)
+    return RejectedError(text)
+
+
+def _message(error: ApiException) -> str:
+    """What the API server says, in one line."""
+    try:
+        message = json.loads(error.body or "")["message"]
+    except (ValueError, KeyError, TypeError):
+        message = error.reason or error.body
+    return " ".join(f"{message} (HTTP {error.status})".split())

@@ -1,0 +1,38 @@
+"""An object as it was read: parsed, or with what is wrong with it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from inferno_operator.ports import Key, Manifest, Reference
+from inferno_operator.resources import ManifestError, Metadata, Resource, Status, parse
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One object; `resource` is None where its spec cannot be read, and `problem` says why."""
+
+    reference: Reference
+    generation: int
+    resource_version: str
+    status: Status
+    resource: Resource | None
+    problem: str = ""
+
+
+def observe(kind: type[Resource], manifest: Manifest) -> Observation:
+    """Read an object; a spec that makes no sense is a problem of that object only."""
+    metadata = Metadata.model_validate(manifest["metadata"])
+    reference = Reference(kind, Key(metadata.namespace, metadata.name), metadata.uid)
+    version = metadata.generation, metadata.resource_version
+    try:
+        resource = parse(manifest)
+    except ManifestError as error:
+        status = Status.model_validate(manifest.get("status", {}))
+        problem = f"{error.path} {error.problem}"
+        return Observation(reference, *version, status, None, problem)
+    return Observation(reference, *version, resource.status, resource)
+
+
+def readable(observations: Iterable[Observation]) -> list[Resource]:
+    """The resources among them."""
+    return [o.resource for o in observations if o.resource is not None]

@@ -1,0 +1,108 @@
+"""The objects of files -> a System, refused as a whole where anything in it is wrong.
+
+In a cluster the rest is still optimized; a person at a command line wants to hear of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from inferno_operator.documents import Document
+from inferno_operator.manifests import read_documents
+from inferno_operator.resources import RESOURCES, Optimizer, Resource, parse
+from inferno_operator.snapshot import build_system
+from inferno_optimizer.codec import decode_system, is_system
+from inferno_optimizer.errors import InputError, UnsupportedError
+from inferno_optimizer.system import Reason, System
+from inferno_optimizer.validation import UNKNOWN_ACCELERATOR, Problem, find_problems
+
+DANGLING = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, UNKNOWN_ACCELERATOR})
+"""Problems that are no reason to refuse: the plan tells what follows from them."""
+
+
+def read_system(paths: Iterable[str]) -> System:
+    """Read the system that files describe.
+
+    Parameters
+    ----------
+    paths
+        Files, folders, kustomizations, or `-` for standard input: custom resources, or one
+        document (or folder) of SystemData as the REST API has it.
+
+    Raises
+    ------
+    InputError
+        Something cannot be read, is of an unknown kind or has a value that makes no sense;
+        the text names the file, or the object and the field.
+    UnsupportedError
+        It asks for what this version cannot do.
+    """
+    documents = read_documents(paths)
+    system_data = [document for document in documents if is_system(document.content)]
+    if not system_data:
+        return _system_of_manifests(documents)
+    if len(documents) > 1:
+        others = [document for document in documents if document is not system_data[0]]
+        raise InputError(
+            f"{system_data[0].origin}: SystemData stands alone, but there is {others[0].origin} too"
+        )
+    return _system_of_data(system_data[0])
+
+
+def _system_of_data(document: Document) -> System:
+    with _located(document):
+        system = decode_system(document.content)
+        _refuse_invalid(find_problems(system))
+    return system
+
+
+def _system_of_manifests(documents: Iterable[Document]) -> System:
+    resources = [_parsed(document) for document in documents if not _is_namespace(document)]
+    if not resources:
+        raise InputError("nothing to optimize: there is no object")
+    _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
+    _refuse_several("namespaces", {r.metadata.namespace for r in resources} - {""})
+    snapshot = build_system(resources)
+    _refuse_invalid(snapshot.problems)
+    return snapshot.system
+
+
+def _is_namespace(document: Document) -> bool:
+    """A Namespace may lie beside its objects; it says nothing about a plan."""
+    content = document.content
+    return isinstance(content, Mapping) and content.get("kind") == "Namespace"
+
+
+def _parsed(document: Document) -> Resource:
+    content = document.content
+    with _located(document):
+        if not isinstance(content, Mapping) or not content.get("kind"):
+            raise InputError("neither a Kubernetes object (it has no kind) nor SystemData")
+        kinds = [resource.kind for resource in RESOURCES]
+        if content["kind"] not in kinds:
+            raise InputError(f"unknown kind {content['kind']!r}; known are {', '.join(kinds)}")
+        return parse(content)
+
+
+@contextmanager
+def _located(document: Document) -> Iterator[None]:
+    """Put the place of a document before what is wrong with it."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{document.origin}: {error}") from error
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{document.origin}: {error}") from error
+
+
+def _refuse_several(what: str, names: Iterable[str]) -> None:
+    given = sorted(names)
+    if len(given) > 1:
+        raise InputError(f"several {what}, where one system has one: {', '.join(given)}")
+
+
+def _refuse_invalid(problems: Sequence[Problem]) -> None:
+    """Refuse what makes no sense; a name that nothing answers to leaves its server unserved."""
+    invalid = [problem for problem in problems if problem.reason not in DANGLING]
+    if invalid:
+        more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
+        raise InputError(f"{invalid[0]}{more}")

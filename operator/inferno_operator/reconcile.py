@@ -1,0 +1,136 @@
+"""Drive the objects of a namespace towards the optimizer's answer; safe to repeat."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inferno_operator import report
+from inferno_operator.observation import Observation, observe, readable
+from inferno_operator.planning import Update, plan_updates
+from inferno_operator.ports import Cluster, GoneError, Key, Manifest, Now, Optimizer, StaleError
+from inferno_operator.resources import RESOURCES
+from inferno_operator.resources import Optimizer as OptimizerResource
+from inferno_operator.snapshot import build_system
+from inferno_operator.work_queue import Outcome
+from inferno_optimizer.errors import InfernoError
+
+READ = tuple(kind for kind in RESOURCES if kind is not OptimizerResource)
+"""The kinds that an optimization reads."""
+
+CONCURRENT_WRITES = 16
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What reconciling works with.
+
+    `time_limit` is the exact solver's [s].
+    """
+
+    cluster: Cluster
+    optimizer: Optimizer
+    now: Now
+    time_limit: float = 30.0
+
+
+async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
+    """Do what an Optimizer asks for; a failure is told on it, and is to be tried again."""
+    try:
+        manifest = await context.cluster.get(OptimizerResource, key)
+        return await _serve(observe(OptimizerResource, manifest), context)
+    except GoneError:
+        return Outcome.SETTLED
+    except InfernoError as error:
+        logger.warning("%s: cannot be told what happened: %s", key, error)
+        return Outcome.FAILED
+
+
+async def _serve(observation: Observation, context: Context) -> Outcome:
+    resource = observation.resource
+    if not isinstance(resource, OptimizerResource):
+        await carry_out(report.unreadable(observation), context)
+        return Outcome.SETTLED
+    if not resource.spec.optimize:
+        await carry_out(report.settled(observation), context)
+        return Outcome.SETTLED
+    try:
+        await _optimize(observation, resource, context)
+    except StaleError as error:
+        logger.info("%s; starting over", error)
+        return Outcome.FAILED
+    except InfernoError as error:
+        logger.warning("%s: %s", observation.reference, error)
+        await carry_out(report.failed(observation, error), context)
+        return Outcome.FAILED
+    return Outcome.SETTLED
+
+
+async def _optimize(
+    observation: Observation, resource: OptimizerResource, context: Context
+) -> None:
+    """Read, solve, write on every object what came out; the request is cleared last of all."""
+    observation = await _tell(observation, report.working(observation), context)
+    observations = await _read(observation.reference.key.namespace, context.cluster)
+    snapshot = build_system(readable(observations), resource, context.time_limit)
+    solution = await context.optimizer.optimize(snapshot.system)
+    await carry_out_all(plan_updates(observations, snapshot, solution), context)
+    done = report.optimized(observation, solution, context.now())
+    observation = await _tell(observation, done, context)
+    await context.cluster.clear_request(observation.reference, observation.resource_version)
+    logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
+
+
+async def _tell(observation: Observation, update: Update, context: Context) -> Observation:
+    """Carry out an update of the Optimizer itself; its spec must still be the one worked on."""
+    manifest = await carry_out(update, context)
+    if manifest is None:
+        return observation
+    told = observe(OptimizerResource, manifest)
+    if told.generation != observation.generation:
+        raise StaleError(f"{observation.reference} changed while it was worked on")
+    return told
+
+
+async def _read(namespace: str, cluster: Cluster) -> list[Observation]:
+    """Every object of the namespace that an optimization reads."""
+    lists = await asyncio.gather(*(cluster.list(kind, namespace) for kind in READ))
+    return [
+        observe(kind, manifest)
+        for kind, manifests in zip(READ, lists, strict=True)
+        for manifest in manifests
+    ]
+
+
+async def carry_out_all(updates: Sequence[Update], context: Context) -> None:
+    """Carry out updates, some at once; all are tried before the first failure is raised."""
+    limit = asyncio.Semaphore(CONCURRENT_WRITES)
+
+    async def write(update: Update) -> None:
+        async with limit:
+            try:
+                await carry_out(update, context)
+            except GoneError as error:
+                logger.info("%s: nothing left to write on", error)
+
+    results = await asyncio.gather(*map(write, updates), return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    if failures:
+        raise failures[0]
+
+
+async def carry_out(update: Update, context: Context) -> Manifest | None:
+    """Write what is to change on one object, spec before status; None if nothing is."""
+    generation, written = update.generation, None
+    if update.spec is not None:
+        written = await context.cluster.apply_spec(update.reference, update.spec)
+        if written["metadata"]["generation"] == generation + 1:  # by us alone
+            generation += 1
+    status = update.status_at(generation, context.now())
+    if status is not None:
+        written = await context.cluster.apply_status(update.reference, status)
+    for event in update.events():
+        await context.cluster.publish(event)
+    return written

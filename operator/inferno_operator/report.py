@@ -1,0 +1,122 @@
+"""What an Optimizer says about its request: being worked on, done, failed; pure."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from inferno_operator.conditions import OPTIMIZED, READY, Verdict
+from inferno_operator.observation import Observation
+from inferno_operator.planning import DIGITS, VALID, Update
+from inferno_operator.resources import (
+    CapacityUse,
+    Certificate,
+    LastOptimization,
+    Optimizer,
+    Unserved,
+)
+from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.system import Reason, Solution
+
+UNSERVED_NAMED = 100
+"""How many unserved servers a status names: an object has room for so much only."""
+
+NOT_REQUESTED = Verdict(
+    OPTIMIZED, holds=None, reason="NotRequested", message="set spec.optimize to true to optimize"
+)
+
+
+def unreadable(observation: Observation) -> Update:
+    """Say that the Optimizer's own spec cannot be read."""
+    verdicts = tuple(
+        Verdict(aspect, holds=False, reason=Reason.INVALID_SPEC, message=observation.problem)
+        for aspect in (READY, OPTIMIZED)
+    )
+    return _update(observation, verdicts, {"done": False})
+
+
+def working(observation: Observation) -> Update:
+    """Say that the request is being worked on; a failure before stays told until it is over."""
+    before = observation.status.condition(OPTIMIZED)
+    if before and before.status == "False" and before.observed_generation == observation.generation:
+        verdict = Verdict(OPTIMIZED, holds=False, reason=before.reason, message=before.message)
+    else:
+        message = "reading the objects of the namespace and solving"
+        verdict = Verdict(OPTIMIZED, holds=None, reason="Optimizing", message=message)
+    return _update(observation, (VALID, verdict), {"done": False})
+
+
+def optimized(observation: Observation, solution: Solution, now: datetime) -> Update:
+    """Say that the request is done, and what came out."""
+    last = _last_optimization(observation.generation, solution, now)
+    verdict = Verdict(OPTIMIZED, holds=True, reason="Optimized", message=_summary(solution))
+    return _update(observation, (VALID, verdict), {"done": True, "lastOptimization": last})
+
+
+def failed(observation: Observation, error: InfernoError) -> Update:
+    """Say why the request is not done yet; it stays, and is tried again."""
+    verdict = Verdict(OPTIMIZED, holds=False, reason=error.reason, message=str(error))
+    return _update(observation, (VALID, verdict), {"done": False})
+
+
+def settled(observation: Observation) -> Update:
+    """Say that nothing is asked for; what the last request brought stays."""
+    before = observation.status.condition(OPTIMIZED)
+    verdict = NOT_REQUESTED
+    if before and before.reason not in ("Optimizing", Reason.INVALID_SPEC):
+        holds = {"True": True, "False": False}.get(before.status)
+        verdict = Verdict(OPTIMIZED, holds=holds, reason=before.reason, message=before.message)
+    return _update(observation, (VALID, verdict), {"done": _still_done(observation)})
+
+
+def _still_done(observation: Observation) -> bool:
+    """Whether the last request is the newest: since then only the request itself was cleared."""
+    if not isinstance(observation.resource, Optimizer):
+        return False
+    last = observation.resource.status.last_optimization
+    return last is not None and observation.generation <= last.requested_generation + 1
+
+
+def _update(
+    observation: Observation, verdicts: tuple[Verdict, ...], extra_status: Mapping[str, Any]
+) -> Update:
+    active = verdicts[0].holds is True
+    return Update.of(observation, verdicts, active=active, extra_status=extra_status)
+
+
+def _summary(solution: Solution) -> str:
+    total, unserved = len(solution.decisions), len(solution.unserved)
+    text = f"{total - unserved} of {total} servers have an allocation, {solution.cost:g} cents/hour"
+    if not unserved:
+        return text
+    first = solution.unserved[0]
+    return f"{text}; {first.server}: {first.reason}" + (
+        f" and {unserved - 1} more" * (unserved > 1)
+    )
+
+
+def _last_optimization(generation: int, solution: Solution, now: datetime) -> Mapping[str, Any]:
+    certificate = solution.certificate
+    last = LastOptimization(
+        time=now,
+        requested_generation=generation,
+        servers=len(solution.decisions),
+        allocated=len(solution.allocations),
+        cost=round(solution.cost, DIGITS),
+        certificate=Certificate(
+            solver=certificate.solver,
+            status=certificate.status,
+            objective=round(certificate.objective, DIGITS),
+            bound=None if certificate.bound is None else round(certificate.bound, DIGITS),
+            gap=None if certificate.gap is None else round(certificate.gap, DIGITS),
+            seconds=round(certificate.seconds, DIGITS),
+        ),
+        unserved=tuple(
+            Unserved(server=d.server, reason=d.reason, message=d.message)
+            for d in solution.unserved[:UNSERVED_NAMED]
+        ),
+        capacity=tuple(
+            CapacityUse(type=use.type, used=use.used, available=use.available)
+            for use in solution.capacity
+        ),
+    )
+    return last.to_json()

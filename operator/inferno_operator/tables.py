@@ -1,0 +1,160 @@
+"""What the command line shows to people: a solution, and the options of a server.
+
+Costs are in cents/hour, latencies in ms, rates in requests/min.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from inferno_optimizer.explain import Option
+from inferno_optimizer.system import Allocation, Certificate, Reason, Server, Solution, System
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Headings and rows; a heading that begins with `>` stands over numbers."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def __str__(self) -> str:
+        """Plain columns: a row is one line, however long, so that `grep` and `awk` work."""
+        titles = [heading.removeprefix(">") for heading in self.headings]
+        lines = [titles, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        sides = [">" if heading.startswith(">") else "<" for heading in self.headings]
+        layout = "  ".join(f"{{:{s}{w}}}" for s, w in zip(sides, widths, strict=True))
+        return "\n".join(layout.format(*line).rstrip() for line in lines)
+
+    def __rich__(self) -> RichTable:
+        """Columns that fit a terminal."""
+        table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for heading in self.headings:
+            justify = "right" if heading.startswith(">") else "left"
+            table.add_column(heading.removeprefix(">"), justify=justify)
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+
+Part = Table | str
+
+
+def show(parts: Iterable[Part]) -> None:
+    """Print to standard output: fitted to a terminal, in plain full lines elsewhere."""
+    if sys.stdout.isatty():
+        console = Console(markup=False, emoji=False, highlight=False)
+        for part in parts:
+            console.print(part)
+    else:
+        sys.stdout.writelines(f"{part}\n" for part in parts)
+
+
+def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
+    """Servers with what they have and what they get, then totals, cards and the proof."""
+    yield _servers(system, solution)
+    yield ""
+    if notes := list(_notes(solution)):
+        yield from notes
+        yield ""
+    yield _totals(system, solution)
+    if solution.capacity:
+        yield ""
+        yield _cards(solution)
+    yield ""
+    yield _proof(solution.certificate)
+
+
+def option_parts(options: Iterable[Option]) -> Iterator[Part]:
+    """Every accelerator for one server, the best first, and why not where it is out."""
+    headings = ("ACCELERATOR", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">VALUE")
+    latencies = (">ITL MS", ">WAIT MS", ">MAX RATE", "OUT BECAUSE")
+    yield Table((*headings, *latencies), [_option_row(option) for option in options])
+
+
+def _option_row(option: Option) -> tuple[str, ...]:
+    if option.reason:
+        return (option.accelerator, *[""] * 9, option.reason)
+    return (
+        option.accelerator,
+        str(option.replicas),
+        str(option.max_batch_size),
+        str(option.cards),
+        option.type,
+        f"{option.cost:.2f}",
+        f"{option.value:.2f}",
+        f"{option.itl_ms:.2f}",
+        f"{option.wait_ms:.2f}",
+        f"{option.max_rate:.2f}",
+        "",
+    )
+
+
+def _servers(system: System, solution: Solution) -> Table:
+    now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">COST")
+    then = ("DESIRED", ">BATCH", ">COST", ">ITL MS", ">WAIT MS", "REASON")
+    rows = [
+        (*_current_cells(server), *_desired_cells(decision.allocation), decision.reason)
+        for server, decision in zip(system.servers, solution.decisions, strict=True)
+    ]
+    return Table((*now, *then), rows)
+
+
+def _current_cells(server: Server) -> tuple[str, ...]:
+    return (
+        server.name,
+        server.service_class,
+        server.model,
+        _placed(server.current),
+        f"{server.current.cost:.2f}",
+    )
+
+
+def _desired_cells(allocation: Allocation | None) -> tuple[str, ...]:
+    if allocation is None:
+        return ("-", "", "", "", "")
+    return (
+        _placed(allocation),
+        str(allocation.max_batch_size),
+        f"{allocation.cost:.2f}",
+        f"{allocation.itl_ms:.2f}",
+        f"{allocation.wait_ms:.2f}",
+    )
+
+
+def _placed(allocation: Allocation) -> str:
+    if not allocation.accelerator:
+        return "-"
+    return f"{allocation.replicas} x {allocation.accelerator}"
+
+
+def _notes(solution: Solution) -> Iterator[str]:
+    """Why servers got less than they need; below the table, for these are whole sentences."""
+    for decision in solution.decisions:
+        if decision.reason is not Reason.ALLOCATED:
+            yield f"{decision.server}: {decision.message}"
+
+
+def _totals(system: System, solution: Solution) -> str:
+    current = sum(server.current.cost for server in system.servers)
+    return (
+        f"{len(solution.allocations)} of {len(system.servers)} servers have an allocation; "
+        f"cost {current:.2f} -> {solution.cost:.2f} cents/hour"
+    )
+
+
+def _cards(solution: Solution) -> Table:
+    rows = [(use.type, str(use.used), str(use.available)) for use in solution.capacity]
+    return Table(("CARDS", ">USED", ">AVAILABLE"), rows)
+
+
+def _proof(certificate: Certificate) -> str:
+    gap = "not known" if certificate.gap is None else f"{certificate.gap:.2g}"
+    return (
+        f"solver {certificate.solver}: {certificate.status}, "
+        f"objective {certificate.objective:.2f}, gap {gap}, {certificate.seconds:.3f} s"
+    )

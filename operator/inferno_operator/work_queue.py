@@ -1,0 +1,103 @@
+"""Keys to reconcile: many requests of one key become one, failures are tried again later."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Outcome(Enum):
+    """How a reconcile ended."""
+
+    SETTLED = "settled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Seconds to wait after a number of failures in a row: doubling, up to a limit."""
+
+    first: float = 0.5
+    limit: float = 30.0
+
+    def seconds(self, failures: int) -> float:
+        """The wait after so many failures, at least 1."""
+        return min(self.limit, self.first * 2.0 ** min(failures - 1, 30))
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One key that is worked on, waits for its next try, or both in turn."""
+
+    version: int
+    task: asyncio.Task[None]
+    wake: asyncio.Event
+    again: bool = False
+
+
+class WorkQueue(Generic[K]):
+    """One worker for each key at a time; a key that is asked for while it runs runs again.
+
+    Parameters
+    ----------
+    reconcile
+        Called with a key; must not raise.
+    backoff
+        When to try again after a failure.
+    """
+
+    def __init__(
+        self, reconcile: Callable[[K], Awaitable[Outcome]], backoff: Backoff = Backoff()
+    ) -> None:
+        self._reconcile = reconcile
+        self._backoff = backoff
+        self._entries: dict[K, _Entry] = {}
+
+    def add(self, key: K, version: int) -> None:
+        """Ask for a reconcile of a version of an object.
+
+        While that version is worked on, or waits for its next try, asking for it again
+        changes nothing: what we write on an object ourselves comes back as an event.
+        """
+        entry = self._entries.get(key)
+        if entry is None:
+            task = asyncio.get_running_loop().create_task(self._work(key))
+            self._entries[key] = _Entry(version, task, asyncio.Event())
+        elif entry.version != version:
+            entry.version, entry.again = version, True
+            entry.wake.set()
+
+    async def close(self) -> None:
+        """End all work; what is being written is cancelled at its next wait."""
+        tasks = [entry.task for entry in self._entries.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self, key: K) -> None:
+        failures = 0
+        try:
+            while True:
+                entry = self._entries[key]
+                entry.again = False
+                entry.wake.clear()
+                outcome = await self._reconcile(key)
+                if entry.again:
+                    failures = 0
+                elif outcome is Outcome.SETTLED:
+                    return
+                else:
+                    failures += 1
+                    await self._pause(entry, self._backoff.seconds(failures))
+        finally:
+            del self._entries[key]
+
+    async def _pause(self, entry: _Entry, seconds: float) -> None:
+        """Wait, unless a newer version comes."""
+        try:
+            await asyncio.wait_for(entry.wake.wait(), seconds)
+        except TimeoutError:
+            return
