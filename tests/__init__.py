@@ -1,0 +1,1 @@
+"""Tests, and the control plane and demo that they share."""

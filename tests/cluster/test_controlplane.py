@@ -1,0 +1,234 @@
+"""The control plane that the other tests stand on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.controlplane import ControlPlane
+from tests.controlplane.binaries import Binaries
+from tests.controlplane.errors import KubectlError, ProgramError, WaitTimeoutError
+from tests.controlplane.processes import ROOT
+from tests.controlplane.waiting import wait_until
+
+STARTER = """
+import sys
+from tests.controlplane import ControlPlane
+with ControlPlane() as control_plane:
+    print(control_plane.processes.supervisor_pid, control_plane.folder, flush=True)
+    sys.stdin.read()
+"""
+
+PROGRAMS_OF_A_CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
+TAKE_THE_PORT_ONCE = """
+import os, pathlib, socket, sys
+real, *options = sys.argv[1:]
+if not pathlib.Path("taken").exists():
+    pathlib.Path("taken").touch()
+    port = next(option.split("=")[1] for option in options if "secure-port" in option)
+    listener = socket.create_server(("127.0.0.1", int(port)))
+    listener.set_inheritable(True)
+os.execv(real, [real, *options])
+"""
+
+
+@pytest.fixture
+def starter() -> Iterator[subprocess.Popen[str]]:
+    """A Python process with a control plane of its own, waiting for the end of its input."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTER],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # of the KeyboardInterrupt
+        text=True,
+    ) as process:
+        yield process
+        process.kill()
+
+
+def session_and_folder(starter: subprocess.Popen[str]) -> tuple[int, Path]:
+    """Session id of a starter's programs, and their folder."""
+    assert starter.stdout is not None
+    supervisor, folder = starter.stdout.readline().split()
+    return int(supervisor), Path(folder)
+
+
+def programs_in_session(session: int) -> list[str]:
+    """Names of the processes in a session that still run, from /proc."""
+    names = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, fields = status.read_text().partition(" (")[2].rpartition(") ")
+        except (FileNotFoundError, ProcessLookupError):  # ended while we looked
+            continue
+        state, _parent, _group, of_session = fields.split()[:4]
+        if int(of_session) == session and state != "Z":
+            names.append(name)
+    return sorted(names)
+
+
+def wait_until_nothing_is_left(session: int, folder: Path) -> None:
+    wait_until(
+        lambda: (programs_in_session(session), folder.exists()),
+        lambda left: left == ([], False),
+        "no process and no folder left",
+        timeout=20,
+    )
+
+
+def test_it_is_ready_within_seconds() -> None:
+    started = time.monotonic()
+    with ControlPlane() as control_plane:
+        seconds = time.monotonic() - started
+        control_plane.get("namespace", "default")
+
+    assert seconds < 20
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_when_its_starter_is_ended_by(
+    starter: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    session, folder = session_and_folder(starter)
+    before = programs_in_session(session)
+
+    starter.send_signal(number)
+
+    assert {"etcd", "kube-apiserver"} < set(before)
+    wait_until_nothing_is_left(session, folder)
+
+
+def test_no_process_is_left_when_even_its_supervisor_is_killed(
+    starter: subprocess.Popen[str],
+) -> None:
+    session, folder = session_and_folder(starter)
+
+    os.kill(session, signal.SIGKILL)
+    starter.communicate()
+
+    wait_until_nothing_is_left(session, folder)
+
+
+def test_two_run_side_by_side(control_plane: ControlPlane) -> None:
+    with ControlPlane() as other:
+        other.create_namespace("only-there")
+
+        assert other.url != control_plane.url
+        with pytest.raises(KubectlError, match="NotFound"):
+            control_plane.get("namespace", "only-there")
+
+
+def binaries_with(folder: Path, name: str, script: str) -> Binaries:
+    """The usual programs, with a shell script in place of one; `$real` in it is the real one."""
+    usual = Binaries(os.environ)
+    for program in PROGRAMS_OF_A_CONTROL_PLANE:
+        if program != name:
+            (folder / program).symlink_to(usual.find(program))
+    replacement = folder / name
+    replacement.write_text(f"#!/bin/sh\nreal='{usual.find(name)}'\n{script}\n")
+    replacement.chmod(0o755)
+    return Binaries(os.environ | {"KUBEBUILDER_ASSETS": str(folder)})
+
+
+def test_a_program_that_ends_while_starting_is_reported_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    binaries = binaries_with(tmp_path, "etcd", "echo the disk is on fire; exit 3")
+
+    with (
+        pytest.raises(ProgramError, match=r"etcd ended with status 3(.|\n)*the disk is on fire"),
+        ControlPlane(binaries),
+    ):
+        pass
+
+
+def test_a_port_that_another_program_took_first_is_no_obstacle(tmp_path: Path) -> None:
+    script = f"""exec '{sys.executable}' -c '{TAKE_THE_PORT_ONCE}' "$real" "$@" """
+    binaries = binaries_with(tmp_path, "kube-apiserver", script)
+
+    with ControlPlane(binaries) as control_plane:
+        log = control_plane.processes.log_path("kube-apiserver").read_text()
+
+    assert log.count("address already in use") >= 1
+
+
+def test_a_service_account_has_no_rights_but_those_it_was_given(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.kubectl("create", "serviceaccount", "stranger", "--namespace", namespace)
+    stranger = control_plane.service_account_kubeconfig(namespace, "stranger")
+    here = f"--namespace={namespace}"
+
+    whoami = control_plane.kubectl("auth", "whoami", kubeconfig=stranger)
+    refused = control_plane.kubectl("get", "pods", here, kubeconfig=stranger, check=False)
+    control_plane.kubectl("create", "role", "reader", "--verb=list", "--resource=pods", here)
+    subject = f"--serviceaccount={namespace}:stranger"
+    control_plane.kubectl("create", "rolebinding", "reader", "--role=reader", subject, here)
+
+    assert f"system:serviceaccount:{namespace}:stranger" in whoami.stdout
+    assert "Forbidden" in refused.stderr
+    wait_until(
+        lambda: control_plane.kubectl("get", "pods", here, kubeconfig=stranger, check=False).stderr,
+        lambda said: said.startswith("No resources found"),
+        "the role in force",
+        timeout=10,
+    )
+
+
+async def test_its_certificate_is_not_trusted_by_just_anybody(control_plane: ControlPlane) -> None:
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await session.get(control_plane.url)
+
+
+def test_a_restarted_api_server_has_its_data_and_its_address(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.kubectl("create", "configmap", "kept", "--namespace", namespace)
+    before = control_plane.get("configmap", "kept", namespace)
+
+    control_plane.stop_api_server()
+    away = control_plane.kubectl("get", "namespaces", check=False)
+    control_plane.start_api_server()
+
+    assert "refused" in away.stderr
+    assert control_plane.get("configmap", "kept", namespace) == before
+
+
+def test_waiting_in_vain_shows_the_last_state(control_plane: ControlPlane, namespace: str) -> None:
+    control_plane.kubectl("create", "configmap", "slow", "--namespace", namespace)
+    control_plane.patch("configmap", "slow", {"data": {"colour": "red"}}, namespace)
+
+    with pytest.raises(WaitTimeoutError, match=r'configmap/slow(.|\n)*"colour": "red"'):
+        control_plane.wait_for(
+            "configmap", "slow", lambda seen: seen["data"]["colour"] == "blue", namespace, 0.5
+        )
+
+
+@pytest.mark.usefixtures("controller_manager")
+def test_the_controller_manager_deletes_what_an_owner_leaves_behind(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.kubectl("create", "configmap", "owner", "--namespace", namespace)
+    owner = control_plane.get("configmap", "owner", namespace)["metadata"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"]}
+    control_plane.kubectl("create", "configmap", "owned", "--namespace", namespace)
+    control_plane.patch(
+        "configmap", "owned", {"metadata": {"ownerReferences": [reference]}}, namespace
+    )
+
+    control_plane.kubectl("delete", "configmap", "owner", "--namespace", namespace)
+
+    wait_until(
+        lambda: [item["metadata"]["name"] for item in control_plane.items("configmap", namespace)],
+        lambda names: "owned" not in names,
+        "the owned object deleted",
+        timeout=30,
+    )

@@ -1,0 +1,303 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+import yaml
+
+from inferno_operator.resources import API_VERSION, GROUP, RESOURCES, ManifestError, parse
+from tests.controlplane import ControlPlane
+
+pytestmark = pytest.mark.usefixtures("crds_installed")
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests/data/crds"
+REFUSED = yaml.safe_load((DATA / "refused.yaml").read_text())
+SAMPLES = sorted(path for path in (ROOT / "samples").iterdir() if path.is_dir())
+
+Manifest = dict[str, Any]
+
+
+def manifest(kind: str, name: str, **fields: object) -> Manifest:
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def create(
+    control_plane: ControlPlane, namespace: str, *manifests: Manifest, check: bool = True
+) -> CompletedProcess[str]:
+    return control_plane.kubectl(
+        "create",
+        "--validate=false",  # not kubectl's answer is wanted, but the API server's
+        "--namespace",
+        namespace,
+        "--filename=-",
+        input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
+        check=check,
+    )
+
+
+def condition(type_: str, reason: str) -> Manifest:
+    return {
+        "type": type_,
+        "status": "True",
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": "2026-05-04T10:30:00Z",
+        "observedGeneration": 1,
+    }
+
+
+def table(control_plane: ControlPlane, namespace: str, resource: str) -> dict[str, str]:
+    """Return the one line of a wide `kubectl get` by column; no value may be empty."""
+    shown = control_plane.kubectl("get", resource, "--namespace", namespace, "--output=wide")
+    header, row = (line.split() for line in shown.stdout.splitlines())
+    return dict(zip(header, row, strict=True))
+
+
+def objects(control_plane: ControlPlane, namespace: str) -> Iterator[Manifest]:
+    for resource in RESOURCES:
+        yield from control_plane.items(f"{resource.plural}.{GROUP}", namespace)
+
+
+def test_the_crds_are_established_and_structural(control_plane: ControlPlane) -> None:
+    for resource in RESOURCES:
+        crd = control_plane.get("crd", f"{resource.plural}.{GROUP}")
+        conditions = {item["type"]: item["status"] for item in crd["status"]["conditions"]}
+
+        assert conditions == {"NamesAccepted": "True", "Established": "True"}
+
+
+def test_the_api_server_has_no_warning_about_the_crds(control_plane: ControlPlane) -> None:
+    control_plane.kubectl(
+        "replace", "--dry-run=server", "--warnings-as-errors", "--filename", ROOT / "crds"
+    )
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.kind)
+def test_short_names_mean_our_kinds(control_plane: ControlPlane, resource: type[Any]) -> None:
+    for name in (resource.plural, *resource.short_names):
+        explained = control_plane.kubectl("explain", name).stdout
+
+        assert f"KIND:       {resource.kind}\n" in explained
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_a_sample_applies_and_is_listed_by_the_category(
+    control_plane: ControlPlane, namespace: str, sample: Path
+) -> None:
+    control_plane.kubectl("apply", "--namespace", namespace, "--kustomize", sample)
+    listed = control_plane.kubectl("get", "inferno", "--namespace", namespace, "--output=name")
+    kinds = {line.partition(".")[0] for line in listed.stdout.splitlines()}
+
+    assert kinds == {resource.kind.lower() for resource in RESOURCES}
+
+
+def test_what_the_original_accepts_and_the_new_fields_are_accepted_and_read_back(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    file = DATA / "accepted.yaml"
+    names = {item["metadata"]["name"] for item in yaml.safe_load_all(file.read_text())}
+
+    control_plane.kubectl("apply", "--namespace", namespace, "--filename", file)
+    resources = [parse(item) for item in objects(control_plane, namespace)]
+
+    assert {resource.metadata.name for resource in resources} == names
+    assert {resource.metadata.namespace for resource in resources} == {namespace}
+
+
+def test_an_object_without_a_spec_is_accepted_but_cannot_be_read(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    create(control_plane, namespace, *(manifest(resource.kind, "empty") for resource in RESOURCES))
+    found = list(objects(control_plane, namespace))
+
+    assert len(found) == len(RESOURCES)
+    for item in found:
+        with pytest.raises(ManifestError, match=f"{namespace}/empty: spec is missing"):
+            parse(item)
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused["case"])
+def test_a_bad_object_is_refused_with_the_name_of_the_field(
+    control_plane: ControlPlane, namespace: str, refused: Manifest
+) -> None:
+    bad = manifest(refused["kind"], "bad", spec=refused["spec"])
+
+    answer = create(control_plane, namespace, bad, check=False)
+
+    assert answer.returncode != 0
+    assert f"{refused['field']}: " in answer.stderr
+    assert refused.get("because", "") in answer.stderr
+
+
+def test_unknown_fields_are_pruned_and_defaults_filled_in(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    spec = {"name": "A100", "type": "A100", "cost": 40.00, "memSize": 80.0, "colour": "red"}
+
+    create(control_plane, namespace, manifest("Accelerator", "a100", spec=spec))
+    stored = control_plane.get("accelerators", "a100", namespace)["spec"]
+
+    assert stored == {
+        "name": "A100",
+        "type": "A100",
+        "multiplicity": 1,
+        "memSize": 80,
+        "cost": 40,
+    }
+
+
+def test_the_status_is_a_subresource(control_plane: ControlPlane, namespace: str) -> None:
+    count: Manifest = {"count": [{"type": "A100", "count": 4}]}
+
+    create(
+        control_plane,
+        namespace,
+        manifest("Capacity", "capacity", spec=count, status={"active": True}),
+    )
+    created = control_plane.get("capacities", "capacity", namespace)
+    control_plane.patch(
+        "capacities", "capacity", {"status": {"active": True}}, namespace, subresource="status"
+    )
+    patched = control_plane.get("capacities", "capacity", namespace)
+
+    assert "status" not in created
+    assert patched["status"] == {"active": True}
+    assert patched["metadata"]["generation"] == created["metadata"]["generation"]
+
+
+def test_the_columns_of_a_server_show_the_decision(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    now = {"accelerator": "A100", "numReplicas": 4, "cost": 160}
+    decision = {
+        "accelerator": "G2",
+        "numReplicas": 2,
+        "maxBatch": 19,
+        "cost": 50.5,
+        "itlAverage": 19.79,
+    }
+    spec = {
+        "name": "Chat",
+        "class": "Premium",
+        "model": "granite-13b",
+        "currentAlloc": now,
+        "desiredAlloc": decision,
+    }
+    conditions = [condition("Ready", "Accepted"), condition("Allocated", "BestEffort")]
+
+    create(control_plane, namespace, manifest("Server", "chat", spec=spec))
+    control_plane.patch(
+        "servers", "chat", {"status": {"conditions": conditions}}, namespace, subresource="status"
+    )
+    shown = table(control_plane, namespace, "servers")
+    shown.pop("AGE")
+
+    assert shown == {
+        "NAME": "chat",
+        "CLASS": "Premium",
+        "MODEL": "granite-13b",
+        "ACCELERATOR": "G2",
+        "REPLICAS": "2",
+        "COST": "50.5",
+        "READY": "True",
+        "BATCH": "19",
+        "ITL": "19.79",
+        "NOW-ON": "A100",
+        "NOW-REPLICAS": "4",
+        "NOW-COST": "160",
+        "ALLOCATED": "BestEffort",
+    }
+
+
+def test_the_columns_of_an_optimizer_show_the_last_optimization(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    flags = {"unlimited": False, "heterogeneous": False, "milpSolver": True, "useCplex": False}
+    last = {
+        "time": "2026-05-04T10:30:00Z",
+        "requestedGeneration": 1,
+        "servers": 20,
+        "allocated": 18,
+        "cost": 3261.5,
+        "certificate": {
+            "solver": "HiGHS",
+            "status": "Optimal",
+            "objective": 2101.25,
+            "bound": 2101,
+            "gap": 0.0001,
+            "seconds": 0.25,
+        },
+        "unserved": [{"server": "Chat", "reason": "NoCapacity", "message": "no A100 is left"}],
+        "capacity": [{"type": "A100", "used": 32, "available": 32, "price": 12.5}],
+    }
+    status = {
+        "active": True,
+        "observedGeneration": 1,
+        "done": True,
+        "lastOptimization": last,
+        "conditions": [condition("Ready", "Optimized"), condition("Optimized", "Optimized")],
+    }
+
+    create(
+        control_plane,
+        namespace,
+        manifest("Optimizer", "fleet", spec={"optimize": False, "data": {"optimizer": flags}}),
+    )
+    stored = control_plane.patch(
+        "optimizers", "fleet", {"status": status}, namespace, subresource="status"
+    )
+    shown = table(control_plane, namespace, "optimizers")
+    del shown["AGE"], shown["LAST"]
+
+    assert parse(stored).status.to_json() == status
+    assert shown == {
+        "NAME": "fleet",
+        "OPTIMIZE": "false",
+        "DONE": "true",
+        "SERVERS": "20",
+        "ALLOCATED": "18",
+        "COST": "3261.5",
+        "GAP": "0.0001",
+        "READY": "True",
+        "SOLVER": "HiGHS",
+        "SECONDS": "0.25",
+    }
+
+
+def test_the_columns_of_a_capacity_show_all_types(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    count: Manifest = {"count": [{"type": "A100", "count": 4}, {"type": "G2", "count": 8}]}
+
+    create(control_plane, namespace, manifest("Capacity", "capacity", spec=count))
+    shown = control_plane.kubectl("get", "capacities", "-n", namespace, "--output=wide").stdout
+
+    assert '[{"count":4,"type":"A100"},{"count":8,"type":"G2"}]' in shown
+
+
+def test_the_conditions_of_two_writers_are_merged_by_type(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    create(
+        control_plane,
+        namespace,
+        manifest("Server", "chat", spec={"name": "Chat", "class": "Premium", "model": "m"}),
+    )
+    for writer in ("Ready", "Allocated"):
+        status = {"conditions": [condition(writer, "Because")]}
+        control_plane.kubectl(
+            "apply",
+            "--server-side",
+            f"--field-manager={writer}",
+            "--subresource=status",
+            "--namespace",
+            namespace,
+            "--filename=-",
+            input=json.dumps(manifest("Server", "chat", status=status)),
+        )
+    conditions = control_plane.get("servers", "chat", namespace)["status"]["conditions"]
+
+    assert {item["type"] for item in conditions} == {"Ready", "Allocated"}

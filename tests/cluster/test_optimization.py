@@ -1,0 +1,336 @@
+"""The main job on a real control plane: requests become decisions on every Server."""
+
+import itertools
+import json
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import wait_until
+
+Manifest = dict[str, Any]
+
+ASK = {"spec": {"optimize": True}}
+pytestmark = pytest.mark.usefixtures("crds_installed")
+
+
+class Scene:
+    """A namespace with a sample in it, and what a test asks of it."""
+
+    def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
+        self.control_plane = control_plane
+        self.namespace = namespace
+
+    def apply_sample(self, name: str) -> None:
+        folder = ROOT / "samples" / name
+        self.control_plane.kubectl("apply", "--namespace", self.namespace, "--kustomize", folder)
+
+    def apply(self, *manifests: Manifest) -> None:
+        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+        self.control_plane.kubectl(
+            "apply", "--namespace", self.namespace, "-f", "-", input=document
+        )
+
+    def request(self, optimizer: str) -> None:
+        self.control_plane.patch("optimizer", optimizer, ASK, self.namespace)
+
+    def optimizer(self, name: str) -> Manifest:
+        return self.control_plane.get("optimizer", name, self.namespace)
+
+    def wait_until_done(self, optimizer: str) -> Manifest:
+        def done(manifest: Manifest) -> bool:
+            return not manifest["spec"]["optimize"] and manifest["status"]["done"]
+
+        return self.control_plane.wait_for("optimizer", optimizer, done, self.namespace, 60.0)
+
+    def wait_for_condition(self, optimizer: str, reason: str) -> Manifest:
+        def told(manifest: Manifest) -> bool:
+            return condition(manifest, "Optimized").get("reason") == reason
+
+        return self.control_plane.wait_for("optimizer", optimizer, told, self.namespace, 60.0)
+
+    def servers(self) -> dict[str, Manifest]:
+        items = self.control_plane.items("servers", self.namespace)
+        return {item["metadata"]["name"]: item for item in items}
+
+    def events(self, reason: str) -> list[Manifest]:
+        items = self.control_plane.items("events.events.k8s.io", self.namespace)
+        return [item for item in items if item["reason"] == reason]
+
+
+@pytest.fixture
+def scene(control_plane: ControlPlane, namespace: str) -> Scene:
+    return Scene(control_plane, namespace)
+
+
+def condition(manifest: Manifest, type_: str) -> Manifest:
+    conditions = manifest.get("status", {}).get("conditions", [])
+    return next((item for item in conditions if item["type"] == type_), {})
+
+
+def decided(server: Manifest) -> tuple[str, int, float, int]:
+    desired = server["spec"]["desiredAlloc"]
+    return desired["accelerator"], desired["numReplicas"], desired["cost"], desired["maxBatch"]
+
+
+def test_a_sample_and_a_merge_patch_are_all_that_it_takes(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    scene.request("inferno")
+
+    optimizer = scene.wait_until_done("inferno")
+
+    servers = scene.servers()
+    premium, free = servers["premium-granite-13b"], servers["free-granite-13b"]
+    assert decided(premium) == ("G2", 2, 50, 19)
+    assert decided(free) == ("G2", 1, 25, 38)
+    assert premium["spec"]["desiredAlloc"]["itlAverage"] == pytest.approx(19.79, abs=0.005)
+    assert free["spec"]["desiredAlloc"]["itlAverage"] == pytest.approx(22.78, abs=0.005)
+    assert premium["spec"]["currentAlloc"]["load"] == premium["spec"]["desiredAlloc"]["load"]
+    assert condition(optimizer, "Optimized")["status"] == "True"
+    assert optimizer["status"]["lastOptimization"]["cost"] == 75
+
+
+def test_the_table_of_servers_shows_the_decision(scene: Scene, operator: StartOperator) -> None:
+    scene.apply_sample("small")
+    operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+
+    table = scene.control_plane.kubectl("get", "servers", "--namespace", scene.namespace).stdout
+
+    header, free, _ = table.splitlines()
+    assert header.split()[:7] == [
+        *("NAME", "CLASS", "MODEL", "ACCELERATOR", "REPLICAS", "COST", "READY")
+    ]
+    assert free.split()[:7] == [
+        *("free-granite-13b", "Free", "granite-13b", "G2", "1", "25", "True")
+    ]
+
+
+def test_a_current_cost_far_too_high_makes_staying_the_better_choice(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    cost = {"spec": {"currentAlloc": {"cost": 1600}}}
+    scene.control_plane.patch("server", "premium-granite-13b", cost, scene.namespace)
+    operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+
+    premium = scene.servers()["premium-granite-13b"]
+
+    assert decided(premium) == ("A100", 2, 80, 16)
+    assert premium["spec"]["desiredAlloc"]["itlAverage"] == pytest.approx(24.40, abs=0.005)
+    assert premium["spec"]["desiredAlloc"]["waitAverage"] == pytest.approx(84.95, abs=0.005)
+
+
+def test_troubles_name_their_cause_and_hurt_nobody_else(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("troubles")
+    operator()
+    (optimizer,) = scene.control_plane.items("optimizers", scene.namespace)
+    scene.request(optimizer["metadata"]["name"])
+    scene.wait_until_done(optimizer["metadata"]["name"])
+
+    servers = scene.servers()
+
+    told = {name: condition(server, "Allocated") for name, server in servers.items()}
+    assert {name: item["reason"] for name, item in told.items()} == {
+        "fine": "Allocated",
+        "no-capacity": "NoCapacity",
+        "unattainable-slo": "UnattainableSLO",
+        "unknown-model": "UnknownModel",
+    }
+    assert "granite-14b" in told["unknown-model"]["message"]
+    assert "raise slo-itl above" in told["unattainable-slo"]["message"]
+    assert "add capacity or lower the load" in told["no-capacity"]["message"]
+    assert {
+        name: server["spec"]["desiredAlloc"]["accelerator"] for name, server in servers.items()
+    } == {
+        "fine": "G2",
+        "no-capacity": "",
+        "unattainable-slo": "",
+        "unknown-model": "",
+    }
+    assert condition(servers["fine"], "Ready")["status"] == "True"
+
+
+def test_an_allocation_that_is_lost_is_cleared(scene: Scene, operator: StartOperator) -> None:
+    scene.apply_sample("small")
+    operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+    scene.control_plane.patch(
+        "server", "free-granite-13b", {"spec": {"model": "granit-13b"}}, scene.namespace
+    )
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+
+    server = scene.servers()["free-granite-13b"]
+
+    assert decided(server) == ("", 0, 0, 0)
+    assert condition(server, "Allocated")["reason"] == "UnknownModel"
+
+
+def test_asking_again_with_nothing_changed_writes_no_server(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+    before = {name: s["metadata"]["resourceVersion"] for name, s in scene.servers().items()}
+    first = scene.optimizer("inferno")["status"]["lastOptimization"]["requestedGeneration"]
+    scene.request("inferno")
+
+    scene.control_plane.wait_for(
+        "optimizer",
+        "inferno",
+        lambda o: (
+            o["status"]["lastOptimization"]["requestedGeneration"] > first
+            and not o["spec"]["optimize"]
+        ),
+        scene.namespace,
+        30.0,
+    )
+
+    assert before == {name: s["metadata"]["resourceVersion"] for name, s in scene.servers().items()}
+
+
+def test_only_our_fields_are_written_and_nothing_is_annotated(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    before = scene.servers()["free-granite-13b"]
+    operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+
+    after = scene.servers()["free-granite-13b"]
+
+    assert after["metadata"].get("finalizers") is None
+    assert after["metadata"]["annotations"] == before["metadata"]["annotations"]
+    assert {**after["spec"], "desiredAlloc": None} == {**before["spec"], "desiredAlloc": None}
+
+
+def test_a_request_that_cannot_be_served_stays_and_says_why(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    parameters = {"unlimited": False, "milpSolver": True, "heterogeneous": True}
+    change = {"spec": {"data": {"optimizer": parameters}}}
+    scene.control_plane.patch("optimizer", "inferno", change, scene.namespace)
+    operator()
+    scene.request("inferno")
+
+    optimizer = scene.wait_for_condition("inferno", "Unsupported")
+
+    assert optimizer["spec"]["optimize"]
+    assert not optimizer["status"]["done"]
+    assert "heterogeneous" in condition(optimizer, "Optimized")["message"]
+    assert wait_until(lambda: scene.events("Unsupported"), bool, "an event", timeout=30.0)
+
+    mend = {"spec": {"data": {"optimizer": {"heterogeneous": False}}}}
+    scene.control_plane.patch("optimizer", "inferno", mend, scene.namespace)
+
+    assert condition(scene.wait_until_done("inferno"), "Optimized")["status"] == "True"
+
+
+def many_servers(count: int) -> list[Manifest]:
+    return [
+        {
+            "apiVersion": "inferno.platform.ai/v1alpha1",
+            "kind": "Server",
+            "metadata": {"name": f"server-{i:03}"},
+            "spec": {
+                "name": f"server-{i:03}",
+                "class": "Premium" if i % 2 else "Free",
+                "model": "granite-13b",
+                "currentAlloc": {
+                    "accelerator": "",
+                    "numReplicas": 0,
+                    "load": {"arrivalRate": 10 + i, "avgLength": 512},
+                },
+            },
+        }
+        for i in range(count)
+    ]
+
+
+def test_a_kill_in_the_middle_of_the_writes_loses_nothing(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    scene.apply(*many_servers(200))
+    first = operator()
+    with watching_servers(scene) as lines:
+        scene.request("inferno")
+        changes = itertools.islice(lines, 202 + 30)  # the first 202 are what is there
+        assert sum(1 for _ in changes) == 232
+        first.kill()
+    interrupted = scene.servers()
+    unwritten = [
+        name for name, s in interrupted.items() if not s.get("status", {}).get("conditions")
+    ]
+    assert 0 < len(unwritten) < 202
+    assert scene.optimizer("inferno")["spec"]["optimize"]
+
+    operator()
+    scene.wait_until_done("inferno")
+
+    servers = scene.servers()
+    assert len(servers) == 202
+    assert {condition(server, "Allocated")["reason"] for server in servers.values()} == {
+        "Allocated"
+    }
+    assert all(server["spec"]["desiredAlloc"]["numReplicas"] > 0 for server in servers.values())
+
+
+@contextmanager
+def watching_servers(scene: Scene) -> Iterator[Iterable[str]]:
+    """Lines of `kubectl get servers --watch`, one for each state of a Server."""
+    command = [
+        *(str(scene.control_plane.kubectl_program), "get", "servers", "--watch"),
+        *("--output", "name", "--namespace", scene.namespace),
+        *("--kubeconfig", str(scene.control_plane.kubeconfig)),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout
+        process.terminate()
+
+
+def test_the_rights_of_the_manifests_suffice(
+    control_plane: ControlPlane, scene: Scene, operator: StartOperator
+) -> None:
+    control_plane.kubectl("apply", "--kustomize", ROOT / "manifests" / "kustomize" / "rbac")
+    account = control_plane.service_account_kubeconfig("inferno-system", "inferno-operator")
+    scene.apply_sample("small")
+    process = operator(kubeconfig=account, namespace=None)
+    scene.request("inferno")
+
+    scene.wait_until_done("inferno")
+
+    assert "orbidden" not in process.log
+    assert len(scene.events("Allocated")) == 2
+
+
+def test_a_restart_of_the_api_server_is_survived(scene: Scene, operator: StartOperator) -> None:
+    scene.apply_sample("small")
+    operator()
+    scene.control_plane.stop_api_server()
+    scene.control_plane.start_api_server()
+    scene.request("inferno")
+
+    optimizer = scene.wait_until_done("inferno")
+
+    assert optimizer["status"]["lastOptimization"]["allocated"] == 2

@@ -1,0 +1,124 @@
+"""Fixtures for tests on a real control plane: one for the run, a namespace for each test."""
+
+import os
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.controlplane import ControlPlane
+from tests.controlplane.binaries import Binaries
+from tests.controlplane.errors import BinaryError
+from tests.controlplane.operator_process import OperatorProcess
+
+ROOT = Path(__file__).parents[1]
+NEEDS = {
+    "control_plane": ["etcd", "kube-apiserver", "kubectl"],
+    "controller_manager": ["kube-controller-manager"],
+}
+OPERATORS = pytest.StashKey[list[OperatorProcess]]()
+
+
+class StartOperator(Protocol):
+    """Starts an operator and waits until it is ready.
+
+    It watches the test's namespace with the administrator's rights unless told otherwise
+    (`namespace=None`: all namespaces); `environment` adds variables.
+    """
+
+    def __call__(
+        self,
+        *,
+        kubeconfig: Path | None = ...,
+        namespace: str | None = ...,
+        environment: Mapping[str, str] | None = ...,
+    ) -> OperatorProcess: ...
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what the selected tests need now: it may take longer than a test may."""
+    if session.config.option.collectonly:
+        return
+    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    binaries = Binaries(os.environ, say=reporter.write_line) if reporter else Binaries(os.environ)
+    with suppress(BinaryError):  # the fixture meets and reports it
+        for name in [name for fixture in NEEDS.keys() & fixtures for name in NEEDS[fixture]]:
+            binaries.find(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the logs of a failed test's operators."""
+    report = yield
+    if report.failed:
+        for process in item.stash.get(OPERATORS, []):
+            report.sections.append((f"log of {process.name}", process.log))
+    return report
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """etcd and a kube-apiserver, the same ones for the whole run."""
+    with ControlPlane() as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="session")
+def crds_installed(control_plane: ControlPlane) -> None:
+    """Our custom resources are served."""
+    control_plane.install_crds(ROOT / "crds")
+
+
+@pytest.fixture
+def controller_manager(control_plane: ControlPlane) -> Iterator[None]:
+    """Namespaces end, and the objects of owners that are gone are deleted."""
+    control_plane.start_controller_manager()
+    yield
+    control_plane.stop_controller_manager()
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """Name of a new namespace, for this test alone."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    control_plane.create_namespace(name)
+    yield name
+    # Nobody is there to finish the deletion, so there is nothing to wait for.
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def operator(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, namespace: str
+) -> Iterator[StartOperator]:
+    """Start operators; they end with the test, which shows their logs when it fails."""
+    started = request.node.stash.setdefault(OPERATORS, [])
+    own_namespace = namespace
+
+    def start(
+        *,
+        kubeconfig: Path | None = None,
+        namespace: str | None = own_namespace,
+        environment: Mapping[str, str] | None = None,
+    ) -> OperatorProcess:
+        process = OperatorProcess(
+            control_plane.processes,
+            f"operator-{own_namespace}-{len(started) + 1}",
+            kubeconfig or control_plane.kubeconfig,
+            namespace,
+            environment,
+        )
+        started.append(process)
+        process.wait_until_ready()
+        return process
+
+    yield start
+    for process in started:
+        if process.exit_code is None:
+            process.stop()

@@ -1,0 +1,23 @@
+"""Find or build the control plane's programs, and say where they are."""
+
+import os
+import sys
+
+from tests.controlplane.binaries import Binaries
+from tests.controlplane.errors import BinaryError
+
+
+def main() -> int:
+    """Print a line for each program; the exit status."""
+    binaries = Binaries(os.environ)
+    try:
+        for name in ("etcd", "kube-apiserver", "kubectl"):
+            print(f"{name:15} {binaries.find(name)} ({binaries.origin(name)})")
+    except BinaryError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

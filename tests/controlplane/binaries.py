@@ -1,0 +1,93 @@
+"""Find the programs of a control plane, or build what is missing."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.controlplane.build import build
+from tests.controlplane.kept import cache_folder
+from tests.controlplane.programs import PROGRAMS
+
+OLDEST_KUBECTL_MINOR = 31
+VERSION_TIMEOUT_S = 30
+
+
+def _print_now(line: str) -> None:
+    print(line, flush=True)  # a log should show it before the minutes that it tells about
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Finds programs: first in KUBEBUILDER_ASSETS, then on PATH, else built from source.
+
+    Attributes
+    ----------
+    environment
+        Variables that tell where to look: KUBEBUILDER_ASSETS, PATH, XDG_CACHE_HOME, HOME.
+    say
+        Told what takes long, a line at a time.
+    """
+
+    environment: Mapping[str, str]
+    say: Callable[[str], None] = _print_now
+
+    def find(self, name: str) -> Path:
+        """Path of a program.
+
+        Raises
+        ------
+        BinaryError
+            When it is nowhere, and can't be built.
+        """
+        found = self._in_assets(name) or self._on_path(name)
+        cache = cache_folder(self.environment)
+        return found or build(PROGRAMS[name], cache, self.environment, self.say)
+
+    def origin(self, name: str) -> str:
+        """Where `find` takes a program from, in words."""
+        if self._in_assets(name):
+            return "KUBEBUILDER_ASSETS"
+        return "PATH" if self._on_path(name) else "built from source"
+
+    def _in_assets(self, name: str) -> Path | None:
+        folder = self.environment.get("KUBEBUILDER_ASSETS")
+        return _executable(name, folder) if folder else None
+
+    def _on_path(self, name: str) -> Path | None:
+        found = _executable(name, self.environment.get("PATH", ""))
+        if found and name == "kubectl" and not _suits(found, self.environment):
+            return None
+        return found
+
+
+def _executable(name: str, search_path: str) -> Path | None:
+    found = shutil.which(name, path=search_path)
+    return Path(found).absolute() if found else None
+
+
+def _suits(kubectl: Path, environment: Mapping[str, str]) -> bool:
+    """Whether a kubectl is new enough for the server that we build."""
+    minor = _kubectl_minor(kubectl, environment)
+    return minor is not None and minor >= OLDEST_KUBECTL_MINOR
+
+
+def _kubectl_minor(kubectl: Path, environment: Mapping[str, str]) -> int | None:
+    """Minor version of a kubectl; vendors add words of their own behind the numbers."""
+    try:
+        answer = subprocess.run(
+            [kubectl, "version", "--client", "--output=json"],
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            timeout=VERSION_TIMEOUT_S,
+            check=True,
+        )
+        version = json.loads(answer.stdout)["clientVersion"]["gitVersion"]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+        return None  # not a kubectl that we understand
+    numbers = re.match(r"v1\.(\d+)", version)
+    return int(numbers[1]) if numbers else None

@@ -1,0 +1,137 @@
+"""What tests and the demo do with a cluster, through kubectl."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.errors import KubectlError
+from tests.controlplane.waiting import wait_until
+
+Manifest = dict[str, Any]
+
+KUBECTL_TIMEOUT_S = 90.0
+
+
+class Client:
+    """A cluster as kubectl shows it.
+
+    Attributes
+    ----------
+    kubectl_program
+        The kubectl to run.
+    kubeconfig
+        The administrator's, used unless a call names another one.
+    kubectl_cache
+        Where kubectl keeps what it discovered, instead of the user's home.
+    """
+
+    kubectl_program: Path
+    kubeconfig: Path
+    kubectl_cache: Path
+
+    def kubectl(
+        self,
+        *arguments: str | Path,
+        input: str | None = None,  # noqa: A002 - as in subprocess.run
+        kubeconfig: Path | None = None,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl to its end.
+
+        Raises
+        ------
+        KubectlError
+            When it fails and `check` is set, or takes too long; shows what it said.
+        """
+        environment = os.environ | {
+            "KUBECONFIG": str(kubeconfig or self.kubeconfig),
+            "KUBECACHEDIR": str(self.kubectl_cache),
+        }
+        what = "kubectl " + " ".join(map(str, arguments))
+        try:
+            completed = subprocess.run(
+                [self.kubectl_program, *arguments],
+                input=input,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=KUBECTL_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise KubectlError(f"{what}: no end within {KUBECTL_TIMEOUT_S:g} s") from error
+        if check and completed.returncode:
+            raise KubectlError(f"{what}: {completed.stderr.strip()}")
+        return completed
+
+    def get(self, resource: str, name: str, namespace: str | None = None) -> Manifest:
+        """Read one object."""
+        return self._json("get", resource, name, *_in(namespace))
+
+    def items(self, resource: str, namespace: str | None = None) -> list[Manifest]:
+        """Read all objects of a kind, sorted by name."""
+        found: list[Manifest] = self._json("get", resource, *_in(namespace))["items"]
+        return found
+
+    def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: Manifest,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> Manifest:
+        """Merge `patch` into an object and return the result."""
+        part = [f"--subresource={subresource}"] if subresource else []
+        body = ["--type=merge", "--patch", json.dumps(patch)]
+        return self._json("patch", resource, name, *_in(namespace), *part, *body)
+
+    def wait_for(
+        self,
+        resource: str,
+        name: str,
+        condition: Callable[[Manifest], bool],
+        namespace: str | None = None,
+        timeout: float = 30.0,
+    ) -> Manifest:
+        """Wait until an object exists and meets `condition`, and return it.
+
+        Raises
+        ------
+        WaitTimeoutError
+            After `timeout` seconds; shows the object, or the error, that was seen last.
+        """
+
+        def state() -> Manifest | str:
+            try:
+                return self.get(resource, name, namespace)
+            except KubectlError as error:  # not there yet, or the API server is away
+                return str(error)
+
+        def met(state: Manifest | str) -> bool:
+            return not isinstance(state, str) and condition(state)
+
+        what = f"{resource}/{name} as expected"
+        manifest = wait_until(state, met, what, timeout)
+        assert not isinstance(manifest, str)
+        return manifest
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace."""
+        self.kubectl("create", "namespace", name)
+
+    def install_crds(self, folder: Path) -> None:
+        """Apply the custom resource definitions in `folder`; they are served on return."""
+        self.kubectl("apply", "--server-side", "--filename", folder)
+        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", folder)
+
+    def _json(self, *arguments: str) -> Manifest:
+        manifest: Manifest = json.loads(self.kubectl(*arguments, "--output=json").stdout)
+        return manifest
+
+
+def _in(namespace: str | None) -> list[str]:
+    return [] if namespace is None else ["--namespace", namespace]

@@ -1,0 +1,94 @@
+"""The operator as a process of its own, the way a person starts it."""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.controlplane.errors import ProgramError
+from tests.controlplane.processes import Processes
+from tests.controlplane.waiting import wait_until
+
+READY = "operator ready"
+READY_TIMEOUT_S = 30.0
+# The variables of the person who runs us must not decide what the operator does, nor those of a
+# pod that we may be in: they'd lead it to another cluster.
+FOREIGN_PREFIXES = ("INFERNO_", "KUBERNETES_", "KUBECONFIG")
+
+
+class OperatorProcess:
+    """A running `inferno operator`; it ends with the control plane that it works on.
+
+    Parameters
+    ----------
+    processes
+        Of the control plane.
+    name
+        Of the process and its log; not that of another running process.
+    kubeconfig
+        Whose rights it has.
+    namespace
+        What it watches (comma separated); None: all namespaces.
+    environment
+        More variables for it.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        name: str,
+        kubeconfig: Path,
+        namespace: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._processes = processes
+        self.name = name
+        variables = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN_PREFIXES)}
+        variables |= {"KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
+        if namespace is not None:
+            variables["INFERNO_NAMESPACE"] = namespace
+        command = [sys.executable, "-m", "inferno_operator", "operator"]
+        self.pid = processes.start(name, command, variables | dict(environment or {}))
+
+    @property
+    def log_path(self) -> Path:
+        """Where it logs."""
+        return self._processes.log_path(self.name)
+
+    @property
+    def log(self) -> str:
+        """Everything it logged so far."""
+        return self.log_path.read_text(errors="replace")
+
+    @property
+    def log_tail(self) -> str:
+        """The last lines of its log."""
+        return self._processes.log_tail(self.name)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs."""
+        return self._processes.exit_code(self.name)
+
+    def check_running(self) -> None:
+        """Raise a ProgramError when it has ended."""
+        if self.exit_code is not None:
+            raise ProgramError(f"the operator ended with status {self.exit_code}")
+
+    def wait_until_ready(self, timeout: float = READY_TIMEOUT_S) -> None:
+        """Wait until it watches."""
+
+        def log_of_the_living() -> str:
+            self.check_running()
+            return self.log
+
+        wait_until(log_of_the_living, lambda log: READY in log, "the operator ready", timeout)
+
+    def stop(self) -> int:
+        """Ask it to end, wait, and return its exit status; killed when it takes too long."""
+        return self._processes.stop(self.name, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self._processes.stop(self.name, signal.SIGKILL)

@@ -1,0 +1,34 @@
+"""Waiting on a condition, with a deadline."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.controlplane.errors import WaitTimeoutError
+
+POLL_INTERVAL_S = 0.1
+
+State = TypeVar("State")
+
+
+def wait_until(
+    probe: Callable[[], State], done: Callable[[State], bool], what: str, timeout: float
+) -> State:
+    """Call `probe` until its result is `done`, and return that result.
+
+    Raises
+    ------
+    WaitTimeoutError
+        After `timeout` seconds; names `what` did not happen and shows the last result.
+    """
+    deadline = time.monotonic() + timeout
+    while not done(state := probe()):
+        if time.monotonic() > deadline:
+            raise WaitTimeoutError(f"{what}: not within {timeout:g} s\nlast seen: {_show(state)}")
+        time.sleep(POLL_INTERVAL_S)
+    return state
+
+
+def _show(state: object) -> str:
+    return state if isinstance(state, str) else json.dumps(state, indent=2, default=str)
