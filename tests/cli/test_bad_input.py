@@ -1,0 +1,171 @@
+"""Whatever a hurried person gives the program: one readable line, status 2, no traceback."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.program import PROGRAM, SAMPLE, SMALL, inferno
+
+ACCELERATOR = """\
+apiVersion: inferno.platform.ai/v1alpha1
+kind: Accelerator
+metadata: {name: a}
+spec: {name: A, type: T, cost: %s}
+"""
+OPTIMIZER = """\
+apiVersion: inferno.platform.ai/v1alpha1
+kind: Optimizer
+metadata: {name: %s}
+spec:
+  optimize: false
+  data:
+    optimizer: {unlimited: true, heterogeneous: false, milpSolver: false, useCplex: false}
+"""
+
+
+def small(**changes: object) -> str:
+    """The small system with other values in the current allocation of its first server."""
+    document: Any = json.loads(SMALL.read_text())
+    document["system"]["serverData"]["servers"][0]["currentAlloc"] |= changes
+    return json.dumps(document)
+
+
+BAD_FILES = {
+    "malformed.yaml": ("kind: Server\nspec: [\n", "malformed.yaml:3:1: not valid YAML: "),
+    "malformed.json": ('{"system": {\n  "serverData": }', "malformed.json:2:17: not valid JSON: "),
+    "empty.yaml": ("", "empty.yaml: is empty"),
+    "empty.json": ("", "empty.json: is empty"),
+    "negative.yaml": (ACCELERATOR % -40, "accelerator 'A': cost: -40 is negative"),
+    "negative.json": (
+        small(load={"arrivalRate": -1, "avgLength": 10}),
+        "server 'Premium-granite-13b': currentAlloc.load.arrivalRate: -1 is negative",
+    ),
+    "nan.yaml": (ACCELERATOR % ".nan", "nan.yaml:1: Accelerator a: spec.cost "),
+    "nan.json": (
+        small(cost=float("nan")),
+        "server 'Premium-granite-13b': currentAlloc.cost: expected a finite number, not NaN",
+    ),
+    "wrong-type.yaml": (ACCELERATOR % "'40'", "wrong-type.yaml:1: Accelerator a: spec.cost "),
+    "wrong-type.json": (
+        small(numReplicas="4"),
+        "server 'Premium-granite-13b': currentAlloc.numReplicas: expected an integer, not \"4\"",
+    ),
+    "later.json": (
+        '{"modelData": {"models": [{"name": "m", "acc": "A", "perfParms": {"alpha": 1}}]}}',
+        "later.json: performance data 'm/A': perfParms: ",
+    ),
+    "unknown-kind.yaml": ("kind: Deployment\n", "unknown-kind.yaml:1: unknown kind 'Deployment'; "),
+    "no-kind.yaml": ("spec: {}\n", "no-kind.yaml:1: neither a Kubernetes object"),
+    "two.yaml": (f"{OPTIMIZER % 'x'}---\n{OPTIMIZER % 'y'}", "several Optimizers, "),
+    "garbage.json": ("\x00\x01", "garbage.json:1:1: not valid JSON: "),
+    "garbage.yaml": ("\x00\x01", "garbage.yaml: not valid YAML: "),
+}
+
+
+def assert_refused(result: subprocess.CompletedProcess[bytes], *words: str) -> None:
+    """One line on standard error that has these words, and nothing else."""
+    stderr = result.stderr.decode()
+    assert result.returncode == 2, stderr
+    assert result.stdout == b""
+    assert len(stderr.splitlines()) == 1, stderr
+    assert stderr.startswith("inferno: ")
+    assert "Traceback" not in stderr
+    for word in words:
+        assert word in stderr
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_is_one_line(name: str, tmp_path: Path) -> None:
+    text, message = BAD_FILES[name]
+    (tmp_path / name).write_text(text)
+
+    assert_refused(inferno("optimize", name, cwd=tmp_path), message)
+
+
+def test_binary_garbage_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "garbage").write_bytes(bytes(range(255, 0, -1)))
+
+    assert_refused(inferno("optimize", "garbage", cwd=tmp_path), "garbage: not UTF-8 text (byte 1)")
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    assert_refused(
+        inferno("optimize", "nowhere.yaml", cwd=tmp_path), "nowhere.yaml: No such file or directory"
+    )
+
+
+def test_an_empty_folder_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    assert_refused(inferno("optimize", "empty", cwd=tmp_path), "empty: no .json, .yaml, .yml file")
+
+
+def test_a_name_with_a_line_break_is_still_one_line(tmp_path: Path) -> None:
+    assert_refused(inferno("optimize", "no\nwhere", cwd=tmp_path), "no where: No such file")
+
+
+@pytest.mark.parametrize("stdin", [b"", b"{", b"a: b: c"])
+def test_bad_standard_input_is_one_line(stdin: bytes) -> None:
+    assert_refused(inferno("optimize", "-", stdin=stdin), "standard input")
+
+
+def test_system_data_beside_manifests_is_one_line() -> None:
+    assert_refused(inferno("optimize", SMALL, SAMPLE), "small.json: SystemData stands alone")
+
+
+def test_the_same_objects_twice_are_one_line() -> None:
+    assert_refused(inferno("optimize", SAMPLE / "servers.yaml", SAMPLE / "servers.yaml"), "name: ")
+
+
+def test_explaining_an_unknown_server_is_one_line() -> None:
+    assert_refused(inferno("explain", SMALL, "Nobody"), "no server is named 'Nobody'")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["optimize"],
+        ["explain", "one-path"],
+        ["optimize", "a", "--output", "xml"],
+        ["optimize", "a", "--time-limit", "soon"],
+        ["optimize", "a", "--time-limit", "-1"],
+        ["optimise", "a"],
+        ["--verison"],
+    ],
+)
+def test_wrong_usage_has_status_2_and_says_what_is_wrong(arguments: list[str]) -> None:
+    result = inferno(*arguments)
+
+    assert result.returncode == 2
+    assert b"Error: " in result.stderr
+    assert b"Traceback" not in result.stderr
+
+
+def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo.yaml"
+    os.mkfifo(fifo)
+    with subprocess.Popen(
+        [PROGRAM, "optimize", fifo], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        with fifo.open("wb"):  # returns when the program has opened it and waits for more
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=60)
+
+        assert (process.returncode, stdout, stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
+def test_a_reader_that_goes_away_is_no_reason_for_noise(output: str) -> None:
+    with subprocess.Popen(
+        [PROGRAM, "optimize", SMALL, "-o", output], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+
+        assert process.stderr.read() == b""

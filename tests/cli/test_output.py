@@ -1,0 +1,145 @@
+"""What the program prints; the expected plan is that of the original for the small sample."""
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from inferno_operator.cli import app
+from tests.cli.program import ROOT, SAMPLE, SMALL, inferno
+
+PLAN = {
+    "Premium-granite-13b": ("G2", 2, 19, 50.0, 19.79),
+    "Free-granite-13b": ("G2", 1, 38, 25.0, 22.78),
+}
+
+
+def run(*arguments: str | Path) -> str:
+    """Standard output of a command that succeeds."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def plan(document: Any) -> dict[str, tuple[str, int, int, float, float]]:  # noqa: ANN401 - JSON
+    return {
+        server: (
+            d["accelerator"],
+            d["numReplicas"],
+            d["maxBatch"],
+            d["cost"],
+            round(d["itlAverage"], 2),
+        )
+        for server, d in document["allocations"].items()
+    }
+
+
+@pytest.mark.parametrize("path", [SMALL, SAMPLE, SAMPLE / "kustomization.yaml"])
+def test_the_small_sample_gets_the_plan_of_the_original(path: Path) -> None:
+    assert plan(json.loads(run("optimize", path, "-o", "json"))) == PLAN
+
+
+def test_a_wrong_current_cost_changes_the_decision_as_in_the_original(tmp_path: Path) -> None:
+    document: Any = json.loads(SMALL.read_text())
+    document["system"]["serverData"]["servers"][0]["currentAlloc"]["cost"] = 1600
+    file = tmp_path / "system.json"
+    file.write_text(json.dumps(document))
+
+    answer = json.loads(run("optimize", file, "-o", "json"))
+
+    premium = answer["allocations"]["Premium-granite-13b"]
+    assert plan(answer)["Premium-granite-13b"] == ("A100", 2, 16, 80.0, 24.4)
+    assert premium["waitAverage"] == pytest.approx(84.95, abs=0.01)
+
+
+def test_json_and_yaml_say_the_same() -> None:
+    from_json = json.loads(run("optimize", SAMPLE, "-o", "json"))
+    from_yaml = yaml.safe_load(run("optimize", SAMPLE, "-o", "yaml"))
+    for answer in (from_json, from_yaml):
+        del answer["certificate"]["seconds"]
+
+    assert from_json == from_yaml
+
+
+def words(output: str) -> list[str]:
+    """The lines of a table with single spaces."""
+    return [" ".join(line.split()) for line in output.splitlines()]
+
+
+def test_the_table_shows_each_server_in_one_plain_line() -> None:
+    output = run("optimize", SAMPLE)
+
+    assert words(output)[:3] == [
+        "SERVER CLASS MODEL CURRENT COST DESIRED BATCH COST ITL MS WAIT MS REASON",
+        "Free-granite-13b Free granite-13b 8 x G2 200.00 1 x G2 38 25.00 22.78 0.03 Allocated",
+        (
+            "Premium-granite-13b Premium granite-13b 4 x A100 160.00 "
+            "2 x G2 19 50.00 19.79 0.61 Allocated"
+        ),
+    ]
+    assert "2 of 2 servers have an allocation; cost 360.00 -> 75.00 cents/hour" in words(output)
+    assert "\x1b" not in output
+
+
+def test_the_table_says_why_a_server_gets_nothing() -> None:
+    output = run("optimize", ROOT / "samples/troubles")
+
+    for reason in ("NoCapacity", "UnattainableSLO", "UnknownModel"):
+        assert reason in output
+    assert "\nUnattainable-SLO: slo-itl of 5 ms is out of reach" in output
+
+
+def test_the_table_shows_cards_and_what_is_proven() -> None:
+    lines = words(run("optimize", SAMPLE))
+
+    assert "G2 3 8" in lines
+    assert lines[-1].startswith("solver unlimited: Optimal, objective -264.00, gap 0, ")
+
+
+def test_explain_shows_every_option_the_best_first() -> None:
+    assert words(run("explain", SAMPLE, "Premium-granite-13b")) == [
+        "ACCELERATOR REPLICAS BATCH CARDS TYPE COST VALUE ITL MS WAIT MS MAX RATE OUT BECAUSE",
+        "G2 2 19 2 G2 50.00 -89.00 19.79 0.61 31.31",
+        "A100 2 16 2 A100 80.00 -80.00 24.40 84.95 21.36",
+    ]
+
+
+def test_explain_says_why_an_option_is_out() -> None:
+    options = json.loads(
+        run("explain", ROOT / "samples/troubles", "Unattainable-SLO", "-o", "json")
+    )
+
+    assert all(option["reason"].startswith("out of reach: slo-itl 5 ms") for option in options)
+
+
+def test_standard_input_is_a_path_called_minus() -> None:
+    result = inferno("optimize", "-", "-o", "json", stdin=SMALL.read_bytes())
+
+    assert plan(json.loads(result.stdout)) == PLAN
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert run("--version") == f"inferno {project['version']}\n"
+    assert importlib.metadata.version(project["name"]) == project["version"]
+
+
+@pytest.mark.parametrize("command", [[], ["optimize"], ["explain"], ["operator"]])
+def test_every_help_has_an_example(command: list[str]) -> None:
+    assert "Example: " in run(*command, "--help")
+
+
+def test_the_module_is_the_same_program() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "inferno_operator", "--version"], capture_output=True, check=True
+    )
+
+    assert result.stdout == inferno("--version").stdout
