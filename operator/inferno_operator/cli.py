@@ -1,11 +1,11 @@
 """The command line: parse, call one library function, print."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
-import importlib.metadata
 import json
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +58,9 @@ def main() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"inferno {importlib.metadata.version('inferno-operator')}")
+        from importlib.metadata import version
+
+        typer.echo(f"inferno {version('inferno-operator')}")
         raise typer.Exit
 
 
@@ -95,8 +97,6 @@ def optimize(
 
     Needs no cluster and changes nothing.
     """
-    from dataclasses import replace
-
     from inferno_operator.offline import read_system
     from inferno_operator.tables import solution_parts
     from inferno_optimizer.codec import encode_solution
@@ -135,9 +135,9 @@ def operator() -> None:
     It works in the cluster that KUBECONFIG names, or in which it runs, and is configured by
     INFERNO_* variables.
     """
-    from inferno_operator import main
+    from inferno_operator.main import run
 
-    main.run()
+    run()
 
 
 def _working(message: str) -> AbstractContextManager[object]:
@@ -161,6 +161,4 @@ def _print(
 
         typer.echo(yaml.safe_dump(document(), sort_keys=False, allow_unicode=True), nl=False)
     else:
-        from inferno_operator.tables import show
-
-        show(parts())
+        typer.echo("\n".join(map(str, parts())))

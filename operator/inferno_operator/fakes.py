@@ -71,9 +71,9 @@ class FakeCluster:
         return self._written(reference)
 
     async def apply_status(self, reference: Reference, status: Manifest) -> Manifest:
-        """Change fields of the status."""
+        """Replace the status: all of it is ours, and what is left out is removed."""
         stored = self._stored(reference)
-        stored["status"] = {**stored.get("status", {}), **copy.deepcopy(dict(status))}
+        stored["status"] = copy.deepcopy(dict(status))
         return self._written(reference)
 
     async def clear_request(self, reference: Reference, resource_version: str) -> None:

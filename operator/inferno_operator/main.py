@@ -35,6 +35,7 @@ def run(environment: Mapping[str, str] = os.environ) -> None:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
+    logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of every event it hands on
     for warning in unknown_variables(environment):
         logger.warning(warning)
     asyncio.run(_operate(settings))

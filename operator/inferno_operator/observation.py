@@ -4,7 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from inferno_operator.ports import Key, Manifest, Reference
-from inferno_operator.resources import ManifestError, Metadata, Resource, Status, parse
+from inferno_operator.resources import (
+    ManifestError,
+    Metadata,
+    Optimizer,
+    OptimizerStatus,
+    Resource,
+    Status,
+    parse,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,8 @@ def observe(kind: type[Resource], manifest: Manifest) -> Observation:
     try:
         resource = parse(manifest)
     except ManifestError as error:
-        status = Status.model_validate(manifest.get("status", {}))
+        kind_of_status = OptimizerStatus if kind is Optimizer else Status
+        status = kind_of_status.model_validate(manifest.get("status", {}))
         problem = f"{error.path} {error.problem}"
         return Observation(reference, *version, status, None, problem)
     return Observation(reference, *version, resource.status, resource)

@@ -2,18 +2,21 @@
 
 In a cluster the rest is still optimized; a person at a command line wants to hear of it.
 """
+# ruff: noqa: PLC0415 - SystemData need not wait for pydantic to build the custom resources
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from inferno_operator.documents import Document
 from inferno_operator.manifests import read_documents
-from inferno_operator.resources import RESOURCES, Optimizer, Resource, parse
-from inferno_operator.snapshot import build_system
 from inferno_optimizer.codec import decode_system, is_system
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.system import Reason, System
 from inferno_optimizer.validation import UNKNOWN_ACCELERATOR, Problem, find_problems
+
+if TYPE_CHECKING:
+    from inferno_operator.resources import Resource
 
 DANGLING = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, UNKNOWN_ACCELERATOR})
 """Problems that are no reason to refuse: the plan tells what follows from them."""
@@ -56,6 +59,9 @@ def _system_of_data(document: Document) -> System:
 
 
 def _system_of_manifests(documents: Iterable[Document]) -> System:
+    from inferno_operator.resources import Optimizer
+    from inferno_operator.snapshot import build_system
+
     resources = [_parsed(document) for document in documents if not _is_namespace(document)]
     if not resources:
         raise InputError("nothing to optimize: there is no object")
@@ -72,7 +78,9 @@ def _is_namespace(document: Document) -> bool:
     return isinstance(content, Mapping) and content.get("kind") == "Namespace"
 
 
-def _parsed(document: Document) -> Resource:
+def _parsed(document: Document) -> "Resource":
+    from inferno_operator.resources import RESOURCES, parse
+
     content = document.content
     with _located(document):
         if not isinstance(content, Mapping) or not content.get("kind"):

@@ -1,8 +1,6 @@
 """What an Optimizer says about its request: being worked on, done, failed; pure."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from inferno_operator.conditions import OPTIMIZED, READY, Verdict
 from inferno_operator.observation import Observation
@@ -11,7 +9,7 @@ from inferno_operator.resources import (
     CapacityUse,
     Certificate,
     LastOptimization,
-    Optimizer,
+    OptimizerStatus,
     Unserved,
 )
 from inferno_optimizer.errors import InfernoError
@@ -31,7 +29,7 @@ def unreadable(observation: Observation) -> Update:
         Verdict(aspect, holds=False, reason=Reason.INVALID_SPEC, message=observation.problem)
         for aspect in (READY, OPTIMIZED)
     )
-    return _update(observation, verdicts, {"done": False})
+    return _update(observation, verdicts, done=False)
 
 
 def working(observation: Observation) -> Update:
@@ -42,20 +40,20 @@ def working(observation: Observation) -> Update:
     else:
         message = "reading the objects of the namespace and solving"
         verdict = Verdict(OPTIMIZED, holds=None, reason="Optimizing", message=message)
-    return _update(observation, (VALID, verdict), {"done": False})
+    return _update(observation, (VALID, verdict), done=False)
 
 
 def optimized(observation: Observation, solution: Solution, now: datetime) -> Update:
     """Say that the request is done, and what came out."""
     last = _last_optimization(observation.generation, solution, now)
     verdict = Verdict(OPTIMIZED, holds=True, reason="Optimized", message=_summary(solution))
-    return _update(observation, (VALID, verdict), {"done": True, "lastOptimization": last})
+    return _update(observation, (VALID, verdict), done=True, last=last)
 
 
 def failed(observation: Observation, error: InfernoError) -> Update:
     """Say why the request is not done yet; it stays, and is tried again."""
     verdict = Verdict(OPTIMIZED, holds=False, reason=error.reason, message=str(error))
-    return _update(observation, (VALID, verdict), {"done": False})
+    return _update(observation, (VALID, verdict), done=False)
 
 
 def settled(observation: Observation) -> Update:
@@ -65,20 +63,34 @@ def settled(observation: Observation) -> Update:
     if before and before.reason not in ("Optimizing", Reason.INVALID_SPEC):
         holds = {"True": True, "False": False}.get(before.status)
         verdict = Verdict(OPTIMIZED, holds=holds, reason=before.reason, message=before.message)
-    return _update(observation, (VALID, verdict), {"done": _still_done(observation)})
+    return _update(observation, (VALID, verdict), done=_still_done(observation))
 
 
 def _still_done(observation: Observation) -> bool:
     """Whether the last request is the newest: since then only the request itself was cleared."""
-    if not isinstance(observation.resource, Optimizer):
-        return False
-    last = observation.resource.status.last_optimization
+    last = _before(observation)
     return last is not None and observation.generation <= last.requested_generation + 1
 
 
+def _before(observation: Observation) -> LastOptimization | None:
+    """The last optimization that the status tells of."""
+    status = observation.status
+    return status.last_optimization if isinstance(status, OptimizerStatus) else None
+
+
 def _update(
-    observation: Observation, verdicts: tuple[Verdict, ...], extra_status: Mapping[str, Any]
+    observation: Observation,
+    verdicts: tuple[Verdict, ...],
+    *,
+    done: bool,
+    last: LastOptimization | None = None,
 ) -> Update:
+    """An update that keeps the last optimization, unless there is a new one.
+
+    What is applied is all that we own: a field left out would be removed.
+    """
+    told = last or _before(observation)
+    extra_status = {"done": done, **({"lastOptimization": told.to_json()} if told else {})}
     active = verdicts[0].holds is True
     return Update.of(observation, verdicts, active=active, extra_status=extra_status)
 
@@ -94,9 +106,9 @@ def _summary(solution: Solution) -> str:
     )
 
 
-def _last_optimization(generation: int, solution: Solution, now: datetime) -> Mapping[str, Any]:
+def _last_optimization(generation: int, solution: Solution, now: datetime) -> LastOptimization:
     certificate = solution.certificate
-    last = LastOptimization(
+    return LastOptimization(
         time=now,
         requested_generation=generation,
         servers=len(solution.decisions),
@@ -119,4 +131,3 @@ def _last_optimization(generation: int, solution: Solution, now: datetime) -> Ma
             for use in solution.capacity
         ),
     )
-    return last.to_json()

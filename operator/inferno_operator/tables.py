@@ -3,12 +3,8 @@
 Costs are in cents/hour, latencies in ms, rates in requests/min.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table as RichTable
 
 from inferno_optimizer.explain import Option
 from inferno_optimizer.system import Allocation, Certificate, Reason, Server, Solution, System
@@ -22,7 +18,7 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     def __str__(self) -> str:
-        """Plain columns: a row is one line, however long, so that `grep` and `awk` work."""
+        """Columns of plain text; a row is one line, however long, as in kubectl."""
         titles = [heading.removeprefix(">") for heading in self.headings]
         lines = [titles, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -30,28 +26,8 @@ class Table:
         layout = "  ".join(f"{{:{s}{w}}}" for s, w in zip(sides, widths, strict=True))
         return "\n".join(layout.format(*line).rstrip() for line in lines)
 
-    def __rich__(self) -> RichTable:
-        """Columns that fit a terminal."""
-        table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for heading in self.headings:
-            justify = "right" if heading.startswith(">") else "left"
-            table.add_column(heading.removeprefix(">"), justify=justify)
-        for row in self.rows:
-            table.add_row(*row)
-        return table
-
 
 Part = Table | str
-
-
-def show(parts: Iterable[Part]) -> None:
-    """Print to standard output: fitted to a terminal, in plain full lines elsewhere."""
-    if sys.stdout.isatty():
-        console = Console(markup=False, emoji=False, highlight=False)
-        for part in parts:
-            console.print(part)
-    else:
-        sys.stdout.writelines(f"{part}\n" for part in parts)
 
 
 def solution_parts(system: System, solution: Solution) -> Iterator[Part]:

@@ -162,7 +162,7 @@ class ApiServer:
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{key.name}.", "namespace": key.namespace},
+            "metadata": {"generateName": f"{key.name}-", "namespace": key.namespace},
             "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": GROUP,
             "reportingInstance": FIELD_MANAGER,
