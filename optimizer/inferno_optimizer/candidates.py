@@ -196,10 +196,12 @@ def _replicas(
 ) -> tuple[npt.NDArray[np.bool_], IntArray]:
     """Which rows keep their targets, and with how many replicas."""
     attainable = sizing.max_rate > 0
-    needed = pairs.demand / np.where(attainable, sizing.max_rate, np.inf)
+    with np.errstate(over="ignore"):  # more than any number is too many as well
+        needed = pairs.demand / np.where(attainable, sizing.max_rate, np.inf)
     usable = attainable & (needed <= MAX_REPLICAS)
     fewest = _integers(c.server.min_replicas for c in cases)[pairs.case]
     rounded = np.ceil(np.where(usable, needed, 0.0) * (1 - ROUNDING)).astype(np.int64)
+    rounded = np.where(pairs.demand > 0, np.maximum(rounded, 1), rounded)
     return usable, np.where(usable, np.maximum(rounded, fewest), 0)
 
 

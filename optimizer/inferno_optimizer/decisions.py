@@ -5,10 +5,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from inferno_optimizer.candidates import MAX_REPLICAS, Candidates
+from inferno_optimizer.cases import Case
 from inferno_optimizer.performance import WAIT_PERCENTILE_FACTOR
 from inferno_optimizer.queueing import IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
 from inferno_optimizer.system import Allocation, Decision, Reason
+
+SECONDS_PER_MINUTE = 60.0
 
 OPTIONS_NAMED = 3
 """How many of the options that a server has a message names."""
@@ -27,12 +30,18 @@ def unattainable(candidates: Candidates) -> list[Decision]:
 def _without_usable_row(candidates: Candidates, case: int) -> Decision:
     server, rows = candidates.cases[case].server, candidates.rows_of(case)
     if np.any(candidates.sizing.max_rate[rows] > 0):
-        message = (
-            f"an arrival rate of {server.load.arrival_rate:g} requests/min takes more than"
-            f" {MAX_REPLICAS} replicas; correct it"
-        )
+        message = f"{_demand(candidates.cases[case])} takes more than {MAX_REPLICAS} replicas;"
+        message += " correct it"
         return Decision(server.name, Reason.INVALID_SPEC, message)
     return Decision(server.name, Reason.UNATTAINABLE_SLO, _nearest_miss(candidates, rows))
+
+
+def _demand(case: Case) -> str:
+    """What is asked for, in the words of the larger of load and throughput target."""
+    load, throughput = case.server.load, case.target.tokens_per_second
+    if throughput / load.tokens_per_request > load.arrival_rate / SECONDS_PER_MINUTE:
+        return f"a slo-tps of {throughput:g} tokens/s"
+    return f"an arrival rate of {load.arrival_rate:g} requests/min"
 
 
 def _nearest_miss(candidates: Candidates, rows: IntArray) -> str:
@@ -63,12 +72,17 @@ def decide(candidates: Candidates, assignment: Assignment, left: IntArray) -> It
     latencies = dict(
         zip(chosen.tolist(), zip(itl.tolist(), delay.tolist(), strict=True), strict=True)
     )
-    for case in np.unique(candidates.pairs.case[candidates.usable]).tolist():
+    ranked = candidates.ranked()
+    owners = candidates.pairs.case[ranked]
+    for rows_of_case in np.split(ranked, np.flatnonzero(np.diff(owners)) + 1):
+        if not len(rows_of_case):
+            continue
+        case = int(candidates.pairs.case[rows_of_case[0]])
         if case in latencies:
             row, given = int(assignment.rows[case]), int(assignment.replicas[case])
             yield _served(candidates, row, given, latencies[case])
         else:
-            yield _no_capacity(candidates, case, left)
+            yield _no_capacity(candidates, rows_of_case, left)
 
 
 def _served(
@@ -97,16 +111,15 @@ def _served(
     return Decision(server.name, Reason.BEST_EFFORT, message, allocation)
 
 
-def _no_capacity(candidates: Candidates, case: int, left: IntArray) -> Decision:
-    rows = candidates.rows_of(case)
-    rows = rows[candidates.usable[rows]]
-    rows = rows[np.lexsort((rows, candidates.value[rows]))]
+def _no_capacity(candidates: Candidates, rows: IntArray, left: IntArray) -> Decision:
+    """What a case would take, best first; `rows` are its usable ones in that order."""
     options = [_need(candidates, int(row), left) for row in rows[:OPTIONS_NAMED]]
     more = f" or {len(rows) - OPTIONS_NAMED} other options" if len(rows) > OPTIONS_NAMED else ""
     message = (
         f"not enough cards: it takes {', or '.join(options)}{more}; add capacity or lower the load"
     )
-    return Decision(candidates.cases[case].server.name, Reason.NO_CAPACITY, message)
+    server = candidates.cases[int(candidates.pairs.case[rows[0]])].server
+    return Decision(server.name, Reason.NO_CAPACITY, message)
 
 
 def _need(candidates: Candidates, row: int, left: IntArray) -> str:

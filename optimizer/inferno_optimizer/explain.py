@@ -1,5 +1,6 @@
 """Every candidate of one server with its numbers, and why those that are out are out."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +16,10 @@ from inferno_optimizer.system import PerformanceProfile, System
 class Option:
     """A server on one accelerator.
 
-    `cards` of `type` and `cost` [cents/hour] are those of all replicas; `max_rate` is what
-    one replica carries within all targets [requests/min]; latencies are means [ms] at the
-    server's load. `reason` says why it is out, empty if it is not; the numbers of one that
-    is out are 0.
+    `cards` of `type` and `cost` [cents/hour] are those of all replicas; latencies are means
+    [ms] at the server's load; `max_rate` is what one replica carries within all targets
+    [requests/min], 0 for an idle server. `reason` says why it is out, empty if it is not;
+    the numbers of one that is out are 0.
     """
 
     accelerator: str
@@ -35,7 +36,7 @@ class Option:
 
 
 def explain(system: System, server_name: str) -> tuple[Option, ...]:
-    """Every accelerator for one server: usable ones by value, then the others by name.
+    """Every accelerator for one server: usable ones in the solvers' order, then the others.
 
     Raises
     ------
@@ -45,19 +46,21 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
     server = next((s for s in system.servers if s.name == server_name), None)
     if server is None:
         raise InputError(f"no server is named {server_name!r}")
-    catalogue = Catalogue(system)
+    catalogue = Catalogue(system.by_name())
     case = catalogue.case(server)
     if not isinstance(case, Case):
         raise InputError(f"server {server_name!r}: {case.reason}: {case.message}")
     candidates = build_candidates(catalogue, [case])
-    options = [_option(candidates, row) for row in range(len(candidates.usable))]
+    ranked = candidates.ranked().tolist()
+    others = np.flatnonzero(~candidates.usable).tolist()
+    options = [_option(candidates, row) for row in (*ranked, *others)]
     sized = {option.accelerator for option in options}
     options += [
         Option(profile.accelerator, reason=_left_out(catalogue, profile))
-        for profile in system.profiles
+        for profile in catalogue.system.profiles
         if profile.model == server.model and profile.accelerator not in sized
     ]
-    return tuple(sorted(options, key=lambda o: (bool(o.reason), o.value, o.accelerator)))
+    return tuple(options)
 
 
 def _option(candidates: Candidates, row: int) -> Option:
@@ -77,8 +80,13 @@ def _option(candidates: Candidates, row: int) -> Option:
         value=float(candidates.value[row]),
         itl_ms=float(itl[0]),
         wait_ms=float(wait[0]),
-        max_rate=float(candidates.sizing.max_rate[row]) * MS_PER_MINUTE,
+        max_rate=_per_minute(float(candidates.sizing.max_rate[row])),
     )
+
+
+def _per_minute(max_rate: float) -> float:
+    """Rate of a replica [requests/min]; 0 where nothing was sized, for an idle server."""
+    return max_rate * MS_PER_MINUTE if math.isfinite(max_rate) else 0.0
 
 
 def _out_of_reach(candidates: Candidates, row: int) -> str:

@@ -36,8 +36,8 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
         When a solver fails.
     """
     start = clock()
-    catalogue = Catalogue(system)
-    outcomes = [catalogue.case(server) for server in system.servers]
+    catalogue = Catalogue(system.by_name())
+    outcomes = [catalogue.case(server) for server in catalogue.system.servers]
     candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
     undecided = [o for o in outcomes if isinstance(o, Decision)] + unattainable(candidates)
     cards = _cards_to_hand_out(catalogue, undecided)

@@ -24,12 +24,15 @@ The second argument holds n, of shape (1, states) or (rows, 1); the answer broad
 """
 
 ROWS = 2048
+CELLS = 2**15
 STATES = 16
-"""Rows and states of one block: its arrays stay in the processor's cache, and a product of
-16 ratios of up to 1e17 still is a finite number."""
+"""Rows of a slice, and cells and fewest states of a block: its arrays fit into the cache."""
 
 RESCALE = 1e30
-"""Weights above this are scaled down before the next block, so sums stay finite."""
+"""Weights above this are scaled down before the next block."""
+
+DECADES = 250
+"""Powers of ten that weights may grow within a block, so that sums stay finite."""
 
 SERIES_BELOW = 1e-3
 """Below this exponent the closed form of a geometric sum cancels; its series is exact."""
@@ -116,11 +119,13 @@ def _sums_up_to_batch(
     total = np.ones_like(arrival_rate)
     first_moment = np.zeros_like(arrival_rate)
     weight = np.ones_like(arrival_rate)  # of the last state summed
-    for start in range(1, int(batch[0]) + 1, STATES):
+    start = 1
+    while start <= batch[0]:
         active = int(np.count_nonzero(batch >= start))  # a prefix: N descends
-        states = np.arange(start, start + STATES, dtype=np.float64)[None, :]
-        ratios = intervals(slice(rows.start, rows.start + active), states)
-        ratios = ratios * arrival_rate[:active, None]
+        mine = slice(rows.start, rows.start + active)
+        width = _block_width(arrival_rate[:active], intervals(mine, np.array([[float(start)]])))
+        states = np.arange(start, start + width, dtype=np.float64)[None, :]
+        ratios = intervals(mine, states) * arrival_rate[:active, None]
         beyond = states > batch[:active, None]
         ratios[beyond] = 1.0  # carries the weight of state N to the end of the block
         weights = np.cumprod(ratios, axis=1)
@@ -130,7 +135,18 @@ def _sums_up_to_batch(
         total[:active] += weights.sum(axis=1)
         first_moment[:active] += weights @ states[0]
         _rescale(weight, total, first_moment)
+        start += width
     return total, first_moment, weight
+
+
+def _block_width(arrival_rate: FloatArray, first_interval: FloatArray) -> int:
+    """States to sum at once: few rows take many, unless their weights grow too fast for that.
+
+    A weight grows by the ratio of arrival to service rate, which falls with the state.
+    """
+    growth = float(np.max(arrival_rate * first_interval[:, 0]))
+    safe = DECADES / np.log10(growth) if growth > 1.0 else np.inf
+    return max(STATES, int(min(CELLS // len(arrival_rate), safe)))
 
 
 def _rescale(weight: FloatArray, total: FloatArray, first_moment: FloatArray) -> None:

@@ -23,6 +23,9 @@ HIGHEST_SHARE = 0.999
 THROUGHPUT_SHARE = 0.9
 """Share of the highest stable rate that is used when a throughput is asked for."""
 
+ROUNDING = 1e-12
+"""A latency that exceeds its target by so little, relative, is the target."""
+
 TOLERANCE = 1e-10
 """Relative width of the bracket at which a rate is taken as found."""
 
@@ -77,7 +80,7 @@ class Replicas:
             self.model.itl_ms(at_rate) / self.itl_limit,
             self.model.delay_ms(at_rate) / self.delay_limit,
         )
-        return np.log(np.maximum(worst, np.finfo(np.float64).tiny))
+        return np.log(np.maximum(worst, np.finfo(np.float64).tiny)) - ROUNDING
 
 
 @dataclass(frozen=True, slots=True)

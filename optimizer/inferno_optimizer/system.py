@@ -4,7 +4,7 @@ Units: time in ms, arrival rates in requests/min, costs in cents/hour, capacity 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -175,6 +175,17 @@ class System:
     capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     options: Options = Options()
 
+    def by_name(self) -> "System":
+        """The same in an order that does not depend on how it was put together."""
+        return replace(
+            self,
+            accelerators=tuple(sorted(self.accelerators, key=lambda a: a.name)),
+            profiles=tuple(sorted(self.profiles, key=lambda p: (p.model, p.accelerator))),
+            classes=tuple(sorted(self.classes, key=lambda c: c.name)),
+            servers=tuple(sorted(self.servers, key=lambda s: s.name)),
+            capacity=dict(sorted(self.capacity.items())),
+        )
+
 
 class Reason(StrEnum):
     """Why a server has the allocation that it has, or none."""
@@ -217,7 +228,8 @@ class Status(StrEnum):
 class Certificate:
     """What is proven of a plan.
 
-    `objective` is the total value of the plan (lower is better), `bound` a proven lower
+    `objective` is the total value of what is served entirely (lower is better; shares of
+    what is left are no part of it), `bound` a proven lower
     bound of it, None where the solver gives none; `gap` is relative to the larger of
     |objective| and 1.
     """

@@ -5,7 +5,7 @@ that nothing answers to disables what uses it.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from inferno_optimizer.system import (
@@ -18,6 +18,12 @@ from inferno_optimizer.system import (
 )
 
 UNKNOWN_ACCELERATOR = "UnknownAccelerator"
+
+MAX_COUNT = 2**31 - 1
+"""No count of anything is larger; products of two still fit into 64 bits."""
+
+MAX_NUMBER = 1e15
+"""No cost or latency is larger; sums of products stay far from overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ def find_problems(system: System) -> tuple[Problem, ...]:
 
 
 def _problems(system: System) -> Iterator[Problem]:
-    accelerators = {a.name for a in system.accelerators}
+    accelerators = {a.name: a.multiplicity for a in system.accelerators}
     models = {p.model for p in system.profiles}
     classes = {c.name for c in system.classes}
     for accelerator in system.accelerators:
@@ -61,25 +67,27 @@ def _problems(system: System) -> Iterator[Problem]:
         yield from _server_problems(server)
         yield from _unknown_names(server, classes, models)
     for card_type, count in system.capacity.items():
-        if count < 0:
-            yield Problem("capacity", card_type, "count", _negative(count))
+        yield from _sensible("capacity", card_type, {"count": count})
 
 
 def _accelerator_problems(accelerator: Accelerator) -> Iterator[Problem]:
-    yield from _not_negative("accelerator", accelerator.name, {"cost": accelerator.cost})
+    yield from _sensible("accelerator", accelerator.name, {"cost": accelerator.cost})
     if accelerator.multiplicity < 1:
         message = f"{accelerator.multiplicity} is less than 1 card"
         yield Problem("accelerator", accelerator.name, "multiplicity", message)
 
 
-def _profile_problems(profile: PerformanceProfile, accelerators: set[str]) -> Iterator[Problem]:
+def _profile_problems(
+    profile: PerformanceProfile, accelerators: Mapping[str, int]
+) -> Iterator[Problem]:
     numbers = {
         "alpha": profile.parameters.alpha,
         "beta": profile.parameters.beta,
         "maxBatchSize": profile.max_batch_size,
         "atTokens": profile.at_tokens,
+        "accCount": profile.accelerator_count * max(accelerators.get(profile.accelerator, 1), 1),
     }
-    yield from _not_negative("model", profile.model, numbers, profile.accelerator)
+    yield from _sensible("model", profile.model, numbers, profile.accelerator)
     if profile.parameters.alpha == 0 and profile.parameters.beta == 0:
         message = "alpha and beta are both 0: the performance is not measured yet"
         yield Problem("model", profile.model, "alpha", message, part=profile.accelerator)
@@ -95,21 +103,23 @@ def _class_problems(service_class: ServiceClass) -> Iterator[Problem]:
         numbers = {
             "slo-itl": target.itl_ms,
             "slo-ttw": target.wait_ms,
-            "slo-tps": target.tokens_per_second,
         }
-        yield from _not_negative("service class", service_class.name, numbers, model)
+        tps = {"slo-tps": target.tokens_per_second}
+        yield from _sensible("service class", service_class.name, tps, model, limit=math.inf)
+        yield from _sensible("service class", service_class.name, numbers, model)
 
 
 def _server_problems(server: Server) -> Iterator[Problem]:
+    rate = {"currentAlloc.load.arrivalRate": server.load.arrival_rate}
+    yield from _sensible("server", server.name, rate, limit=math.inf)  # replicas have one
     numbers = {
-        "currentAlloc.load.arrivalRate": server.load.arrival_rate,
         "currentAlloc.load.avgLength": server.load.tokens_per_request,
         "currentAlloc.numReplicas": server.current.replicas,
         "currentAlloc.cost": server.current.cost,
         "minNumReplicas": server.min_replicas,
         "maxBatchSize": server.max_batch_size,
     }
-    yield from _not_negative("server", server.name, numbers)
+    yield from _sensible("server", server.name, numbers)
 
 
 def _unknown_names(server: Server, classes: set[str], models: set[str]) -> Iterator[Problem]:
@@ -123,14 +133,21 @@ def _unknown_names(server: Server, classes: set[str], models: set[str]) -> Itera
         yield Problem("server", server.name, "model", message, Reason.UNKNOWN_MODEL)
 
 
-def _not_negative(
-    kind: str, name: str, numbers: dict[str, float], part: str = ""
+def _sensible(
+    kind: str,
+    name: str,
+    numbers: Mapping[str, float],
+    part: str = "",
+    limit: float | None = None,
 ) -> Iterator[Problem]:
     for field, value in numbers.items():
+        most = limit or (MAX_COUNT if isinstance(value, int) else MAX_NUMBER)
         if not math.isfinite(value):
             yield Problem(kind, name, field, f"{value} is not a finite number", part=part)
         elif value < 0:
             yield Problem(kind, name, field, _negative(value), part=part)
+        elif value > most:
+            yield Problem(kind, name, field, f"{value:g} is more than {most:g}", part=part)
 
 
 def _negative(value: float) -> str:

@@ -31,11 +31,10 @@ class Assignment:
         return cls(rows, replicas)
 
     def objective(self, candidates: Candidates) -> float:
-        """Total value; that of a share counts by its part of the replicas."""
-        chosen = np.flatnonzero(self.rows != NO_ROW)
-        wanted = np.maximum(candidates.replicas[self.rows[chosen]], 1)
-        share = np.where(self.replicas[chosen] > 0, self.replicas[chosen] / wanted, 1.0)
-        return float(np.sum(candidates.value[self.rows[chosen]] * share))
+        """Total value of the rows that have all their replicas; shares are no part of it."""
+        rows = self.rows[self.rows != NO_ROW]
+        entire = self.replicas[self.rows != NO_ROW] == candidates.replicas[rows]
+        return float(np.sum(candidates.value[rows[entire]]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,10 +48,10 @@ def solve_greedy(candidates: Candidates, capacity: IntArray) -> Answer:
     ledger = Ledger(candidates, capacity)
     line = entries_by_rank(candidates)
     if options.delayed_best_effort:
-        share_out(ledger, _serve(ledger, line), options.saturation_policy)
+        share_out(ledger, serve(ledger, line), options.saturation_policy)
     else:
         for _, group in groupby(line, key=lambda entry: entry.priority):
-            share_out(ledger, _serve(ledger, group), options.saturation_policy)
+            share_out(ledger, serve(ledger, group), options.saturation_policy)
     return Answer("greedy", Status.FEASIBLE, ledger.assignment())
 
 
@@ -70,7 +70,7 @@ def entries_by_rank(candidates: Candidates) -> list[Entry]:
     return sorted(entries, key=lambda entry: (*entry.rank, names[entry.case]))
 
 
-def _serve(ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:
+def serve(ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:
     """Allocate to each in turn; one whose row does not fit steps to its next and is put back.
 
     Returns those that ran out of rows, in the order in which they did.

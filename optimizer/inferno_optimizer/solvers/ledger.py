@@ -1,5 +1,8 @@
 """Who got what, and how many cards are left, while capacity is handed out."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 
 from inferno_optimizer.candidates import Candidates
@@ -35,6 +38,14 @@ class Ledger:
     def fits(self, row: int) -> bool:
         """Whether all the replicas that a row wants fit; none always do."""
         return self.room(row) == self._wanted[row]
+
+    def whole_rounds(self, rows: Sequence[int]) -> int:
+        """How many replicas every one of these rows, of different cases, can still have."""
+        needed: Counter[int] = Counter()
+        for row in rows:
+            needed[self._type[row]] += self._cards[row]
+        wanted = min(self._wanted[row] - self._given[self._case[row]] for row in rows)
+        return min(wanted, *(max(self._left[t], 0) // cards for t, cards in needed.items()))
 
     def take(self, row: int, replicas: int) -> None:
         """Give replicas of a row to its case, besides those that it has of this row."""

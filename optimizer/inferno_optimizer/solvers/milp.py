@@ -5,8 +5,9 @@ capacity; priority by priority the served load is made as large as it can be, th
 value as small as it can be. Capacity that is too short is an answer, not an error.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,8 @@ from inferno_optimizer.candidates import Candidates
 from inferno_optimizer.cases import Case
 from inferno_optimizer.errors import SolverError, UnsupportedError
 from inferno_optimizer.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Answer
-from inferno_optimizer.solvers.greedy import Entry, entries_by_rank, solve_greedy
+from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
+from inferno_optimizer.solvers.greedy import Entry, entries_by_rank, serve, solve_greedy
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.saturation import share_out
 from inferno_optimizer.system import Status
@@ -102,24 +103,39 @@ def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], f
     options = candidates.system.options
     if options.heterogeneous:
         raise UnsupportedError("heterogeneous plans are not supported yet: set it to false")
-    rows = np.flatnonzero(candidates.usable)
+    room = capacity[candidates.pairs.type]
+    rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
     program = AssignmentProgram(candidates, rows, capacity)
     deadline = clock() + options.time_limit
     levels = list(_levels(program, _objectives(candidates, rows), lambda: deadline - clock()))
-    if levels[-1] is None and len(levels) == 1:
-        return replace(solve_greedy(candidates, capacity), status=Status.TIME_LIMIT)
     reached = [level for level in levels if level is not None]
+    chosen = rows[reached[-1].chosen] if reached else rows[:0]
+    assignment = _filled(candidates, capacity, chosen)
+    if len(reached) == len(levels) and all(level.optimal for level in reached):
+        return Answer("milp", Status.OPTIMAL, assignment, bound=reached[-1].bound)
+    greedy = solve_greedy(candidates, capacity).assignment
+    best = max(assignment, greedy, key=lambda plan: _served(candidates, plan))
+    return Answer("milp", Status.TIME_LIMIT, best)
+
+
+def _filled(candidates: Candidates, capacity: IntArray, chosen: IntArray) -> Assignment:
+    """The chosen rows, and what fits besides: rounding or time may have left it behind."""
     ledger = Ledger(candidates, capacity)
-    for row in rows[reached[-1].chosen]:
+    for row in chosen:
         ledger.take_all(int(row))
-    complete = len(reached) == len(levels) and all(level.optimal for level in reached)
-    share_out(ledger, _unserved(candidates, ledger), options.saturation_policy)
-    return Answer(
-        "milp",
-        Status.OPTIMAL if complete else Status.TIME_LIMIT,
-        ledger.assignment(),
-        bound=reached[-1].bound if complete else None,
-    )
+    unserved = serve(ledger, _unserved(candidates, ledger))
+    share_out(ledger, unserved, candidates.system.options.saturation_policy)
+    return ledger.assignment()
+
+
+def _served(candidates: Candidates, plan: Assignment) -> tuple[float, ...]:
+    """Load served entirely, by priority; the most important first."""
+    rows = plan.rows[plan.rows != NO_ROW]
+    entire = rows[plan.replicas[plan.rows != NO_ROW] == candidates.replicas[rows]]
+    load: defaultdict[int, float] = defaultdict(float)
+    for case in candidates.pairs.case[entire].tolist():
+        load[candidates.cases[case].priority] += _weight(candidates.cases[case])
+    return tuple(load[priority] for priority in sorted({c.priority for c in candidates.cases}))
 
 
 def _objectives(candidates: Candidates, rows: IntArray) -> list[FloatArray]:

@@ -46,18 +46,25 @@ def _exhaustive(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
 
 def _round_robin(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
     """One replica each in turn, of the row chosen first, until its type is used up."""
-    chosen: dict[int, int | None] = {}
-    waiting = list(unserved)
+    waiting = []
+    for entry in unserved:
+        row = _first_with_room(ledger, entry)
+        if row is not None:
+            ledger.take(row, 1)
+            waiting.append(row)
     while waiting:
-        still_waiting = []
-        for entry in waiting:
-            if entry.case not in chosen:
-                chosen[entry.case] = _first_with_room(ledger, entry)
-            row = chosen[entry.case]
-            if row is not None and ledger.room(row) > 0:
-                ledger.take(row, 1)
-                still_waiting.append(entry)
-        waiting = still_waiting
+        rounds = ledger.whole_rounds(waiting)
+        for row in waiting:
+            ledger.take(row, rounds)
+        waiting = [row for row in waiting if _take_one(ledger, row)]
+
+
+def _take_one(ledger: Ledger, row: int) -> bool:
+    """Give one replica of a row if there is room; whether there was."""
+    room = ledger.room(row) > 0
+    if room:
+        ledger.take(row, 1)
+    return room
 
 
 def _round_robin_by_priority(ledger: Ledger, unserved: Sequence[Unserved]) -> None:

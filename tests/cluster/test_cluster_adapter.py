@@ -1,0 +1,528 @@
+"""The `Cluster` protocol on a real API server: what is written, left alone, and refused."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
+
+from inferno_operator.adapters.cluster import ApiServer
+from inferno_operator.ports import (
+    Event,
+    GoneError,
+    Key,
+    Reference,
+    RejectedError,
+    StaleError,
+)
+from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Resource, Server
+from inferno_optimizer.errors import InfernoError, UnavailableError
+from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import wait_until
+
+Manifest = dict[str, Any]
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
+FIELD_MANAGER = "inferno-operator"
+FLAGS = dict.fromkeys(("unlimited", "heterogeneous", "milpSolver", "useCplex"), False)
+SPECS: dict[str, Manifest] = {
+    "Accelerator": {"name": "A", "type": "T", "cost": 10},
+    "Model": {"name": "M"},
+    "ServiceClass": {"name": "C"},
+    "Server": {"name": "S", "class": "C", "model": "M", "minNumReplicas": 1},
+    "Capacity": {"count": []},
+    "Optimizer": {"optimize": True, "data": {"optimizer": FLAGS}},
+}
+TWO = {"accelerator": "A", "numReplicas": 2}
+pytestmark = pytest.mark.usefixtures("crds_installed")
+
+
+class Scene:
+    """A namespace with objects of ours, as their user sees it."""
+
+    def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
+        self.control_plane = control_plane
+        self.namespace = namespace
+
+    def create(self, kind: str, name: str = "x") -> Reference:
+        """Create an object as its user does, with `kubectl apply`."""
+        document = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}}
+        text = json.dumps({**document, "spec": SPECS[kind]})
+        self._kubectl("apply", "--server-side", "--filename", "-", input=text)
+        return self.reference(kind, name)
+
+    def reference(self, kind: str, name: str = "x") -> Reference:
+        """The object as it is now."""
+        resource = next(resource for resource in RESOURCES if resource.kind == kind)
+        uid = self.get(resource, name)["metadata"]["uid"]
+        return Reference(resource, Key(self.namespace, name), uid)
+
+    def delete(self, reference: Reference) -> None:
+        self._kubectl("delete", reference.resource.plural, reference.key.name)
+
+    def get(self, resource: type[Resource], name: str = "x") -> Manifest:
+        return self.control_plane.get(resource.plural, name, self.namespace)
+
+    def patch(
+        self, resource: type[Resource], patch: Manifest, subresource: str | None = None
+    ) -> Manifest:
+        return self.control_plane.patch(resource.plural, "x", patch, self.namespace, subresource)
+
+    def names(self, resource: type[Resource]) -> list[str]:
+        items = self.control_plane.items(resource.plural, self.namespace)
+        return [item["metadata"]["name"] for item in items]
+
+    def managers(self, resource: type[Resource]) -> list[tuple[str, str, str]]:
+        """Who wrote on the object: manager, operation and sub-resource."""
+        shown = self._kubectl(
+            *("get", resource.plural, "x", "--output", "json", "--show-managed-fields")
+        )
+        return [
+            (entry["manager"], entry["operation"], entry.get("subresource", ""))
+            for entry in json.loads(shown)["metadata"]["managedFields"]
+        ]
+
+    def _kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as in subprocess.run
+        placed = [*arguments, "--namespace", self.namespace]
+        return self.control_plane.kubectl(*placed, input=input).stdout
+
+
+@pytest.fixture
+def scene(control_plane: ControlPlane, namespace: str) -> Scene:
+    return Scene(control_plane, namespace)
+
+
+@asynccontextmanager
+async def connection(kubeconfig: Path) -> AsyncIterator[ApiServer]:
+    """What `connect` makes, for a kubeconfig that only this test uses."""
+    configuration = Configuration()
+    await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
+        config_file=str(kubeconfig), client_configuration=configuration
+    )
+    async with ApiClient(configuration) as client:
+        yield ApiServer(CustomObjectsApi(client), lambda: NOW)
+
+
+@pytest.fixture
+async def api(control_plane: ControlPlane) -> AsyncIterator[ApiServer]:
+    async with connection(control_plane.kubeconfig) as api_server:
+        yield api_server
+
+
+@contextmanager
+def api_server_stopped(control_plane: ControlPlane) -> Iterator[None]:
+    control_plane.stop_api_server()
+    try:
+        yield
+    finally:
+        control_plane.start_api_server()
+
+
+def condition(type_: str, message: str = "") -> Manifest:
+    time = "2026-03-01T12:00:00Z"
+    said = {"type": type_, "status": "True", "reason": "Valid", "message": message}
+    return {**said, "lastTransitionTime": time}
+
+
+def status(*types: str, **fields: object) -> Manifest:
+    return {"active": True, "conditions": [condition(type_) for type_ in types], **fields}
+
+
+def conditions(manifest: Manifest) -> list[str]:
+    return [item["type"] for item in manifest["status"]["conditions"]]
+
+
+def one_line(error: pytest.ExceptionInfo[InfernoError]) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+async def test_an_object_is_read_as_it_is(scene: Scene, api: ApiServer) -> None:
+    scene.create("Server")
+
+    manifest = await api.get(Server, Key(scene.namespace, "x"))
+
+    assert manifest["kind"] == "Server"
+    assert manifest["spec"].items() >= SPECS["Server"].items()
+    assert manifest["metadata"]["generation"] == 1
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.kind)
+async def test_a_list_has_whole_objects_of_one_kind_and_namespace(
+    scene: Scene, api: ApiServer, resource: type[Resource]
+) -> None:
+    for kind in SPECS:
+        scene.create(kind, "a")
+    scene.create(resource.kind, "b")
+
+    items = await api.list(resource, scene.namespace)
+
+    assert sorted(item["metadata"]["name"] for item in items) == ["a", "b"]
+    assert {(item["apiVersion"], item["kind"]) for item in items} == {(API_VERSION, resource.kind)}
+    assert all(item["metadata"]["namespace"] == scene.namespace for item in items)
+
+
+async def test_a_list_of_nothing_is_empty(scene: Scene, api: ApiServer) -> None:
+    assert await api.list(Server, scene.namespace) == []
+
+
+async def test_an_applied_spec_leaves_the_fields_of_others_alone(
+    scene: Scene, api: ApiServer
+) -> None:
+    server = scene.create("Server")
+    changed = {"metadata": {"labels": {"team": "a"}}, "spec": {"maxBatchSize": 8}}
+    before = scene.patch(Server, changed)["spec"]
+
+    returned = await api.apply_spec(server, {"desiredAlloc": TWO})
+
+    stored = scene.get(Server)
+    assert stored["spec"] == {**before, "desiredAlloc": TWO}
+    assert stored["metadata"]["labels"] == {"team": "a"}
+    assert "finalizers" not in stored["metadata"]
+    assert "annotations" not in stored["metadata"]
+    assert returned["metadata"]["generation"] == stored["metadata"]["generation"] == 3
+
+
+async def test_an_applied_spec_is_all_that_we_own(scene: Scene, api: ApiServer) -> None:
+    server = scene.create("Server")
+    await api.apply_spec(server, {"desiredAlloc": {**TWO, "cost": 20, "maxBatch": 4}})
+
+    await api.apply_spec(server, {"desiredAlloc": {**TWO, "maxBatch": 5}})
+
+    assert scene.get(Server)["spec"]["desiredAlloc"] == {**TWO, "maxBatch": 5}
+
+
+async def test_an_applied_spec_wins_over_what_a_user_wrote_in_our_fields(
+    scene: Scene, api: ApiServer
+) -> None:
+    server = scene.create("Server")
+    scene.patch(Server, {"spec": {"desiredAlloc": {"accelerator": "B", "numReplicas": 7}}})
+
+    await api.apply_spec(server, {"desiredAlloc": TWO})
+
+    assert scene.get(Server)["spec"]["desiredAlloc"] == TWO
+
+
+async def test_what_is_applied_again_changes_nothing(scene: Scene, api: ApiServer) -> None:
+    server = scene.create("Server")
+    first = await api.apply_spec(server, {"desiredAlloc": {**TWO, "cost": 20.0}})
+    second = await api.apply_spec(server, {"desiredAlloc": {**TWO, "cost": 20.0}})
+
+    assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
+    assert first["metadata"]["generation"] == second["metadata"]["generation"] == 2
+
+
+@pytest.mark.parametrize("kind", SPECS)
+async def test_a_status_is_applied_and_the_spec_stays(
+    scene: Scene, api: ApiServer, kind: str
+) -> None:
+    reference = scene.create(kind)
+    before = scene.get(reference.resource)["spec"]
+
+    returned = await api.apply_status(reference, status("Ready", observedGeneration=1))
+
+    stored = scene.get(reference.resource)
+    assert returned["status"] == stored["status"]
+    assert stored["status"].items() >= status("Ready", observedGeneration=1).items()
+    assert stored["spec"] == before
+    assert stored["metadata"]["generation"] == 1
+
+
+async def test_conditions_of_others_stay_and_ours_that_are_left_out_go(
+    scene: Scene, api: ApiServer
+) -> None:
+    server = scene.create("Server")
+    foreign = {"status": {"conditions": [condition("Audited", "by others")]}}
+    scene.patch(Server, foreign, subresource="status")
+
+    await api.apply_status(server, status("Ready", "Allocated", observedGeneration=1))
+    before = conditions(scene.get(Server))
+    await api.apply_status(server, status("Ready"))
+
+    assert sorted(before) == ["Allocated", "Audited", "Ready"]
+    after = scene.get(Server)
+    assert sorted(conditions(after)) == ["Audited", "Ready"]
+    assert "observedGeneration" not in after["status"]
+
+
+async def test_conditions_are_stored_in_the_order_in_which_we_apply_them(
+    scene: Scene, api: ApiServer
+) -> None:
+    server = scene.create("Server")
+    others = {"status": status("Allocated", "Audited", "Ready")}
+    scene.patch(Server, others, subresource="status")
+
+    await api.apply_status(server, status("Ready", "Allocated"))
+
+    stored = [type_ for type_ in conditions(scene.get(Server)) if type_ != "Audited"]
+    assert stored == ["Ready", "Allocated"]
+
+
+async def test_spec_and_status_are_managed_under_one_name(scene: Scene, api: ApiServer) -> None:
+    server = scene.create("Server")
+
+    await api.apply_spec(server, {"desiredAlloc": TWO})
+    await api.apply_status(server, status("Ready"))
+
+    assert sorted(scene.managers(Server)) == [
+        (FIELD_MANAGER, "Apply", ""),
+        (FIELD_MANAGER, "Apply", "status"),
+        ("kubectl", "Apply", ""),
+    ]
+
+
+async def test_a_request_is_cleared_and_nothing_else(scene: Scene, api: ApiServer) -> None:
+    optimizer = scene.create("Optimizer")
+    before = scene.get(Optimizer)
+
+    await api.clear_request(optimizer, before["metadata"]["resourceVersion"])
+
+    assert scene.get(Optimizer)["spec"] == {**before["spec"], "optimize": False}
+    assert (FIELD_MANAGER, "Update", "") in scene.managers(Optimizer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"spec": {"interval": 60}}, {"metadata": {"labels": {"team": "a"}}}],
+    ids=["spec", "labels"],
+)
+async def test_a_request_is_not_cleared_on_an_object_that_changed(
+    scene: Scene, api: ApiServer, change: Manifest
+) -> None:
+    optimizer = scene.create("Optimizer")
+    version = scene.get(Optimizer)["metadata"]["resourceVersion"]
+    scene.patch(Optimizer, change)
+
+    with pytest.raises(StaleError) as raised:
+        await api.clear_request(optimizer, version)
+
+    assert "Optimizer" in one_line(raised)
+    assert scene.get(Optimizer)["spec"]["optimize"] is True
+
+
+async def test_what_is_not_there_is_gone(scene: Scene, api: ApiServer) -> None:
+    with pytest.raises(GoneError) as raised:
+        await api.get(Server, Key(scene.namespace, "nobody"))
+
+    assert f"Server {scene.namespace}/nobody" in one_line(raised)
+
+
+async def write(api: ApiServer, what: str, reference: Reference, version: str = "1") -> None:
+    """Write on an object in one of the ways that there are."""
+    if what == "spec":
+        await api.apply_spec(reference, {"desiredAlloc": TWO})
+    elif what == "status":
+        await api.apply_status(reference, status("Ready"))
+    else:
+        await api.clear_request(reference, version)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"), [("Server", "spec"), ("Server", "status"), ("Optimizer", "request")]
+)
+async def test_what_was_deleted_is_gone_and_is_not_made_again(
+    scene: Scene, api: ApiServer, kind: str, what: str
+) -> None:
+    reference = scene.create(kind)
+    scene.delete(reference)
+
+    with pytest.raises(GoneError) as raised:
+        await write(api, what, reference)
+
+    assert str(reference) in one_line(raised)
+    assert scene.names(reference.resource) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"), [("Server", "spec"), ("Server", "status"), ("Optimizer", "request")]
+)
+async def test_what_was_made_anew_is_another_object_and_stays_as_it_is(
+    scene: Scene, api: ApiServer, kind: str, what: str
+) -> None:
+    old = scene.create(kind)
+    scene.delete(old)
+    scene.create(kind)
+    before = scene.get(old.resource)
+
+    with pytest.raises((GoneError, StaleError)) as raised:
+        await write(api, what, old, before["metadata"]["resourceVersion"])
+
+    assert str(old) in one_line(raised)
+    assert scene.get(old.resource) == before
+
+
+@pytest.mark.parametrize(
+    ("desired", "named"),
+    [
+        ({"accelerator": "A"}, "numReplicas"),
+        ({**TWO, "mix": [{"accelerator": "A"}]}, "mix[0].numReplicas"),
+        ({**TWO, "load": {"arrivalRate": 1}}, "give avgLength or avgOutTokens"),
+    ],
+)
+async def test_what_the_schema_forbids_is_rejected_in_one_line(
+    scene: Scene, api: ApiServer, desired: Manifest, named: str
+) -> None:
+    server = scene.create("Server")
+
+    with pytest.raises(RejectedError) as raised:
+        await api.apply_spec(server, {"desiredAlloc": desired})
+
+    assert str(server) in one_line(raised)
+    assert named in str(raised.value)
+    assert "HTTP 422" in str(raised.value)
+
+
+async def test_a_status_that_the_schema_forbids_is_rejected(scene: Scene, api: ApiServer) -> None:
+    server = scene.create("Server")
+
+    with pytest.raises(RejectedError) as raised:
+        await api.apply_status(server, {"active": True, "conditions": [{"type": "Ready"}]})
+
+    assert "lastTransitionTime" in one_line(raised)
+
+
+async def test_a_field_that_older_definitions_do_not_have_is_rejected(
+    scene: Scene, api: ApiServer
+) -> None:
+    server = scene.create("Server")
+
+    with pytest.raises(RejectedError) as raised:
+        await api.apply_spec(server, {"desiredAlloc": {**TWO, "fieldOfTheFuture": 1}})
+
+    assert "fieldOfTheFuture" in one_line(raised)
+
+
+async def test_what_our_rights_do_not_cover_is_rejected(
+    control_plane: ControlPlane, scene: Scene
+) -> None:
+    server = scene.create("Server")
+    control_plane.kubectl("create", "serviceaccount", "nobody", "--namespace", scene.namespace)
+    kubeconfig = control_plane.service_account_kubeconfig(scene.namespace, "nobody")
+
+    async with connection(kubeconfig) as api:
+        with pytest.raises(RejectedError) as raised:
+            await api.get(Server, server.key)
+        with pytest.raises(RejectedError):
+            await api.apply_status(server, status("Ready"))
+
+    assert "forbidden" in one_line(raised)
+    assert "nobody" in str(raised.value)
+
+
+async def test_a_token_that_is_no_good_any_more_may_be_renewed(
+    control_plane: ControlPlane, scene: Scene
+) -> None:
+    server = scene.create("Server")
+    control_plane.kubectl("create", "serviceaccount", "leaver", "--namespace", scene.namespace)
+    kubeconfig = control_plane.service_account_kubeconfig(scene.namespace, "leaver")
+    control_plane.kubectl("delete", "serviceaccount", "leaver", "--namespace", scene.namespace)
+
+    async def refusal() -> InfernoError:
+        async with connection(kubeconfig) as api:
+            with pytest.raises(InfernoError) as raised:
+                await api.get(Server, server.key)
+        return raised.value
+
+    error = await refusal()
+    async with asyncio.timeout(60):
+        while isinstance(error, RejectedError):  # forbidden, until the API server knows of the end
+            error = await refusal()
+
+    assert isinstance(error, UnavailableError)
+    assert "HTTP 401" in str(error)
+
+
+async def test_an_api_server_that_is_away_is_unavailable_and_found_again(
+    control_plane: ControlPlane, scene: Scene, api: ApiServer
+) -> None:
+    server = scene.create("Server")
+    await api.get(Server, server.key)  # so that there is a connection to lose
+
+    with api_server_stopped(control_plane):
+        for call in (
+            api.get(Server, server.key),
+            api.list(Server, scene.namespace),
+            api.apply_spec(server, {"desiredAlloc": TWO}),
+            api.apply_status(server, status("Ready")),
+            api.clear_request(server, "1"),
+        ):
+            with pytest.raises(UnavailableError) as raised:
+                await call
+            assert "does not answer" in one_line(raised)
+
+    assert (await api.get(Server, server.key))["metadata"]["uid"] == server.uid
+
+
+def events(scene: Scene) -> list[Manifest]:
+    return scene.control_plane.items("events", scene.namespace)
+
+
+async def test_an_event_is_what_kubectl_shows(scene: Scene, api: ApiServer) -> None:
+    server = scene.create("Server")
+
+    await api.publish(Event(server, "Warning", "NoCapacity", "not enough cards"))
+
+    (event,) = wait_until(lambda: events(scene), bool, "an event", timeout=10.0)
+    shown = scene.control_plane.kubectl("get", "events", "--namespace", scene.namespace).stdout
+    assert shown.splitlines()[1].split(maxsplit=4)[1:] == [
+        "Warning",
+        "NoCapacity",
+        "server/x",
+        "not enough cards",
+    ]
+    assert event["involvedObject"]["uid"] == server.uid
+    assert event["eventTime"] == "2026-03-01T12:00:00.123456Z"
+    assert event["reportingComponent"] == "inferno.platform.ai"
+
+
+async def test_an_event_is_described_with_its_object(scene: Scene, api: ApiServer) -> None:
+    server = scene.create("Server")
+
+    await api.publish(Event(server, "Normal", "Allocated", "2 x A"))
+
+    described = scene.control_plane.kubectl(
+        "describe", "server.inferno.platform.ai", "x", "--namespace", scene.namespace
+    ).stdout
+    assert "2 x A" in described.partition("Events:")[2]
+
+
+async def test_events_of_one_object_do_not_collide(scene: Scene, api: ApiServer) -> None:
+    server = scene.create("Server", "x" * 250)
+
+    for message in ("one", "two"):
+        await api.publish(Event(server, "Normal", "Allocated", message))
+
+    assert sorted(event["message"] for event in events(scene)) == ["one", "two"]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "漢"])
+async def test_a_long_message_is_cut_but_not_dropped(
+    scene: Scene, api: ApiServer, letter: str
+) -> None:
+    server = scene.create("Server")
+
+    await api.publish(Event(server, "Warning", "InvalidSpec", letter * 5000))
+
+    (event,) = events(scene)
+    assert letter * 300 in event["message"]
+
+
+async def test_an_event_that_cannot_be_published_is_dropped_and_logged(
+    scene: Scene, api: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    nowhere = Reference(Server, Key("no-such-namespace", "x"), "1")
+
+    with caplog.at_level(logging.WARNING):
+        await api.publish(Event(nowhere, "Normal", "Allocated", "2 x A"))
+
+    assert "event not published" in caplog.text
+    assert "no-such-namespace" in caplog.text
+    assert events(scene) == []

@@ -1,0 +1,118 @@
+"""Manifests for the tests, made so that a person can foretell every decision.
+
+One replica of model `M` on accelerator `A` (one card of type `T`, 10 cents/hour) serves 60
+requests/min of one token; class `C` sets no limits.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from inferno_operator.observation import Observation, observe
+from inferno_operator.resources import API_VERSION, RESOURCES, Resource
+
+Manifest = dict[str, Any]
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+LATER = datetime(2026, 3, 1, 13, 30, 0, tzinfo=UTC)
+
+
+def is_cleared(desired: Manifest) -> bool:
+    """Whether a desired allocation says, with all that a decision fills in, that there is none."""
+    load = dict.fromkeys(("arrivalRate", "avgLength", "arrivalCOV", "serviceCOV"), 0)
+    numbers = ("numReplicas", "maxBatch", "cost", "itlAverage", "waitAverage")
+    nothing = {"accelerator": "", **dict.fromkeys(numbers, 0), "load": load}
+    rest = [value for name, value in desired.items() if name not in nothing]
+    return desired.items() >= nothing.items() and not any(rest)
+
+
+def manifest(kind: str, spec: Manifest | None, **metadata: object) -> Manifest:
+    """An object as the API server has it; without a spec if that is None."""
+    header = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata}
+    return header if spec is None else {**header, "spec": spec}
+
+
+def born(minute: int) -> str:
+    """A creation time, so many minutes after another."""
+    return f"2026-01-01T00:{minute:02}:00Z"
+
+
+def accelerator(name: str = "A", /, *, cost: float = 10, **metadata: object) -> Manifest:
+    """One card of type T."""
+    spec = {"name": name, "type": "T", "cost": cost}
+    return manifest("Accelerator", spec, **{"name": name.lower(), **metadata})
+
+
+def performance(acc: str = "A", **fields: object) -> Manifest:
+    """A replica that serves 60 requests/min of one token: each takes 999 ms, with 0.1 % to spare.
+
+    `fields` replace alpha and beta.
+    """
+    speed = fields or {"alpha": 999, "beta": 0}
+    return {"acc": acc, "accCount": 1, "maxBatchSize": 1, "atTokens": 1, **speed}
+
+
+def model(
+    name: str = "M", /, data: Iterable[Manifest] | None = None, **metadata: object
+) -> Manifest:
+    """A model that runs on accelerator A, unless told otherwise."""
+    records = [performance()] if data is None else list(data)
+    return manifest("Model", {"name": name, "data": records}, **{"name": name.lower(), **metadata})
+
+
+def service_class(name: str = "C", /, *, priority: int = 1, **metadata: object) -> Manifest:
+    """A class that asks for nothing in particular of model M."""
+    spec = {"name": name, "priority": priority, "data": [{"model": "M"}]}
+    return manifest("ServiceClass", spec, **{"name": name.lower(), **metadata})
+
+
+def running(replicas: int, wanted: int, accelerator: str = "A") -> Manifest:
+    """A current allocation, with a load that takes so many replicas as are wanted."""
+    return {
+        "accelerator": accelerator if replicas else "",
+        "numReplicas": replicas,
+        "cost": 10 * replicas,
+        "load": {"arrivalRate": 60 * wanted - 30, "avgLength": 1},
+    }
+
+
+def server(
+    name: str = "S",
+    /,
+    wanted: int = 2,
+    spec: Manifest | None = None,
+    **metadata: object,
+) -> Manifest:
+    """A server under a load that takes so many replicas; `spec` adds or replaces fields."""
+    fields = {"name": name, "class": "C", "model": "M", "currentAlloc": running(0, wanted)}
+    return manifest("Server", {**fields, **(spec or {})}, **{"name": name.lower(), **metadata})
+
+
+def capacity(cards: int, name: str = "cards", **metadata: object) -> Manifest:
+    """So many cards of type T."""
+    return manifest("Capacity", {"count": [{"type": "T", "count": cards}]}, name=name, **metadata)
+
+
+def optimizer(
+    name: str = "inferno",
+    *,
+    optimize: bool = True,
+    parameters: Manifest | None = None,
+    **metadata: object,
+) -> Manifest:
+    """A request to optimize greedily; `parameters` adds or replaces some."""
+    flags = dict.fromkeys(("unlimited", "heterogeneous", "milpSolver", "useCplex"), False)
+    spec = {"optimize": optimize, "data": {"optimizer": {**flags, **(parameters or {})}}}
+    return manifest("Optimizer", spec, name=name, **metadata)
+
+
+def observed(manifest: Manifest) -> Observation:
+    """The object as the operator reads it, in a namespace, with a uid and a generation."""
+    defaults = {"namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "1"}
+    metadata = {**defaults, **manifest["metadata"]}
+    return observe(kind_of(manifest), {**manifest, "metadata": metadata})
+
+
+def kind_of(manifest: Manifest) -> type[Resource]:
+    """The class of the object's kind."""
+    return next(kind for kind in RESOURCES if kind.kind == manifest["kind"])

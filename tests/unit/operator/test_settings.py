@@ -1,0 +1,192 @@
+"""The environment: what it means, and what is said about what makes no sense."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from inferno_operator.settings import Settings, unknown_variables
+from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
+
+
+def read(**environment: str) -> Settings:
+    return Settings.from_environment(environment)
+
+
+def test_nothing_needs_to_be_set() -> None:
+    assert read() == Settings(namespaces=(), time_limit=30.0)
+
+
+def test_variables_of_others_do_not_matter() -> None:
+    assert read(PATH="/bin", KUBECONFIG="x", inferno_namespace="x") == Settings()
+
+
+@pytest.mark.parametrize("yes", ["true", "1", "yes", "on", "TRUE", "True", "Yes", "ON", " true "])
+def test_stateless_is_what_runs(yes: str) -> None:
+    assert read(INFERNO_STATELESS=yes) == Settings()
+
+
+@pytest.mark.parametrize("no", ["false", "0", "no", "off", "False", "NO"])
+def test_stateful_is_understood_and_refused(no: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"^INFERNO_STATELESS: "):
+        read(INFERNO_STATELESS=no)
+
+
+def test_the_embedded_optimizer_is_what_runs() -> None:
+    assert read(INFERNO_OPTIMIZER="local") == Settings()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"INFERNO_OPTIMIZER": "remote"},
+        {"INFERNO_OPTIMIZER": "remote", "INFERNO_HOST": "inferno"},
+        {"INFERNO_HOST": "inferno"},
+    ],
+)
+def test_a_remote_optimizer_is_understood_and_refused(environment: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedError, match="local"):
+        read(**environment)
+
+
+def test_a_host_is_not_asked_when_the_optimizer_is_local() -> None:
+    assert read(INFERNO_OPTIMIZER="local", INFERNO_HOST="inferno") == Settings()
+
+
+@pytest.mark.parametrize(
+    ("value", "namespaces"),
+    [
+        ("", ()),
+        ("llm", ("llm",)),
+        ("b,a", ("a", "b")),
+        (" a , b ", ("a", "b")),
+        ("a,,b,", ("a", "b")),
+        ("a,a", ("a",)),
+        ("team-1", ("team-1",)),
+    ],
+)
+def test_namespaces_are_separated_by_commas(value: str, namespaces: tuple[str, ...]) -> None:
+    assert read(INFERNO_NAMESPACE=value).namespaces == namespaces
+
+
+@pytest.mark.parametrize("value", ["30", "30.0", "0.5", " 5 ", "1e3"])
+def test_a_time_limit_is_a_number_of_seconds(value: str) -> None:
+    assert read(INFERNO_SOLVER_TIME_LIMIT=value).time_limit == float(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("INFERNO_STATELESS", value) for value in ("", "ture", "2", "t", "enabled", "none")),
+        *(("INFERNO_OPTIMIZER", value) for value in ("", "Remote ", "localhost", "http://x")),
+        *(("INFERNO_SOLVER_TIME_LIMIT", value) for value in ("", "30s", "0", "-1", "inf", "nan")),
+        *(("INFERNO_NAMESPACE", value) for value in ("Team", "a b", "team_1", "*", "-a")),
+    ],
+)
+def test_a_bad_value_stops_the_start_and_is_named(name: str, value: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read(**{name: value})
+
+    assert str(raised.value).startswith(f"{name}: ")
+    assert repr(value) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_one_bad_value_is_enough() -> None:
+    with pytest.raises(InfernoError, match=r"^INFERNO_SOLVER_TIME_LIMIT: "):
+        read(INFERNO_NAMESPACE="llm", INFERNO_SOLVER_TIME_LIMIT="soon")
+
+
+@pytest.mark.parametrize(
+    ("unknown", "known"),
+    [
+        ("INFERNO_NAMESPACES", "INFERNO_NAMESPACE"),
+        ("INFERNO_STATLESS", "INFERNO_STATELESS"),
+        ("INFERNO_OPTIMISER", "INFERNO_OPTIMIZER"),
+        ("INFERNO_TIME_LIMIT", "INFERNO_SOLVER_TIME_LIMIT"),
+    ],
+)
+def test_an_unknown_variable_gets_the_nearest_known_one(unknown: str, known: str) -> None:
+    (warning,) = unknown_variables({unknown: "x", known: "x", "PATH": "/bin"})
+
+    assert unknown in warning
+    assert f"did you mean {known}?" in warning
+
+
+def test_unknown_variables_are_told_in_order() -> None:
+    warnings = unknown_variables({"INFERNO_ZZZ": "", "INFERNO_AAA": ""})
+
+    assert ["AAA" in warning for warning in warnings] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "INFERNO_STATELESS",
+        "INFERNO_OPTIMIZER",
+        "INFERNO_NAMESPACE",
+        "INFERNO_SOLVER_TIME_LIMIT",
+        "PATH",
+        "MY_INFERNO_X",
+    ],
+)
+def test_known_variables_and_those_of_others_are_no_reason_to_warn(name: str) -> None:
+    assert not unknown_variables({name: "x"})
+
+
+@pytest.mark.parametrize("service", ["INFERNO", "INFERNO_OPTIMIZER", "INFERNO_STATELESS_2"])
+@pytest.mark.parametrize(
+    ("ending", "value"),
+    [
+        ("SERVICE_HOST", "10.0.0.1"),
+        ("SERVICE_PORT", "8080"),
+        ("SERVICE_PORT_HTTP", "8080"),
+        ("PORT", "tcp://10.0.0.1:8080"),
+        ("PORT_8080_TCP", "tcp://10.0.0.1:8080"),
+        ("PORT_8080_TCP_PROTO", "tcp"),
+        ("PORT_8080_TCP_PORT", "8080"),
+        ("PORT_8080_TCP_ADDR", "10.0.0.1"),
+    ],
+)
+def test_service_links_are_no_reason_to_warn(service: str, ending: str, value: str) -> None:
+    assert not unknown_variables({f"{service}_{ending}": value})
+
+
+def start(kubeconfig: Path, **environment: str) -> tuple[int, str]:
+    """Exit status and last line of an operator that cannot start."""
+    command = [sys.executable, "-m", "inferno_operator", "operator"]
+    foreign = ("INFERNO_", "KUBERNETES_")
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+    variables = inherited | {"KUBECONFIG": str(kubeconfig)} | environment
+    ended = subprocess.run(
+        command, env=variables, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "Traceback" not in ended.stderr
+    return ended.returncode, ended.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "apiVersion: v1\nkind: Config\n", "contexts: [unfinished", "no kubeconfig at all"],
+    ids=["missing", "empty", "no YAML", "no object"],
+)
+def test_a_start_without_access_to_a_cluster_says_so(text: str | None, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    if text is not None:
+        kubeconfig.write_text(text)
+
+    status, line = start(kubeconfig)
+
+    assert status != 0
+    assert line.startswith("inferno: no access to a cluster: ")
+
+
+def test_a_start_with_a_bad_value_ends_before_anything_is_asked_of_a_cluster(
+    tmp_path: Path,
+) -> None:
+    status, line = start(tmp_path / "config", INFERNO_SOLVER_TIME_LIMIT="soon")
+
+    assert status == 2
+    assert line.startswith("inferno: INFERNO_SOLVER_TIME_LIMIT: 'soon' ")

@@ -1,0 +1,317 @@
+"""Requests become runs: few, one at a time for each key, and again after failures."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+from inferno_operator.work_queue import Backoff, Outcome, WorkQueue
+
+AT_ONCE = Backoff(first=0.0, limit=0.0)
+NEVER = Backoff(first=3600.0, limit=3600.0)
+PATIENCE_S = 5.0
+
+
+class Reconciler:
+    """Ends at once, as told: outcomes and errors in turn, then settled; a gate holds a run."""
+
+    def __init__(self, ends: Iterable[Outcome | Exception] = ()) -> None:
+        self._ends = list(ends)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.started: list[str] = []
+        self.cancelled: list[str] = []
+        self._running: list[str] = []
+        self.overlapping = False
+        self._changed = asyncio.Condition()
+
+    async def __call__(self, key: str) -> Outcome:
+        self.overlapping |= key in self._running
+        self._running.append(key)
+        self.started.append(key)
+        async with self._changed:
+            self._changed.notify_all()
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(key)
+            raise
+        finally:
+            self._running.remove(key)
+        end = self._ends.pop(0) if self._ends else Outcome.SETTLED
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    async def wait_for_runs(self, count: int) -> None:
+        """Wait until so many runs have started."""
+        async with asyncio.timeout(PATIENCE_S), self._changed:
+            await self._changed.wait_for(lambda: len(self.started) >= count)
+
+
+@dataclass(frozen=True)
+class Recorded(Backoff):
+    """Remembers for how many failures it was asked, and has nobody wait."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def seconds(self, failures: int) -> float:
+        self.asked.append(failures)
+        return 0.0
+
+
+def other_tasks() -> list["asyncio.Task[object]"]:
+    own = asyncio.current_task()
+    return [task for task in asyncio.all_tasks() if task is not own]
+
+
+async def all_work_done() -> None:
+    """Wait until no task but the test's own is left; raises what ended one of them."""
+    async with asyncio.timeout(PATIENCE_S):
+        while others := other_tasks():
+            await asyncio.gather(*others)
+
+
+async def everybody_had_a_turn() -> None:
+    """Let all tasks run until each one waits for something."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_key_is_reconciled_and_leaves_nothing_behind() -> None:
+    reconcile = Reconciler()
+    queue = WorkQueue(reconcile)
+
+    queue.add("a", 1)
+    await all_work_done()
+
+    assert reconcile.started == ["a"]
+
+
+async def test_a_key_that_settled_is_reconciled_again_when_asked_for_again() -> None:
+    reconcile = Reconciler()
+    queue = WorkQueue(reconcile)
+
+    for version in (1, 1, 2):
+        queue.add("a", version)
+        await all_work_done()
+
+    assert reconcile.started == ["a", "a", "a"]
+
+
+async def test_many_requests_before_the_first_run_become_at_most_two() -> None:
+    reconcile = Reconciler()
+    queue = WorkQueue(reconcile)
+
+    for version in range(100):
+        queue.add("a", version)
+    await all_work_done()
+
+    assert 1 <= len(reconcile.started) <= 2
+
+
+async def test_newer_versions_during_a_run_become_one_more_run() -> None:
+    reconcile = Reconciler()
+    queue = WorkQueue(reconcile)
+    reconcile.gate.clear()
+    queue.add("a", 1)
+    await reconcile.wait_for_runs(1)
+
+    for version in (2, 3, 4):
+        queue.add("a", version)
+    reconcile.gate.set()
+    await all_work_done()
+
+    assert reconcile.started == ["a", "a"]
+
+
+async def test_the_same_version_during_a_run_changes_nothing() -> None:
+    reconcile = Reconciler()
+    queue = WorkQueue(reconcile)
+    reconcile.gate.clear()
+    queue.add("a", 1)
+    await reconcile.wait_for_runs(1)
+
+    queue.add("a", 1)
+    reconcile.gate.set()
+    await all_work_done()
+
+    assert reconcile.started == ["a"]
+
+
+async def test_a_key_has_one_worker_at_a_time() -> None:
+    reconcile = Reconciler([Outcome.FAILED, Outcome.FAILED])
+    queue = WorkQueue(reconcile, AT_ONCE)
+
+    for version in range(50):
+        queue.add("a", version)
+        await asyncio.sleep(0)
+    await all_work_done()
+
+    assert not reconcile.overlapping
+
+
+async def test_keys_do_not_wait_for_each_other() -> None:
+    reconcile = Reconciler()
+    queue = WorkQueue(reconcile)
+    reconcile.gate.clear()
+
+    queue.add("a", 1)
+    queue.add("b", 1)
+    await reconcile.wait_for_runs(2)
+
+    assert sorted(reconcile.started) == ["a", "b"]
+    await queue.close()
+
+
+async def test_failures_in_a_row_are_counted_until_it_settles() -> None:
+    reconcile = Reconciler([Outcome.FAILED] * 3 + [Outcome.SETTLED, Outcome.FAILED])
+    backoff = Recorded()
+    queue = WorkQueue(reconcile, backoff)
+
+    queue.add("a", 1)
+    await all_work_done()
+    queue.add("a", 2)
+    await all_work_done()
+
+    assert len(reconcile.started) == 6
+    assert backoff.asked == [1, 2, 3, 1]
+
+
+async def test_a_newer_version_during_a_failing_run_is_run_at_once_and_counts_anew() -> None:
+    reconcile = Reconciler([Outcome.FAILED, Outcome.FAILED])
+    backoff = Recorded()
+    queue = WorkQueue(reconcile, backoff)
+    reconcile.gate.clear()
+    queue.add("a", 1)
+    await reconcile.wait_for_runs(1)
+
+    queue.add("a", 2)
+    reconcile.gate.set()
+    await all_work_done()
+
+    assert len(reconcile.started) == 3
+    assert backoff.asked == [1]  # of the second run, the first of the new version
+
+
+async def test_a_newer_version_ends_the_wait_for_the_next_try() -> None:
+    reconcile = Reconciler([Outcome.FAILED])
+    queue = WorkQueue(reconcile, NEVER)
+    queue.add("a", 1)
+    await reconcile.wait_for_runs(1)
+    await everybody_had_a_turn()
+
+    queue.add("a", 2)
+    await all_work_done()
+
+    assert reconcile.started == ["a", "a"]
+
+
+async def test_the_same_version_does_not_end_the_wait_for_the_next_try() -> None:
+    reconcile = Reconciler([Outcome.FAILED])
+    queue = WorkQueue(reconcile, NEVER)
+    queue.add("a", 1)
+    await reconcile.wait_for_runs(1)
+    await everybody_had_a_turn()
+
+    queue.add("a", 1)
+    await everybody_had_a_turn()
+
+    assert reconcile.started == ["a"]
+    await queue.close()
+
+
+async def test_the_wait_for_the_next_try_of_one_key_holds_up_no_other() -> None:
+    reconcile = Reconciler([Outcome.FAILED])
+    queue = WorkQueue(reconcile, NEVER)
+    queue.add("a", 1)
+    await reconcile.wait_for_runs(1)
+
+    queue.add("b", 1)
+    await reconcile.wait_for_runs(2)
+
+    assert reconcile.started == ["a", "b"]
+    await queue.close()
+
+
+@pytest.mark.parametrize(
+    ("failures", "seconds"),
+    [(1, 0.5), (2, 1), (3, 2), (6, 16), (7, 30), (8, 30), (1000, 30), (10**9, 30)],
+)
+def test_the_wait_doubles_up_to_half_a_minute(failures: int, seconds: float) -> None:
+    assert Backoff().seconds(failures) == seconds
+
+
+async def test_closing_cancels_what_runs_and_what_waits() -> None:
+    reconcile = Reconciler([Outcome.FAILED])
+    queue = WorkQueue(reconcile, NEVER)
+    queue.add("waits", 1)
+    await reconcile.wait_for_runs(1)
+    reconcile.gate.clear()
+    queue.add("runs", 1)
+    await reconcile.wait_for_runs(2)
+
+    await queue.close()
+
+    assert reconcile.cancelled == ["runs"]
+    assert not other_tasks()
+
+
+async def test_closing_before_the_first_run_prevents_it() -> None:
+    reconcile = Reconciler()
+    queue = WorkQueue(reconcile)
+    queue.add("a", 1)
+
+    await queue.close()
+
+    assert not reconcile.started
+    assert not other_tasks()
+
+
+async def test_closing_an_idle_queue_is_nothing_to_do() -> None:
+    queue = WorkQueue(Reconciler())
+
+    await queue.close()
+    await queue.close()
+
+    assert not other_tasks()
+
+
+async def test_a_reconcile_that_breaks_is_tried_again() -> None:
+    reconcile = Reconciler([RuntimeError("a defect")])
+    queue = WorkQueue(reconcile, AT_ONCE)
+
+    queue.add("a", 1)
+    await all_work_done()
+
+    assert reconcile.started == ["a", "a"]
+
+
+async def test_a_reconcile_that_breaks_is_logged_with_its_key_and_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reconcile = Reconciler([RuntimeError("a defect")])
+    queue = WorkQueue(reconcile, AT_ONCE)
+
+    queue.add("default/inferno", 1)
+    await all_work_done()
+
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert any("default/inferno" in record.getMessage() for record in errors)
+    assert any("a defect" in str(record.exc_info) for record in errors)
+
+
+async def test_a_reconcile_that_breaks_holds_up_no_other_key() -> None:
+    reconcile = Reconciler([RuntimeError("a defect")])
+    queue = WorkQueue(reconcile, NEVER)
+
+    queue.add("a", 1)
+    broken = other_tasks()
+    queue.add("b", 1)
+    await reconcile.wait_for_runs(2)
+
+    assert reconcile.started == ["a", "b"]
+    await queue.close()
+    await asyncio.gather(*broken, return_exceptions=True)

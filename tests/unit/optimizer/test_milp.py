@@ -1,0 +1,270 @@
+"""The exact solver, against every possible plan of small systems."""
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from inferno_optimizer.errors import UnsupportedError
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import (
+    Accelerator,
+    Allocation,
+    Load,
+    Options,
+    Reason,
+    SaturationPolicy,
+    Solution,
+    Status,
+    System,
+)
+from tests.unit.optimizer.oracles import best_plan, served_by_priority
+from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
+
+NOTHING = ("", 0)
+MILP = Options(milp=True)
+UNITS = (
+    Accelerator("W", "w", 11.5),
+    Accelerator("X", "x", 23),
+    Accelerator("2xX", "x", 44, 2),
+    Accelerator("Z", "z", 60.25),
+)
+
+
+def random_demands(random_numbers: random.Random) -> list[Demand]:
+    """Up to five servers of three priorities; some run somewhere already."""
+    return [
+        Demand(
+            f"s{place}",
+            needs={
+                unit.name: random_numbers.randint(1, 9)
+                for unit in random_numbers.sample(UNITS, random_numbers.randint(1, len(UNITS)))
+            },
+            priority=random_numbers.randint(1, 3),
+            load=random_numbers.randint(1, 900),
+            current=random_numbers.choice(
+                [
+                    Allocation(),
+                    Allocation(random_numbers.choice(UNITS).name, 3, cost=50),
+                    Allocation("W", 2, cost=23),
+                ]
+            ),
+            accelerators_per_replica=random_numbers.choice([1, 1, 2]),
+        )
+        for place in range(random_numbers.randint(1, 5))
+    ]
+
+
+def tight_capacity(random_numbers: random.Random) -> dict[str, int]:
+    return {"w": random_numbers.randint(0, 14), "x": random_numbers.randint(0, 20), "z": 4}
+
+
+def served(demands: list[Demand], solution: Solution) -> tuple[float, ...]:
+    """Load of the allocated servers, by priority."""
+    loads = [demand.load if demand.name in solution.allocations else 0.0 for demand in demands]
+    return served_by_priority(demands, loads)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_plan_is_the_best_of_all_plans(seed: int) -> None:
+    random_numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
+    demands, capacity = random_demands(random_numbers), tight_capacity(random_numbers)
+    best_served, best_value = best_plan(demands, UNITS, capacity)
+
+    solution = optimize(system_of(demands, UNITS, capacity, MILP))
+
+    assert served(demands, solution) == best_served
+    assert solution.certificate.objective == pytest.approx(best_value, rel=1e-5, abs=1e-5)
+    assert solution.certificate.status is Status.OPTIMAL
+    assert solution.certificate.bound == pytest.approx(best_value, rel=1e-4, abs=1e-3)
+
+
+def test_one_important_server_outweighs_any_number_of_others() -> None:
+    demands = [
+        Demand("important", {"X": 6}, priority=1, load=1),
+        *(Demand(f"other{i}", {"X": 1}, priority=2, load=900) for i in range(6)),
+    ]
+
+    plan = outcome(system_of(demands, accelerators(X=10), {"X": 6}, MILP))
+
+    assert plan.pop("important") == ("X", 6)
+    assert set(plan.values()) == {NOTHING}
+
+
+def test_served_load_counts_and_not_the_number_of_servers() -> None:
+    demands = [
+        Demand("one", {"X": 3}, load=300),
+        *(Demand(f"small{i}", {"X": 1}, load=99) for i in range(3)),
+    ]
+
+    plan = outcome(system_of(demands, accelerators(X=10), {"X": 3}, MILP))
+
+    assert plan["one"] == ("X", 3)
+
+
+def test_cards_of_a_dearer_type_are_used_where_that_serves_more() -> None:
+    demands = [Demand("a", {"X": 2, "Y": 1}), Demand("b", {"X": 2})]
+
+    plan = outcome(system_of(demands, accelerators(X=1, Y=900), {"X": 3, "Y": 1}, MILP))
+
+    assert plan == {"a": ("Y", 1), "b": ("X", 2)}
+
+
+@pytest.mark.parametrize(("large", "small"), [(1e4, 0.005), (1e5, 0.05), (1e6, 0.5)])
+def test_a_small_server_beside_a_large_one_is_served_while_there_is_room(
+    large: float, small: float
+) -> None:
+    demands = [Demand("large", {"X": 1}, load=large), Demand("small", {"X": 1}, load=small)]
+
+    plan = outcome(system_of(demands, accelerators(X=10), {"X": 5}, MILP))
+
+    assert plan == {"large": ("X", 1), "small": ("X", 1)}
+
+
+@pytest.mark.parametrize("load", [1e-3, 1e-6, 1e-9])
+def test_a_server_with_next_to_no_load_is_served_while_there_is_room(load: float) -> None:
+    plan = outcome(system_of([Demand("a", {"X": 1}, load=load)], UNITS, {"x": 5}, MILP))
+
+    assert plan == {"a": ("X", 1)}
+
+
+def test_idle_servers_are_allocated_with_and_without_a_floor() -> None:
+    demands = [Demand("floor", {"X": 1}, min_replicas=2), Demand("none", {"X": 1})]
+    system = system_of(demands, accelerators(X=10), {"X": 2}, MILP)
+    idle = tuple(replace(s, current=Allocation(load=Load(0, 1))) for s in system.servers)
+
+    assert outcome(replace(system, servers=idle)) == {"floor": ("X", 2), "none": ("X", 0)}
+
+
+@pytest.mark.parametrize(
+    ("policy", "shares"),
+    [
+        (SaturationPolicy.NONE, (0, 0)),
+        (SaturationPolicy.PRIORITY_EXHAUSTIVE, (0, 5)),
+        (SaturationPolicy.PRIORITY_ROUND_ROBIN, (2, 3)),
+        (SaturationPolicy.ROUND_ROBIN, (2, 3)),
+    ],
+)
+def test_what_is_left_is_shared_out_as_the_policy_says(
+    policy: SaturationPolicy, shares: tuple[int, int]
+) -> None:
+    demands = [Demand("a", {"X": 6}), Demand("b", {"X": 7})]
+    options = replace(MILP, saturation_policy=policy)
+
+    plan = outcome(system_of(demands, accelerators(X=10), {"X": 5}, options))
+
+    assert (plan["a"][1], plan["b"][1]) == shares
+
+
+def test_shares_of_what_is_left_do_not_widen_the_gap() -> None:
+    demands = [Demand("whole", {"X": 4}), Demand("share", {"X": 7})]
+    options = replace(MILP, saturation_policy=SaturationPolicy.ROUND_ROBIN)
+    demands[0] = replace(demands[0], load=900)
+
+    certificate = optimize(system_of(demands, accelerators(X=10), {"X": 5}, options)).certificate
+
+    assert certificate.status is Status.OPTIMAL
+    assert certificate.gap == pytest.approx(0, abs=1e-6)
+
+
+def test_a_bound_is_never_above_what_it_bounds_from_below() -> None:
+    # The share moves away from a dear accelerator: its value is negative.
+    demands = [
+        Demand("whole", {"X": 4}, load=900),
+        Demand("share", {"X": 7}, current=Allocation("Y", 1, cost=500)),
+    ]
+    options = replace(MILP, saturation_policy=SaturationPolicy.ROUND_ROBIN)
+
+    certificate = optimize(
+        system_of(demands, accelerators(X=10, Y=1), {"X": 5}, options)
+    ).certificate
+
+    assert certificate.bound is not None
+    assert certificate.bound <= certificate.objective + 1e-6
+
+
+def crowded_demands() -> list[Demand]:
+    """So many servers that the best plan is not obvious."""
+    random_numbers = random.Random(3)  # noqa: S311 - a repeatable choice, not a secret
+    return [
+        Demand(
+            f"s{place}",
+            {name: random_numbers.randint(1, 9) for name in "WXYZ"},
+            priority=random_numbers.randint(1, 3),
+            load=random_numbers.randint(10, 900),
+        )
+        for place in range(60)
+    ]
+
+
+def crowded(options: Options) -> System:
+    """These with far too few cards."""
+    units = accelerators(W=11, X=23, Y=31, Z=40)
+    return system_of(crowded_demands(), units, {"W": 25, "X": 31, "Y": 17, "Z": 19}, options)
+
+
+def test_without_any_time_there_is_a_plan_and_the_status_says_so() -> None:
+    solution = optimize(crowded(replace(MILP, time_limit=0.0)))
+
+    assert solution.certificate.status is Status.TIME_LIMIT
+    assert len(solution.allocations) > 10
+    assert all(use.used <= use.available for use in solution.capacity)
+
+
+@pytest.mark.parametrize("readings", [2, 3, 4, 5])
+def test_a_plan_cut_short_serves_no_less_than_the_greedy_one(readings: int) -> None:
+    greedy = optimize(crowded(Options()))
+
+    solution = optimize(crowded(MILP), clock=clock_that_stops_after(readings))
+
+    assert solution.certificate.status is Status.TIME_LIMIT
+    assert solution.certificate.bound is None
+    assert all(use.used <= use.available for use in solution.capacity)
+    assert served_in_crowd(solution) >= served_in_crowd(greedy)
+
+
+def clock_that_stops_after(readings: int) -> Callable[[], float]:
+    """No time passes between that many readings; afterwards the limit is over."""
+    ticks = itertools.chain([0.0] * readings, itertools.repeat(1000.0))
+    return lambda: next(ticks)
+
+
+def served_in_crowd(solution: Solution) -> tuple[float, ...]:
+    return served(crowded_demands(), solution)
+
+
+def test_the_exact_plan_serves_no_less_than_the_greedy_one() -> None:
+    exact, greedy = optimize(crowded(MILP)), optimize(crowded(Options()))
+
+    assert exact.certificate.status is Status.OPTIMAL
+    assert served_in_crowd(exact) >= served_in_crowd(greedy)
+
+
+def test_several_accelerators_for_one_server_are_refused_in_words() -> None:
+    system = system_of([Demand("a", {"X": 1})], UNITS, {"x": 1}, replace(MILP, heterogeneous=True))
+
+    with pytest.raises(UnsupportedError, match="heterogeneous"):
+        optimize(system)
+
+
+def test_heterogeneous_matters_to_the_exact_solver_only() -> None:
+    options = Options(heterogeneous=True)
+
+    assert outcome(system_of([Demand("a", {"X": 1})], UNITS, {"x": 1}, options)) == {"a": ("X", 1)}
+
+
+def test_no_server_at_all_is_a_plan_too() -> None:
+    solution = optimize(System(options=MILP))
+
+    assert (solution.decisions, solution.certificate.status) == ((), Status.OPTIMAL)
+
+
+def test_servers_that_nothing_is_known_about_leave_an_empty_plan() -> None:
+    system = system_of([Demand("a", {"X": 1})], UNITS, {"x": 1}, MILP)
+    stranger = replace(system.servers[0], model="unheard of")
+
+    solution = optimize(replace(system, servers=(stranger,)))
+
+    assert [decision.reason for decision in solution.decisions] == [Reason.UNKNOWN_MODEL]

@@ -1,0 +1,296 @@
+"""A System in, a Solution out: what holds besides the choice of candidates."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from inferno_optimizer.codec import decode_system, encode_solution
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import (
+    Accelerator,
+    Allocation,
+    CapacityUse,
+    DecodeParameters,
+    Load,
+    Options,
+    PerformanceProfile,
+    Reason,
+    SaturationPolicy,
+    Server,
+    ServiceClass,
+    Solution,
+    System,
+    Target,
+)
+from tests.generate import fleet
+from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
+
+ROOT = Path(__file__).parents[3]
+HOLD = Options(hold_undecided=True)
+SOLVERS = [
+    pytest.param(Options(unlimited=True), id="unlimited"),
+    pytest.param(
+        Options(saturation_policy=SaturationPolicy.ROUND_ROBIN, delayed_best_effort=True),
+        id="greedy",
+    ),
+    pytest.param(Options(milp=True), id="milp"),
+]
+
+T = TypeVar("T")
+
+
+RUNNING = Allocation("X", 2, cost=20)
+FIRST = Server("a", "a", "a", replace(RUNNING, load=Load(60, 1)))
+STRANGER = replace(FIRST, model="?")
+
+
+def two_on_three_cards(first: Server) -> System:
+    """Two servers that want two of three X each; the first one as it is given."""
+    demands = [Demand("a", {"X": 2}), Demand("b", {"X": 2}, priority=2)]
+    system = system_of(demands, accelerators(X=10), {"X": 3}, HOLD)
+    return replace(system, servers=(first, *system.servers[1:]))
+
+
+@pytest.mark.parametrize(
+    "undecided",
+    [STRANGER, replace(FIRST, service_class="?"), replace(FIRST, min_replicas=-1)],
+)
+def test_what_an_undecided_server_runs_on_is_not_handed_out(undecided: Server) -> None:
+    solution = optimize(two_on_three_cards(undecided))
+
+    assert [d.reason.decided for d in solution.decisions] == [False, True]
+    assert solution.allocations == {}
+    assert solution.capacity == (CapacityUse("X", used=0, available=1),)
+
+
+def test_it_is_handed_out_where_nothing_is_to_be_held() -> None:
+    system = replace(two_on_three_cards(STRANGER), options=Options())
+
+    assert outcome(system) == {"a": ("", 0), "b": ("X", 2)}
+
+
+def test_what_a_server_with_an_unattainable_target_runs_on_is_not_handed_out() -> None:
+    system = two_on_three_cards(FIRST)
+    strict = replace(system.classes[0], targets={"a": Target(itl_ms=1e-9)})
+
+    solution = optimize(replace(system, classes=(strict, *system.classes[1:])))
+
+    assert [d.reason for d in solution.decisions] == [Reason.UNATTAINABLE_SLO, Reason.NO_CAPACITY]
+    assert solution.capacity == (CapacityUse("X", used=0, available=1),)
+
+
+def test_held_cards_are_replicas_times_accelerators_times_multiplicity() -> None:
+    held = Demand("a", {"4xX": 1}, accelerators_per_replica=2, current=Allocation("4xX", 3))
+    system = system_of([held], [Accelerator("4xX", "X", 10, 4)], {"X": 30}, HOLD)
+    unknown = replace(system.servers[0], service_class="?")
+
+    solution = optimize(replace(system, servers=(unknown,)))
+
+    assert solution.capacity == (CapacityUse("X", used=0, available=30 - 3 * 2 * 4),)
+
+
+@pytest.mark.parametrize(
+    "running",
+    [Allocation(), Allocation("gone", 4), Allocation("X", 0), Allocation("X", -4)],
+)
+def test_nothing_is_held_where_nothing_known_runs(running: Allocation) -> None:
+    solution = optimize(two_on_three_cards(replace(STRANGER, current=running)))
+
+    assert solution.capacity == (CapacityUse("X", used=2, available=3),)
+
+
+def test_more_cards_held_than_there_are_leave_none_and_no_debt() -> None:
+    solution = optimize(two_on_three_cards(replace(STRANGER, current=Allocation("X", 900))))
+
+    assert solution.capacity == (CapacityUse("X", used=0, available=0),)
+
+
+def test_a_server_without_room_gives_its_cards_to_more_important_ones() -> None:
+    demands = [
+        Demand("high", {"X": 3}, priority=1),
+        Demand("low", {"X": 2}, priority=2, current=Allocation("X", 2, cost=20)),
+    ]
+
+    system = system_of(demands, accelerators(X=10), {"X": 3}, HOLD)
+
+    assert outcome(system) == {"high": ("X", 3), "low": ("", 0)}
+
+
+def faults(system: System) -> dict[str, System]:
+    """The system with one object more, which is of no use."""
+    lonely = Demand("bad", {"X": 1})
+    server, service_class, profile = lonely.server, lonely.service_class, lonely.profiles[0]
+    negative = replace(profile, parameters=DecodeParameters(-1, 0))
+    nan = replace(profile, parameters=DecodeParameters(float("nan"), 0))
+    return {
+        "server of nothing known": _with(system, servers=[server]),
+        "server without a rate": _with(
+            system, servers=[replace(server, current=Allocation(load=Load(float("nan"), 1)))]
+        ),
+        "class with a negative target": _with(
+            system,
+            servers=[server],
+            classes=[replace(service_class, targets={"bad": Target(itl_ms=-1)})],
+            profiles=[profile],
+        ),
+        "negative performance": _with(
+            system, servers=[server], classes=[service_class], profiles=[negative]
+        ),
+        "performance that is no number": _with(
+            system, servers=[server], classes=[service_class], profiles=[nan]
+        ),
+        "accelerator with a negative cost": _with(
+            system,
+            servers=[server],
+            classes=[service_class],
+            profiles=[replace(profile, accelerator="Bad")],
+            accelerators=[Accelerator("Bad", "Bad", -5)],
+        ),
+        "performance on an unknown accelerator": _with(
+            system,
+            servers=[server],
+            classes=[service_class],
+            profiles=[replace(profile, accelerator="Bad")],
+        ),
+        "absurd load": _with(
+            system,
+            servers=[replace(server, current=Allocation(load=Load(1e300, 1)))],
+            classes=[service_class],
+            profiles=[profile],
+        ),
+    }
+
+
+def _with(
+    system: System,
+    servers: Iterable[Server] = (),
+    classes: Iterable[ServiceClass] = (),
+    profiles: Iterable[PerformanceProfile] = (),
+    accelerators: Iterable[Accelerator] = (),
+) -> System:
+    return replace(
+        system,
+        servers=(*servers, *system.servers),
+        classes=(*classes, *system.classes),
+        profiles=(*profiles, *system.profiles),
+        accelerators=(*accelerators, *system.accelerators),
+    )
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_one_bad_object_never_changes_what_others_get(solver: Options) -> None:
+    demands = [Demand("a", {"X": 2}), Demand("b", {"X": 3, "Y": 1}), Demand("c", {"Y": 4})]
+    healthy = system_of(demands, accelerators(X=10, Y=25), {"X": 4, "Y": 3}, solver)
+    plan = outcome(healthy)
+
+    for name, ill in faults(healthy).items():
+        assert outcome(ill) == {"bad": ("", 0)} | plan, name
+
+
+def test_the_system_is_left_as_it_was() -> None:
+    system = large(0, Options())
+    before = repr(system)
+
+    optimize(system)
+
+    assert repr(system) == before
+
+
+def test_the_clock_that_is_given_measures_the_seconds() -> None:
+    readings = iter(range(100))
+
+    solution = optimize(System(), clock=lambda: 7.0 * next(readings))
+
+    assert solution.certificate.seconds == 7
+
+
+def large(seed: int, options: Options) -> System:
+    """A fleet that wants twice the cards that there are."""
+    return replace(decode_system(fleet(40, 8, seed=seed, demand=2)), options=options)
+
+
+def answer(system: System) -> dict[str, Any]:
+    """What goes over the wire, but for the time it took."""
+    encoded = encode_solution(optimize(system))
+    del encoded["certificate"]["seconds"]
+    return encoded
+
+
+def shuffled(system: System, seed: int) -> System:
+    """The same objects in another order."""
+    random_numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
+
+    def another_order(values: Iterable[T]) -> tuple[T, ...]:
+        values = list(values)
+        return tuple(random_numbers.sample(values, len(values)))
+
+    return replace(
+        system,
+        accelerators=another_order(system.accelerators),
+        profiles=another_order(system.profiles),
+        classes=another_order(system.classes),
+        servers=another_order(system.servers),
+        capacity=dict(another_order(system.capacity.items())),
+    )
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_the_objects_never_matters(seed: int, solver: Options) -> None:
+    system = large(seed, solver)
+
+    assert answer(shuffled(system, seed)) == answer(system)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_order_of_servers_that_tie_never_matters(solver: Options) -> None:
+    demands = [Demand(f"s{place}", {"X": 2, "Y": 2}) for place in range(9)]
+    system = system_of(demands, accelerators(X=10, Y=10), {"X": 5, "Y": 7}, solver)
+
+    for seed in range(5):
+        assert answer(shuffled(system, seed)) == answer(system)
+
+
+PRINT_ANSWER = """
+import json
+from tests.unit.optimizer.test_optimize import SOLVERS, answer, large
+print(json.dumps([answer(large(5, solver.values[0])) for solver in SOLVERS]))
+"""
+
+
+def test_every_process_gives_the_same_answer() -> None:
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", PRINT_ANSWER],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+
+    assert printed[0] == printed[1]
+    assert json.loads(printed[0])[0]["allocations"]
+
+
+def test_a_thousand_servers_are_decided_for() -> None:
+    system = decode_system(fleet(1000, 20, seed=1, demand=2))
+
+    solution = optimize(system)
+
+    assert len(solution.decisions) == 1000
+    assert reasons(solution) <= {Reason.ALLOCATED, Reason.NO_CAPACITY, Reason.UNATTAINABLE_SLO}
+
+
+def reasons(solution: Solution) -> set[Reason]:
+    return {decision.reason for decision in solution.decisions}

@@ -1,0 +1,136 @@
+"""What holds for every solver and any system."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import (
+    Accelerator,
+    Allocation,
+    Options,
+    Reason,
+    SaturationPolicy,
+    System,
+)
+from tests.unit.optimizer.systems import REPLICA_SHARE, Demand, system_of
+
+UNITS = (
+    Accelerator("V", "v", 7),
+    Accelerator("2xV", "v", 13, 2),
+    Accelerator("W", "w", 20),
+    Accelerator("3xW", "w", 70, 3),
+)
+NAMES = [unit.name for unit in UNITS]
+
+
+def demands(names: list[str]) -> st.SearchStrategy[list[Demand]]:
+    """A demand for each name."""
+    one = {
+        name: st.builds(
+            Demand,
+            name=st.just(name),
+            needs=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 12), min_size=1),
+            priority=st.integers(0, 4),
+            load=st.floats(0.5, 5000),
+            current=st.builds(
+                Allocation,
+                accelerator=st.sampled_from(["", *NAMES]),
+                replicas=st.integers(0, 12),
+                cost=st.floats(0, 500),
+            ),
+            min_replicas=st.sampled_from([0, 0, 0, 2, 15]),
+            accelerators_per_replica=st.sampled_from([1, 1, 2]),
+        )
+        for name in names
+    }
+    return st.tuples(*one.values()).map(list)
+
+
+OPTIONS = st.builds(
+    Options,
+    milp=st.booleans(),
+    saturation_policy=st.sampled_from(SaturationPolicy),
+    delayed_best_effort=st.booleans(),
+    hold_undecided=st.booleans(),
+)
+
+SYSTEMS = st.builds(
+    system_of,
+    st.integers(0, 8).flatmap(lambda count: demands([f"s{i}" for i in range(count)])),
+    st.just(UNITS),
+    st.dictionaries(st.sampled_from(["v", "w", "unused"]), st.integers(-3, 60)),
+    OPTIONS,
+)
+
+
+def cards_used(system: System) -> Counter[str]:
+    """Cards of each type that the plan takes, from its allocations alone."""
+    units = {unit.name: unit for unit in system.accelerators}
+    counts = {(p.model, p.accelerator): p.accelerator_count for p in system.profiles}
+    used: Counter[str] = Counter()
+    for name, given_to in optimize(system).allocations.items():
+        unit = units[given_to.accelerator]
+        per_replica = counts[name, unit.name] * unit.multiplicity
+        used[unit.type] += given_to.replicas * per_replica
+    return used
+
+
+@settings(max_examples=200, deadline=None)
+@given(system=SYSTEMS)
+def test_no_plan_takes_more_cards_than_there_are(system: System) -> None:
+    used = cards_used(system)
+
+    assert all(count <= max(system.capacity.get(t, 0), 0) for t, count in used.items())
+
+
+@settings(max_examples=100, deadline=None)
+@given(system=SYSTEMS)
+def test_the_use_of_capacity_is_told_as_it_is(system: System) -> None:
+    used = cards_used(system)
+
+    capacity = optimize(system).capacity
+
+    assert {use.type: use.used for use in capacity if use.used} == dict(+used)
+    assert [use.type for use in capacity] == sorted({*system.capacity, "v", "w"})
+
+
+@settings(max_examples=100, deadline=None)
+@given(system=SYSTEMS)
+def test_every_server_gets_one_decision_that_its_numbers_agree_with(system: System) -> None:
+    solution = optimize(system)
+
+    assert [d.server for d in solution.decisions] == [s.name for s in system.servers]
+    for decision in solution.decisions:
+        assert (decision.allocation is None) == (decision.reason is Reason.NO_CAPACITY)
+        assert decision.message
+    served = [d.allocation.cost for d in solution.decisions if d.allocation]
+    assert solution.cost == pytest.approx(sum(served))
+
+
+@settings(max_examples=100, deadline=None)
+@given(system=SYSTEMS)
+def test_replicas_are_all_that_the_load_takes_or_a_share_of_them(system: System) -> None:
+    needed = {
+        (p.model, p.accelerator): round(
+            p.parameters.alpha * load_of(system, p.model) / REPLICA_SHARE
+        )
+        for p in system.profiles
+    }
+
+    solution = optimize(system)
+
+    for server, decision in zip(system.servers, solution.decisions, strict=True):
+        if decision.allocation is None:
+            continue
+        wanted = max(needed[server.model, decision.allocation.accelerator], server.min_replicas)
+        if decision.reason is Reason.ALLOCATED:
+            assert decision.allocation.replicas == wanted
+        else:
+            assert 0 < decision.allocation.replicas < wanted
+
+
+def load_of(system: System, name: str) -> float:
+    return next(s.load.arrival_rate for s in system.servers if s.name == name)

@@ -1,0 +1,193 @@
+"""Senseless values, and the words in which they are reported."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from inferno_optimizer.system import (
+    Accelerator,
+    Allocation,
+    DecodeParameters,
+    Load,
+    PerformanceProfile,
+    Server,
+    ServiceClass,
+    System,
+    Target,
+)
+from inferno_optimizer.validation import Problem, find_problems
+
+ACCELERATOR = Accelerator("G2", "G2", 25)
+PROFILE = PerformanceProfile("llm", "G2", DecodeParameters(17.15, 0.34), 38, 512)
+CLASS = ServiceClass("Premium", 1, {"llm": Target(40, 500)})
+LOAD = Load(60, 512)
+SERVER = Server("chat", "Premium", "llm", Allocation("G2", 1, cost=25, load=LOAD))
+SYSTEM = System((ACCELERATOR,), (PROFILE,), (CLASS,), (SERVER,), {"G2": 4})
+
+
+Changed = Accelerator | PerformanceProfile | Target | Server | Allocation | Load
+
+
+def having(changed: Changed) -> System:
+    """The system with this in place of what it has of the kind."""
+    match changed:
+        case Accelerator():
+            return replace(SYSTEM, accelerators=(changed,))
+        case PerformanceProfile():
+            return replace(SYSTEM, profiles=(changed,))
+        case Target():
+            return replace(SYSTEM, classes=(replace(CLASS, targets={"llm": changed}),))
+        case Server():
+            return replace(SYSTEM, servers=(changed,))
+        case Allocation():
+            return having(replace(SERVER, current=changed))
+        case Load():
+            return having(replace(SERVER.current, load=changed))
+
+
+def measured(alpha: float, beta: float) -> System:
+    """The system with these performance parameters."""
+    return having(replace(PROFILE, parameters=DecodeParameters(alpha, beta)))
+
+
+NO_NUMBER, NO_END = math.nan, math.inf
+ON_G2 = "model 'llm' (G2)"
+IN_PREMIUM = "service class 'Premium' (llm)"
+CHAT = "server 'chat'"
+
+TABLE: list[tuple[System, str]] = [
+    (having(replace(ACCELERATOR, cost=-1)), "accelerator 'G2': cost: -1 is negative"),
+    (
+        having(replace(ACCELERATOR, cost=NO_NUMBER)),
+        "accelerator 'G2': cost: nan is not a finite number",
+    ),
+    (
+        having(replace(ACCELERATOR, cost=NO_END)),
+        "accelerator 'G2': cost: inf is not a finite number",
+    ),
+    (
+        having(replace(ACCELERATOR, multiplicity=0)),
+        "accelerator 'G2': multiplicity: 0 is less than 1 card",
+    ),
+    (
+        having(replace(ACCELERATOR, multiplicity=-2)),
+        "accelerator 'G2': multiplicity: -2 is less than 1 card",
+    ),
+    (measured(-0.5, 1), f"{ON_G2}: alpha: -0.5 is negative"),
+    (measured(1, -0.5), f"{ON_G2}: beta: -0.5 is negative"),
+    (
+        measured(NO_NUMBER, 1),
+        f"{ON_G2}: alpha: nan is not a finite number",
+    ),
+    (
+        measured(1, NO_END),
+        f"{ON_G2}: beta: inf is not a finite number",
+    ),
+    (
+        measured(0, 0),
+        f"{ON_G2}: alpha: alpha and beta are both 0: the performance is not measured yet",
+    ),
+    (having(replace(PROFILE, max_batch_size=-1)), f"{ON_G2}: maxBatchSize: -1 is negative"),
+    (having(replace(PROFILE, at_tokens=-512)), f"{ON_G2}: atTokens: -512 is negative"),
+    (having(Target(itl_ms=-1)), f"{IN_PREMIUM}: slo-itl: -1 is negative"),
+    (having(Target(wait_ms=-0.1)), f"{IN_PREMIUM}: slo-ttw: -0.1 is negative"),
+    (having(Target(tokens_per_second=-9)), f"{IN_PREMIUM}: slo-tps: -9 is negative"),
+    (having(Target(itl_ms=NO_NUMBER)), f"{IN_PREMIUM}: slo-itl: nan is not a finite number"),
+    (
+        having(replace(LOAD, arrival_rate=-60)),
+        f"{CHAT}: currentAlloc.load.arrivalRate: -60 is negative",
+    ),
+    (
+        having(replace(LOAD, arrival_rate=NO_NUMBER)),
+        f"{CHAT}: currentAlloc.load.arrivalRate: nan is not a finite number",
+    ),
+    (
+        having(replace(LOAD, tokens_per_request=-1)),
+        f"{CHAT}: currentAlloc.load.avgLength: -1 is negative",
+    ),
+    (
+        having(replace(SERVER.current, replicas=-1)),
+        f"{CHAT}: currentAlloc.numReplicas: -1 is negative",
+    ),
+    (having(replace(SERVER.current, cost=-25)), f"{CHAT}: currentAlloc.cost: -25 is negative"),
+    (having(replace(SERVER, min_replicas=-1)), f"{CHAT}: minNumReplicas: -1 is negative"),
+    (having(replace(SERVER, max_batch_size=-8)), f"{CHAT}: maxBatchSize: -8 is negative"),
+    (replace(SYSTEM, capacity={"G2": -4}), "capacity 'G2': count: -4 is negative"),
+]
+
+
+@pytest.mark.parametrize(("system", "text"), TABLE, ids=[text for _, text in TABLE])
+def test_a_senseless_value_is_reported_with_its_object_and_field(system: System, text: str) -> None:
+    problems = find_problems(system)
+
+    assert [str(problem) for problem in problems] == [text]
+    assert [problem.reason for problem in problems] == ["InvalidSpec"]
+
+
+@pytest.mark.parametrize(
+    ("system", "kind", "field", "name", "reason"),
+    [
+        (having(replace(SERVER, model="gone")), "server", "model", "gone", "UnknownModel"),
+        (having(replace(SERVER, service_class="gone")), "server", "class", "gone", "UnknownClass"),
+        (
+            having(replace(PROFILE, accelerator="gone")),
+            "model",
+            "acc",
+            "gone",
+            "UnknownAccelerator",
+        ),
+    ],
+)
+def test_a_name_that_nothing_answers_to_is_reported_by_who_uses_it(
+    system: System, kind: str, field: str, name: str, reason: str
+) -> None:
+    (problem,) = find_problems(system)
+
+    assert (problem.kind, problem.field, problem.reason) == (kind, field, reason)
+    assert f"'{name}'" in problem.message
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        pytest.param(SYSTEM, id="ordinary"),
+        pytest.param(System(), id="empty"),
+        pytest.param(having(replace(ACCELERATOR, cost=0)), id="for nothing"),
+        pytest.param(having(Target()), id="no target"),
+        pytest.param(having(replace(LOAD, arrival_rate=0, tokens_per_request=0)), id="idle"),
+        pytest.param(measured(20, 0), id="flat"),
+        pytest.param(measured(0, 1), id="proportional"),
+        pytest.param(having(replace(PROFILE, max_batch_size=0, at_tokens=0)), id="batch of one"),
+        pytest.param(replace(SYSTEM, capacity={"G2": 0, "other": 3}), id="no cards"),
+        pytest.param(replace(SYSTEM, servers=()), id="no server"),
+    ],
+)
+def test_unusual_values_that_make_sense_are_no_problem(system: System) -> None:
+    assert find_problems(system) == ()
+
+
+def test_every_problem_is_found_and_in_the_order_of_the_objects() -> None:
+    system = replace(
+        having(replace(LOAD, arrival_rate=-1, tokens_per_request=-1)),
+        accelerators=(replace(ACCELERATOR, cost=-1, multiplicity=0),),
+        capacity={"a": -1, "b": 1, "c": -2},
+    )
+
+    found = [(problem.kind, problem.name, problem.field) for problem in find_problems(system)]
+
+    assert found == [
+        ("accelerator", "G2", "cost"),
+        ("accelerator", "G2", "multiplicity"),
+        ("server", "chat", "currentAlloc.load.arrivalRate"),
+        ("server", "chat", "currentAlloc.load.avgLength"),
+        ("capacity", "a", "count"),
+        ("capacity", "c", "count"),
+    ]
+
+
+def test_a_problem_reads_well_with_and_without_a_part() -> None:
+    whole = Problem("server", "chat", "cost", "is wrong")
+
+    assert str(whole) == "server 'chat': cost: is wrong"
+    assert str(replace(whole, part="G2")) == "server 'chat' (G2): cost: is wrong"
