@@ -76,10 +76,10 @@ class FakeCluster:
         stored["status"] = copy.deepcopy(dict(status))
         return self._written(reference)
 
-    async def clear_request(self, reference: Reference, resource_version: str) -> None:
+    async def clear_request(self, reference: Reference) -> None:
         """Set `optimize` to false, unless the object changed since."""
         stored = self._stored(reference)
-        if stored["metadata"]["resourceVersion"] != resource_version:
+        if stored["metadata"]["resourceVersion"] != reference.version:
             raise StaleError(f"{reference} changed")
         await self.apply_spec(reference, {"optimize": False})
 

@@ -43,6 +43,7 @@ def register(queue: WorkQueue[Key], *, observe_cluster: bool) -> kopf.OperatorRe
     async def optimizer_changed(event: kopf.RawEvent, body: kopf.Body, **_: object) -> None:
         metadata = body.metadata
         if event["type"] != "DELETED":
-            queue.add(Key(metadata["namespace"], metadata["name"]), metadata["generation"])
+            version = metadata["uid"], metadata["generation"]
+            queue.add(Key(metadata["namespace"], metadata["name"]), version)
 
     return registry

@@ -21,7 +21,6 @@ class Observation:
 
     reference: Reference
     generation: int
-    resource_version: str
     status: Status
     resource: Resource | None
     problem: str = ""
@@ -30,16 +29,17 @@ class Observation:
 def observe(kind: type[Resource], manifest: Manifest) -> Observation:
     """Read an object; a spec that makes no sense is a problem of that object only."""
     metadata = Metadata.model_validate(manifest["metadata"])
-    reference = Reference(kind, Key(metadata.namespace, metadata.name), metadata.uid)
-    version = metadata.generation, metadata.resource_version
+    key = Key(metadata.namespace, metadata.name)
+    reference = Reference(kind, key, metadata.uid, metadata.resource_version)
+    generation = metadata.generation
     try:
         resource = parse(manifest)
     except ManifestError as error:
         kind_of_status = OptimizerStatus if kind is Optimizer else Status
         status = kind_of_status.model_validate(manifest.get("status", {}))
         problem = f"{error.path} {error.problem}"
-        return Observation(reference, *version, status, None, problem)
-    return Observation(reference, *version, resource.status, resource)
+        return Observation(reference, generation, status, None, problem)
+    return Observation(reference, generation, resource.status, resource)
 
 
 def readable(observations: Iterable[Observation]) -> list[Resource]:

@@ -68,7 +68,7 @@ def _system_of_manifests(documents: Iterable[Document]) -> System:
     _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
     _refuse_several("namespaces", {r.metadata.namespace for r in resources} - {""})
     snapshot = build_system(resources)
-    _refuse_invalid(snapshot.problems)
+    _refuse_invalid([*(problem for _, problem in snapshot.excluded), *snapshot.problems])
     return snapshot.system
 
 

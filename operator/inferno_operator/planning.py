@@ -7,7 +7,13 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
 
-from inferno_operator.conditions import ALLOCATED, READY, Verdict, changed, merge_conditions
+from inferno_operator.conditions import (
+    ALLOCATED,
+    READY,
+    Verdict,
+    changed,
+    merge_conditions,
+)
 from inferno_operator.observation import Observation
 from inferno_operator.ports import Event, Manifest, Reference
 from inferno_operator.resources import Resource, Server, Status
@@ -73,16 +79,11 @@ class Update:
         return None if {**current, "conditions": kept} == {**current, **written} else written
 
     def events(self) -> Iterator[Event]:
-        """What is news to the people who look at the object: bad news, and new allocations."""
-        for verdict in self.verdicts:
-            telling = verdict.type == ALLOCATED or (verdict.holds is False and not self.decides)
-            if telling and (self.spec is not None or changed(self.status, verdict)):
-                yield Event(self.reference, _severity(verdict), verdict.reason, verdict.message)
-
-    @property
-    def decides(self) -> bool:
-        """Whether it is about an allocation."""
-        return any(verdict.type == ALLOCATED for verdict in self.verdicts)
+        """What is news to the people who look at the object: decisions, and what is wrong."""
+        verdict = self.verdicts[-1]  # that on the matter itself
+        news = self.spec is not None or changed(self.status, verdict)
+        if news and (verdict.type == ALLOCATED or verdict.holds is False):
+            yield Event(self.reference, _severity(verdict), verdict.reason, verdict.message)
 
 
 def _severity(verdict: Verdict) -> Literal["Normal", "Warning"]:
@@ -97,12 +98,22 @@ def plan_updates(
     return [plan.update(observation) for observation in observations]
 
 
+def plan_troubles(observations: Iterable[Observation], snapshot: Snapshot) -> list[str]:
+    """What is wrong with the objects of a request, a line each."""
+    unreadable = [f"{o.reference}: {o.problem}" for o in observations if o.resource is None]
+    excluded = [
+        f"{resource.kind} {resource.metadata.name}: {problem.field}: {problem.message}"
+        for resource, problem in snapshot.excluded
+    ]
+    return [*unreadable, *excluded, *map(str, snapshot.problems)]
+
+
 class _Plan:
     """The outcome of an optimization, by object."""
 
     def __init__(self, snapshot: Snapshot, solution: Solution) -> None:
         self._decisions = {decision.server: decision for decision in solution.decisions}
-        self._duplicates = {id(resource): problem for resource, problem in snapshot.duplicates}
+        self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
         for problem in snapshot.problems:
             self._problems[problem.kind, problem.name].append(problem)
@@ -119,10 +130,9 @@ class _Plan:
         name, resource = observation.reference.key.name, observation.resource
         if not isinstance(resource, Server):
             return Decision(name, Reason.INVALID_SPEC, observation.problem)
-        duplicate = self._duplicates.get(id(resource))
-        if duplicate is not None:
-            message = f"spec.name {resource.spec.name!r}: {duplicate.message}"
-            return Decision(name, Reason.INVALID_SPEC, message)
+        problem = self._excluded.get(id(resource))
+        if problem is not None:
+            return Decision(name, Reason.INVALID_SPEC, f"{problem.field}: {problem.message}")
         return self._decisions[resource.spec.name]
 
     def _verdict(self, observation: Observation) -> Verdict:
@@ -132,9 +142,9 @@ class _Plan:
             return Verdict(
                 READY, holds=False, reason=Reason.INVALID_SPEC, message=observation.problem
             )
-        duplicate = self._duplicates.get(id(resource))
-        if duplicate is not None:
-            return Verdict(READY, holds=False, reason=duplicate.reason, message=duplicate.message)
+        problem = self._excluded.get(id(resource))
+        if problem is not None:
+            return Verdict(READY, holds=False, reason=problem.reason, message=problem.message)
         problems = self._problems[KINDS.get(resource.kind, ""), getattr(resource.spec, "name", "")]
         if not problems:
             return VALID
@@ -187,6 +197,8 @@ def desired_allocation(allocation: Allocation | None) -> Manifest:
         "cost": round(decided.cost, DIGITS),
         "itlAverage": round(decided.itl_ms, DIGITS),
         "waitAverage": round(decided.wait_ms, DIGITS),
+        "ttftAverage": 0.0,
+        "mix": [],
         "load": _load(decided.load),
     }
 

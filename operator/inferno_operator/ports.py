@@ -30,11 +30,12 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One object, of a kind of ours, as it was when it was read."""
+    """One object of a kind of ours, and the version of it that was seen last."""
 
     resource: type[Resource]
     key: Key
     uid: str
+    version: str
 
     def __str__(self) -> str:
         """Kind, namespace and name."""
@@ -86,10 +87,13 @@ class Cluster(Protocol):
         """Own exactly these fields of the spec; returns the object then."""
 
     async def apply_status(self, reference: Reference, status: Manifest) -> Manifest:
-        """Own exactly these fields of the status; returns the object then."""
+        """Own exactly these fields of the status; returns the object then.
 
-    async def clear_request(self, reference: Reference, resource_version: str) -> None:
-        """Set `optimize` of an Optimizer to false; `StaleError` if it changed since then."""
+        It may have changed since it was seen, but must be the same object still.
+        """
+
+    async def clear_request(self, reference: Reference) -> None:
+        """Set `optimize` of an Optimizer to false; `StaleError` if it changed since it was seen."""
 
     async def publish(self, event: Event) -> None:
         """Make an event known; one that cannot be is dropped and logged."""

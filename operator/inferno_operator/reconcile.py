@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from inferno_operator import report
 from inferno_operator.observation import Observation, observe, readable
-from inferno_operator.planning import Update, plan_updates
+from inferno_operator.planning import Update, plan_troubles, plan_updates
 from inferno_operator.ports import Cluster, GoneError, Key, Manifest, Now, Optimizer, StaleError
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources import Optimizer as OptimizerResource
@@ -27,13 +28,15 @@ logger = logging.getLogger(__name__)
 class Context:
     """What reconciling works with.
 
-    `time_limit` is the exact solver's [s].
+    `time_limit` is the exact solver's [s]; `turns` let the requests of one namespace wait
+    for each other.
     """
 
     cluster: Cluster
     optimizer: Optimizer
     now: Now
     time_limit: float = 30.0
+    turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
 
 async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
@@ -57,7 +60,8 @@ async def _serve(observation: Observation, context: Context) -> Outcome:
         await carry_out(report.settled(observation), context)
         return Outcome.SETTLED
     try:
-        await _optimize(observation, resource, context)
+        async with context.turns[resource.metadata.namespace]:
+            await _optimize(observation, resource, context)
     except StaleError as error:
         logger.info("%s; starting over", error)
         return Outcome.FAILED
@@ -77,9 +81,10 @@ async def _optimize(
     snapshot = build_system(readable(observations), resource, context.time_limit)
     solution = await context.optimizer.optimize(snapshot.system)
     await carry_out_all(plan_updates(observations, snapshot, solution), context)
-    done = report.optimized(observation, solution, context.now())
+    troubles = plan_troubles(observations, snapshot)
+    done = report.optimized(observation, solution, context.now(), troubles)
     observation = await _tell(observation, done, context)
-    await context.cluster.clear_request(observation.reference, observation.resource_version)
+    await context.cluster.clear_request(observation.reference)
     logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
 
 
@@ -123,14 +128,15 @@ async def carry_out_all(updates: Sequence[Update], context: Context) -> None:
 
 async def carry_out(update: Update, context: Context) -> Manifest | None:
     """Write what is to change on one object, spec before status; None if nothing is."""
-    generation, written = update.generation, None
+    reference, generation, written = update.reference, update.generation, None
     if update.spec is not None:
-        written = await context.cluster.apply_spec(update.reference, update.spec)
+        written = await context.cluster.apply_spec(reference, update.spec)
+        reference = replace(reference, version=written["metadata"]["resourceVersion"])
         if written["metadata"]["generation"] == generation + 1:  # by us alone
             generation += 1
     status = update.status_at(generation, context.now())
     if status is not None:
-        written = await context.cluster.apply_status(update.reference, status)
+        written = await context.cluster.apply_status(reference, status)
     for event in update.events():
         await context.cluster.publish(event)
     return written

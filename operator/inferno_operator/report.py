@@ -1,5 +1,6 @@
 """What an Optimizer says about its request: being worked on, done, failed; pure."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from inferno_operator.conditions import OPTIMIZED, READY, Verdict
@@ -9,6 +10,7 @@ from inferno_operator.resources import (
     CapacityUse,
     Certificate,
     LastOptimization,
+    Optimizer,
     OptimizerStatus,
     Unserved,
 )
@@ -17,6 +19,9 @@ from inferno_optimizer.system import Reason, Solution
 
 UNSERVED_NAMED = 100
 """How many unserved servers a status names: an object has room for so much only."""
+
+TROUBLES_NAMED = 10
+"""How many problems of objects a message names."""
 
 NOT_REQUESTED = Verdict(
     OPTIMIZED, holds=None, reason="NotRequested", message="set spec.optimize to true to optimize"
@@ -43,10 +48,15 @@ def working(observation: Observation) -> Update:
     return _update(observation, (VALID, verdict), done=False)
 
 
-def optimized(observation: Observation, solution: Solution, now: datetime) -> Update:
-    """Say that the request is done, and what came out."""
-    last = _last_optimization(observation.generation, solution, now)
-    verdict = Verdict(OPTIMIZED, holds=True, reason="Optimized", message=_summary(solution))
+def optimized(
+    observation: Observation, solution: Solution, now: datetime, troubles: Sequence[str] = ()
+) -> Update:
+    """Say that the request is done, what came out, and what was wrong with its objects."""
+    last = _last_optimization(observation, solution, now)
+    message = "; ".join([_summary(solution), *troubles[:TROUBLES_NAMED]])
+    if len(troubles) > TROUBLES_NAMED:
+        message += f"; and {len(troubles) - TROUBLES_NAMED} more problems"
+    verdict = Verdict(OPTIMIZED, holds=True, reason="Optimized", message=message)
     return _update(observation, (VALID, verdict), done=True, last=last)
 
 
@@ -95,6 +105,12 @@ def _update(
     return Update.of(observation, verdicts, active=active, extra_status=extra_status)
 
 
+def _unlimited(observation: Observation) -> bool:
+    """Whether capacity was ignored."""
+    resource = observation.resource
+    return isinstance(resource, Optimizer) and resource.spec.data.optimizer.unlimited
+
+
 def _summary(solution: Solution) -> str:
     total, unserved = len(solution.decisions), len(solution.unserved)
     text = f"{total - unserved} of {total} servers have an allocation, {solution.cost:g} cents/hour"
@@ -106,11 +122,13 @@ def _summary(solution: Solution) -> str:
     )
 
 
-def _last_optimization(generation: int, solution: Solution, now: datetime) -> LastOptimization:
+def _last_optimization(
+    observation: Observation, solution: Solution, now: datetime
+) -> LastOptimization:
     certificate = solution.certificate
     return LastOptimization(
         time=now,
-        requested_generation=generation,
+        requested_generation=observation.generation,
         servers=len(solution.decisions),
         allocated=len(solution.allocations),
         cost=round(solution.cost, DIGITS),
@@ -127,7 +145,11 @@ def _last_optimization(generation: int, solution: Solution, now: datetime) -> La
             for d in solution.unserved[:UNSERVED_NAMED]
         ),
         capacity=tuple(
-            CapacityUse(type=use.type, used=use.used, available=use.available)
+            CapacityUse(
+                type=use.type,
+                used=use.used,
+                available=None if _unlimited(observation) else use.available,
+            )
             for use in solution.capacity
         ),
     )

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,7 +11,11 @@ from inferno_optimizer.errors import InputError, UnsupportedError
 YES = frozenset({"true", "1", "yes", "on"})
 NO = frozenset({"false", "0", "no", "off"})
 
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A DNS label, as Kubernetes asks for."""
+
 KNOWN = (
+    "INFERNO_HOST",
     "INFERNO_NAMESPACE",
     "INFERNO_OPTIMIZER",
     "INFERNO_SOLVER_TIME_LIMIT",
@@ -42,12 +47,17 @@ class Settings:
         """
         if not _flag(environment, "INFERNO_STATELESS", default=True):
             raise UnsupportedError("INFERNO_STATELESS: only true is supported yet")
-        place = environment.get("INFERNO_OPTIMIZER", "local")
+        place = environment.get("INFERNO_OPTIMIZER", _default_place(environment))
         if place not in ("local", "remote"):
             raise InputError(f"INFERNO_OPTIMIZER: {place!r} is neither local nor remote")
         if place == "remote":
             raise UnsupportedError("INFERNO_OPTIMIZER: only local is supported yet")
         return cls(_namespaces(environment), _seconds(environment, "INFERNO_SOLVER_TIME_LIMIT"))
+
+
+def _default_place(environment: Mapping[str, str]) -> str:
+    """Who names a host wants its optimizer."""
+    return "remote" if environment.get("INFERNO_HOST") else "local"
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
@@ -77,7 +87,11 @@ def _flag(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 def _namespaces(environment: Mapping[str, str]) -> tuple[str, ...]:
     names = (name.strip() for name in environment.get("INFERNO_NAMESPACE", "").split(","))
-    return tuple(sorted({name for name in names if name}))
+    given = sorted({name for name in names if name})
+    for name in given:
+        if not NAMESPACE.fullmatch(name):
+            raise InputError(f"INFERNO_NAMESPACE: {name!r} is no name of a namespace")
+    return tuple(given)
 
 
 def _seconds(environment: Mapping[str, str], name: str) -> float:

@@ -1,8 +1,8 @@
 """The objects of a namespace -> one System, and what is wrong with each object."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from inferno_operator.resources import (
@@ -18,7 +18,12 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources import Allocation as AllocationPart
 from inferno_optimizer import system as core
+from inferno_optimizer.capacity import available_cards
+from inferno_optimizer.cases import Catalogue
 from inferno_optimizer.validation import Problem, find_problems
+
+Named = Accelerator | Model | ServiceClass | Server
+"""Objects that others know by their `spec.name`."""
 
 DUPLICATE_NAME = "DuplicateName"
 UNSUPPORTED = "Unsupported"
@@ -36,15 +41,13 @@ KINDS: Mapping[str, str] = {
 class Snapshot:
     """A system, and its problems.
 
-    `objects` holds the object that each name stands for, by kind (as problems call it) and
-    `spec.name`; `duplicates` the others of the same name, which are left out of the system,
-    each with the problem that says so.
+    `problems` are those of the system; `excluded` are objects that are no part of it, each
+    with the reason: another one has the same name, or there is nothing to size it for.
     """
 
     system: core.System
     problems: tuple[Problem, ...]
-    objects: Mapping[tuple[str, str], Resource]
-    duplicates: tuple[tuple[Resource, Problem], ...]
+    excluded: tuple[tuple[Resource, Problem], ...]
 
 
 def build_system(
@@ -63,21 +66,48 @@ def build_system(
         What the exact solver may take [s].
     """
     in_order = sorted(resources, key=_age)
-    objects, duplicates = _by_name(in_order)
-    chosen = list(objects.values())
+    named, excluded = _by_name(in_order)
+    excluded += [(r, _no_load(r.spec.name)) for r in named if _lacks_load(r)]
+    loaded = [r for r in named if not _lacks_load(r)]
     optimizers = [optimizer] if optimizer else [r for r in in_order if isinstance(r, Optimizer)]
-    profiles, unsupported = _profiles([r for r in chosen if isinstance(r, Model)])
+    profiles, unsupported = _profiles(r for r in loaded if isinstance(r, Model))
     system = core.System(
-        accelerators=tuple(_accelerator(r) for r in chosen if isinstance(r, Accelerator)),
+        accelerators=tuple(_accelerator(r) for r in loaded if isinstance(r, Accelerator)),
         profiles=profiles,
-        classes=tuple(_service_class(r) for r in chosen if isinstance(r, ServiceClass)),
-        servers=tuple(_server(r) for r in chosen if isinstance(r, Server)),
+        classes=tuple(_service_class(r) for r in loaded if isinstance(r, ServiceClass)),
+        servers=tuple(_server(r) for r in loaded if isinstance(r, Server)),
         capacity=_capacity(r for r in in_order if isinstance(r, Capacity)),
         options=_options(optimizers[0].spec.data.optimizer if optimizers else None, time_limit),
     )
-    named_twice = [problem for _, problem in duplicates]
-    problems = (*find_problems(system), *unsupported, *named_twice)
-    return Snapshot(system, problems, objects, tuple(duplicates))
+    if system.options.hold_undecided:
+        held = [_server(r) for r, _ in excluded if isinstance(r, Server)]
+        system = replace(system, capacity=available_cards(Catalogue(system), held))
+    problems = (*find_problems(system), *unsupported, *_later_fields(loaded))
+    return Snapshot(system, problems, tuple(excluded))
+
+
+def _later_fields(resources: Iterable[Named]) -> Iterator[Problem]:
+    """Fields of later generations, which are not read yet: better said than dropped."""
+    for resource in resources:
+        if isinstance(resource, ServiceClass):
+            for target in resource.spec.data:
+                if target.slo_ttft:
+                    message = "is not supported yet; use slo-ttw"
+                    name, model = resource.spec.name, target.model
+                    yield Problem("service class", name, "slo-ttft", message, UNSUPPORTED, model)
+
+
+def _lacks_load(resource: Resource) -> bool:
+    """A Server that does not say what it has to carry; an idle one says 0."""
+    if not isinstance(resource, Server):
+        return False
+    current = resource.spec.current_alloc
+    return current is None or current.load is None or current.load.avg_length is None
+
+
+def _no_load(name: str) -> Problem:
+    message = "give arrivalRate and avgLength: what the server has to carry, 0 for nothing"
+    return Problem("server", name, "currentAlloc.load", message)
 
 
 def _age(resource: Resource) -> tuple[datetime, str]:
@@ -85,21 +115,22 @@ def _age(resource: Resource) -> tuple[datetime, str]:
     return created, resource.metadata.name
 
 
-def _by_name(
-    resources: Sequence[Resource],
-) -> tuple[dict[tuple[str, str], Resource], list[tuple[Resource, Problem]]]:
-    """Objects by kind and name, and those whose name an older object has."""
-    objects: dict[tuple[str, str], Resource] = {}
-    duplicates: list[tuple[Resource, Problem]] = []
+def _by_name(resources: Sequence[Resource]) -> tuple[list[Named], list[tuple[Resource, Problem]]]:
+    """Objects that have a name of their own, and those whose name an older object has."""
+    holders: dict[tuple[str, str], Named] = {}
+    excluded: list[tuple[Resource, Problem]] = []
     for resource in resources:
-        if not isinstance(resource, Accelerator | Model | ServiceClass | Server):
+        if not isinstance(resource, Named):
             continue
         key = (KINDS[resource.kind], resource.spec.name)
-        older = objects.setdefault(key, resource)
+        older = holders.setdefault(key, resource)
         if older is not resource:
-            message = f"{older.kind} {older.metadata.name!r}, which is older, has it; rename one"
-            duplicates.append((resource, Problem(*key, "name", message, DUPLICATE_NAME)))
-    return objects, duplicates
+            message = (
+                f"{resource.spec.name!r} is the name of {older.kind} {older.metadata.name!r} too,"
+                f" which is older; rename one"
+            )
+            excluded.append((resource, Problem(*key, "name", message, DUPLICATE_NAME)))
+    return list(holders.values()), excluded
 
 
 def _accelerator(resource: Accelerator) -> core.Accelerator:

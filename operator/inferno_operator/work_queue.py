@@ -1,12 +1,15 @@
 """Keys to reconcile: many requests of one key become one, failures are tried again later."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+
+logger = logging.getLogger(__name__)
 
 
 class Outcome(Enum):
@@ -32,7 +35,7 @@ class Backoff:
 class _Entry:
     """One key that is worked on, waits for its next try, or both in turn."""
 
-    version: int
+    version: Hashable
     task: asyncio.Task[None]
     wake: asyncio.Event
     again: bool = False
@@ -44,7 +47,7 @@ class WorkQueue(Generic[K]):
     Parameters
     ----------
     reconcile
-        Called with a key; must not raise.
+        Called with a key.
     backoff
         When to try again after a failure.
     """
@@ -56,7 +59,7 @@ class WorkQueue(Generic[K]):
         self._backoff = backoff
         self._entries: dict[K, _Entry] = {}
 
-    def add(self, key: K, version: int) -> None:
+    def add(self, key: K, version: Hashable) -> None:
         """Ask for a reconcile of a version of an object.
 
         While that version is worked on, or waits for its next try, asking for it again
@@ -84,20 +87,29 @@ class WorkQueue(Generic[K]):
                 entry = self._entries[key]
                 entry.again = False
                 entry.wake.clear()
-                outcome = await self._reconcile(key)
+                outcome = await self._outcome(key)
                 if entry.again:
                     failures = 0
                 elif outcome is Outcome.SETTLED:
                     return
                 else:
                     failures += 1
-                    await self._pause(entry, self._backoff.seconds(failures))
+                    woken = await self._pause(entry, self._backoff.seconds(failures))
+                    failures = 0 if woken else failures
         finally:
             del self._entries[key]
 
-    async def _pause(self, entry: _Entry, seconds: float) -> None:
-        """Wait, unless a newer version comes."""
+    async def _outcome(self, key: K) -> Outcome:
+        """A reconcile that breaks is reported and tried again: the key must not be lost."""
         try:
-            await asyncio.wait_for(entry.wake.wait(), seconds)
+            return await self._reconcile(key)
+        except Exception:
+            logger.exception("%s: reconciling broke; trying again", key)
+            return Outcome.FAILED
+
+    async def _pause(self, entry: _Entry, seconds: float) -> bool:
+        """Wait, unless a newer version comes; whether one did."""
+        try:
+            return await asyncio.wait_for(entry.wake.wait(), seconds)
         except TimeoutError:
-            return
+            return False

@@ -61,8 +61,9 @@ class Scene:
     def reference(self, kind: str, name: str = "x") -> Reference:
         """The object as it is now."""
         resource = next(resource for resource in RESOURCES if resource.kind == kind)
-        uid = self.get(resource, name)["metadata"]["uid"]
-        return Reference(resource, Key(self.namespace, name), uid)
+        metadata = self.get(resource, name)["metadata"]
+        key = Key(self.namespace, name)
+        return Reference(resource, key, metadata["uid"], metadata["resourceVersion"])
 
     def delete(self, reference: Reference) -> None:
         self._kubectl("delete", reference.resource.plural, reference.key.name)
@@ -283,7 +284,7 @@ async def test_a_request_is_cleared_and_nothing_else(scene: Scene, api: ApiServe
     optimizer = scene.create("Optimizer")
     before = scene.get(Optimizer)
 
-    await api.clear_request(optimizer, before["metadata"]["resourceVersion"])
+    await api.clear_request(optimizer)
 
     assert scene.get(Optimizer)["spec"] == {**before["spec"], "optimize": False}
     assert (FIELD_MANAGER, "Update", "") in scene.managers(Optimizer)
@@ -298,11 +299,10 @@ async def test_a_request_is_not_cleared_on_an_object_that_changed(
     scene: Scene, api: ApiServer, change: Manifest
 ) -> None:
     optimizer = scene.create("Optimizer")
-    version = scene.get(Optimizer)["metadata"]["resourceVersion"]
     scene.patch(Optimizer, change)
 
     with pytest.raises(StaleError) as raised:
-        await api.clear_request(optimizer, version)
+        await api.clear_request(optimizer)
 
     assert "Optimizer" in one_line(raised)
     assert scene.get(Optimizer)["spec"]["optimize"] is True
@@ -315,14 +315,14 @@ async def test_what_is_not_there_is_gone(scene: Scene, api: ApiServer) -> None:
     assert f"Server {scene.namespace}/nobody" in one_line(raised)
 
 
-async def write(api: ApiServer, what: str, reference: Reference, version: str = "1") -> None:
+async def write(api: ApiServer, what: str, reference: Reference) -> None:
     """Write on an object in one of the ways that there are."""
     if what == "spec":
         await api.apply_spec(reference, {"desiredAlloc": TWO})
     elif what == "status":
         await api.apply_status(reference, status("Ready"))
     else:
-        await api.clear_request(reference, version)
+        await api.clear_request(reference)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ async def test_what_was_made_anew_is_another_object_and_stays_as_it_is(
     before = scene.get(old.resource)
 
     with pytest.raises((GoneError, StaleError)) as raised:
-        await write(api, what, old, before["metadata"]["resourceVersion"])
+        await write(api, what, old)
 
     assert str(old) in one_line(raised)
     assert scene.get(old.resource) == before
@@ -452,7 +452,7 @@ async def test_an_api_server_that_is_away_is_unavailable_and_found_again(
             api.list(Server, scene.namespace),
             api.apply_spec(server, {"desiredAlloc": TWO}),
             api.apply_status(server, status("Ready")),
-            api.clear_request(server, "1"),
+            api.clear_request(server),
         ):
             with pytest.raises(UnavailableError) as raised:
                 await call
@@ -518,7 +518,7 @@ async def test_a_long_message_is_cut_but_not_dropped(
 async def test_an_event_that_cannot_be_published_is_dropped_and_logged(
     scene: Scene, api: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nowhere = Reference(Server, Key("no-such-namespace", "x"), "1")
+    nowhere = Reference(Server, Key("no-such-namespace", "x"), "1", "1")
 
     with caplog.at_level(logging.WARNING):
         await api.publish(Event(nowhere, "Normal", "Allocated", "2 x A"))

@@ -8,10 +8,12 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
 import aiohttp
+import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, ApiException, Configuration, CustomObjectsApi
 
@@ -35,13 +37,19 @@ MERGE = "application/merge-patch+json"
 SERVER_ERRORS = 500
 """Statuses from here on are the server's own failures."""
 
+OTHER_OBJECT = ("uid mismatch", "metadata.uid: Invalid value")
+"""How the API server says that an object of this name has another uid, or none is there."""
+
+UNKNOWN_FIELD = "failed to create typed patch object"
+"""How it says, as its own failure, that the definitions lack a field."""
+
 TIMEOUT = 30.0
 """Seconds that one call may take."""
 
 CONNECTIONS = 32
 
 MAX_NOTE = 1024
-"""Characters that the note of an event may have."""
+"""Bytes that the note of an event may have."""
 
 RETRIABLE = frozenset(
     {
@@ -67,8 +75,9 @@ async def connect(now: Now) -> AsyncIterator["ApiServer"]:
     configuration.connection_pool_maxsize = CONNECTIONS
     try:
         await _load(configuration)
-    except config.ConfigException as error:
-        raise InputError(f"no access to a cluster: {error}") from error
+    except (config.ConfigException, yaml.YAMLError, TypeError) as error:
+        text = " ".join(str(error).split())
+        raise InputError(f"no access to a cluster: {text}") from error
     async with ApiClient(configuration) as client:
         yield ApiServer(CustomObjectsApi(client), now)
 
@@ -118,10 +127,26 @@ class ApiServer:
         return answer
 
     async def apply_status(self, reference: Reference, status: Manifest) -> Manifest:
-        """Own exactly these fields of the status."""
+        """Own exactly these fields of the status.
+
+        There the API server looks at the version only, not at the uid: one that is out of
+        date is replaced by the newest, if that is one of the same object.
+        """
+        while True:
+            try:
+                return await self._apply_status(reference, status)
+            except StaleError:
+                newest = (await self.get(reference.resource, reference.key))["metadata"]
+                if newest["uid"] != reference.uid:
+                    raise GoneError(f"{reference}: was deleted and made anew") from None
+                reference = replace(reference, version=newest["resourceVersion"])
+
+    async def _apply_status(self, reference: Reference, status: Manifest) -> Manifest:
+        header = _header(reference)
+        header["metadata"]["resourceVersion"] = reference.version
         call = self._api.patch_namespaced_custom_object_status(
             *_path(reference),
-            {**_header(reference), "status": status},
+            {**header, "status": status},
             field_manager=FIELD_MANAGER,
             force=True,
             _content_type=APPLY,
@@ -130,9 +155,9 @@ class ApiServer:
         answer: Manifest = await _answer(call, str(reference))
         return answer
 
-    async def clear_request(self, reference: Reference, resource_version: str) -> None:
-        """Set `optimize` to false, unless the object changed since then."""
-        metadata = {"uid": reference.uid, "resourceVersion": resource_version}
+    async def clear_request(self, reference: Reference) -> None:
+        """Set `optimize` to false, unless the object changed since it was seen."""
+        metadata = {"uid": reference.uid, "resourceVersion": reference.version}
         call = self._api.patch_namespaced_custom_object(
             *_path(reference),
             {"metadata": metadata, "spec": {"optimize": False}},
@@ -169,7 +194,7 @@ class ApiServer:
             "action": "Optimize",
             "type": event.type,
             "reason": event.reason,
-            "note": event.message[:MAX_NOTE],
+            "note": event.message.encode()[:MAX_NOTE].decode(errors="ignore"),
             "regarding": {
                 "apiVersion": API_VERSION,
                 "kind": event.about.resource.kind,
@@ -205,11 +230,14 @@ async def _answer(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - JS
 
 
 def _translated(error: ApiException, about: str) -> InfernoError:
-    text = f"{about}: {_message(error)}"
-    if error.status == HTTPStatus.NOT_FOUND:
+    message = _message(error)
+    text = f"{about}: {message}"
+    if error.status == HTTPStatus.NOT_FOUND or any(sign in message for sign in OTHER_OBJECT):
         return GoneError(text)
     if error.status == HTTPStatus.CONFLICT:
         return StaleError(text)
+    if UNKNOWN_FIELD in message:
+        return RejectedError(f"{text}; apply the custom resource definitions of this version")
     if error.status is None or error.status >= SERVER_ERRORS or error.status in RETRIABLE:
         return UnavailableError(text)
     return RejectedError(text)

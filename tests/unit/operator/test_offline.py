@@ -86,8 +86,17 @@ def test_a_namespace_beside_its_objects_says_nothing_about_the_plan(tmp_path: Pa
     assert read(tmp_path, namespace, accelerator()) == read(tmp_path, accelerator())
 
 
+IDLE = {
+    "currentAlloc": {
+        "accelerator": "",
+        "numReplicas": 0,
+        "load": {"arrivalRate": 0, "avgLength": 0},
+    }
+}
+
+
 def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None:
-    server = manifest("Server", {"name": "S", "class": "gone", "model": "gone"})
+    server = manifest("Server", {"name": "S", "class": "gone", "model": "gone", **IDLE})
 
     assert len(read(tmp_path, server).servers) == 1
 

@@ -511,11 +511,11 @@ async def test_a_change_right_before_the_request_is_cleared_is_not_lost() -> Non
     class Edited(FakeCluster):
         edited = False
 
-        async def clear_request(self, reference: Reference, resource_version: str) -> None:
+        async def clear_request(self, reference: Reference) -> None:
             if not self.edited:
                 self.edited = True
                 change(self, interval=60)
-            await super().clear_request(reference, resource_version)
+            await super().clear_request(reference)
 
     cluster, solver = Edited(), FakeOptimizer()
     filled(cluster, *SCENE, *TWO_SERVERS, optimizer())

@@ -105,11 +105,13 @@ def test_every_field_lands_in_its_place() -> None:
 
 
 def test_what_is_left_out_has_its_documented_default() -> None:
+    load = {"arrivalRate": 0, "avgLength": 0}
+    idle = {"currentAlloc": {"accelerator": "", "numReplicas": 0, "load": load}}
     system = snapshot(
         manifest("Accelerator", {"name": "A", "type": "T", "cost": 1}, name="a"),
         model(data=[{**performance(), "accCount": 0}]),
         manifest("ServiceClass", {"name": "C", "data": [{"model": "M"}]}, name="c"),
-        manifest("Server", {"name": "S", "class": "C", "model": "M"}, name="s"),
+        manifest("Server", {"name": "S", "class": "C", "model": "M", **idle}, name="s"),
         manifest("Capacity", {"count": [{"type": "T"}]}, name="n"),
         optimizer(),
     ).system
@@ -127,7 +129,7 @@ def test_a_namespace_without_objects_is_an_empty_system() -> None:
     empty = snapshot()
 
     assert empty.system == core.System(capacity={})
-    assert (empty.problems, empty.objects, empty.duplicates) == ((), {}, ())
+    assert (empty.problems, empty.excluded) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -147,14 +149,12 @@ def test_of_two_objects_of_one_name_the_oldest_counts_and_the_younger_is_reporte
 
     found = snapshot(younger, older)
 
-    assert found.objects[kind, "X"].metadata.name == "z-older"
-    ((resource, problem),) = found.duplicates
+    ((resource, problem),) = found.excluded
     assert resource.metadata.name == "a-younger"
     assert (problem.kind, problem.name, problem.field) == (kind, "X", "name")
     assert problem.reason == "DuplicateName"
     assert older["kind"] in problem.message
     assert "z-older" in problem.message
-    assert problem in found.problems
 
 
 def test_of_the_youngest_nothing_enters_the_system() -> None:
@@ -178,8 +178,8 @@ def test_of_the_youngest_nothing_enters_the_system() -> None:
 def test_all_but_the_oldest_of_many_are_reported() -> None:
     found = snapshot(*(server(name=f"s{n}", creationTimestamp=born(n)) for n in (3, 1, 4, 2)))
 
-    assert [resource.metadata.name for resource, _ in found.duplicates] == ["s2", "s3", "s4"]
-    assert all("'s1'" in problem.message for _, problem in found.duplicates)
+    assert [resource.metadata.name for resource, _ in found.excluded] == ["s2", "s3", "s4"]
+    assert all("'s1'" in problem.message for _, problem in found.excluded)
 
 
 def test_of_one_age_the_first_by_name_counts() -> None:
@@ -187,19 +187,19 @@ def test_of_one_age_the_first_by_name_counts() -> None:
         server(name="b", creationTimestamp=born(1)), server(name="a", creationTimestamp=born(1))
     )
 
-    assert found.objects["server", "S"].metadata.name == "a"
+    assert [resource.metadata.name for resource, _ in found.excluded] == ["b"]
 
 
 def test_an_object_that_is_not_created_yet_is_the_youngest() -> None:
     found = snapshot(server(name="a"), server(name="b", creationTimestamp=born(59)))
 
-    assert found.objects["server", "S"].metadata.name == "b"
+    assert [resource.metadata.name for resource, _ in found.excluded] == ["a"]
 
 
 def test_one_name_for_objects_of_several_kinds_is_no_duplicate() -> None:
     found = snapshot(accelerator("X"), model("X", []), service_class("X"), server("X"))
 
-    assert not found.duplicates
+    assert not found.excluded
 
 
 def test_several_capacities_add_up() -> None:
@@ -267,7 +267,7 @@ def test_a_load_in_tokens_of_later_models_is_not_taken_for_no_load() -> None:
 
     found = snapshot(accelerator(), model(), service_class(), server(spec=spec))
 
-    assert [(p.kind, p.name) for p in found.problems] == [("server", "S")]
+    assert [(p.kind, p.name) for _, p in found.excluded] == [("server", "S")]
 
 
 def test_a_target_for_the_time_to_first_token_is_not_dropped_in_silence() -> None:
