@@ -1,7 +1,7 @@
 """The objects of a namespace -> one System, and what is wrong with each object."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -12,11 +12,14 @@ from inferno_operator.resources import (
     Optimizer,
     OptimizerParameters,
     PerformanceData,
+    PrefillParms,
     Resource,
     Server,
     ServiceClass,
+    Target,
 )
 from inferno_operator.resources import Allocation as AllocationPart
+from inferno_operator.resources import Load as LoadPart
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import available_cards
 from inferno_optimizer.cases import Catalogue
@@ -26,7 +29,6 @@ Named = Accelerator | Model | ServiceClass | Server
 """Objects that others know by their `spec.name`."""
 
 DUPLICATE_NAME = "DuplicateName"
-UNSUPPORTED = "Unsupported"
 
 KINDS: Mapping[str, str] = {
     Accelerator.kind: "accelerator",
@@ -70,10 +72,9 @@ def build_system(
     excluded += [(r, _no_load(r.spec.name)) for r in named if _lacks_load(r)]
     loaded = [r for r in named if not _lacks_load(r)]
     optimizers = [optimizer] if optimizer else [r for r in in_order if isinstance(r, Optimizer)]
-    profiles, unsupported = _profiles(r for r in loaded if isinstance(r, Model))
     system = core.System(
         accelerators=tuple(_accelerator(r) for r in loaded if isinstance(r, Accelerator)),
-        profiles=profiles,
+        profiles=_profiles(r for r in loaded if isinstance(r, Model)),
         classes=tuple(_service_class(r) for r in loaded if isinstance(r, ServiceClass)),
         servers=tuple(_server(r) for r in loaded if isinstance(r, Server)),
         capacity=_capacity(r for r in in_order if isinstance(r, Capacity)),
@@ -82,19 +83,7 @@ def build_system(
     if system.options.hold_undecided:
         held = [_server(r) for r, _ in excluded if isinstance(r, Server)]
         system = replace(system, capacity=available_cards(Catalogue(system), held))
-    problems = (*find_problems(system), *unsupported, *_later_fields(loaded))
-    return Snapshot(system, problems, tuple(excluded))
-
-
-def _later_fields(resources: Iterable[Named]) -> Iterator[Problem]:
-    """Fields of later generations, which are not read yet: better said than dropped."""
-    for resource in resources:
-        if isinstance(resource, ServiceClass):
-            for target in resource.spec.data:
-                if target.slo_ttft:
-                    message = "is not supported yet; use slo-ttw"
-                    name, model = resource.spec.name, target.model
-                    yield Problem("service class", name, "slo-ttft", message, UNSUPPORTED, model)
+    return Snapshot(system, find_problems(system), tuple(excluded))
 
 
 def _lacks_load(resource: Resource) -> bool:
@@ -102,11 +91,14 @@ def _lacks_load(resource: Resource) -> bool:
     if not isinstance(resource, Server):
         return False
     current = resource.spec.current_alloc
-    return current is None or current.load is None or current.load.avg_length is None
+    return current is None or current.load is None
 
 
 def _no_load(name: str) -> Problem:
-    message = "give arrivalRate and avgLength: what the server has to carry, 0 for nothing"
+    message = (
+        "give arrivalRate and avgLength, or avgInTokens and avgOutTokens:"
+        " what the server has to carry, 0 for nothing"
+    )
     return Problem("server", name, "currentAlloc.load", message)
 
 
@@ -138,44 +130,53 @@ def _accelerator(resource: Accelerator) -> core.Accelerator:
     return core.Accelerator(spec.name, spec.type, spec.cost, spec.multiplicity)
 
 
-def _profiles(
-    models: Iterable[Model],
-) -> tuple[tuple[core.PerformanceProfile, ...], list[Problem]]:
-    """Profiles of the models, the last of each accelerator; and the records not understood."""
-    profiles: dict[tuple[str, str], core.PerformanceProfile] = {}
-    problems = []
-    for model in models:
-        for data in model.spec.data:
-            profile = _profile(model.spec.name, data)
-            if profile is not None:
-                profiles[model.spec.name, data.acc] = profile
-                continue
-            message = "only alpha and beta are supported yet, no later performance data"
-            problems.append(
-                Problem("model", model.spec.name, "data", message, UNSUPPORTED, data.acc)
-            )
-    return tuple(profiles.values()), problems
+def _profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
+    """Profiles of the models, the last of each accelerator."""
+    return tuple(
+        {
+            (model.spec.name, data.acc): _profile(model.spec.name, data)
+            for model in models
+            for data in model.spec.data
+        }.values()
+    )
 
 
-def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile | None:
-    if data.alpha is None or data.beta is None:
-        return None
+def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:
     return core.PerformanceProfile(
         model=model,
         accelerator=data.acc,
-        parameters=core.DecodeParameters(data.alpha, data.beta),
+        parameters=_parameters(data),
         max_batch_size=data.max_batch_size,
         at_tokens=data.at_tokens,
         accelerator_count=max(data.acc_count, 1),
     )
 
 
+def _parameters(data: PerformanceData) -> core.PerformanceParameters:
+    """Parameters of the one generation that is given."""
+    if data.perf_parms:
+        budget = data.perf_parms
+        return core.TokenBudgetParameters(budget.alpha, budget.beta, budget.gamma)
+    if data.decode_parms:
+        decode, prefill = data.decode_parms, data.prefill_parms or PrefillParms(gamma=0, delta=0)
+        return core.PrefillDecodeParameters(decode.alpha, decode.beta, prefill.gamma, prefill.delta)
+    return core.DecodeParameters(data.alpha or 0.0, data.beta or 0.0)
+
+
 def _service_class(resource: ServiceClass) -> core.ServiceClass:
-    targets = {
-        t.model: core.Target(t.slo_itl or 0.0, t.slo_ttw or 0.0, t.slo_tps or 0.0)
-        for t in resource.spec.data
-    }
+    targets = {target.model: _target(target) for target in resource.spec.data}
     return core.ServiceClass(resource.spec.name, resource.spec.priority, targets)
+
+
+def _target(part: Target) -> core.Target:
+    return core.Target(
+        itl_ms=part.slo_itl or 0.0,
+        wait_ms=part.slo_ttw or 0.0,
+        tokens_per_second=part.slo_tps or 0.0,
+        ttft_ms=part.slo_ttft or 0.0,
+        wait_percentile=part.slo_ttw_percentile or 0.0,
+        ttft_percentile=part.slo_ttft_percentile or 0.0,
+    )
 
 
 def _server(resource: Server) -> core.Server:
@@ -192,7 +193,6 @@ def _server(resource: Server) -> core.Server:
 
 
 def _allocation(part: AllocationPart) -> core.Allocation:
-    load = part.load
     return core.Allocation(
         accelerator=part.accelerator,
         replicas=part.num_replicas,
@@ -200,14 +200,19 @@ def _allocation(part: AllocationPart) -> core.Allocation:
         cost=part.cost or 0.0,
         itl_ms=part.itl_average or 0.0,
         wait_ms=part.wait_average or 0.0,
-        load=core.Load(
-            load.arrival_rate,
-            load.avg_length or 0,
-            load.arrival_cov or 0.0,
-            load.service_cov or 0.0,
-        )
-        if load
-        else core.Load(),
+        ttft_ms=part.ttft_average or 0.0,
+        load=_load(part.load) if part.load else core.Load(),
+    )
+
+
+def _load(part: LoadPart) -> core.Load:
+    return core.Load(
+        arrival_rate=part.arrival_rate,
+        tokens_per_request=part.avg_length or 0,
+        arrival_cov=part.arrival_cov or 0.0,
+        service_cov=part.service_cov or 0.0,
+        input_tokens=part.avg_in_tokens or 0,
+        output_tokens=part.avg_out_tokens or 0,
     )
 
 

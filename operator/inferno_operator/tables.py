@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from inferno_optimizer.explain import Option
-from inferno_optimizer.system import Allocation, Certificate, Reason, Server, Solution, System
+from inferno_optimizer.system import (
+    Allocation,
+    Certificate,
+    Generation,
+    Reason,
+    Server,
+    Solution,
+    System,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +55,30 @@ def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
 
 def option_parts(options: Iterable[Option]) -> Iterator[Part]:
     """Every accelerator for one server, the best first, and why not where it is out."""
+    options = list(options)
     headings = ("ACCELERATOR", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">VALUE")
-    latencies = (">ITL MS", ">WAIT MS", ">MAX RATE", "OUT BECAUSE")
-    yield Table((*headings, *latencies), [_option_row(option) for option in options])
+    ttft = _with_ttft(options)
+    latencies = (*_latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
+    yield Table((*headings, *latencies), [_option_row(option, ttft=ttft) for option in options])
 
 
-def _option_row(option: Option) -> tuple[str, ...]:
+def _with_ttft(predictions: Iterable[Allocation | Option]) -> bool:
+    """Whether any is of a generation that tells the time to first token."""
+    return any(p.generation is not Generation.DECODE for p in predictions)
+
+
+def _latency_headings(*, ttft: bool) -> tuple[str, ...]:
+    return (">ITL MS", ">WAIT MS", ">TTFT MS") if ttft else (">ITL MS", ">WAIT MS")
+
+
+def _latency_cells(prediction: Allocation | Option, *, ttft: bool) -> tuple[str, ...]:
+    cells = (f"{prediction.itl_ms:.2f}", f"{prediction.wait_ms:.2f}")
+    return (*cells, f"{prediction.ttft_ms:.2f}") if ttft else cells
+
+
+def _option_row(option: Option, *, ttft: bool) -> tuple[str, ...]:
     if option.reason:
-        return (option.accelerator, *[""] * 9, option.reason)
+        return (option.accelerator, *[""] * (9 + ttft), option.reason)
     return (
         option.accelerator,
         str(option.replicas),
@@ -63,8 +87,7 @@ def _option_row(option: Option) -> tuple[str, ...]:
         option.type,
         f"{option.cost:.2f}",
         f"{option.value:.2f}",
-        f"{option.itl_ms:.2f}",
-        f"{option.wait_ms:.2f}",
+        *_latency_cells(option, ttft=ttft),
         f"{option.max_rate:.2f}",
         "",
     )
@@ -72,9 +95,10 @@ def _option_row(option: Option) -> tuple[str, ...]:
 
 def _servers(system: System, solution: Solution) -> Table:
     now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">COST")
-    then = ("DESIRED", ">BATCH", ">COST", ">ITL MS", ">WAIT MS", "REASON")
+    ttft = _with_ttft(solution.allocations.values())
+    then = ("DESIRED", ">BATCH", ">COST", *_latency_headings(ttft=ttft), "REASON")
     rows = [
-        (*_current_cells(server), *_desired_cells(decision.allocation), decision.reason)
+        (*_current_cells(server), *_desired_cells(decision.allocation, ttft=ttft), decision.reason)
         for server, decision in zip(system.servers, solution.decisions, strict=True)
     ]
     return Table((*now, *then), rows)
@@ -90,15 +114,14 @@ def _current_cells(server: Server) -> tuple[str, ...]:
     )
 
 
-def _desired_cells(allocation: Allocation | None) -> tuple[str, ...]:
+def _desired_cells(allocation: Allocation | None, *, ttft: bool) -> tuple[str, ...]:
     if allocation is None:
-        return ("-", "", "", "", "")
+        return ("-", *[""] * (4 + ttft))
     return (
         _placed(allocation),
         str(allocation.max_batch_size),
         f"{allocation.cost:.2f}",
-        f"{allocation.itl_ms:.2f}",
-        f"{allocation.wait_ms:.2f}",
+        *_latency_cells(allocation, ttft=ttft),
     )
 
 

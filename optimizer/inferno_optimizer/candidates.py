@@ -4,17 +4,17 @@ The table is a struct of arrays with one row for each pair of a server and a per
 profile of its model; solvers read it and answer with row numbers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from inferno_optimizer.cases import Case, Catalogue
-from inferno_optimizer.performance import DecodeModel
+from inferno_optimizer.performance import Requests, model_of
 from inferno_optimizer.queueing import FloatArray, IntArray
-from inferno_optimizer.sizing import Replicas, Sizing, size
-from inferno_optimizer.system import System
+from inferno_optimizer.sizing import Latencies, Limits, Replicas, Sizing, size
+from inferno_optimizer.system import Generation, System
 
 PENALTY_SHARE = 0.1
 """Share of both costs that moving to another accelerator counts extra."""
@@ -33,12 +33,29 @@ MS_PER_SECOND = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """The rows whose profiles are of one generation, ascending, and the replicas to size."""
+
+    rows: IntArray
+    replicas: Replicas
+
+    def among(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Which of these rows are of the group, and where they are in it; by descending batch."""
+        place = np.searchsorted(self.rows, rows)
+        mine = np.flatnonzero(self.rows[np.minimum(place, len(self.rows) - 1)] == rows)
+        order = np.argsort(-self.replicas.model.batch[place[mine]], kind="stable")
+        return mine[order], place[mine][order]
+
+
+@dataclass(frozen=True, slots=True)
 class Pairs:
     """The pairs of server and profile, as arrays of shape (rows,).
 
     `case`, `profile`, `accelerator` and `type` are positions in the cases, the system's
-    profiles, its accelerators and the sorted types; `cards` are those of one replica;
-    `demand` is the rate to provide for [requests/ms], 0 for an idle server.
+    profiles, its accelerators and the sorted types; `cards` are those of one replica, and
+    `batch` its largest batch; `demand` is the rate to provide for [requests/ms], 0 for an
+    idle server. `released` rows take nothing at all: an idle server without a floor, which
+    generations 2 and 3 let go of its accelerator.
     """
 
     case: IntArray
@@ -46,8 +63,10 @@ class Pairs:
     accelerator: IntArray
     type: IntArray
     cards: IntArray
+    batch: IntArray
     demand: FloatArray
-    replicas: Replicas
+    released: npt.NDArray[np.bool_]
+    groups: tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +109,30 @@ class Candidates:
         first, last = np.searchsorted(self.pairs.case, (case, case + 1))
         return np.arange(first, last)
 
-    def latencies(self, rows: IntArray, replicas: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Mean inter-token latency and delay [ms] of rows at these numbers of replicas.
+    def generation(self, row: int) -> Generation:
+        """Generation of the performance data of a row."""
+        return self.system.profiles[int(self.pairs.profile[row])].parameters.generation
 
-        Idle servers have the latency of a single request. 0 replicas count as 1.
+    def latencies(self, rows: IntArray, replicas: IntArray) -> Latencies:
+        """Latencies of rows at these numbers of replicas, each of which gets an equal share.
+
+        An idle server has those of a single request, without percentiles, or none at all
+        where it is released. 0 replicas count as 1.
         """
+        found = Latencies.zeros(len(rows))
         rate = self.pairs.demand[rows] / np.maximum(replicas, 1)
-        queues = self.pairs.replicas.take(rows)
-        itl, delay = queues.model.idle_itl_ms(), np.zeros(len(rows))
-        busy = np.flatnonzero(rate > 0)
-        busy = busy[np.argsort(-queues.batch[busy], kind="stable")]
-        loaded = queues.take(busy)
-        averages = loaded.averages(rate[busy])
-        itl[busy], delay[busy] = loaded.model.itl_ms(averages), loaded.model.delay_ms(averages)
-        return itl, delay
+        for group in self.pairs.groups:
+            mine, place = group.among(rows)
+            if not mine.size:
+                continue
+            queues, busy = group.replicas.take(place), np.flatnonzero(rate[mine] > 0)
+            kept = ~self.pairs.released[rows[mine]]
+            found.itl_ms[mine] = np.where(kept, queues.model.idle_itl_ms(), 0.0)
+            found.ttft_ms[mine] = np.where(kept, queues.model.idle_ttft_ms(), 0.0)
+            loaded = queues.take(busy).latencies(rate[mine[busy]])
+            for column, values in zip(found.columns(), loaded.columns(), strict=True):
+                column[mine[busy]] = values
+        return found
 
 
 def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
@@ -131,63 +160,84 @@ def _pairs(
         profile
     ]
     multiplicity = _integers(a.multiplicity for a in system.accelerators)[accelerator]
+    generation = _generation(system)[profile]
+    requests = _requests(system, cases, case, profile)
+    limits = Limits.of([c.target for c in cases]).take(case)
+    demand = _demand(cases, case, requests.tokens)
+    floor = _integers(c.server.min_replicas for c in cases)[case]
     return Pairs(
         case=case,
         profile=profile,
         accelerator=accelerator,
         type=_integers(types.index(a.type) for a in system.accelerators)[accelerator],
         cards=_accelerators_per_replica(system)[profile] * multiplicity,
-        demand=np.array([_demand(c) for c in cases], dtype=np.float64)[case],
-        replicas=_replicas_to_size(system, cases, case, profile),
+        batch=requests.batch,
+        demand=demand,
+        released=(generation != Generation.DECODE) & (demand == 0) & (floor == 0),
+        groups=tuple(_groups(system, profile, requests, limits)),
     )
 
 
-def _replicas_to_size(
-    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray
-) -> Replicas:
-    parameters = [p.parameters for p in system.profiles]
-    tokens = _integers(c.server.load.tokens_per_request for c in cases)[case]
-    itl = np.array([c.target.itl_ms for c in cases], dtype=np.float64)
-    delay = np.array([DecodeModel.delay_target_ms(c.target) for c in cases], dtype=np.float64)
-    throughput = np.array([c.target.tokens_per_second > 0 for c in cases], dtype=np.bool_)
-    return Replicas(
-        model=DecodeModel.of(parameters, profile, tokens),
-        batch=_batch(system, cases, case, profile),
-        itl_limit=np.where(itl > 0, itl, np.inf)[case],
-        delay_limit=delay[case],
-        throughput_target=throughput[case],
+def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: IntArray) -> Requests:
+    """What the replicas of each row serve, in the vocabulary of its generation."""
+    loads = [c.server.load for c in cases]
+    generation = _generation(system)[profile]
+    decoded, generated = (
+        _integers(load.tokens_of(vocabulary) for load in loads)[case]
+        for vocabulary in (Generation.DECODE, Generation.TOKEN_BUDGET)
+    )
+    tokens = np.where(generation == Generation.DECODE, decoded, generated)
+    idle = np.array([load.idle for load in loads], dtype=np.bool_)[case]
+    return Requests(
+        batch=_batch(system, cases, case, profile, np.where(idle, 0, tokens)),
+        tokens=tokens,
+        input_tokens=_integers(load.input_tokens for load in loads)[case],
+        max_queue_size=_integers(c.server.max_queue_size for c in cases)[case],
     )
 
 
-def _batch(system: System, cases: Sequence[Case], case: IntArray, profile: IntArray) -> IntArray:
-    """Largest batch: the server's own, or the profile's, scaled to the request length."""
+def _batch(
+    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray, tokens: IntArray
+) -> IntArray:
+    """Largest batch: the server's own, or the profile's, scaled to the request length if any."""
     most = np.array([p.max_batch_size for p in system.profiles], dtype=np.float64)[profile]
-    tokens = np.array([p.max_batch_size * p.at_tokens for p in system.profiles], dtype=np.float64)
-    length = _integers(0 if c.server.load.idle else c.server.load.tokens_per_request for c in cases)
-    scaled = np.where(length[case] > 0, tokens[profile] // np.maximum(length[case], 1), most)
+    fitting = np.array([p.max_batch_size * p.at_tokens for p in system.profiles], dtype=np.float64)
+    scaled = np.where(tokens > 0, fitting[profile] // np.maximum(tokens, 1), most)
     own = np.array([c.server.max_batch_size for c in cases], dtype=np.float64)[case]
     return np.clip(np.where(own > 0, own, scaled), 1, MAX_BATCH).astype(np.int64)
 
 
-def _demand(case: Case) -> float:
+def _demand(cases: Sequence[Case], case: IntArray, tokens: IntArray) -> FloatArray:
     """Rate to provide for: of load and throughput target the larger, 0 when idle."""
-    load = case.server.load
-    if load.idle:
-        return 0.0
-    throughput = case.target.tokens_per_second / (MS_PER_SECOND * load.tokens_per_request)
-    return max(load.arrival_rate / MS_PER_MINUTE, throughput)
+    load = np.array([c.server.load.arrival_rate for c in cases], dtype=np.float64)[case]
+    target = np.array([c.target.tokens_per_second for c in cases], dtype=np.float64)[case]
+    idle = np.array([c.server.load.idle for c in cases], dtype=np.bool_)[case]
+    throughput = target / (MS_PER_SECOND * np.maximum(tokens, 1))
+    return np.where(idle, 0.0, np.maximum(load / MS_PER_MINUTE, throughput))
+
+
+def _groups(
+    system: System, profile: IntArray, requests: Requests, limits: Limits
+) -> Iterator[Group]:
+    generation = _generation(system)
+    for kind in np.unique(generation[profile]):
+        rows, mine = np.flatnonzero(generation[profile] == kind), generation == kind
+        parameters = [system.profiles[i].parameters for i in np.flatnonzero(mine)]
+        which = np.cumsum(mine)[profile[rows]] - 1
+        model = model_of(parameters, which, requests.take(rows))
+        yield Group(rows, Replicas(model, limits.take(rows)))
 
 
 def _size_each_once(pairs: Pairs) -> Sizing:
     """Size the pairs that have a demand, equal ones once; an idle one has no limit."""
-    busy = np.flatnonzero(pairs.demand > 0)
-    queues = pairs.replicas.take(busy)
-    rows, where = queues.distinct()
-    found = size(queues.take(rows))
-    sizing = Sizing(*(np.full(len(pairs.case), fill) for fill in (np.inf, 0.0, 0.0)))
-    sizing.max_rate[busy] = found.max_rate[where]
-    sizing.itl_floor[busy] = found.itl_floor[where]
-    sizing.delay_floor[busy] = found.delay_floor[where]
+    sizing = Sizing(*(np.full(len(pairs.case), fill) for fill in (np.inf, 0.0, 0.0, 0.0)))
+    for group in pairs.groups:
+        busy = np.flatnonzero(pairs.demand[group.rows] > 0)
+        queues = group.replicas.take(busy)
+        rows, where = queues.distinct()
+        found = size(queues.take(rows)).take(where)
+        for column, values in zip(sizing.columns(), found.columns(), strict=True):
+            column[group.rows[busy]] = values
     return sizing
 
 
@@ -215,11 +265,19 @@ def _value(
     """Change of cost; moving to another accelerator counts extra, staying as is counts 0."""
     current = [c.server.current for c in cases]
     accelerator = _integers(catalogue.accelerators.get(a.accelerator, -1) for a in current)
-    same_accelerator = accelerator[pairs.case] == pairs.accelerator
+    nothing = np.array([not a.accelerator for a in current], dtype=np.bool_)
+    same_accelerator = np.where(
+        pairs.released, nothing[pairs.case], accelerator[pairs.case] == pairs.accelerator
+    )
     same = same_accelerator & (_integers(a.replicas for a in current)[pairs.case] == replicas)
     old_cost = np.array([a.cost for a in current], dtype=np.float64)[pairs.case]
     penalty = np.where(same_accelerator, 0.0, PENALTY_SHARE * (old_cost + cost))
     return np.where(same, 0.0, penalty + cost - old_cost)
+
+
+def _generation(system: System) -> IntArray:
+    """Generation of each profile."""
+    return _integers(p.parameters.generation for p in system.profiles)
 
 
 def _accelerators_per_replica(system: System) -> IntArray:

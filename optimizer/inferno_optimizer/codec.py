@@ -6,12 +6,13 @@ absent or null is zero, of repeated names the last one counts. Unlike the origin
 cannot be read is named.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import starmap
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
+from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain import Option
 from inferno_optimizer.fields import (
     FLAG,
@@ -24,6 +25,7 @@ from inferno_optimizer.fields import (
     Object,
     Scalar,
     Section,
+    optional,
     read_integer,
     read_text,
     value_of,
@@ -34,15 +36,20 @@ from inferno_optimizer.system import (
     Allocation,
     Certificate,
     DecodeParameters,
+    Generation,
     Load,
     Options,
+    PerformanceParameters,
     PerformanceProfile,
+    PrefillDecodeParameters,
     SaturationPolicy,
     Server,
     ServiceClass,
     Solution,
     System,
+    Tail,
     Target,
+    TokenBudgetParameters,
 )
 
 T = TypeVar("T")
@@ -67,15 +74,13 @@ def decode_system(document: object) -> System:
     ------
     InputError
         Something has the wrong type; the text names the object and the field.
-    UnsupportedError
-        The document holds data of a later generation of performance models.
     """
     if document is None:
         return _SYSTEM.zero
     try:
         return (_SYSTEM if value_of(document, "system") is None else _BODY).read(document)
     except MisfitError as misfit:
-        raise misfit.error(str(misfit)) from None
+        raise InputError(str(misfit)) from None
 
 
 def encode_system(system: System) -> dict[str, Any]:
@@ -87,7 +92,7 @@ def encode_solution(solution: Solution) -> dict[str, Any]:
     """Write the answer of optimizeOne, with who is unserved and what is proven."""
     return {
         "allocations": {
-            server: _ALLOCATION.write(allocation)
+            server: _predicted(_ANSWER.write(allocation), allocation.tail)
             for server, allocation in sorted(solution.allocations.items())
         },
         "unserved": {
@@ -100,7 +105,16 @@ def encode_solution(solution: Solution) -> dict[str, Any]:
 
 def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
     """Write the options of a server; fields that an allocation has too are named as there."""
-    return [_OPTION.write(option) for option in options]
+    return [_predicted(_OPTION.write(option), option.tail) for option in options]
+
+
+def _predicted(document: dict[str, Any], tail: Tail | None) -> dict[str, Any]:
+    """Write the percentiles besides, where there are any."""
+    if tail is None:
+        return document
+    wait = {"p90": tail.wait_p90, "p95": tail.wait_p95, "p99": tail.wait_p99}
+    ttft = {"p90": tail.ttft_p90, "p95": tail.ttft_p95, "p99": tail.ttft_p99}
+    return {**document, "percentiles": {"wait": wait, "ttft": ttft}}
 
 
 def _certificate(certificate: Certificate) -> dict[str, Any]:
@@ -137,19 +151,63 @@ def _mapping(pairs: Iterable[tuple[str, T]]) -> Mapping[str, T]:
     return MappingProxyType(dict(pairs))
 
 
-def _profile(
+class _Prefill(NamedTuple):
+    gamma: float
+    delta: float
+
+
+def _profile(  # noqa: PLR0913 - an argument for each key
+    *,
     model: str,
     accelerator: str,
+    accelerator_count: int,
     alpha: float,
     beta: float,
+    decode: DecodeParameters | None,
+    prefill: _Prefill | None,
+    budget: TokenBudgetParameters | None,
     max_batch_size: int,
     at_tokens: int,
-    accelerator_count: int,
 ) -> PerformanceProfile:
-    parameters = DecodeParameters(alpha, beta)
+    """Build a profile; of parameters of several generations the latest count."""
+    parameters: PerformanceParameters = DecodeParameters(alpha, beta)
+    if budget is not None:
+        parameters = budget
+    elif decode is not None or prefill is not None:
+        steps, first = decode or DecodeParameters(0, 0), prefill or _Prefill(0, 0)
+        parameters = PrefillDecodeParameters(steps.alpha, steps.beta, *first)
     return PerformanceProfile(
         model, accelerator, parameters, max_batch_size, at_tokens, accelerator_count
     )
+
+
+def _other_parameters(profile: PerformanceProfile) -> Container[str]:
+    """Keys of the parameters of other generations."""
+    mine = _PARAMETERS[profile.parameters.generation]
+    return {key for keys in _PARAMETERS.values() for key in keys} - {*mine}
+
+
+_PARAMETERS = {
+    Generation.DECODE: ("alpha", "beta"),
+    Generation.PREFILL_DECODE: ("decodeParms", "prefillParms"),
+    Generation.TOKEN_BUDGET: ("perfParms",),
+}
+
+
+def _other_delay(prediction: Allocation | Option) -> Container[str]:
+    """The delay that the generation of a prediction does not tell."""
+    first = prediction.generation is Generation.DECODE
+    return ("ttftAverage",) if first else ("waitAverage",)
+
+
+def _other_words(load: Load) -> Container[str]:
+    """Keys of the vocabulary that a load is not told in."""
+    in_tokens = load.input_tokens or load.output_tokens or load.throughput
+    in_length = load.tokens_per_request or load.arrival_cov or load.service_cov
+    left_out = () if load.throughput else ("throughput",)
+    if not in_tokens:
+        return (*left_out, "avgInTokens", "avgOutTokens")
+    return left_out if in_length else (*left_out, "avgLength", "arrivalCOV", "serviceCOV")
 
 
 class _ModelTarget(NamedTuple):
@@ -173,22 +231,26 @@ _LOAD = Object(
         "avgLength": ("tokens_per_request", INTEGER),
         "arrivalCOV": ("arrival_cov", NUMBER),
         "serviceCOV": ("service_cov", NUMBER),
+        "throughput": ("throughput", NUMBER),
+        "avgInTokens": ("input_tokens", INTEGER),
+        "avgOutTokens": ("output_tokens", INTEGER),
     },
-    later=("avgInTokens", "avgOutTokens"),
+    left_out=_other_words,
 )
 
-_ALLOCATION = Object(
-    Allocation,
-    {
-        "accelerator": ("accelerator", TEXT),
-        "numReplicas": ("replicas", INTEGER),
-        "maxBatch": ("max_batch_size", INTEGER),
-        "cost": ("cost", NUMBER),
-        "itlAverage": ("itl_ms", NUMBER),
-        "waitAverage": ("wait_ms", NUMBER),
-        "load": ("load", _LOAD),
-    },
-)
+_ALLOCATION_KEYS: dict[str, tuple[str, Kind[Any]]] = {
+    "accelerator": ("accelerator", TEXT),
+    "numReplicas": ("replicas", INTEGER),
+    "maxBatch": ("max_batch_size", INTEGER),
+    "cost": ("cost", NUMBER),
+    "itlAverage": ("itl_ms", NUMBER),
+    "waitAverage": ("wait_ms", NUMBER),
+    "ttftAverage": ("ttft_ms", NUMBER),
+    "load": ("load", _LOAD),
+}
+
+_ALLOCATION = Object(Allocation, _ALLOCATION_KEYS)
+_ANSWER = Object(Allocation, _ALLOCATION_KEYS, left_out=_other_delay)
 
 _OPTION = Object(
     Option,
@@ -202,9 +264,18 @@ _OPTION = Object(
         "value": ("value", NUMBER),
         "itlAverage": ("itl_ms", NUMBER),
         "waitAverage": ("wait_ms", NUMBER),
+        "ttftAverage": ("ttft_ms", NUMBER),
         "maxRate": ("max_rate", NUMBER),
         "reason": ("reason", TEXT),
     },
+    left_out=_other_delay,
+)
+
+_DECODE = Object(DecodeParameters, {"alpha": ("alpha", NUMBER), "beta": ("beta", NUMBER)})
+_PREFILL = Object(_Prefill, {"gamma": ("gamma", NUMBER), "delta": ("delta", NUMBER)})
+_BUDGET = Object(
+    TokenBudgetParameters,
+    {"alpha": ("alpha", NUMBER), "beta": ("beta", NUMBER), "gamma": ("gamma", NUMBER)},
 )
 
 _ACCELERATORS = List(
@@ -234,10 +305,13 @@ _PROFILES = List(
             "accCount": ("accelerator_count", _AT_LEAST_ONE),
             "alpha": ("parameters.alpha", NUMBER),
             "beta": ("parameters.beta", NUMBER),
+            "decodeParms": ("parameters", optional(_DECODE), "decode"),
+            "prefillParms": ("parameters", optional(_PREFILL), "prefill"),
+            "perfParms": ("parameters", optional(_BUDGET), "budget"),
             "maxBatchSize": ("max_batch_size", INTEGER),
             "atTokens": ("at_tokens", INTEGER),
         },
-        later=("decodeParms", "prefillParms", "perfParms"),
+        left_out=_other_parameters,
     ),
     collect=_unique("model", "accelerator"),
     spread=tuple,
@@ -253,8 +327,10 @@ _TARGETS = List(
             "slo-itl": ("target.itl_ms", NUMBER),
             "slo-ttw": ("target.wait_ms", NUMBER),
             "slo-tps": ("target.tokens_per_second", NUMBER),
+            "slo-ttft": ("target.ttft_ms", NUMBER),
+            "slo-ttw-percentile": ("target.wait_percentile", NUMBER),
+            "slo-ttft-percentile": ("target.ttft_percentile", NUMBER),
         },
-        later=("slo-ttft",),
     ),
     collect=_mapping,
     spread=lambda targets: starmap(_ModelTarget, targets.items()),
@@ -287,6 +363,7 @@ _SERVERS = List(
             "keepAccelerator": ("keep_accelerator", FLAG),
             "minNumReplicas": ("min_replicas", INTEGER),
             "maxBatchSize": ("max_batch_size", INTEGER),
+            "maxQueueSize": ("max_queue_size", INTEGER),
             "currentAlloc": ("current", _ALLOCATION),
         },
     ),

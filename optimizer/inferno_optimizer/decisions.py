@@ -1,20 +1,21 @@
 """The solver's rows -> a decision for each server, in words that tell what to change."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from inferno_optimizer.candidates import MAX_REPLICAS, Candidates
-from inferno_optimizer.cases import Case
-from inferno_optimizer.performance import WAIT_PERCENTILE_FACTOR
-from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.candidates import MAX_REPLICAS, MS_PER_MINUTE, Candidates
+from inferno_optimizer.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing import Latencies
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
-from inferno_optimizer.system import Allocation, Decision, Reason
-
-SECONDS_PER_MINUTE = 60.0
+from inferno_optimizer.system import Allocation, Decision, Generation, Reason, Tail
 
 OPTIONS_NAMED = 3
 """How many of the options that a server has a message names."""
+
+TARGETS = ("slo-itl", "slo-ttw", "slo-ttft")
+"""Fields of the targets of latencies."""
 
 
 def unattainable(candidates: Candidates) -> list[Decision]:
@@ -29,86 +30,122 @@ def unattainable(candidates: Candidates) -> list[Decision]:
 
 def _without_usable_row(candidates: Candidates, case: int) -> Decision:
     server, rows = candidates.cases[case].server, candidates.rows_of(case)
-    if np.any(candidates.sizing.max_rate[rows] > 0):
-        message = f"{_demand(candidates.cases[case])} takes more than {MAX_REPLICAS} replicas;"
-        message += " correct it"
+    attainable = rows[candidates.sizing.max_rate[rows] > 0]
+    if len(attainable):
+        message = f"{_demand(candidates, int(attainable[0]))} takes more than {MAX_REPLICAS}"
+        message += " replicas; correct it"
         return Decision(server.name, Reason.INVALID_SPEC, message)
     return Decision(server.name, Reason.UNATTAINABLE_SLO, _nearest_miss(candidates, rows))
 
 
-def _demand(case: Case) -> str:
+def _demand(candidates: Candidates, row: int) -> str:
     """What is asked for, in the words of the larger of load and throughput target."""
-    load, throughput = case.server.load, case.target.tokens_per_second
-    if throughput / load.tokens_per_request > load.arrival_rate / SECONDS_PER_MINUTE:
-        return f"a slo-tps of {throughput:g} tokens/s"
-    return f"an arrival rate of {load.arrival_rate:g} requests/min"
+    case = candidates.cases[int(candidates.pairs.case[row])]
+    rate = case.server.load.arrival_rate
+    if candidates.pairs.demand[row] > rate / MS_PER_MINUTE:
+        return f"a slo-tps of {case.target.tokens_per_second:g} tokens/s"
+    return f"an arrival rate of {rate:g} requests/min"
+
+
+class Miss(NamedTuple):
+    """A target by its field, what it asks for and the least that can be had [ms]."""
+
+    field: str
+    asked: float
+    floor: float
+
+
+def misses(candidates: Candidates, row: int) -> list[Miss]:
+    """The targets that a row misses at any number of replicas, the worst first."""
+    asked, floors = _asked(candidates, row), _floors(candidates, np.array([row]))[:, 0]
+    found = [
+        Miss(field, *numbers)
+        for field, *numbers in zip(TARGETS, asked.tolist(), floors.tolist(), strict=True)
+    ]
+    found.sort(key=lambda miss: miss.asked / miss.floor if miss.floor > 0 else np.inf)
+    return [miss for miss in found if miss.asked < miss.floor] or found[:1]
+
+
+def _asked(candidates: Candidates, row: int) -> FloatArray:
+    """Targets of the case, infinite where there is none; as `TARGETS` has them."""
+    target = candidates.cases[int(candidates.pairs.case[row])].target
+    asked = np.array((target.itl_ms, target.wait_ms, target.ttft_ms), dtype=np.float64)
+    return np.where(asked > 0, asked, np.inf)
+
+
+def _floors(candidates: Candidates, rows: IntArray) -> FloatArray:
+    """Least that can be had of each target; shape (targets, rows)."""
+    sizing = candidates.sizing
+    return np.stack((sizing.itl_floor[rows], sizing.wait_floor[rows], sizing.ttft_floor[rows]))
 
 
 def _nearest_miss(candidates: Candidates, rows: IntArray) -> str:
     """The target in the way on the accelerator that comes closest to it."""
-    target = candidates.cases[int(candidates.pairs.case[rows[0]])].target
-    limits = candidates.pairs.replicas
-    itl, wait = candidates.sizing.itl_floor[rows], candidates.sizing.delay_floor[rows]
-    itl_excess, wait_excess = itl / limits.itl_limit[rows], wait / limits.delay_limit[rows]
-    best = int(np.argmin(np.maximum(itl_excess, wait_excess)))
-    if itl_excess[best] >= wait_excess[best]:
-        field, asked, floor = "slo-itl", target.itl_ms, itl[best]
-    else:
-        field, asked = "slo-ttw", target.wait_ms
-        floor = wait[best] * WAIT_PERCENTILE_FACTOR
-    accelerator = _accelerator(candidates, int(rows[best]))
+    excess = _floors(candidates, rows) / _asked(candidates, int(rows[0]))[:, None]
+    row = int(rows[np.argmin(excess.max(axis=0))])
+    field, asked, floor = misses(candidates, row)[0]
     return (
         f"{field} of {asked:g} ms is out of reach at any number of replicas: the best,"
-        f" {accelerator}, takes {floor:.4g} ms; raise {field} above that or add performance data"
-        f" of a faster accelerator"
+        f" {_accelerator(candidates, row)}, takes {floor:.4g} ms; raise {field} above that or add"
+        f" performance data of a faster accelerator"
     )
 
 
 def decide(candidates: Candidates, assignment: Assignment, left: IntArray) -> Iterable[Decision]:
     """A decision for each case that has a usable row; `left` are the cards left by type."""
     chosen = np.flatnonzero(assignment.rows != NO_ROW)
-    rows, replicas = assignment.rows[chosen], assignment.replicas[chosen]
-    itl, delay = candidates.latencies(rows, replicas)
-    latencies = dict(
-        zip(chosen.tolist(), zip(itl.tolist(), delay.tolist(), strict=True), strict=True)
-    )
+    latencies = candidates.latencies(assignment.rows[chosen], assignment.replicas[chosen])
+    place = {case: position for position, case in enumerate(chosen.tolist())}
     ranked = candidates.ranked()
     owners = candidates.pairs.case[ranked]
     for rows_of_case in np.split(ranked, np.flatnonzero(np.diff(owners)) + 1):
         if not len(rows_of_case):
             continue
         case = int(candidates.pairs.case[rows_of_case[0]])
-        if case in latencies:
+        if case in place:
             row, given = int(assignment.rows[case]), int(assignment.replicas[case])
-            yield _served(candidates, row, given, latencies[case])
+            yield _served(candidates, row, given, latencies, place[case])
         else:
             yield _no_capacity(candidates, rows_of_case, left)
 
 
 def _served(
-    candidates: Candidates, row: int, replicas: int, latencies: tuple[float, float]
+    candidates: Candidates, row: int, replicas: int, latencies: Latencies, place: int
 ) -> Decision:
+    """The decision for a case that got replicas of a row; its latencies stand at a place."""
     server = candidates.cases[int(candidates.pairs.case[row])].server
+    if candidates.pairs.released[row]:
+        generation = candidates.generation(row)
+        nothing = Allocation(load=server.load, tail=Tail(), generation=generation)
+        return Decision(server.name, Reason.ALLOCATED, "nothing, as it is idle", nothing)
     wanted, accelerator = int(candidates.replicas[row]), _accelerator(candidates, row)
-    share = replicas / wanted if wanted else 1.0
     allocation = Allocation(
         accelerator=accelerator,
         replicas=replicas,
-        max_batch_size=int(candidates.pairs.replicas.batch[row]),
-        cost=float(candidates.cost[row]) * share,
-        itl_ms=latencies[0],
-        wait_ms=latencies[1],
+        max_batch_size=int(candidates.pairs.batch[row]),
+        cost=float(candidates.unit_cost[row]) * replicas,
+        itl_ms=float(latencies.itl_ms[place]),
+        wait_ms=float(latencies.wait_ms[place]),
         load=server.load,
+        ttft_ms=float(latencies.ttft_ms[place]),
+        tail=latencies.tail(place),
+        generation=candidates.generation(row),
     )
     if replicas == wanted:
         message = f"{replicas} x {accelerator}"
         return Decision(server.name, Reason.ALLOCATED, message, allocation)
     message = (
         f"{replicas} x {accelerator} of the {wanted} that its targets take: capacity is short;"
-        f" expect an inter-token latency of {latencies[0]:.4g} ms and a wait of"
-        f" {latencies[1]:.4g} ms"
+        f" expect an inter-token latency of {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
     )
     return Decision(server.name, Reason.BEST_EFFORT, message, allocation)
+
+
+def _delay(allocation: Allocation) -> str:
+    """What comes before the tokens, in the words of the generation."""
+    if allocation.generation is Generation.DECODE:
+        return f"a wait of {allocation.wait_ms:.4g} ms"
+    return f"a time to first token of {allocation.ttft_ms:.4g} ms"
 
 
 def _no_capacity(candidates: Candidates, rows: IntArray, left: IntArray) -> Decision:

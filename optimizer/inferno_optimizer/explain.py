@@ -1,15 +1,15 @@
 """Every candidate of one server with its numbers, and why those that are out are out."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from inferno_optimizer.candidates import MAX_REPLICAS, MS_PER_MINUTE, Candidates, build_candidates
 from inferno_optimizer.cases import Case, Catalogue
+from inferno_optimizer.decisions import misses
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.performance import WAIT_PERCENTILE_FACTOR
-from inferno_optimizer.system import PerformanceProfile, System
+from inferno_optimizer.system import Generation, PerformanceProfile, System, Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,9 @@ class Option:
     wait_ms: float = 0.0
     max_rate: float = 0.0
     reason: str = ""
+    ttft_ms: float = 0.0
+    tail: Tail | None = None
+    generation: Generation = Generation.DECODE
 
 
 def explain(system: System, server_name: str) -> tuple[Option, ...]:
@@ -65,22 +68,22 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
 
 def _option(candidates: Candidates, row: int) -> Option:
     accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
-    batch = int(candidates.pairs.replicas.batch[row])
+    batch, generation = int(candidates.pairs.batch[row]), candidates.generation(row)
+    fixed = Option(accelerator.name, accelerator.type, max_batch_size=batch, generation=generation)
     if not candidates.usable[row]:
-        reason = _out_of_reach(candidates, row)
-        return Option(accelerator.name, accelerator.type, max_batch_size=batch, reason=reason)
-    itl, wait = candidates.latencies(np.array([row]), candidates.replicas[[row]])
-    return Option(
-        accelerator=accelerator.name,
-        type=accelerator.type,
+        return replace(fixed, reason=_out_of_reach(candidates, row))
+    latencies = candidates.latencies(np.array([row]), candidates.replicas[[row]])
+    return replace(
+        fixed,
         replicas=int(candidates.replicas[row]),
-        max_batch_size=batch,
         cards=int(candidates.cards[row]),
         cost=float(candidates.cost[row]),
         value=float(candidates.value[row]),
-        itl_ms=float(itl[0]),
-        wait_ms=float(wait[0]),
+        itl_ms=float(latencies.itl_ms[0]),
+        wait_ms=float(latencies.wait_ms[0]),
         max_rate=_per_minute(float(candidates.sizing.max_rate[row])),
+        ttft_ms=float(latencies.ttft_ms[0]),
+        tail=latencies.tail(0),
     )
 
 
@@ -93,15 +96,10 @@ def _out_of_reach(candidates: Candidates, row: int) -> str:
     """The targets that cannot be met here, each beside the least that can be had."""
     if candidates.sizing.max_rate[row] > 0:
         return f"takes more than {MAX_REPLICAS} replicas"
-    target = candidates.cases[int(candidates.pairs.case[row])].target
-    itl = float(candidates.sizing.itl_floor[row])
-    wait = float(candidates.sizing.delay_floor[row]) * WAIT_PERCENTILE_FACTOR
-    misses = []
-    if 0 < target.itl_ms < itl:
-        misses.append(f"slo-itl {target.itl_ms:g} ms, at least {itl:.4g} ms")
-    if 0 < target.wait_ms < wait:
-        misses.append(f"slo-ttw {target.wait_ms:g} ms, at least {wait:.4g} ms")
-    return "out of reach: " + "; ".join(misses)
+    return "out of reach: " + "; ".join(
+        f"{miss.field} {miss.asked:g} ms, at least {miss.floor:.4g} ms"
+        for miss in misses(candidates, row)
+    )
 
 
 def _left_out(catalogue: Catalogue, profile: PerformanceProfile) -> str:

@@ -6,12 +6,10 @@ Keys match regardless of case, unknown keys are ignored, absent and null mean ze
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
-
-from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
 
 LONGEST_SHOWN = 40
 """Characters of a wrong value that a message shows."""
@@ -23,10 +21,9 @@ C = TypeVar("C")
 class MisfitError(Exception):
     """A value does not fit its place; learns on its way up where that is."""
 
-    def __init__(self, problem: str, error: type[InfernoError] = InputError) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__(problem)
         self.problem = problem
-        self.error = error
         self.place = ""
         self.named = False
 
@@ -125,6 +122,12 @@ def _read_number(value: object) -> float:
     return float(value)
 
 
+def optional(kind: Kind[T]) -> Scalar[T | None]:
+    """What may be absent altogether, which is None; written only where it is there."""
+    write: Callable[[Any], object] = kind.write
+    return Scalar(None, kind.read, write)
+
+
 TEXT = Scalar("", read_text, str)
 FLAG = Scalar(False, _read_flag, bool)
 INTEGER = Scalar(0, read_integer, int)
@@ -145,25 +148,26 @@ class Object(Generic[T]):
     make
         Builds the value from keyword arguments.
     keys
-        For each key the attribute that it holds, dotted where it lies deeper (its last part
-        is the argument of `make`), and its kind.
-    later
-        Keys of later generations, an error: without them the plan would be wrong.
+        For each key the attribute that it holds, dotted where it lies deeper, and its kind.
+        The last part of the attribute is the argument of `make`, unless a third item names
+        it.
+    left_out
+        Keys not to write, given the value; every key is written unless this is given.
     """
 
     def __init__(
         self,
         make: Callable[..., T],
-        keys: Mapping[str, tuple[str, Kind[Any]]],
-        later: Iterable[str] = (),
+        keys: Mapping[str, tuple[str, Kind[Any]] | tuple[str, Kind[Any], str]],
+        left_out: Callable[[T], Container[str]] = lambda _: (),
     ) -> None:
         self._make = make
+        self._left_out = left_out
         self._fields = {
-            key: _Field(attribute.rpartition(".")[2], kind, attrgetter(attribute))
-            for key, (attribute, kind) in keys.items()
+            key: _Field((*name, attribute.rpartition(".")[2])[0], kind, attrgetter(attribute))
+            for key, (attribute, kind, *name) in keys.items()
         }
         self._in_any_case = {key.lower(): known for key, known in self._fields.items()}
-        self._later = frozenset(key.lower() for key in later)
         self._zeros = {known.argument: known.kind.zero for known in self._fields.values()}
         self.zero = make(**self._zeros)
 
@@ -171,7 +175,7 @@ class Object(Generic[T]):
         """Build the value from the keys that are there."""
         arguments = dict(self._zeros)
         for key, part in _object(value).items():
-            known = self._fields.get(key) or self._field_in_any_case(str(key), part)
+            known = self._fields.get(key) or self._in_any_case.get(str(key).lower())
             if known is None or part is None:
                 continue
             try:
@@ -180,15 +184,14 @@ class Object(Generic[T]):
                 raise misfit.inside(str(key)) from None
         return self._make(**arguments)
 
-    def _field_in_any_case(self, key: str, part: object) -> _Field | None:
-        if key.lower() in self._later and part:
-            problem = "is of a later performance model, which is not supported yet"
-            raise MisfitError(problem, UnsupportedError).inside(key)
-        return self._in_any_case.get(key.lower())
-
     def write(self, value: T, /) -> dict[str, Any]:
-        """Write every key."""
-        return {key: known.kind.write(known.get(value)) for key, known in self._fields.items()}
+        """Write every key that is not left out."""
+        left_out = self._left_out(value)
+        return {
+            key: known.kind.write(known.get(value))
+            for key, known in self._fields.items()
+            if key not in left_out
+        }
 
 
 class List(Generic[T, C]):

@@ -5,10 +5,15 @@ arrival rate, deaths at mu(n) with n requests in service, mu(N) beyond N, at mos
 in all [Kleinrock, Queueing Systems I, 1975, ch. 3]. The states up to N are summed block by
 block; those beyond N are a geometric tail with a closed form, so the cost does not depend
 on K.
+
+The rates mu(n) may rise and fall. Only where the chain has two likely regions with a valley
+of states less than 1e-300 as likely between them is the farther one not seen.
 """
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +31,7 @@ The second argument holds n, of shape (1, states) or (rows, 1); the answer broad
 ROWS = 2048
 CELLS = 2**15
 STATES = 16
-"""Rows of a slice, and cells and fewest states of a block: its arrays fit into the cache."""
+"""Rows of a slice, and cells and states of a block: its arrays fit into the cache."""
 
 RESCALE = 1e30
 """Weights above this are scaled down before the next block."""
@@ -39,16 +44,35 @@ SERIES_BELOW = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Averages:
-    """Stationary averages of each queue; arrays of shape (queues,).
+class Columns:
+    """A table as a struct of arrays, all of the same length."""
+
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """The arrays in the order of the fields."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Self:
+        """The same for some of the rows, in the order given."""
+        return type(self)(*(column[rows] for column in self.columns()))
+
+
+@dataclass(frozen=True, slots=True)
+class Averages(Columns):
+    """Stationary averages of each queue, and what its waiting times follow from.
 
     `throughput` counts the requests let in [requests/ms]; `in_service` and `waiting` are
-    numbers of requests.
+    numbers of requests. `places` are those to wait in, K - N; `interval` is the time between
+    departures of a full batch [ms] and `load` the rate of arrivals times it. `peak` is the
+    probability p(N), or p(K) where the load is above 1, that belongs to a request let in.
     """
 
     throughput: FloatArray
     in_service: FloatArray
     waiting: FloatArray
+    places: FloatArray
+    interval: FloatArray
+    load: FloatArray
+    peak: FloatArray
 
     @property
     def service_ms(self) -> FloatArray:
@@ -80,12 +104,13 @@ def averages(
     intervals
         Times between departures, positive and finite.
     """
-    result = Averages(*(np.empty(len(arrival_rate)) for _ in range(3)))
+    result = Averages(*(np.empty(len(arrival_rate)) for _ in fields(Averages)))
     for rows in _slices(len(arrival_rate)):
         part = _averages_of_rows(
             arrival_rate[rows], batch[rows], queue_limit[rows], rows, intervals
         )
-        result.throughput[rows], result.in_service[rows], result.waiting[rows] = part
+        for whole, column in zip(result.columns(), part.columns(), strict=True):
+            whole[rows] = column
     return result
 
 
@@ -100,16 +125,25 @@ def _averages_of_rows(
     queue_limit: IntArray,
     rows: slice,
     intervals: DepartureIntervals,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Throughput, in service and waiting of one slice of the queues."""
+) -> Averages:
+    """Averages of one slice of the queues."""
     total, in_service, full = _sums_up_to_batch(arrival_rate, batch, rows, intervals)
-    states = batch.astype(np.float64)
-    ratio = arrival_rate * intervals(rows, states[:, None])[:, 0]
-    scale, tail, tail_waiting, last = _tail(ratio, (queue_limit - batch).astype(np.float64))
+    states, places = batch.astype(np.float64), (queue_limit - batch).astype(np.float64)
+    interval = intervals(rows, states[:, None])[:, 0]
+    load = arrival_rate * interval
+    scale, tail, tail_waiting, last = _tail(load, places)
     total = total * scale + full * tail
     in_service = in_service * scale + full * states * tail
     admitted = 1.0 - full * last / total
-    return arrival_rate * admitted, in_service / total, full * tail_waiting / total
+    return Averages(
+        throughput=arrival_rate * admitted,
+        in_service=in_service / total,
+        waiting=full * tail_waiting / total,
+        places=places,
+        interval=interval,
+        load=load,
+        peak=full / total / admitted,
+    )
 
 
 def _sums_up_to_batch(
@@ -123,11 +157,13 @@ def _sums_up_to_batch(
     while start <= batch[0]:
         active = int(np.count_nonzero(batch >= start))  # a prefix: N descends
         mine = slice(rows.start, rows.start + active)
-        width = _block_width(arrival_rate[:active], intervals(mine, np.array([[float(start)]])))
+        width = min(max(STATES, CELLS // active), int(batch[0]) - start + 1)
         states = np.arange(start, start + width, dtype=np.float64)[None, :]
         ratios = intervals(mine, states) * arrival_rate[:active, None]
         beyond = states > batch[:active, None]
         ratios[beyond] = 1.0  # carries the weight of state N to the end of the block
+        width = _safe_width(ratios)
+        states, ratios, beyond = states[:, :width], ratios[:, :width], beyond[:, :width]
         weights = np.cumprod(ratios, axis=1)
         weights *= weight[:active, None]
         weight[:active] = weights[:, -1]
@@ -139,14 +175,11 @@ def _sums_up_to_batch(
     return total, first_moment, weight
 
 
-def _block_width(arrival_rate: FloatArray, first_interval: FloatArray) -> int:
-    """States to sum at once: few rows take many, unless their weights grow too fast for that.
-
-    A weight grows by the ratio of arrival to service rate, which falls with the state.
-    """
-    growth = float(np.max(arrival_rate * first_interval[:, 0]))
-    safe = DECADES / np.log10(growth) if growth > 1.0 else np.inf
-    return max(STATES, int(min(CELLS // len(arrival_rate), safe)))
+def _safe_width(ratios: FloatArray) -> int:
+    """How many of these states, at least one, can be summed before a weight might overflow."""
+    growth = float(np.max(ratios))
+    states: int = ratios.shape[1]
+    return states if growth <= 1.0 else max(1, min(states, int(DECADES / math.log10(growth))))
 
 
 def _rescale(weight: FloatArray, total: FloatArray, first_moment: FloatArray) -> None:

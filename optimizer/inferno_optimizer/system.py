@@ -5,8 +5,9 @@ Units: time in ms, arrival rates in requests/min, costs in cents/hour, capacity 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from types import MappingProxyType
+from typing import ClassVar
 
 DEFAULT_CLASS = "Free"
 """Class of a server that names none, as in the original."""
@@ -28,12 +29,55 @@ class Accelerator:
     multiplicity: int = 1
 
 
+class Generation(IntEnum):
+    """Kinds of performance data; each has its own vocabulary for loads and latencies."""
+
+    DECODE = 1
+    PREFILL_DECODE = 2
+    TOKEN_BUDGET = 3
+
+
 @dataclass(frozen=True, slots=True)
 class DecodeParameters:
     """First generation of performance data: inter-token latency `alpha + beta * batch` [ms]."""
 
+    generation: ClassVar[Generation] = Generation.DECODE
+
     alpha: float
     beta: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillDecodeParameters:
+    """Second generation: decode `alpha + beta * batch`, and prefill before it [ms].
+
+    The prefill of requests with h input tokens takes `gamma + delta * h * batch`.
+    """
+
+    generation: ClassVar[Generation] = Generation.PREFILL_DECODE
+
+    alpha: float
+    beta: float
+    gamma: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudgetParameters:
+    """Third generation: time of an iteration that mixes prefill chunks and decode steps [ms].
+
+    `alpha` is its overhead, `beta` comes on top for each token computed, `gamma` for each
+    token read from the cache.
+    """
+
+    generation: ClassVar[Generation] = Generation.TOKEN_BUDGET
+
+    alpha: float
+    beta: float
+    gamma: float
+
+
+PerformanceParameters = DecodeParameters | PrefillDecodeParameters | TokenBudgetParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +90,7 @@ class PerformanceProfile:
 
     model: str
     accelerator: str
-    parameters: DecodeParameters
+    parameters: PerformanceParameters
     max_batch_size: int
     at_tokens: int
     accelerator_count: int = 1
@@ -56,12 +100,19 @@ class PerformanceProfile:
 class Target:
     """Service level objectives of a model in a class; 0 means no target.
 
-    Inter-token latency [ms], 95th percentile of the waiting time [ms], throughput [tokens/s].
+    Mean inter-token latency [ms], waiting time [ms], throughput [tokens/s], time to first
+    token [ms]. A percentile in (0, 100) says which one of the wait or of the time to first
+    token is meant. Without one it is as in the original: the mean time to first token, and
+    the mean wait times -ln 0.05, as if all waits together were exponential and the 95th
+    percentile were meant.
     """
 
     itl_ms: float = 0.0
     wait_ms: float = 0.0
     tokens_per_second: float = 0.0
+    ttft_ms: float = 0.0
+    wait_percentile: float = 0.0
+    ttft_percentile: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +133,51 @@ class ServiceClass:
 class Load:
     """Requests that reach a server: rate [requests/min] and mean length [tokens/request].
 
-    The coefficients of variation are carried along; no model uses them yet.
+    Generation 1 counts all tokens of a request, the later ones its input and its output. A
+    load that is told in one vocabulary alone is read in the other one as `tokens_of` says,
+    without input. Coefficients of variation and throughput [requests/min] are carried along;
+    no model uses them.
     """
 
     arrival_rate: float = 0.0
     tokens_per_request: int = 0
     arrival_cov: float = 0.0
     service_cov: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    throughput: float = 0.0
 
     @property
     def idle(self) -> bool:
         """No requests, or requests without tokens: nothing to serve."""
-        return self.arrival_rate == 0 or self.tokens_per_request == 0
+        return self.arrival_rate == 0 or self.tokens_of(Generation.DECODE) == 0
+
+    def tokens_of(self, generation: Generation) -> int:
+        """Tokens that a request is served with, one after the other, in this vocabulary."""
+        if generation is Generation.DECODE:
+            return self.tokens_per_request or self.output_tokens
+        return self.output_tokens or self.tokens_per_request
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Percentiles of the wait and of the time to first token of the requests let in [ms]."""
+
+    wait_p90: float = 0.0
+    wait_p95: float = 0.0
+    wait_p99: float = 0.0
+    ttft_p90: float = 0.0
+    ttft_p95: float = 0.0
+    ttft_p99: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """What a server runs on, or is to run on; `cost` is that of all replicas.
 
-    Latencies are means [ms]. No accelerator and 0 replicas mean that nothing runs.
+    Latencies are means [ms]. No accelerator and 0 replicas mean that nothing runs. `tail` is
+    None where nothing was predicted; `generation` is that of the performance data behind the
+    prediction.
     """
 
     accelerator: str = ""
@@ -110,6 +187,9 @@ class Allocation:
     itl_ms: float = 0.0
     wait_ms: float = 0.0
     load: Load = Load()
+    ttft_ms: float = 0.0
+    tail: Tail | None = None
+    generation: Generation = Generation.DECODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +197,9 @@ class Server:
     """A model in a service class, with what it runs on now and the load it gets.
 
     `keep_accelerator` pins it to the accelerator of `current`; `max_batch_size` 0 leaves
-    the batch to the performance profile.
+    the batch to the performance profile. `max_queue_size` is the most requests that wait at a
+    replica where the profile is of generation 3: with 0 a request that finds the batch full
+    is turned away.
     """
 
     name: str
@@ -127,6 +209,7 @@ class Server:
     keep_accelerator: bool = False
     min_replicas: int = 0
     max_batch_size: int = 0
+    max_queue_size: int = 0
 
     @property
     def load(self) -> Load:

@@ -7,14 +7,20 @@ that nothing answers to disables what uses it.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from inferno_optimizer.system import (
     Accelerator,
+    DecodeParameters,
+    Generation,
+    PerformanceParameters,
     PerformanceProfile,
+    PrefillDecodeParameters,
     Reason,
     Server,
     ServiceClass,
     System,
+    TokenBudgetParameters,
 )
 
 UNKNOWN_ACCELERATOR = "UnknownAccelerator"
@@ -24,6 +30,24 @@ MAX_COUNT = 2**31 - 1
 
 MAX_NUMBER = 1e15
 """No cost or latency is larger; sums of products stay far from overflow."""
+
+LEAST_TIME = 1e-100
+"""Parameters below this [ms] are as good as 0; rates stay finite above it."""
+
+_MEASURED: Mapping[Generation, tuple[tuple[str, ...], str]] = MappingProxyType(
+    {
+        Generation.DECODE: (("alpha", "beta"), "alpha and beta are both"),
+        Generation.PREFILL_DECODE: (
+            ("decodeParms.alpha", "decodeParms.beta"),
+            "alpha and beta of decodeParms are both",
+        ),
+        Generation.TOKEN_BUDGET: (
+            ("perfParms.alpha", "perfParms.beta", "perfParms.gamma"),
+            "alpha, beta and gamma of perfParms are all",
+        ),
+    }
+)
+"""Parameters of which one at least is measured, and how to say that none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +104,18 @@ def _accelerator_problems(accelerator: Accelerator) -> Iterator[Problem]:
 def _profile_problems(
     profile: PerformanceProfile, accelerators: Mapping[str, int]
 ) -> Iterator[Problem]:
+    parameters = _parameters(profile.parameters)
     numbers = {
-        "alpha": profile.parameters.alpha,
-        "beta": profile.parameters.beta,
+        **parameters,
         "maxBatchSize": profile.max_batch_size,
         "atTokens": profile.at_tokens,
         "accCount": profile.accelerator_count * max(accelerators.get(profile.accelerator, 1), 1),
     }
     yield from _sensible("model", profile.model, numbers, profile.accelerator)
-    if profile.parameters.alpha == 0 and profile.parameters.beta == 0:
-        message = "alpha and beta are both 0: the performance is not measured yet"
-        yield Problem("model", profile.model, "alpha", message, part=profile.accelerator)
+    measured, names = _MEASURED[profile.parameters.generation]
+    if all(0 <= parameters[field] < LEAST_TIME for field in measured):
+        message = f"{names} 0: the performance is not measured yet"
+        yield Problem("model", profile.model, measured[0], message, part=profile.accelerator)
     if profile.accelerator not in accelerators:
         message = f"no accelerator is named {profile.accelerator!r}; correct it or add one"
         yield Problem(
@@ -98,15 +123,43 @@ def _profile_problems(
         )
 
 
+def _parameters(parameters: PerformanceParameters) -> Mapping[str, float]:
+    """Performance parameters by their field in the documents."""
+    match parameters:
+        case DecodeParameters(alpha, beta):
+            return {"alpha": alpha, "beta": beta}
+        case PrefillDecodeParameters(alpha, beta, gamma, delta):
+            decode = {"decodeParms.alpha": alpha, "decodeParms.beta": beta}
+            return {**decode, "prefillParms.gamma": gamma, "prefillParms.delta": delta}
+        case TokenBudgetParameters(alpha, beta, gamma):
+            compute = {"perfParms.alpha": alpha, "perfParms.beta": beta}
+            return {**compute, "perfParms.gamma": gamma}
+
+
 def _class_problems(service_class: ServiceClass) -> Iterator[Problem]:
     for model, target in service_class.targets.items():
         numbers = {
             "slo-itl": target.itl_ms,
             "slo-ttw": target.wait_ms,
+            "slo-ttft": target.ttft_ms,
+        }
+        percentiles = {
+            "slo-ttw-percentile": target.wait_percentile,
+            "slo-ttft-percentile": target.ttft_percentile,
         }
         tps = {"slo-tps": target.tokens_per_second}
         yield from _sensible("service class", service_class.name, tps, model, limit=math.inf)
         yield from _sensible("service class", service_class.name, numbers, model)
+        yield from _percentile_problems(service_class.name, percentiles, model)
+
+
+def _percentile_problems(
+    name: str, percentiles: Mapping[str, float], model: str
+) -> Iterator[Problem]:
+    for field, value in percentiles.items():
+        if not 0 <= value < 100:  # noqa: PLR2004 - percent; 0 stands for none
+            message = f"{value:g} is no percentile: give a number above 0 and below 100"
+            yield Problem("service class", name, field, message, part=model)
 
 
 def _server_problems(server: Server) -> Iterator[Problem]:
@@ -114,10 +167,13 @@ def _server_problems(server: Server) -> Iterator[Problem]:
     yield from _sensible("server", server.name, rate, limit=math.inf)  # replicas have one
     numbers = {
         "currentAlloc.load.avgLength": server.load.tokens_per_request,
+        "currentAlloc.load.avgInTokens": server.load.input_tokens,
+        "currentAlloc.load.avgOutTokens": server.load.output_tokens,
         "currentAlloc.numReplicas": server.current.replicas,
         "currentAlloc.cost": server.current.cost,
         "minNumReplicas": server.min_replicas,
         "maxBatchSize": server.max_batch_size,
+        "maxQueueSize": server.max_queue_size,
     }
     yield from _sensible("server", server.name, numbers)
 

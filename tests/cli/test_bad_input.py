@@ -56,8 +56,8 @@ BAD_FILES = {
         "server 'Premium-granite-13b': currentAlloc.numReplicas: expected an integer, not \"4\"",
     ),
     "later.json": (
-        '{"modelData": {"models": [{"name": "m", "acc": "A", "perfParms": {"alpha": 1}}]}}',
-        "later.json: performance data 'm/A': perfParms: ",
+        '{"modelData": {"models": [{"name": "m", "acc": "A", "perfParms": {"alpha": "1"}}]}}',
+        "later.json: performance data 'm/A': perfParms.alpha: expected a number, not ",
     ),
     "unknown-kind.yaml": ("kind: Deployment\n", "unknown-kind.yaml:1: unknown kind 'Deployment'; "),
     "no-kind.yaml": ("spec: {}\n", "no-kind.yaml:1: neither a Kubernetes object"),

@@ -111,6 +111,27 @@ def test_explain_shows_every_option_the_best_first() -> None:
     ]
 
 
+def test_the_time_to_first_token_is_shown_where_the_performance_data_tell_it(
+    tmp_path: Path,
+) -> None:
+    document: Any = json.loads(SMALL.read_text())
+    for record in document["system"]["modelData"]["models"]:
+        record["decodeParms"] = {"alpha": record.pop("alpha"), "beta": record.pop("beta")}
+        record["prefillParms"] = {"gamma": 30, "delta": 0.01}
+    file = tmp_path / "system.json"
+    file.write_text(json.dumps(document))
+
+    table = words(run("optimize", file))
+    options = words(run("explain", file, "Premium-granite-13b"))
+    answer = json.loads(run("optimize", file, "-o", "json"))["allocations"]["Free-granite-13b"]
+
+    assert table[0].endswith("ITL MS WAIT MS TTFT MS REASON")
+    assert table[2].endswith(f" {answer['ttftAverage']:.2f} Allocated")
+    assert options[0].endswith("ITL MS WAIT MS TTFT MS MAX RATE OUT BECAUSE")
+    assert "waitAverage" not in answer
+    assert set(answer["percentiles"]) == {"wait", "ttft"}
+
+
 def test_explain_says_why_an_option_is_out() -> None:
     options = json.loads(
         run("explain", ROOT / "samples/troubles", "Unattainable-SLO", "-o", "json")

@@ -13,6 +13,8 @@ from inferno_operator.resources.schema import (
     Part,
 )
 
+Percentile = Annotated[Number, Field(ge=1, le=99.999)]
+
 
 class Target(Part):
     """Service level objectives of one model; absent or 0 means no target."""
@@ -22,11 +24,15 @@ class Target(Part):
     slo_itl: Annotated[Number | None, Field(alias="slo-itl")] = None
     """Mean inter-token latency [ms]."""
     slo_ttw: Annotated[Number | None, Field(alias="slo-ttw")] = None
-    """Waiting (queueing) time, 95th percentile [ms]."""
+    """Waiting (queueing) time [ms]; without a percentile -ln 0.05 times the mean."""
     slo_ttft: Annotated[Number | None, Field(alias="slo-ttft")] = None
-    """Mean time to first token [ms]."""
+    """Time to first token [ms]; without a percentile the mean."""
     slo_tps: Annotated[Number | None, Field(alias="slo-tps")] = None
     """Throughput [tokens/s]."""
+    slo_ttw_percentile: Annotated[Percentile | None, Field(alias="slo-ttw-percentile")] = None
+    """Share of the requests that have to stay within slo-ttw [percent]."""
+    slo_ttft_percentile: Annotated[Percentile | None, Field(alias="slo-ttft-percentile")] = None
+    """Share of the requests that have to stay within slo-ttft [percent]."""
 
 
 class ServiceClassSpec(Part):

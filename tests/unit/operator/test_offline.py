@@ -148,8 +148,8 @@ def test_manifests_that_make_no_system(manifests: list[str], message: str, tmp_p
             "a.json: capacity 'T': count: -4 is negative",
         ),
         (
-            '{"modelData": {"models": [{"name": "m", "acc": "A", "perfParms": {"alpha": 1}}]}}',
-            "a.json: performance data 'm/A': perfParms: ",
+            '{"modelData": {"models": [{"name": "m", "acc": "A", "perfParms": {"alpha": "1"}}]}}',
+            "a.json: performance data 'm/A': perfParms.alpha: ",
         ),
     ],
 )

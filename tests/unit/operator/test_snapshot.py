@@ -249,34 +249,52 @@ def test_of_several_optimizers_the_one_that_asked_has_its_parameters_used() -> N
     assert not system.options.unlimited
 
 
-@pytest.mark.parametrize("later", [SECOND_GENERATION, THIRD_GENERATION])
-def test_later_performance_data_are_reported_and_the_rest_is_used(later: Manifest) -> None:
+@pytest.mark.parametrize(
+    ("data", "parameters"),
+    [
+        (SECOND_GENERATION, core.PrefillDecodeParameters(999, 0, 0, 0)),
+        (
+            {**SECOND_GENERATION, "prefillParms": {"gamma": 3, "delta": 0.5}},
+            core.PrefillDecodeParameters(999, 0, 3, 0.5),
+        ),
+        (THIRD_GENERATION, core.TokenBudgetParameters(999, 0, 0)),
+    ],
+)
+def test_later_performance_data_are_used_beside_the_first(
+    data: Manifest, parameters: core.PerformanceParameters
+) -> None:
     found = snapshot(
-        accelerator(), accelerator("B"), model(data=[performance("B", **later), performance("A")])
+        accelerator(), accelerator("B"), model(data=[performance("B", **data), performance("A")])
     )
 
-    assert [p.accelerator for p in found.system.profiles] == ["A"]
-    ((kind, name, reason, _),) = told(found)
-    assert (kind, name, reason) == ("model", "M", "Unsupported")
-    assert found.problems[0].part == "B"
+    used = {p.accelerator: p.parameters for p in found.system.profiles}
+    assert used == {"A": core.DecodeParameters(999, 0), "B": parameters}
+    assert not found.problems
 
 
-def test_a_load_in_tokens_of_later_models_is_not_taken_for_no_load() -> None:
+def test_a_load_in_tokens_of_later_models_is_read() -> None:
     load = {"arrivalRate": 60, "avgInTokens": 100, "avgOutTokens": 200}
-    spec = {"currentAlloc": {**running(2, 2), "load": load}}
+    current = {**running(2, 2), "ttftAverage": 7.5, "load": load}
 
-    found = snapshot(accelerator(), model(), service_class(), server(spec=spec))
+    found = snapshot(
+        accelerator(), model(), service_class(), server(spec={"currentAlloc": current})
+    )
 
-    assert [(p.kind, p.name) for _, p in found.excluded] == [("server", "S")]
+    assert found.system.servers[0].load == core.Load(60, input_tokens=100, output_tokens=200)
+    assert found.system.servers[0].current.ttft_ms == 7.5
+    assert (found.excluded, found.problems) == ((), ())
 
 
-def test_a_target_for_the_time_to_first_token_is_not_dropped_in_silence() -> None:
-    target = {"model": "M", "slo-ttft": 200}
+def test_targets_of_delays_are_read_with_their_percentiles() -> None:
+    delays = {"slo-ttw": 50, "slo-ttft": 200, "slo-ttw-percentile": 90, "slo-ttft-percentile": 99.5}
+    target = {"model": "M", **delays}
     promised = manifest("ServiceClass", {"name": "C", "data": [target]}, name="c")
 
     found = snapshot(accelerator(), model(), promised, server())
 
-    assert [(p.kind, p.name, p.part) for p in found.problems] == [("service class", "C", "M")]
+    expected = core.Target(wait_ms=50, ttft_ms=200, wait_percentile=90, ttft_percentile=99.5)
+    assert found.system.classes[0].targets == {"M": expected}
+    assert not found.problems
 
 
 def test_names_that_nothing_answers_to_are_reported() -> None:

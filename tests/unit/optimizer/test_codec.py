@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,7 @@ from inferno_optimizer.codec import (
     encode_system,
     is_system,
 )
-from inferno_optimizer.errors import InputError, UnsupportedError
+from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain import Option
 from inferno_optimizer.system import (
     Accelerator,
@@ -25,9 +26,12 @@ from inferno_optimizer.system import (
     Certificate,
     Decision,
     DecodeParameters,
+    Generation,
     Load,
     Options,
+    PerformanceParameters,
     PerformanceProfile,
+    PrefillDecodeParameters,
     Reason,
     SaturationPolicy,
     Server,
@@ -35,7 +39,9 @@ from inferno_optimizer.system import (
     Solution,
     Status,
     System,
+    Tail,
     Target,
+    TokenBudgetParameters,
 )
 from tests.generate import fleet
 
@@ -211,27 +217,42 @@ def test_a_wrong_type_is_named_with_its_object_and_field(document: object, messa
 
 
 @pytest.mark.parametrize(
-    ("document", "message"),
+    ("record", "parameters"),
     [
+        ({"alpha": 1, "beta": 2}, DecodeParameters(1, 2)),
+        ({}, DecodeParameters(0, 0)),
+        ({"decodeParms": {"alpha": 1, "beta": 2}}, PrefillDecodeParameters(1, 2, 0, 0)),
         (
-            {"modelData": {"models": [{"name": "m", "acc": "A", "perfParms": {"alpha": 1}}]}},
-            "performance data 'm/A': perfParms: ",
+            {"DecodeParms": {"Alpha": 1}, "prefillParms": {"gamma": 3, "delta": 4}},
+            PrefillDecodeParameters(1, 0, 3, 4),
         ),
-        (
-            {"modelData": {"models": [{"name": "m", "acc": "A", "DecodeParms": {"alpha": 1}}]}},
-            "performance data 'm/A': DecodeParms: ",
-        ),
-        (
-            servers({"name": "a", "currentAlloc": {"load": {"avgOutTokens": 64}}}),
-            "server 'a': currentAlloc.load.avgOutTokens: ",
-        ),
+        ({"prefillParms": {"gamma": 3}, "alpha": 9}, PrefillDecodeParameters(0, 0, 3, 0)),
+        ({"perfParms": {"alpha": 1, "beta": 2, "gamma": 3}}, TokenBudgetParameters(1, 2, 3)),
+        ({"perfParms": None, "alpha": 9}, DecodeParameters(9, 0)),
     ],
 )
-def test_data_of_a_later_generation_are_refused_not_ignored(document: object, message: str) -> None:
-    with pytest.raises(UnsupportedError) as raised:
-        decode_system(document)
+def test_each_record_tells_its_generation_by_its_keys(
+    record: dict[str, Any], parameters: PerformanceParameters
+) -> None:
+    system = decode_system({"modelData": {"models": [{"name": "m", "acc": "A", **record}]}})
 
-    assert str(raised.value).startswith(message)
+    assert system.profiles[0].parameters == parameters
+
+
+def test_what_later_generations_say_of_servers_and_targets_arrives() -> None:
+    load = {"arrivalRate": 60, "avgInTokens": 9, "avgOutTokens": 128, "throughput": 58.5}
+    target = {"model": "m", "slo-ttft": 300, "slo-ttw-percentile": 90, "slo-ttft-percentile": 99.9}
+    document = servers({"name": "a", "maxQueueSize": 7, "currentAlloc": {"load": load}})
+    document["system"]["serviceClassData"] = {
+        "serviceClasses": [{"name": "C", "modelTargets": [target]}]
+    }
+
+    system = decode_system(document)
+
+    assert system.servers[0].max_queue_size == 7
+    assert system.servers[0].load == Load(60, 0, 0, 0, 9, 128, 58.5)
+    expected = Target(ttft_ms=300, wait_percentile=90, ttft_percentile=99.9)
+    assert system.classes[0].targets == {"m": expected}
 
 
 def test_a_system_is_told_by_its_keys() -> None:
@@ -276,6 +297,30 @@ def test_a_solution_has_the_field_names_of_the_wire() -> None:
     }
 
 
+@pytest.mark.parametrize("generation", [Generation.PREFILL_DECODE, Generation.TOKEN_BUDGET])
+def test_later_generations_are_answered_in_their_own_words(generation: Generation) -> None:
+    load = Load(80, input_tokens=64, output_tokens=512)
+    tail = Tail(1, 2, 3, 41, 42, 43)
+    allocation = Allocation("G2", 1, 38, 25, 22.5, 0.5, load, 40.5, tail, generation)
+    decisions = (Decision("b", Reason.ALLOCATED, "", allocation),)
+
+    document = encode_solution(replace(SOLUTION, decisions=decisions))
+
+    assert document["allocations"]["b"] == {
+        "accelerator": "G2",
+        "numReplicas": 1,
+        "maxBatch": 38,
+        "cost": 25.0,
+        "itlAverage": 22.5,
+        "ttftAverage": 40.5,
+        "load": {"arrivalRate": 80.0, "avgInTokens": 64, "avgOutTokens": 512},
+        "percentiles": {
+            "wait": {"p90": 1, "p95": 2, "p99": 3},
+            "ttft": {"p90": 41, "p95": 42, "p99": 43},
+        },
+    }
+
+
 def test_a_solution_lists_its_servers_by_name() -> None:
     assert list(encode_solution(SOLUTION)["allocations"]) == ["a", "b"]
 
@@ -308,11 +353,19 @@ def test_an_option_has_the_field_names_of_an_allocation() -> None:
 names = st.text(min_size=1, max_size=8)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(-(2**31), 2**31)
-loads = st.builds(Load, numbers, counts, numbers, numbers)
-allocations = st.builds(
-    Allocation, st.text(max_size=8), counts, counts, numbers, numbers, numbers, loads
+rarely = st.just(0) | counts
+loads = st.builds(
+    Load, numbers, rarely, st.just(0.0) | numbers, numbers, rarely, rarely, st.just(0.0) | numbers
 )
-targets = st.dictionaries(names, st.builds(Target, numbers, numbers, numbers), max_size=3)
+allocations = st.builds(
+    Allocation, st.text(max_size=8), counts, counts, numbers, numbers, numbers, loads, numbers
+)
+targets = st.dictionaries(names, st.builds(Target, *[numbers] * 6), max_size=3)
+parameters = (
+    st.builds(DecodeParameters, numbers, numbers)
+    | st.builds(PrefillDecodeParameters, numbers, numbers, numbers, numbers)
+    | st.builds(TokenBudgetParameters, numbers, numbers, numbers)
+)
 
 
 def unique(values: st.SearchStrategy[Any], *by: str) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -330,7 +383,7 @@ systems = st.builds(
             PerformanceProfile,
             names,
             names,
-            st.builds(DecodeParameters, numbers, numbers),
+            parameters,
             counts,
             counts,
             st.integers(1, 64),
@@ -340,7 +393,8 @@ systems = st.builds(
     ),
     classes=unique(st.builds(ServiceClass, names, counts, targets), "name"),
     servers=unique(
-        st.builds(Server, names, names, names, allocations, st.booleans(), counts, counts), "name"
+        st.builds(Server, names, names, names, allocations, st.booleans(), counts, counts, counts),
+        "name",
     ),
     capacity=st.dictionaries(names, counts, max_size=4).map(MappingProxyType),
     options=st.builds(

@@ -14,6 +14,7 @@ from inferno_optimizer.system import (
     Load,
     Options,
     PerformanceProfile,
+    PrefillDecodeParameters,
     Reason,
     SaturationPolicy,
     Server,
@@ -124,6 +125,35 @@ def test_a_wait_out_of_reach_is_told_as_the_percentile_that_it_is() -> None:
         f"{512 * 6.1 * 0.001 / 0.999 * math.log(20):.4g} ms",
     ):
         assert word in made.message
+
+
+def test_a_time_to_first_token_out_of_reach_is_told_as_wait_and_one_iteration() -> None:
+    made = decision(with_target(Target(ttft_ms=6.05)))
+
+    assert made.reason is Reason.UNATTAINABLE_SLO
+    for word in ("slo-ttft", "6.05 ms", "4xA100", "6.1 ms"):
+        assert word in made.message
+
+
+def test_a_percentile_out_of_reach_is_told_as_it_is() -> None:
+    system = with_target(Target(wait_ms=0.5, wait_percentile=99.95))
+
+    made = decision(replace(system, servers=(replace(CHAT, max_batch_size=1),)))
+
+    # A thousandth of the capacity: one in a thousand waits, half of these longer than that.
+    assert made.reason is Reason.UNATTAINABLE_SLO
+    for word in ("slo-ttw", "0.5 ms", "4xA100", f"{512 * 6.1 / 0.999 * math.log(2):.4g} ms"):
+        assert word in made.message
+
+
+def test_a_share_of_a_later_generation_is_told_its_time_to_first_token() -> None:
+    later = PrefillDecodeParameters(6.0, 0.1, 50.0, 0.01)
+    profiles = (replace(SYSTEM.profiles[1], parameters=later),)
+    options = Options(saturation_policy=SaturationPolicy.PRIORITY_EXHAUSTIVE)
+    made = decision(replace(SYSTEM, profiles=profiles, capacity={"A100": 5}, options=options))
+
+    assert made.allocation is not None
+    assert f"a time to first token of {made.allocation.ttft_ms:.4g} ms" in made.message
 
 
 CASES: dict[str, tuple[System, Reason, tuple[str, ...]]] = {

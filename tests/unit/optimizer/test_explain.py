@@ -98,6 +98,16 @@ def test_one_that_is_out_has_no_numbers_but_says_what_is_asked_and_what_can_be_h
     assert "slo-ttw 20 ms, at least 26.85 ms" in option.reason
 
 
+def test_a_percentile_that_is_out_of_reach_is_told_by_the_field_that_asks_for_it() -> None:
+    profile = PerformanceProfile("llm", "G2", DecodeParameters(17.15, 0.34), 1, 512)
+    server = Server("chat", "Premium", "llm", Allocation(load=Load(60, 512)))
+    target = Target(ttft_ms=17, ttft_percentile=90)
+
+    option = explain(one_server(server, profile, target=target), "chat")[0]
+
+    assert option.reason == "out of reach: slo-ttft 17 ms, at least 17.49 ms"
+
+
 @pytest.mark.parametrize(
     ("parameters", "accelerator", "words"),
     [

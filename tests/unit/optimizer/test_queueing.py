@@ -123,6 +123,23 @@ def test_rates_that_never_fall_with_the_batch_match_the_sum_over_every_state(
     )
 
 
+@given(
+    intervals=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=60),
+    rate=st.floats(1e-6, 1e3),
+    places=st.integers(0, 60),
+)
+def test_rates_that_rise_and_fall_match_the_sum_over_every_state(
+    intervals: list[float], rate: float, places: int
+) -> None:
+    limit = len(intervals) + places
+
+    found = solve([rate], intervals, limit)[0]
+
+    assert numbers(found) == pytest.approx(
+        numbers(birth_death(rate, intervals, limit)), rel=1e-9, abs=1e-250
+    )
+
+
 @pytest.mark.parametrize("batch", [5_000, 65_536])
 def test_very_large_batches_stay_finite(batch: int) -> None:
     intervals = [20 / n + 0.4 for n in range(1, batch + 1)]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_optimizer.explain import Option, explain
-from inferno_optimizer.performance import DecodeModel
-from inferno_optimizer.sizing import Replicas, size
+from inferno_optimizer.performance import Requests, model_of
+from inferno_optimizer.sizing import Limits, Replicas, size
 from inferno_optimizer.system import (
     Allocation,
     DecodeParameters,
@@ -20,7 +20,7 @@ from inferno_optimizer.system import (
     Server,
     Target,
 )
-from tests.unit.optimizer.oracles import Replica
+from tests.unit.optimizer.oracles import Replica, share_waiting_longer
 from tests.unit.optimizer.systems import one_server
 
 MINUTE = 60_000
@@ -42,21 +42,27 @@ class Asked:
 
 def rates(asked: Sequence[Asked]) -> list[float]:
     """Highest rates [requests/ms] of replicas that stand in descending order of batch."""
-    parameters = [DecodeParameters(a.replica.alpha, a.replica.beta) for a in asked]
-    tokens = np.array([a.replica.tokens for a in asked])
-    targets = [Target(a.itl, a.wait, a.tps) for a in asked]
-    replicas = Replicas(
-        DecodeModel.of(parameters, np.arange(len(asked)), tokens),
-        np.array([a.replica.batch for a in asked]),
-        np.array([a.itl or np.inf for a in asked]),
-        np.array([DecodeModel.delay_target_ms(target) for target in targets]),
-        np.array([a.tps > 0 for a in asked]),
+    return sized([a.replica for a in asked], [Target(a.itl, a.wait, a.tps) for a in asked])
+
+
+def sized(replicas: Sequence[Replica], targets: Sequence[Target]) -> list[float]:
+    """Highest rates [requests/ms] of replicas in descending order of batch."""
+    parameters = [DecodeParameters(replica.alpha, replica.beta) for replica in replicas]
+    batch, tokens = (
+        np.array([getattr(replica, name) for replica in replicas]) for name in ("batch", "tokens")
     )
-    return [float(rate) for rate in size(replicas).max_rate]
+    requests = Requests(batch, tokens, np.zeros_like(tokens), np.zeros_like(tokens))
+    model = model_of(parameters, np.arange(len(replicas)), requests)
+    return [float(rate) for rate in size(Replicas(model, Limits.of(targets))).max_rate]
 
 
 def rate_of(replica: Replica, itl: float = 0.0, wait: float = 0.0, tps: float = 0.0) -> float:
     return rates([Asked(replica, itl, wait, tps)])[0]
+
+
+def rate_within(replica: Replica, target: Target) -> float:
+    """Highest rate [requests/ms] within any target."""
+    return sized([replica], [target])[0]
 
 
 REPLICAS = st.builds(
@@ -230,6 +236,26 @@ def test_reported_latencies_are_those_of_the_queue_under_its_share_of_the_load()
 
     assert option.itl_ms == pytest.approx(queue.service_ms / 512)
     assert option.wait_ms == pytest.approx(queue.wait_ms)
+
+
+@pytest.mark.parametrize("percent", [50.0, 95.0, 99.9])
+def test_a_percentile_of_the_wait_is_the_one_of_the_queue(percent: float) -> None:
+    replica, limit = Replica(17.15, 0.34, 8, 512), 3000.0
+
+    rate = rate_within(replica, Target(wait_ms=limit, wait_percentile=percent))
+
+    times = [1 / replica.rate(n) for n in range(1, 9)]
+    beyond = share_waiting_longer(rate, times, replica.limit, limit)
+    assert beyond == pytest.approx(1 - percent / 100, rel=1e-6)
+
+
+def test_the_time_to_first_token_of_the_first_generation_is_the_wait_and_an_iteration() -> None:
+    replica, limit = Replica(17.15, 0.34, 8, 512), 300.0
+
+    rate = rate_within(replica, Target(ttft_ms=limit))
+
+    queue = replica.queue(rate)
+    assert queue.wait_ms + queue.service_ms / 512 == pytest.approx(limit)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,14 @@ from inferno_optimizer.system import (
     Allocation,
     DecodeParameters,
     Load,
+    PerformanceParameters,
     PerformanceProfile,
+    PrefillDecodeParameters,
     Server,
     ServiceClass,
     System,
     Target,
+    TokenBudgetParameters,
 )
 from inferno_optimizer.validation import Problem, find_problems
 
@@ -51,6 +54,13 @@ def measured(alpha: float, beta: float) -> System:
     return having(replace(PROFILE, parameters=DecodeParameters(alpha, beta)))
 
 
+def later(parameters: PerformanceParameters) -> System:
+    """The system with parameters of any generation."""
+    return having(replace(PROFILE, parameters=parameters))
+
+
+NO_PERCENTILE = "is no percentile: give a number above 0 and below 100"
+UNMEASURED = "0: the performance is not measured yet"
 NO_NUMBER, NO_END = math.nan, math.inf
 ON_G2 = "model 'llm' (G2)"
 IN_PREMIUM = "service class 'Premium' (llm)"
@@ -92,6 +102,37 @@ TABLE: list[tuple[System, str]] = [
     (having(replace(PROFILE, at_tokens=-512)), f"{ON_G2}: atTokens: -512 is negative"),
     (having(Target(itl_ms=-1)), f"{IN_PREMIUM}: slo-itl: -1 is negative"),
     (having(Target(wait_ms=-0.1)), f"{IN_PREMIUM}: slo-ttw: -0.1 is negative"),
+    (having(Target(ttft_ms=-3)), f"{IN_PREMIUM}: slo-ttft: -3 is negative"),
+    (
+        having(Target(wait_percentile=100)),
+        f"{IN_PREMIUM}: slo-ttw-percentile: 100 {NO_PERCENTILE}",
+    ),
+    (
+        having(Target(ttft_percentile=-5)),
+        f"{IN_PREMIUM}: slo-ttft-percentile: -5 {NO_PERCENTILE}",
+    ),
+    (later(PrefillDecodeParameters(1, 1, -2, 1)), f"{ON_G2}: prefillParms.gamma: -2 is negative"),
+    (
+        later(PrefillDecodeParameters(0, 0, 2, 1)),
+        f"{ON_G2}: decodeParms.alpha: alpha and beta of decodeParms are both {UNMEASURED}",
+    ),
+    (
+        later(TokenBudgetParameters(1, NO_END, 1)),
+        f"{ON_G2}: perfParms.beta: inf is not a finite number",
+    ),
+    (
+        later(TokenBudgetParameters(0, 0, 0)),
+        f"{ON_G2}: perfParms.alpha: alpha, beta and gamma of perfParms are all {UNMEASURED}",
+    ),
+    (
+        having(replace(LOAD, input_tokens=-1)),
+        f"{CHAT}: currentAlloc.load.avgInTokens: -1 is negative",
+    ),
+    (
+        having(replace(LOAD, output_tokens=-1)),
+        f"{CHAT}: currentAlloc.load.avgOutTokens: -1 is negative",
+    ),
+    (having(replace(SERVER, max_queue_size=-1)), f"{CHAT}: maxQueueSize: -1 is negative"),
     (having(Target(tokens_per_second=-9)), f"{IN_PREMIUM}: slo-tps: -9 is negative"),
     (having(Target(itl_ms=NO_NUMBER)), f"{IN_PREMIUM}: slo-itl: nan is not a finite number"),
     (
@@ -157,6 +198,9 @@ def test_a_name_that_nothing_answers_to_is_reported_by_who_uses_it(
         pytest.param(having(Target()), id="no target"),
         pytest.param(having(replace(LOAD, arrival_rate=0, tokens_per_request=0)), id="idle"),
         pytest.param(measured(20, 0), id="flat"),
+        pytest.param(later(PrefillDecodeParameters(9, 1, 0, 0)), id="no prefill"),
+        pytest.param(later(TokenBudgetParameters(0, 0, 0.001)), id="reading alone"),
+        pytest.param(having(Target(300, wait_percentile=99.99)), id="percentile of nothing"),
         pytest.param(measured(0, 1), id="proportional"),
         pytest.param(having(replace(PROFILE, max_batch_size=0, at_tokens=0)), id="batch of one"),
         pytest.param(replace(SYSTEM, capacity={"G2": 0, "other": 3}), id="no cards"),
