@@ -26,7 +26,12 @@ def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Ma
     return {accelerator.type: allocation.replicas * count * max(accelerator.multiplicity, 1)}
 
 
-def capacity_use(available: Mapping[str, int], used: Mapping[str, int]) -> tuple[CapacityUse, ...]:
+def capacity_use(
+    available: Mapping[str, int], used: Mapping[str, int], prices: Mapping[str, float]
+) -> tuple[CapacityUse, ...]:
     """Cards in use and available of every type that is listed or used, by name."""
     names = sorted({*used, *available})
-    return tuple(CapacityUse(name, used.get(name, 0), available.get(name, 0)) for name in names)
+    return tuple(
+        CapacityUse(name, used.get(name, 0), available.get(name, 0), prices.get(name))
+        for name in names
+    )

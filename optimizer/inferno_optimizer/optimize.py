@@ -49,7 +49,11 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     return Solution(
         decisions=tuple(by_server[server.name] for server in system.servers),
         certificate=_certificate(candidates, answer, clock() - start),
-        capacity=capacity_use(cards, dict(zip(candidates.types, used.tolist(), strict=True))),
+        capacity=capacity_use(
+            cards,
+            dict(zip(candidates.types, used.tolist(), strict=True)),
+            _prices(candidates, answer),
+        ),
     )
 
 
@@ -72,6 +76,13 @@ def _used_cards(candidates: Candidates, assignment: Assignment) -> IntArray:
         candidates.pairs.cards[rows] * assignment.replicas[chosen],
     )
     return used
+
+
+def _prices(candidates: Candidates, answer: Answer) -> dict[str, float]:
+    """What one more card of each type saves, where the solver tells."""
+    if answer.prices is None:
+        return {}
+    return dict(zip(candidates.types, answer.prices.tolist(), strict=True))
 
 
 def _certificate(candidates: Candidates, answer: Answer, seconds: float) -> Certificate:

@@ -333,11 +333,16 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class CapacityUse:
-    """Cards of a type: in use by the plan, and available."""
+    """Cards of a type: in use by the plan, and available.
+
+    `price` is about what one more card would save [cents/hour]; None where the solver does
+    not tell.
+    """
 
     type: str
     used: int
     available: int
+    price: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

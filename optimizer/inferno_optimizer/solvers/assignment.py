@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferno_optimizer.candidates import Candidates
-from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.queueing import FloatArray, IntArray
 from inferno_optimizer.system import Status
 
 NO_ROW = -1
@@ -39,9 +39,14 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An assignment with what its solver knows of it; see `system.Certificate`."""
+    """An assignment with what its solver knows of it; see `system.Certificate`.
+
+    `prices` are what one more card of each type saves, shape (types,); None where the solver
+    does not tell.
+    """
 
     solver: str
     status: Status
     assignment: Assignment
     bound: float | None = None
+    prices: FloatArray | None = None

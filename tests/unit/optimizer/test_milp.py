@@ -220,7 +220,8 @@ def test_a_plan_cut_short_serves_no_less_than_the_greedy_one(readings: int) -> N
     solution = optimize(crowded(MILP), clock=clock_that_stops_after(readings))
 
     assert solution.certificate.status is Status.TIME_LIMIT
-    assert solution.certificate.bound is None
+    bound = solution.certificate.bound
+    assert bound is None or bound <= solution.certificate.objective
     assert all(use.used <= use.available for use in solution.capacity)
     assert served_in_crowd(solution) >= served_in_crowd(greedy)
 
