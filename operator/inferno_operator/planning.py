@@ -197,16 +197,20 @@ def desired_allocation(allocation: Allocation | None) -> Manifest:
         "cost": round(decided.cost, DIGITS),
         "itlAverage": round(decided.itl_ms, DIGITS),
         "waitAverage": round(decided.wait_ms, DIGITS),
-        "ttftAverage": 0.0,
+        "ttftAverage": round(decided.ttft_ms, DIGITS),
         "mix": [],
         "load": _load(decided.load),
     }
 
 
 def _load(load: Load) -> Manifest:
+    """The load in the vocabulary in which it was given; either one is enough for the schema."""
+    lengths = {"avgInTokens": load.input_tokens, "avgOutTokens": load.output_tokens}
+    if load.tokens_per_request or not load.output_tokens:
+        lengths = {"avgLength": load.tokens_per_request} | (lengths if load.output_tokens else {})
     return {
         "arrivalRate": load.arrival_rate,
-        "avgLength": load.tokens_per_request,
+        **lengths,
         "arrivalCOV": load.arrival_cov,
         "serviceCOV": load.service_cov,
     }

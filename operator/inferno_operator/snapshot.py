@@ -189,6 +189,7 @@ def _server(resource: Server) -> core.Server:
         keep_accelerator=spec.keep_accelerator,
         min_replicas=spec.min_num_replicas,
         max_batch_size=spec.max_batch_size,
+        max_queue_size=spec.max_queue_size,
     )
 
 

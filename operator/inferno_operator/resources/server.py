@@ -25,6 +25,8 @@ class ServerSpec(Part):
     """Fewest replicas, also without load."""
     max_batch_size: NonNegativeInteger = 0
     """Largest batch of a replica [requests]; 0 means what the model's data allow."""
+    max_queue_size: NonNegativeInteger = 0
+    """Most requests that wait at a replica, for models with perfParms; others have a rule."""
     current_alloc: Allocation | None = None
     """What runs now; its load is the input of the optimization."""
     desired_alloc: DesiredAllocation | None = None

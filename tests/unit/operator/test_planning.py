@@ -431,3 +431,12 @@ def test_a_server_whose_load_is_not_given_is_not_silently_idle(current: Manifest
     update = plan(*SCENE, manifest("Server", known, name="s"))["s"]
 
     assert "load" in said(update)["Allocated"][2]
+
+
+def test_a_load_comes_back_in_the_words_in_which_it_was_given() -> None:
+    load = Load(arrival_rate=60, input_tokens=100, output_tokens=200)
+
+    written = desired_allocation(Allocation("A", 1, load=load))["load"]
+
+    assert written.items() >= {"arrivalRate": 60, "avgInTokens": 100, "avgOutTokens": 200}.items()
+    assert "avgLength" not in written
