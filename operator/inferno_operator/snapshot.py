@@ -1,9 +1,10 @@
 """The objects of a namespace -> one System, and what is wrong with each object."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from inferno_operator.resources import (
     Accelerator,
@@ -27,6 +28,8 @@ from inferno_optimizer.validation import Problem, find_problems
 
 Named = Accelerator | Model | ServiceClass | Server
 """Objects that others know by their `spec.name`."""
+
+Kind = TypeVar("Kind", bound=Resource)
 
 DUPLICATE_NAME = "DuplicateName"
 
@@ -71,19 +74,24 @@ def build_system(
     named, excluded = _by_name(in_order)
     excluded += [(r, _no_load(r.spec.name)) for r in named if _lacks_load(r)]
     loaded = [r for r in named if not _lacks_load(r)]
-    optimizers = [optimizer] if optimizer else [r for r in in_order if isinstance(r, Optimizer)]
+    asked = optimizer or next(_only(Optimizer, in_order), None)
     system = core.System(
-        accelerators=tuple(_accelerator(r) for r in loaded if isinstance(r, Accelerator)),
-        profiles=_profiles(r for r in loaded if isinstance(r, Model)),
-        classes=tuple(_service_class(r) for r in loaded if isinstance(r, ServiceClass)),
-        servers=tuple(_server(r) for r in loaded if isinstance(r, Server)),
-        capacity=_capacity(r for r in in_order if isinstance(r, Capacity)),
-        options=_options(optimizers[0].spec.data.optimizer if optimizers else None, time_limit),
+        accelerators=tuple(map(_accelerator, _only(Accelerator, loaded))),
+        profiles=_profiles(_only(Model, loaded)),
+        classes=tuple(map(_service_class, _only(ServiceClass, loaded))),
+        servers=tuple(map(_server, _only(Server, loaded))),
+        capacity=_capacity(_only(Capacity, in_order)),
+        options=_options(asked.spec.data.optimizer if asked else None, time_limit),
     )
     if system.options.hold_undecided:
-        held = [_server(r) for r, _ in excluded if isinstance(r, Server)]
+        held = map(_server, _only(Server, (resource for resource, _ in excluded)))
         system = replace(system, capacity=available_cards(Catalogue(system), held))
     return Snapshot(system, find_problems(system), tuple(excluded))
+
+
+def _only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:
+    """The resources of one kind."""
+    return (resource for resource in resources if isinstance(resource, kind))
 
 
 def _lacks_load(resource: Resource) -> bool:
