@@ -15,6 +15,7 @@ from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from inferno_operator.tables import Part
+    from inferno_optimizer.system import System
 
 FAILED = 1
 BAD_INPUT = 2
@@ -42,6 +43,15 @@ Paths = Annotated[
         metavar="PATH",
         help="Custom resources or SystemData: files, folders, kustomizations; - for stdin.",
         show_default=False,
+    ),
+]
+TimeLimit = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        envvar="INFERNO_SOLVER_TIME_LIMIT",
+        help="When the exact solver stops and gives the best plan found.",
     ),
 ]
 Output = Annotated[Format, typer.Option("--output", "-o", help="How to print the result.")]
@@ -79,19 +89,24 @@ def inferno(
     """
 
 
-@app.command(epilog="Example: kubectl get inferno -o yaml | inferno optimize - -o json")
+@app.command(
+    epilog="Example: kubectl get inferno -o yaml | inferno optimize - -o json"
+    "\n\nExample: inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'"
+)
 def optimize(
     paths: Paths,
     output: Output = Format.TABLE,
-    time_limit: Annotated[
-        float,
+    changes: Annotated[
+        list[str],
         typer.Option(
-            metavar="SECONDS",
-            min=0,
-            envvar="INFERNO_SOLVER_TIME_LIMIT",
-            help="When the exact solver stops and gives the best plan found.",
+            "--set",
+            metavar="CHANGE",
+            help="What if: show what this would change, such as capacity.A100=8; also with +=, "
+            "-=, *=. Kinds: accelerator, capacity, class, optimizer, server. Can be repeated.",
+            show_default=False,
         ),
-    ] = 30.0,
+    ] = [],  # noqa: B006 - typer reads it and never changes it
+    time_limit: TimeLimit = 30.0,
 ) -> None:
     """Show what every server would get.
 
@@ -99,14 +114,27 @@ def optimize(
     """
     from inferno_operator.offline import read_system
     from inferno_operator.tables import solution_parts
-    from inferno_optimizer.codec import encode_solution
+    from inferno_operator.what_if_tables import comparison_parts
+    from inferno_optimizer.changes import parse_change
+    from inferno_optimizer.codec import encode_comparison, encode_solution
+    from inferno_optimizer.comparison import compare
     from inferno_optimizer.optimize import optimize
+    from inferno_optimizer.what_if import apply_changes
 
-    system = read_system(paths)
-    system = replace(system, options=replace(system.options, time_limit=time_limit))
+    system = _limited(read_system(paths), time_limit)
+    changed = apply_changes(system, map(parse_change, changes))
     with _working(f"optimizing {len(system.servers)} servers"):
         solution = optimize(system)
-    _print(output, lambda: encode_solution(solution), lambda: solution_parts(system, solution))
+    if not changes:
+        _print(output, lambda: encode_solution(solution), lambda: solution_parts(system, solution))
+        return
+    with _working("optimizing with what is changed"):
+        comparison = compare(solution, optimize(changed))
+    _print(
+        output,
+        lambda: encode_comparison(changes, comparison),
+        lambda: comparison_parts(comparison),
+    )
 
 
 @app.command(epilog="Example: inferno explain samples/small Premium-granite-13b")
@@ -114,18 +142,32 @@ def explain(
     paths: Paths,
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name (spec.name).")],
     output: Output = Format.TABLE,
+    time_limit: TimeLimit = 30.0,
 ) -> None:
     """Show every option of one server.
 
-    Each accelerator with its numbers and, where it is out, why.
+    Each accelerator with its numbers and, where it is out, why. For a server that gets less
+    than it needs also the smallest changes that would serve it.
     """
     from inferno_operator.offline import read_system
     from inferno_operator.tables import option_parts
-    from inferno_optimizer.codec import encode_explanation
+    from inferno_operator.what_if_tables import remedy_parts
+    from inferno_optimizer.codec import encode_explanation, encode_remedies
     from inferno_optimizer.explain import explain
+    from inferno_optimizer.optimize import optimize
+    from inferno_optimizer.remedies import remedies
 
-    options = explain(read_system(paths), server)
-    _print(output, lambda: encode_explanation(options), lambda: option_parts(options))
+    system = _limited(read_system(paths), time_limit)
+    options = explain(system, server)
+    with _working("looking for what would serve it"):
+        solution = optimize(system)
+        found = remedies(system, solution, server)
+    decision = next(d for d in solution.decisions if d.server == server)
+    _print(
+        output,
+        lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
+        lambda: (*option_parts(options), *remedy_parts(decision, found)),
+    )
 
 
 @app.command(epilog="Example: INFERNO_NAMESPACE=llm inferno operator")
@@ -138,6 +180,10 @@ def operator() -> None:
     from inferno_operator.main import run
 
     run()
+
+
+def _limited(system: "System", time_limit: float) -> "System":
+    return replace(system, options=replace(system.options, time_limit=time_limit))
 
 
 def _working(message: str) -> AbstractContextManager[object]:

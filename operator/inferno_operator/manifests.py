@@ -53,6 +53,8 @@ def read_documents(paths: Iterable[str]) -> list[Document]:
 
 
 def _read(path: str) -> tuple[Document, ...]:
+    if not path:
+        raise InputError("a path is empty; the current folder is .")
     try:
         if path == "-":
             with open(0, "rb", closefd=False) as stdin:

@@ -57,21 +57,23 @@ def option_parts(options: Iterable[Option]) -> Iterator[Part]:
     """Every accelerator for one server, the best first, and why not where it is out."""
     options = list(options)
     headings = ("ACCELERATOR", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">VALUE")
-    ttft = _with_ttft(options)
-    latencies = (*_latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
+    ttft = with_ttft(options)
+    latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
     yield Table((*headings, *latencies), [_option_row(option, ttft=ttft) for option in options])
 
 
-def _with_ttft(predictions: Iterable[Allocation | Option]) -> bool:
+def with_ttft(predictions: Iterable[Allocation | Option]) -> bool:
     """Whether any is of a generation that tells the time to first token."""
     return any(p.generation is not Generation.DECODE for p in predictions)
 
 
-def _latency_headings(*, ttft: bool) -> tuple[str, ...]:
+def latency_headings(*, ttft: bool) -> tuple[str, ...]:
+    """Headings of the latencies, with or without the time to first token."""
     return (">ITL MS", ">WAIT MS", ">TTFT MS") if ttft else (">ITL MS", ">WAIT MS")
 
 
-def _latency_cells(prediction: Allocation | Option, *, ttft: bool) -> tuple[str, ...]:
+def latency_cells(prediction: Allocation | Option, *, ttft: bool) -> tuple[str, ...]:
+    """What stands below these headings."""
     cells = (f"{prediction.itl_ms:.2f}", f"{prediction.wait_ms:.2f}")
     return (*cells, f"{prediction.ttft_ms:.2f}") if ttft else cells
 
@@ -87,7 +89,7 @@ def _option_row(option: Option, *, ttft: bool) -> tuple[str, ...]:
         option.type,
         f"{option.cost:.2f}",
         f"{option.value:.2f}",
-        *_latency_cells(option, ttft=ttft),
+        *latency_cells(option, ttft=ttft),
         f"{option.max_rate:.2f}",
         "",
     )
@@ -95,8 +97,8 @@ def _option_row(option: Option, *, ttft: bool) -> tuple[str, ...]:
 
 def _servers(system: System, solution: Solution) -> Table:
     now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">COST")
-    ttft = _with_ttft(solution.allocations.values())
-    then = ("DESIRED", ">BATCH", ">COST", *_latency_headings(ttft=ttft), "REASON")
+    ttft = with_ttft(solution.allocations.values())
+    then = ("DESIRED", ">BATCH", ">COST", *latency_headings(ttft=ttft), "REASON")
     rows = [
         (*_current_cells(server), *_desired_cells(decision.allocation, ttft=ttft), decision.reason)
         for server, decision in zip(system.servers, solution.decisions, strict=True)
@@ -109,7 +111,7 @@ def _current_cells(server: Server) -> tuple[str, ...]:
         server.name,
         server.service_class,
         server.model,
-        _placed(server.current),
+        placed(server.current),
         f"{server.current.cost:.2f}",
     )
 
@@ -118,14 +120,15 @@ def _desired_cells(allocation: Allocation | None, *, ttft: bool) -> tuple[str, .
     if allocation is None:
         return ("-", *[""] * (4 + ttft))
     return (
-        _placed(allocation),
+        placed(allocation),
         str(allocation.max_batch_size),
         f"{allocation.cost:.2f}",
-        *_latency_cells(allocation, ttft=ttft),
+        *latency_cells(allocation, ttft=ttft),
     )
 
 
-def _placed(allocation: Allocation) -> str:
+def placed(allocation: Allocation) -> str:
+    """Replicas and accelerator; a dash where nothing runs."""
     if not allocation.accelerator:
         return "-"
     return f"{allocation.replicas} x {allocation.accelerator}"

@@ -12,6 +12,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
+from inferno_optimizer.comparison import Comparison, served
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain import Option
 from inferno_optimizer.fields import (
@@ -30,6 +31,7 @@ from inferno_optimizer.fields import (
     read_text,
     value_of,
 )
+from inferno_optimizer.remedies import Remedy
 from inferno_optimizer.system import (
     DEFAULT_CLASS,
     Accelerator,
@@ -115,6 +117,40 @@ def _predicted(document: dict[str, Any], tail: Tail | None) -> dict[str, Any]:
     wait = {"p90": tail.wait_p90, "p95": tail.wait_p95, "p99": tail.wait_p99}
     ttft = {"p90": tail.ttft_p90, "p95": tail.ttft_p95, "p99": tail.ttft_p99}
     return {**document, "percentiles": {"wait": wait, "ttft": ttft}}
+
+
+def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:
+    """Write what would serve a server."""
+    return [
+        {
+            "kind": str(remedy.kind),
+            "change": remedy.change,
+            "amount": remedy.amount,
+            "cost": remedy.cost,
+            "displaced": list(remedy.displaced),
+            "message": remedy.message,
+        }
+        for remedy in remedies
+    ]
+
+
+def encode_comparison(changes: Iterable[str], comparison: Comparison) -> dict[str, Any]:
+    """Write both solutions with their totals, and for which servers they differ."""
+    return {
+        "changes": list(changes),
+        "servers": [difference.server for difference in comparison.differences],
+        "before": _with_totals(comparison.before),
+        "after": _with_totals(comparison.after),
+    }
+
+
+def _with_totals(solution: Solution) -> dict[str, Any]:
+    capacity = [
+        {"type": use.type, "used": use.used, "available": use.available}
+        for use in solution.capacity
+    ]
+    totals = {"served": served(solution), "cost": solution.cost, "capacity": capacity}
+    return {**encode_solution(solution), **totals}
 
 
 def _certificate(certificate: Certificate) -> dict[str, Any]:

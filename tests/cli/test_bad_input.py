@@ -99,6 +99,12 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     )
 
 
+def test_an_empty_path_is_not_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "system.json").write_text(small())
+
+    assert_refused(inferno("optimize", "", cwd=tmp_path), "a path is empty")
+
+
 def test_an_empty_folder_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 
