@@ -1,6 +1,7 @@
 """Fixtures for tests on a real control plane: one for the run, a namespace for each test."""
 
 import os
+import signal
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
@@ -36,6 +37,11 @@ class StartOperator(Protocol):
         namespace: str | None = ...,
         environment: Mapping[str, str] | None = ...,
     ) -> OperatorProcess: ...
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C end what tests start: what a shell runs in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
