@@ -52,9 +52,7 @@ def leave_open(program: Program, prices: Prices, floors: FloatArray, whole: int)
     rows = np.flatnonzero(prices.excess <= NEAR * abs(prices.bound) / len(program.starts))
     amounts = np.zeros(len(program.case))
     relaxed = program.take(rows)
-    everything = Columns(relaxed, leave_everything_open(relaxed), whole)
-    for level in range(whole, len(floors)):
-        everything.keep(level, float(floors[level]))
+    everything = Columns(relaxed, leave_everything_open(relaxed), floors, whole)
     amounts[rows] = everything.relax(prices.objective[rows])
     split = np.zeros(len(program.starts), dtype=np.bool_)
     split[program.place[(amounts > ROUND) & (amounts < 1 - ROUND)]] = True
@@ -74,7 +72,7 @@ def _opening(
 ) -> Opening:
     """Open the rows of some cases that may be worth it, all rows of the wide ones."""
     opened = open_cases[program.place]
-    size = np.minimum.reduceat(prices.cards[program.type] * program.cards, program.starts)
+    size = prices.sizes(program)
     close = prices.excess <= REACH * size[program.place]
     return Opening(chosen & ~opened, opened & (close | wide[program.place] | chosen))
 
@@ -86,7 +84,7 @@ def _loss_by_change(program: Program, prices: Prices, current: BoolArray) -> Flo
     served = np.zeros(len(program.starts), dtype=np.bool_)
     served[program.place[current]] = True
     loss = np.where(served, np.minimum(other, prices.left_out), other)
-    size = np.minimum.reduceat(prices.cards[program.type] * program.cards, program.starts)
+    size = prices.sizes(program)
     relative: FloatArray = loss / np.maximum(size, np.median(size) * 0.1 + 1e-9)
     return relative
 
@@ -119,9 +117,12 @@ class _StartedHiGHS(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
 
 
 class Columns:
-    """The open rows of a program as binary columns; objectives come and go, floors stay."""
+    """The open rows of a program as binary columns, of which objectives are minimized.
 
-    def __init__(self, program: Program, opening: Opening, whole: int) -> None:
+    Each of the first levels keeps its floor; the first `whole` ones are served entirely.
+    """
+
+    def __init__(self, program: Program, opening: Opening, floors: FloatArray, whole: int) -> None:
         self._program, self._opening = program, opening
         self._rows = np.flatnonzero(opening.free)
         self._problem = pulp.LpProblem("assignment", pulp.LpMinimize)
@@ -130,6 +131,8 @@ class Columns:
         ]
         self._one_for_each_case(whole)
         self._within_capacity()
+        for level in range(whole, len(floors)):
+            self._keep(level, float(floors[level]))
 
     def _one_for_each_case(self, whole: int) -> None:
         """At most one row for a case; exactly one at a level that is served entirely."""
@@ -147,8 +150,8 @@ class Columns:
             if len(mine):
                 self._problem += self._sum(cards, mine) <= float(available)
 
-    def keep(self, level: int, load: float) -> None:
-        """From now on a level serves at least this load."""
+    def _keep(self, level: int, load: float) -> None:
+        """A level serves at least this load."""
         served = self._program.served(self._opening.fixed, level + 1)[level]
         mine = np.flatnonzero(self._program.level[self._rows] == level)
         if len(mine):

@@ -161,10 +161,7 @@ class _Search:
         return bool(np.all(served >= self._floors))
 
     def _columns(self, program: Program, opening: Opening) -> Columns:
-        columns = Columns(program, opening, self._whole)
-        for level in range(self._whole, len(self._floors)):
-            columns.keep(level, float(self._floors[level]))
-        return columns
+        return Columns(program, opening, self._floors, self._whole)
 
 
 def _better(objective: FloatArray, known: BoolArray, found: Choice | None) -> Choice:

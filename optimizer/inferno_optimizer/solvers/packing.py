@@ -38,7 +38,7 @@ def pack(program: Program, prices: Prices) -> BoolArray:
 
 def _order(program: Program, prices: Prices) -> IntArray:
     """Cases by what leaving them out loses; of those that must be served, large ones first."""
-    size = np.minimum.reduceat(prices.cards[program.type] * program.cards / 1.0, program.starts)
+    size = prices.sizes(program)
     must = np.isinf(prices.left_out)
     gain: FloatArray = np.where(must, size, prices.left_out / np.maximum(size, 1e-9))
     return np.lexsort((program.starts, -gain, ~must))

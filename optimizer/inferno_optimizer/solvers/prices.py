@@ -67,6 +67,10 @@ class Prices:
     excess: FloatArray
     left_out: FloatArray
 
+    def sizes(self, program: Program) -> FloatArray:
+        """What the cards of each case are worth on its cheapest row; shape (cases,)."""
+        return np.minimum.reduceat(self.cards[program.type] * program.cards, program.starts)
+
 
 def price(program: Program, objective: FloatArray, floors: FloatArray, whole: int) -> Prices:
     """Find the best multipliers of a program.
