@@ -7,11 +7,13 @@ cannot be read is named.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from inferno_optimizer.answers import Answer, solution_of
 from inferno_optimizer.comparison import Comparison, served
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain import Option
@@ -37,17 +39,21 @@ from inferno_optimizer.system import (
     Accelerator,
     Allocation,
     Certificate,
+    Decision,
     DecodeParameters,
     Generation,
+    Level,
     Load,
     Options,
     PerformanceParameters,
     PerformanceProfile,
     PrefillDecodeParameters,
+    Reason,
     SaturationPolicy,
     Server,
     ServiceClass,
     Solution,
+    Status,
     System,
     Tail,
     Target,
@@ -92,17 +98,88 @@ def encode_system(system: System) -> dict[str, Any]:
 
 def encode_solution(solution: Solution) -> dict[str, Any]:
     """Write the answer of optimizeOne, with who is unserved and what is proven."""
+    given = [d for d in solution.decisions if d.allocation is not None]
     return {
         "allocations": {
-            server: _predicted(_ANSWER.write(allocation), allocation.tail)
-            for server, allocation in sorted(solution.allocations.items())
+            decision.server: _given(decision, decision.allocation or Allocation())
+            for decision in sorted(given, key=attrgetter("server"))
         },
         "unserved": {
             decision.server: {"reason": str(decision.reason), "message": decision.message}
             for decision in sorted(solution.unserved, key=attrgetter("server"))
         },
-        "certificate": _certificate(solution.certificate),
+        "certificate": _certificate(solution),
     }
+
+
+def decode_solution(document: object, system: System) -> Solution:
+    """Read the answer of optimizeOne or optimize, ours or that of the original.
+
+    Parameters
+    ----------
+    document
+        Parsed JSON. Without reasons and certificate, as the original gives it, a server that
+        has no allocation gets a reason of our own.
+    system
+        What was asked.
+
+    Raises
+    ------
+    InputError
+        It is no answer, or one to something else; the text tells why.
+    """
+    try:
+        answer = _read_answer(document)
+    except MisfitError as misfit:
+        raise InputError(str(misfit)) from None
+    return solution_of(answer, system)
+
+
+def _read_answer(document: object) -> Answer:
+    if value_of(document, "allocations") is None:
+        raise MisfitError("expected an object with allocations")
+    certificate = value_of(document, "certificate")
+    return Answer(
+        given=tuple(starmap(_read_given, _named(document, "allocations"))),
+        refused=tuple(starmap(_read_refused, _named(document, "unserved"))),
+        certificate=None if certificate is None else _CERTIFICATE.read(certificate),
+        prices={name: NUMBER.read(price) for name, price in _named(certificate, "prices")},
+    )
+
+
+def _named(document: object, key: str) -> list[tuple[str, object]]:
+    """The parts of an object that are known by name."""
+    part = value_of(document, key)
+    if part is None:
+        return []
+    if not isinstance(part, Mapping):
+        raise MisfitError("expected an object").inside(key)
+    return [(str(name), value) for name, value in part.items()]
+
+
+def _read_refused(server: str, value: object) -> Decision:
+    try:
+        return Decision(server, *_REFUSAL.read(value))
+    except MisfitError as misfit:
+        raise misfit.of(f"server {server!r}") from None
+
+
+def _read_given(server: str, value: object) -> Decision:
+    try:
+        allocation, told = _ANSWER.read(value), _REASON_GIVEN.read(value)
+        percentiles = value_of(value, "percentiles")
+        tail = None if percentiles is None else _PERCENTILES.read(percentiles)
+    except MisfitError as misfit:
+        raise misfit.of(f"allocation of server {server!r}") from None
+    return Decision(server, *told, replace(allocation, tail=tail))
+
+
+def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
+    """Write an allocation, and why it is less than the server needs where it is."""
+    document = _predicted(_ANSWER.write(allocation), allocation.tail)
+    if decision.reason is Reason.ALLOCATED:
+        return document
+    return {**document, "reason": str(decision.reason), "message": decision.message}
 
 
 def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
@@ -153,15 +230,20 @@ def _with_totals(solution: Solution) -> dict[str, Any]:
     return {**encode_solution(solution), **totals}
 
 
-def _certificate(certificate: Certificate) -> dict[str, Any]:
-    return {
+def _certificate(solution: Solution) -> dict[str, Any]:
+    certificate = solution.certificate
+    prices = {use.type: use.price for use in solution.capacity if use.price is not None}
+    proof: dict[str, Any] = {
         "solver": certificate.solver,
         "status": str(certificate.status),
         "objective": certificate.objective,
         "bound": certificate.bound,
         "gap": certificate.gap,
+        "levels": [{"gap": level.gap, **_LEVEL.write(level)} for level in certificate.levels],
         "seconds": certificate.seconds,
+        "phases": dict(certificate.phases),
     }
+    return {**proof, "prices": prices} if prices else proof
 
 
 def _read_policy(value: object) -> SaturationPolicy:
@@ -169,6 +251,20 @@ def _read_policy(value: object) -> SaturationPolicy:
     return _POLICIES.get(read_text(value), SaturationPolicy.NONE)
 
 
+def _read_reason(value: object) -> Reason:
+    return _REASONS.get(read_text(value)) or _unknown("a reason", value)
+
+
+def _read_status(value: object) -> Status:
+    return _STATUSES.get(read_text(value)) or _unknown("a status", value)
+
+
+def _unknown(what: str, value: object) -> NoReturn:
+    raise MisfitError(f"{value!r} is not {what} that is known")
+
+
+_REASONS = {str(reason): reason for reason in Reason}
+_STATUSES = {str(status): status for status in Status}
 _POLICIES = {str(policy): policy for policy in SaturationPolicy}
 
 _POLICY = Scalar(SaturationPolicy.NONE, _read_policy, str)
@@ -287,6 +383,57 @@ _ALLOCATION_KEYS: dict[str, tuple[str, Kind[Any]]] = {
 
 _ALLOCATION = Object(Allocation, _ALLOCATION_KEYS)
 _ANSWER = Object(Allocation, _ALLOCATION_KEYS, left_out=_other_delay)
+
+
+class _Told(NamedTuple):
+    reason: Reason
+    message: str
+
+
+_MESSAGE: tuple[str, Kind[Any]] = ("message", TEXT)
+_REASON_GIVEN = Object(
+    _Told,
+    {"reason": ("reason", Scalar(Reason.ALLOCATED, _read_reason, str)), "message": _MESSAGE},
+)
+_REFUSAL = Object(
+    _Told,
+    {"reason": ("reason", Scalar(Reason.NO_CAPACITY, _read_reason, str)), "message": _MESSAGE},
+)
+
+
+class _Percentiles(NamedTuple):
+    p90: float
+    p95: float
+    p99: float
+
+
+def _tail(wait: _Percentiles, ttft: _Percentiles) -> Tail:
+    return Tail(*wait, *ttft)
+
+
+_PERCENTILE = Object(_Percentiles, {key: (key, NUMBER) for key in _Percentiles._fields})
+_PERCENTILES = Object(_tail, {"wait": ("wait", _PERCENTILE), "ttft": ("ttft", _PERCENTILE)})
+
+_LEVEL = Object(
+    Level,
+    {
+        "priority": ("priority", INTEGER),
+        "served": ("served", NUMBER),
+        "bound": ("bound", NUMBER),
+    },
+)
+
+_CERTIFICATE = Object(
+    Certificate,
+    {
+        "solver": ("solver", TEXT),
+        "status": ("status", Scalar(Status.FEASIBLE, _read_status, str)),
+        "objective": ("objective", NUMBER),
+        "bound": ("bound", optional(NUMBER)),
+        "seconds": ("seconds", NUMBER),
+        "levels": ("levels", List("level", ("priority",), _LEVEL, tuple, tuple)),
+    },
+)
 
 _OPTION = Object(
     Option,

@@ -7,12 +7,19 @@ Keys match regardless of case, unknown keys are ignored, absent and null mean ze
 import json
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 LONGEST_SHOWN = 40
 """Characters of a wrong value that a message shows."""
+
+LARGEST_INTEGER = 2**63 - 1
+"""What 64 bits hold, as on the published wire."""
+
+Schema = Mapping[str, Any]
+"""A JSON schema."""
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -43,14 +50,15 @@ class MisfitError(Exception):
         return f"{self.place}: {self.problem}" if self.place else self.problem
 
 
-def _expected(what: str, value: object) -> MisfitError:
+def expected(what: str, value: object) -> MisfitError:
+    """The error that tells what was expected instead of a value."""
     return MisfitError(f"expected {what}, not {_shown(value)}")
 
 
 def _object(value: object) -> Mapping[Any, object]:
     if isinstance(value, Mapping):
         return value
-    raise _expected("an object", value)
+    raise expected("an object", value)
 
 
 def _shown(value: object) -> str:
@@ -78,6 +86,10 @@ class Kind(Protocol[T]):
     def zero(self) -> T:
         """The value where the document says nothing."""
 
+    @property
+    def schema(self) -> Schema:
+        """What `read` accepts; null, which means absence, comes on top."""
+
     def read(self, value: object, /) -> T:
         """Turn parsed JSON into the value, or raise a MisfitError."""
 
@@ -92,46 +104,60 @@ class Scalar(Generic[T]):
     zero: T
     read: Callable[[object], T]
     write: Callable[[T], object]
+    schema: Schema = field(default_factory=dict)
 
 
 def read_text(value: object) -> str:
     """Read a string, or raise a MisfitError."""
     if isinstance(value, str):
         return value
-    raise _expected("a string", value)
+    raise expected("a string", value)
 
 
 def _read_flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    raise _expected("true or false", value)
+    raise expected("true or false", value)
 
 
 def read_integer(value: object) -> int:
     """Read an integer written as one, or raise a MisfitError: 2.0 is none on the wire."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_INTEGER:
         return value
-    raise _expected("an integer", value)
+    raise expected("an integer", value)
 
 
-def _read_number(value: object) -> float:
+def read_number(value: object) -> float:
+    """Read a finite number, or raise a MisfitError."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _expected("a number", value)
+        raise expected("a number", value)
     if not abs(value) <= sys.float_info.max:  # NaN compares false
-        raise _expected("a finite number", value)
+        raise expected("a finite number", value)
     return float(value)
 
 
 def optional(kind: Kind[T]) -> Scalar[T | None]:
     """What may be absent altogether, which is None; written only where it is there."""
     write: Callable[[Any], object] = kind.write
-    return Scalar(None, kind.read, write)
+    return Scalar(None, kind.read, write, kind.schema)
 
 
-TEXT = Scalar("", read_text, str)
-FLAG = Scalar(False, _read_flag, bool)
-INTEGER = Scalar(0, read_integer, int)
-NUMBER = Scalar(0.0, _read_number, float)
+def within(kind: str, largest: float) -> Schema:
+    """Numbers of a kind, up to the largest on both sides of zero."""
+    return MappingProxyType({"type": kind, "minimum": -largest, "maximum": largest})
+
+
+def nullable(schema: Schema) -> Schema:
+    """The same or null."""
+    if "type" not in schema or isinstance(schema["type"], list):
+        return schema
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+TEXT = Scalar("", read_text, str, MappingProxyType({"type": "string"}))
+FLAG = Scalar(False, _read_flag, bool, MappingProxyType({"type": "boolean"}))
+INTEGER = Scalar(0, read_integer, int, within("integer", LARGEST_INTEGER))
+NUMBER = Scalar(0.0, read_number, float, MappingProxyType({"type": "number"}))
 
 
 class _Field(NamedTuple):
@@ -170,6 +196,12 @@ class Object(Generic[T]):
         self._in_any_case = {key.lower(): known for key, known in self._fields.items()}
         self._zeros = {known.argument: known.kind.zero for known in self._fields.values()}
         self.zero = make(**self._zeros)
+
+    @property
+    def schema(self) -> Schema:
+        """Every key may be absent."""
+        properties = {key: nullable(known.kind.schema) for key, known in self._fields.items()}
+        return {"type": "object", "properties": properties}
 
     def read(self, value: object, /) -> T:
         """Build the value from the keys that are there."""
@@ -222,10 +254,15 @@ class List(Generic[T, C]):
         self._spread = spread
         self.zero = collect(())
 
+    @property
+    def schema(self) -> Schema:
+        """A list of such items."""
+        return {"type": "array", "items": self._item.schema}
+
     def read(self, value: object, /) -> C:
         """Read each item; a misfit gets the name of its item."""
         if not isinstance(value, list):
-            raise _expected("a list", value)
+            raise expected("a list", value)
         return self._collect([self._read_item(item, place) for place, item in enumerate(value)])
 
     def _read_item(self, item: object, place: int) -> T:
@@ -251,6 +288,11 @@ class Section(Generic[T]):
         self._key = key
         self._kind = kind
         self.zero = kind.zero
+
+    @property
+    def schema(self) -> Schema:
+        """An object around it."""
+        return {"type": "object", "properties": {self._key: nullable(self._kind.schema)}}
 
     def read(self, value: object, /) -> T:
         """Read what the key holds."""

@@ -42,13 +42,22 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     undecided = [o for o in outcomes if isinstance(o, Decision)] + unattainable(candidates)
     cards = _cards_to_hand_out(catalogue, undecided)
     capacity = np.array([cards[t] for t in candidates.types], dtype=np.int64)
+    sized = clock()
     answer = solve(candidates, capacity, clock)
+    assigned = clock()
     used = _used_cards(candidates, answer.assignment)
     decided = decide(candidates, answer.assignment, np.maximum(capacity - used, 0))
     by_server = {decision.server: decision for decision in (*undecided, *decided)}
+    decisions = tuple(by_server[server.name] for server in system.servers)
+    end = clock()
+    phases = (
+        ("sizing", sized - start),
+        ("assignment", assigned - sized),
+        ("decisions", end - assigned),
+    )
     return Solution(
-        decisions=tuple(by_server[server.name] for server in system.servers),
-        certificate=_certificate(candidates, answer, clock() - start),
+        decisions=decisions,
+        certificate=_certificate(candidates, answer, phases),
         capacity=capacity_use(
             cards,
             dict(zip(candidates.types, used.tolist(), strict=True)),
@@ -85,6 +94,15 @@ def _prices(candidates: Candidates, answer: Answer) -> dict[str, float]:
     return dict(zip(candidates.types, answer.prices.tolist(), strict=True))
 
 
-def _certificate(candidates: Candidates, answer: Answer, seconds: float) -> Certificate:
-    objective = answer.assignment.objective(candidates)
-    return Certificate(answer.solver, answer.status, objective, answer.bound, seconds)
+def _certificate(
+    candidates: Candidates, answer: Answer, phases: tuple[tuple[str, float], ...]
+) -> Certificate:
+    return Certificate(
+        solver=answer.solver,
+        status=answer.status,
+        objective=answer.assignment.objective(candidates),
+        bound=answer.bound,
+        seconds=sum(seconds for _, seconds in phases),
+        levels=answer.levels,
+        phases=phases,
+    )

@@ -177,7 +177,9 @@ class Allocation:
 
     Latencies are means [ms]. No accelerator and 0 replicas mean that nothing runs. `tail` is
     None where nothing was predicted; `generation` is that of the performance data behind the
-    prediction.
+    prediction. A server on several accelerators has an allocation on each in `mix`, the one
+    with the most load first; then `accelerator` and the batch are those of the first, replicas
+    and cost the totals, and latencies those of all requests together.
     """
 
     accelerator: str = ""
@@ -190,6 +192,12 @@ class Allocation:
     ttft_ms: float = 0.0
     tail: Tail | None = None
     generation: Generation = Generation.DECODE
+    mix: tuple["Allocation", ...] = ()
+
+    @property
+    def parts(self) -> tuple["Allocation", ...]:
+        """An allocation for each accelerator."""
+        return self.mix or (self,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,13 +316,30 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """Load of a priority that is served entirely, and what is proven of it [requests/min].
+
+    No plan that serves as much of the more important priorities serves more than `bound`.
+    """
+
+    priority: int
+    served: float
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """Proven distance from the most, relative to the load served or 1."""
+        return max(0.0, self.bound - self.served) / max(self.served, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """What is proven of a plan.
 
     `objective` is the total value of what is served entirely (lower is better; shares of
-    what is left are no part of it), `bound` a proven lower
-    bound of it, None where the solver gives none; `gap` is relative to the larger of
-    |objective| and 1.
+    what is left are no part of it), `bound` a proven lower bound of it among the plans that
+    serve as much; None where the solver gives none, which then has no `levels` either.
+    `phases` are the steps with their seconds.
     """
 
     solver: str
@@ -322,13 +347,19 @@ class Certificate:
     objective: float
     bound: float | None
     seconds: float
+    levels: tuple[Level, ...] = ()
+    phases: tuple[tuple[str, float], ...] = ()
 
     @property
     def gap(self) -> float | None:
-        """Proven distance from the optimum, relative; None without a bound."""
+        """Proven distance from the optimum, the worst of value and loads; None without a bound.
+
+        That of the value is relative to the larger of |objective| and 1.
+        """
         if self.bound is None:
             return None
-        return max(0.0, self.objective - self.bound) / max(abs(self.objective), 1.0)
+        distance = max(0.0, self.objective - self.bound) / max(abs(self.objective), 1.0)
+        return max(distance, *(level.gap for level in self.levels), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

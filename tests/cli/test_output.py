@@ -63,7 +63,7 @@ def test_json_and_yaml_say_the_same() -> None:
     from_json = json.loads(run("optimize", SAMPLE, "-o", "json"))
     from_yaml = yaml.safe_load(run("optimize", SAMPLE, "-o", "yaml"))
     for answer in (from_json, from_yaml):
-        del answer["certificate"]["seconds"]
+        del answer["certificate"]["seconds"], answer["certificate"]["phases"]
 
     assert from_json == from_yaml
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from inferno_optimizer.candidates import Candidates
 from inferno_optimizer.queueing import FloatArray, IntArray
-from inferno_optimizer.system import Status
+from inferno_optimizer.system import Level, Status
 
 NO_ROW = -1
 
@@ -41,12 +41,13 @@ class Assignment:
 class Answer:
     """An assignment with what its solver knows of it; see `system.Certificate`.
 
-    `prices` are what one more card of each type saves, shape (types,); None where the solver
-    does not tell.
+    `levels` tell of the load of each priority in use. `prices` are what one more card of each
+    type saves, shape (types,); None where the solver does not tell.
     """
 
     solver: str
     status: Status
     assignment: Assignment
     bound: float | None = None
+    levels: tuple[Level, ...] = ()
     prices: FloatArray | None = None

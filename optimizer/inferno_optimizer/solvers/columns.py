@@ -1,92 +1,17 @@
-"""Which rows of an assignment problem are left to decide, and their decision by PuLP."""
+"""The rows of an assignment problem that are left to decide, as a program of PuLP's."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 import pulp
 
-from inferno_optimizer.errors import SolverError
 from inferno_optimizer.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.prices import Prices
+from inferno_optimizer.solvers.branch_and_bound import Limits, branch_and_bound
+from inferno_optimizer.solvers.neighbourhood import Opening
 from inferno_optimizer.solvers.program import BoolArray, Program
 
-FEASIBLE_POINT = 2
-"""HiGHS's word for a solution that satisfies every constraint."""
-
 HALF = 0.5
-ROUND = 1e-6
 """Binary columns come back as numbers close to 0 or 1."""
-
-NEAR = 1e-3
-"""Rows whose excess is within this share of a typical case's objective enter the relaxation."""
-
-MOST_OPEN = 500
-"""Cases that are left open besides those that the relaxation splits."""
-
-REACH = 0.3
-"""Rows of an open case are left out that cost more than its cards by more than this share."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """What is left to decide: `fixed` rows are chosen, `free` ones may be, others are not."""
-
-    fixed: BoolArray
-    free: BoolArray
-
-
-def leave_everything_open(program: Program) -> Opening:
-    """Nothing is known beforehand."""
-    free = np.ones(len(program.case), dtype=np.bool_)
-    return Opening(~free, free)
-
-
-def leave_open(program: Program, prices: Prices, floors: FloatArray, whole: int) -> Opening:
-    """Fix what the linear relaxation decides, but for the cases that could make room best.
-
-    Open are the cases that the relaxation splits, and a number of those that lose the least,
-    for their size, by choosing otherwise.
-    """
-    rows = np.flatnonzero(prices.excess <= NEAR * abs(prices.bound) / len(program.starts))
-    amounts = np.zeros(len(program.case))
-    relaxed = program.take(rows)
-    everything = Columns(relaxed, leave_everything_open(relaxed), floors, whole)
-    amounts[rows] = everything.relax(prices.objective[rows])
-    split = np.zeros(len(program.starts), dtype=np.bool_)
-    split[program.place[(amounts > ROUND) & (amounts < 1 - ROUND)]] = True
-    chosen = amounts > HALF
-    order = np.argsort(_loss_by_change(program, prices, chosen), kind="stable")
-    open_cases = split.copy()
-    open_cases[order[:MOST_OPEN]] = True
-    return _opening(program, prices, chosen, open_cases, split)
-
-
-def _opening(
-    program: Program,
-    prices: Prices,
-    chosen: BoolArray,
-    open_cases: BoolArray,
-    wide: BoolArray,
-) -> Opening:
-    """Open the rows of some cases that may be worth it, all rows of the wide ones."""
-    opened = open_cases[program.place]
-    size = prices.sizes(program)
-    close = prices.excess <= REACH * size[program.place]
-    return Opening(chosen & ~opened, opened & (close | wide[program.place] | chosen))
-
-
-def _loss_by_change(program: Program, prices: Prices, current: BoolArray) -> FloatArray:
-    """What the best other option of each case costs, for the size of the case."""
-    excess = np.where(current, np.inf, prices.excess)
-    other = np.minimum.reduceat(excess, program.starts)
-    served = np.zeros(len(program.starts), dtype=np.bool_)
-    served[program.place[current]] = True
-    loss = np.where(served, np.minimum(other, prices.left_out), other)
-    size = prices.sizes(program)
-    relative: FloatArray = loss / np.maximum(size, np.median(size) * 0.1 + 1e-9)
-    return relative
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,49 +23,49 @@ class Choice:
     bound: float
 
 
-class _StartedHiGHS(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
-    """HiGHS from a known solution, which PuLP does not hand over by itself."""
-
-    def __init__(self, known: Mapping[pulp.LpVariable, float], **options: object) -> None:
-        super().__init__(**options)
-        self._known = known
-
-    def callSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802 - PuLP's name
-        """Run from the known solution; one that breaks a constraint is only a hint."""
-        solution = highspy.HighsSolution()
-        values = np.zeros(len(self._known))
-        for variable, value in self._known.items():
-            values[variable.index] = value
-        solution.col_value = values
-        lp.solverModel.setSolution(solution)
-        super().callSolver(lp)
-
-
 class Columns:
     """The open rows of a program as binary columns, of which objectives are minimized.
 
-    Each of the first levels keeps its floor; the first `whole` ones are served entirely.
+    Parameters
+    ----------
+    program, opening
+        The rows, and which of them are open.
+    floors
+        Load that each of the first levels keeps; shape (levels,).
+    whole
+        The first so many levels are served entirely.
+    shortfall
+        What a unit of load below a floor costs, shape (levels,); None where none may be.
     """
 
-    def __init__(self, program: Program, opening: Opening, floors: FloatArray, whole: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        opening: Opening,
+        floors: FloatArray,
+        whole: int,
+        shortfall: FloatArray | None = None,
+    ) -> None:
         self._program, self._opening = program, opening
         self._rows = np.flatnonzero(opening.free)
         self._problem = pulp.LpProblem("assignment", pulp.LpMinimize)
         self._columns = [
             self._problem.add_variable(f"x{row}", 0, 1, "Integer") for row in self._rows
         ]
+        self._missed: list[tuple[pulp.LpVariable, float]] = []
         self._one_for_each_case(whole)
         self._within_capacity()
         for level in range(whole, len(floors)):
-            self._keep(level, float(floors[level]))
+            self._keep(level, float(floors[level]), shortfall)
 
     def _one_for_each_case(self, whole: int) -> None:
         """At most one row for a case; exactly one at a level that is served entirely."""
         case, level = self._program.case[self._rows], self._program.level[self._rows]
         ones = np.ones(len(case))
         for mine in np.split(np.arange(len(case)), np.flatnonzero(np.diff(case)) + 1):
-            rows = self._sum(ones, mine)
-            self._problem += (rows == 1) if level[mine[0]] < whole else (rows <= 1)
+            if len(mine):
+                rows = self._sum(ones, mine)
+                self._problem += (rows == 1) if level[mine[0]] < whole else (rows <= 1)
 
     def _within_capacity(self) -> None:
         left = self._program.capacity - self._program.used(self._opening.fixed)
@@ -150,18 +75,21 @@ class Columns:
             if len(mine):
                 self._problem += self._sum(cards, mine) <= float(available)
 
-    def _keep(self, level: int, load: float) -> None:
-        """A level serves at least this load."""
+    def _keep(self, level: int, load: float, shortfall: FloatArray | None) -> None:
+        """A level serves at least this load, or pays for it."""
         served = self._program.served(self._opening.fixed, level + 1)[level]
         mine = np.flatnonzero(self._program.level[self._rows] == level)
-        if len(mine):
-            weights = self._program.weight[self._rows]
-            self._problem += self._sum(weights, mine) >= float(load - served)
+        if not len(mine):
+            return
+        load_served = self._sum(self._program.weight[self._rows], mine)
+        if shortfall is not None:
+            missed = self._problem.add_variable(f"missed{level}", 0)
+            self._missed.append((missed, float(shortfall[level])))
+            load_served += missed
+        self._problem += load_served >= float(load - served)
 
-    def minimize(
-        self, objective: FloatArray, seconds: float, gap: float, start: BoolArray
-    ) -> Choice | None:
-        """Least sum over the chosen rows, to an absolute gap; None if time ends before any.
+    def minimize(self, objective: FloatArray, limits: Limits, start: BoolArray) -> Choice | None:
+        """Least sum over the chosen rows; None if the limits are met before there is any.
 
         The search starts from a known solution where that fits what is fixed.
         """
@@ -169,42 +97,21 @@ class Columns:
         chosen = self._opening.fixed.copy()
         if not len(self._rows):
             return Choice(chosen, base, base)
-        if seconds <= 0:
+        if limits.seconds <= 0:
             return None
         mine = objective[self._rows]
-        self._problem.setObjective(self._sum(mine, np.flatnonzero(mine)))
-        values, bound = self._solve(seconds, gap, start[self._rows].astype(np.float64))
-        if values is None:
+        self._problem.setObjective(
+            self._sum(mine, np.flatnonzero(mine)) + pulp.LpAffineExpression(self._missed)
+        )
+        known = dict(zip(self._columns, start[self._rows].astype(float).tolist(), strict=True))
+        known |= {missed: 0.0 for missed, _ in self._missed}
+        found = branch_and_bound(self._problem, known, limits)
+        if not found.solution:
             return None
+        values = np.array([column.varValue or 0.0 for column in self._columns])
         chosen[self._rows[values > HALF]] = True
         value = float(objective[chosen].sum())
-        return Choice(chosen, value, min(base + bound, value))
-
-    def relax(self, objective: FloatArray) -> FloatArray:
-        """Amounts of the open rows at a vertex of the linear relaxation; 0 where it has none."""
-        self._problem.setObjective(self._sum(objective, np.flatnonzero(objective)))
-        self._run(pulp.HiGHS(mip=False, msg=False, threads=1))
-        return np.array([column.varValue or 0.0 for column in self._columns], dtype=np.float64)
-
-    def _run(self, solver: pulp.HiGHS) -> None:
-        try:
-            self._problem.solve(solver)
-        except pulp.PulpSolverError as error:
-            raise SolverError(f"HiGHS failed: {error}") from error
-
-    def _solve(
-        self, seconds: float, gap: float, start: FloatArray
-    ) -> tuple[FloatArray | None, float]:
-        known = dict(zip(self._columns, start.tolist(), strict=True))
-        self._run(
-            _StartedHiGHS(known, msg=False, timeLimit=seconds, gapRel=0.0, gapAbs=gap, threads=1)
-        )
-        # PuLP calls a time limit optimal; HiGHS itself tells what it has, and its bound.
-        information = self._problem.solverModel.getInfo()
-        if information.primal_solution_status != FEASIBLE_POINT:
-            return None, float(information.mip_dual_bound)
-        values = np.array([column.varValue for column in self._columns], dtype=np.float64)
-        return values, float(information.mip_dual_bound)
+        return Choice(chosen, value, min(base + found.bound, value))
 
     def _sum(self, weights: FloatArray, which: IntArray) -> pulp.LpAffineExpression:
         return pulp.LpAffineExpression([(self._columns[i], float(weights[i])) for i in which])

@@ -1,42 +1,39 @@
 """Level by level the most load, then the least value; with what is proven of each.
 
-A small program goes to the MILP solver as it is. For a larger one prices prove a bound and
-give a first solution; of a very large one only what the linear relaxation leaves undecided,
-and what could make room for that, is left to the MILP solver.
+A small program goes to the MILP solver as it is. For a larger one prices prove a bound, and a
+first solution is improved by local search unless it is close to that.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from inferno_optimizer.queueing import FloatArray
-from inferno_optimizer.solvers.columns import (
-    Choice,
-    Columns,
-    Opening,
-    leave_everything_open,
-    leave_open,
-)
+from inferno_optimizer.solvers.branch_and_bound import Limits
+from inferno_optimizer.solvers.columns import Choice, Columns
+from inferno_optimizer.solvers.local_search import Floors, search
+from inferno_optimizer.solvers.neighbourhood import Opening, leave_everything_open
 from inferno_optimizer.solvers.packing import pack
-from inferno_optimizer.solvers.prices import price
+from inferno_optimizer.solvers.prices import Prices, price
 from inferno_optimizer.solvers.program import BoolArray, Program
 
 GAP = 5e-5
-"""Relative distance from the bound at which an objective of a larger program is reached."""
+"""Relative distance from the bound at which a larger program is searched no further."""
 
 SLACK = 1e-9
 """What later objectives may take from the load of a level, relative: room for rounding."""
 
-GIVEN_UP = 1e-4
-"""The same where the load is not proven to be the most: at most this, and at most its gap."""
+GIVEN_UP = 5e-4
+"""The same of a larger program: the last bit of load would make the value no concern at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Up to `small` rows a program is solved as it is, to the last digit.
 
-    Up to `medium` rows the MILP solver still gets all of them, of more only some.
+    Where no more than `medium` rows can be part of a better solution than local search found,
+    the MILP solver gets these as well.
     """
 
     small: int = 3_000
@@ -47,15 +44,15 @@ class Sizes:
 class Outcome:
     """Rows chosen, with proven bounds of the load of each level and of the value.
 
-    `prices` are per card of each type [cents/hour]; `reached` tells whether every objective
-    is within its gap.
+    A bound of a level holds among the solutions that serve as much of the levels before it;
+    that of the value among those that serve as much of all. `prices` are per card of each
+    type [cents/hour].
     """
 
     chosen: BoolArray
     most_served: FloatArray
     least_value: float
     prices: FloatArray
-    reached: bool
 
 
 def solve_by_levels(
@@ -72,106 +69,122 @@ def solve_by_levels(
     sizes
         What counts as small and as medium.
     """
-    search = _Search(program, sizes)
-    for level in range(search.levels):
-        search.serve(level, seconds_left() / (search.levels + 1 - level))
-    return search.finish(seconds_left())
+    progress = _Progress(program, seconds_left, sizes)
+    for level in range(progress.levels):
+        progress.serve(level)
+    return progress.finish()
 
 
-class _Search:
+class _Progress:
     """The levels done so far: rows chosen, floors that later objectives keep."""
 
-    def __init__(self, program: Program, sizes: Sizes) -> None:
-        self._program, self._sizes = program, sizes
+    def __init__(self, program: Program, seconds_left: Callable[[], float], sizes: Sizes) -> None:
+        self._program, self._seconds_left, self._sizes = program, seconds_left, sizes
+        self._exact = len(program.case) <= sizes.small
         self.levels = int(program.level.max()) + 1
         self._chosen = np.zeros(len(program.case), dtype=np.bool_)
         self._floors = np.zeros(0)
         self._bounds = np.zeros(0)
         self._whole = 0
-        self._reached = True
 
-    def serve(self, level: int, seconds: float) -> None:
+    def serve(self, level: int) -> None:
         """Serve the most load of one level, the earlier ones keeping theirs."""
         rows = np.flatnonzero(self._program.level <= level)
         part = self._program.take(rows)
         objective = np.where(part.level == level, -part.weight, 0.0)
-        found = self._minimize(part, objective, self._chosen[rows], seconds)
+        found = self._minimize(part, objective, self._chosen[rows], self.levels + 1 - level)
         self._chosen = np.zeros_like(self._chosen)
         self._chosen[rows[found.chosen]] = True
-        served, most = -found.objective, -found.bound
         total = float(part.weight[part.starts][part.level[part.starts] == level].sum())
-        most = min(most, total)
-        self._bounds = np.append(self._bounds, most)
+        served, most = -found.objective, min(-found.bound, total)
         if self._whole == level and served >= total * (1 - SLACK):
             self._whole += 1
-        slack = max(SLACK * served, min(most - served, GIVEN_UP * served))
-        self._floors = np.append(self._floors, max(served - slack, 0.0))
+        floor = served * (1 - SLACK) if self._exact else min(served, most * (1 - GIVEN_UP))
+        self._bounds = np.append(self._bounds, most)
+        self._floors = np.append(self._floors, floor)
 
-    def finish(self, seconds: float) -> Outcome:
+    def finish(self) -> Outcome:
         """The least value among solutions that keep the floors."""
         program = self._program
-        found = self._minimize(program, program.value, self._chosen, seconds)
+        found = self._minimize(program, program.value, self._chosen, 1)
         prices = price(program, program.value, self._floors, self._whole)
-        bound = max(found.bound, min(prices.bound, found.objective))
-        return Outcome(found.chosen, self._bounds, bound, prices.cards, self._reached)
+        least = min(max(found.bound, prices.bound), found.objective)
+        return Outcome(found.chosen, self._bounds, least, prices.cards)
 
     def _minimize(
-        self, program: Program, objective: FloatArray, incumbent: BoolArray, seconds: float
+        self, program: Program, objective: FloatArray, incumbent: BoolArray, ahead: int
     ) -> Choice:
-        small = len(program.case) <= self._sizes.small
-        found = self._exactly if small else self._nearly
-        choice = found(program, objective, fill(program, incumbent), seconds)
-        gap = SLACK if small else GAP
-        distance = choice.objective - choice.bound
-        self._reached &= distance <= gap * max(1.0, abs(choice.objective))
-        return choice
+        """Minimize the first of the objectives ahead, each of which gets its share of time."""
+        known = fill(program, incumbent)
+        seconds = self._seconds_left() / ahead
+        if self._exact:
+            first = Choice(known, float(objective @ known), -np.inf)
+            opening, limits = leave_everything_open(program), Limits(seconds, 0.0)
+            return self._exactly(program, objective, first, opening, limits)
+        reserved = self._seconds_left() - seconds
+        return self._nearly(program, objective, known, lambda: self._seconds_left() - reserved)
 
     def _exactly(
-        self, program: Program, objective: FloatArray, known: BoolArray, seconds: float
+        self,
+        program: Program,
+        objective: FloatArray,
+        known: Choice,
+        opening: Opening,
+        limits: Limits,
     ) -> Choice:
-        """Let the MILP solver have everything, to the last digit."""
-        columns = self._columns(program, leave_everything_open(program))
-        return _better(objective, known, columns.minimize(objective, seconds, 0.0, known))
+        """Let the MILP solver look for a better choice than a known one among all open rows."""
+        columns = Columns(program, opening, self._floors, self._whole)
+        found = columns.minimize(objective, limits, known.chosen)
+        if found is None:
+            return known
+        best = found if found.objective < known.objective else known
+        bound = max(known.bound, found.bound)
+        return replace(best, bound=min(bound, best.objective))
 
     def _nearly(
-        self, program: Program, objective: FloatArray, known: BoolArray, seconds: float
+        self,
+        program: Program,
+        objective: FloatArray,
+        known: BoolArray,
+        seconds_left: Callable[[], float],
     ) -> Choice:
-        """Stop where a first solution is close to what prices prove; or search on."""
+        """Stop where a first solution is close to what prices prove; or search."""
         prices = price(program, objective, self._floors, self._whole)
         packed = pack(program, prices)
         if self._keeps_floors(program, packed) and objective @ packed < objective @ known:
             known = packed
-        value = float(objective @ known)
-        gap = GAP * max(1.0, abs(value))
-        if value - prices.bound <= gap:
-            return Choice(known, value, min(prices.bound, value))
-        whole = len(program.case) <= self._sizes.medium
-        opening = (
-            leave_everything_open(program)
-            if whole
-            else leave_open(program, prices, self._floors, self._whole)
-        )
-        found = self._columns(program, opening).minimize(objective, seconds, gap, known)
-        best = _better(objective, known, found)
-        proven = max(prices.bound, best.bound) if whole else prices.bound
-        return Choice(best.chosen, best.objective, min(proven, best.objective))
+        if objective @ known - prices.bound > GAP * max(1.0, abs(prices.bound)):
+            found = search(program, prices, Floors(self._floors, self._whole), seconds_left)
+            if found is not None:
+                known, prices = self._better(program, known, prices, found)
+        value, bound = float(objective @ known), prices.bound
+        gap = GAP * max(1.0, abs(bound))
+        better = prices.excess <= value - bound  # no other row is part of a better solution
+        if value - bound <= gap or np.count_nonzero(better) > self._sizes.medium:
+            return Choice(known, value, min(bound, value))
+        opening = Opening(np.zeros_like(better), better)
+        limits = Limits(seconds_left(), gap)
+        return self._exactly(program, objective, Choice(known, value, bound), opening, limits)
+
+    def _better(
+        self, program: Program, known: BoolArray, prices: Prices, found: BoolArray
+    ) -> tuple[BoolArray, Prices]:
+        """The one that is closer to what is proven; floors that it misses a little are lowered."""
+        served = program.served(found, len(self._floors))
+        floors = np.minimum(self._floors, served)
+        if np.any(floors < self._floors * (1 - GIVEN_UP)):
+            return known, prices
+        objective, lowered = prices.objective, prices
+        if np.any(floors < self._floors):
+            lowered = price(program, objective, floors, self._whole)
+        if objective @ found - lowered.bound >= objective @ known - prices.bound:
+            return known, prices
+        self._floors = floors
+        return found, lowered
 
     def _keeps_floors(self, program: Program, chosen: BoolArray) -> bool:
         served = program.served(chosen, len(self._floors))
         return bool(np.all(served >= self._floors))
-
-    def _columns(self, program: Program, opening: Opening) -> Columns:
-        return Columns(program, opening, self._floors, self._whole)
-
-
-def _better(objective: FloatArray, known: BoolArray, found: Choice | None) -> Choice:
-    """The better of a known solution and one that was found, if one was."""
-    value = float(objective @ known)
-    if found is None:
-        return Choice(known, value, -np.inf)
-    if found.objective < value:
-        return found
-    return Choice(known, value, min(found.bound, value))
 
 
 def fill(program: Program, chosen: BoolArray) -> BoolArray:

@@ -5,8 +5,9 @@ capacity; priority by priority the served load is made as large as it can be, th
 value as small as it can be. Capacity that is too short is an answer, not an error.
 """
 
-from collections import defaultdict
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,10 +17,13 @@ from inferno_optimizer.queueing import IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greedy
 from inferno_optimizer.solvers.ledger import Ledger
-from inferno_optimizer.solvers.lexicographic import solve_by_levels
+from inferno_optimizer.solvers.lexicographic import GIVEN_UP, solve_by_levels
 from inferno_optimizer.solvers.program import Program, weight_of
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import Status
+from inferno_optimizer.system import Certificate, Level, Status
+
+OPTIMAL = 1e-4
+"""Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
 
 
 def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], float]) -> Answer:
@@ -35,21 +39,52 @@ def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], f
     options = candidates.system.options
     if options.heterogeneous:
         raise UnsupportedError("heterogeneous plans are not supported yet: set it to false")
+    deadline = clock() + options.time_limit
     room = capacity[candidates.pairs.type]
     rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
     if not len(rows):
         assignment = _filled(candidates, capacity, rows)
-        return Answer("milp", Status.OPTIMAL, assignment, 0.0, np.zeros(len(capacity)))
-    deadline = clock() + options.time_limit
-    program = Program.of(candidates, rows, capacity)
-    outcome = solve_by_levels(program, lambda: deadline - clock())
+        levels = _levels(candidates, assignment, {})
+        return Answer("milp", Status.OPTIMAL, assignment, 0.0, levels, np.zeros(len(capacity)))
+    rows = rows[Program.of(candidates, rows, capacity).undominated()]
+    outcome = solve_by_levels(Program.of(candidates, rows, capacity), lambda: deadline - clock())
     assignment = _filled(candidates, capacity, rows[outcome.chosen])
-    if outcome.reached:
-        return Answer("milp", Status.OPTIMAL, assignment, outcome.least_value, outcome.prices)
+    priorities = sorted({candidates.cases[case].priority for case in candidates.pairs.case[rows]})
+    most = dict(zip(priorities, outcome.most_served.tolist(), strict=True))
+    levels = _levels(candidates, assignment, most)
+    bound = min(outcome.least_value, assignment.objective(candidates))
+    unproven = Status.FEASIBLE if clock() < deadline else Status.TIME_LIMIT
+    answer = Answer("milp", unproven, assignment, bound, levels, outcome.prices)
+    if _distance(candidates, answer) <= OPTIMAL:
+        return replace(answer, status=Status.OPTIMAL)
+    return _or_greedy(candidates, capacity, answer)
+
+
+def _levels(
+    candidates: Candidates, assignment: Assignment, most: Mapping[int, float]
+) -> tuple[Level, ...]:
+    """Load served of each priority, with the most that is proven to be possible."""
+    return tuple(
+        Level(priority, load, max(load, most.get(priority, 0.0)))
+        for priority, load in _served(candidates, assignment).items()
+    )
+
+
+def _distance(candidates: Candidates, answer: Answer) -> float:
+    objective, bound = answer.assignment.objective(candidates), answer.bound
+    certificate = Certificate(answer.solver, answer.status, objective, bound, 0.0, answer.levels)
+    return math.inf if certificate.gap is None else certificate.gap
+
+
+def _or_greedy(candidates: Candidates, capacity: IntArray, answer: Answer) -> Answer:
+    """What greedy finds, where that serves more: time may have ended before anything good."""
     greedy = solve_greedy(candidates, capacity).assignment
-    best = max(assignment, greedy, key=lambda plan: _served(candidates, plan))
-    bound = outcome.least_value if best is assignment else None
-    return Answer("milp", Status.TIME_LIMIT, best, bound, outcome.prices)
+    mine, other = _served(candidates, answer.assignment), _served(candidates, greedy)
+    differs = [p for p, load in mine.items() if abs(other[p] - load) > GIVEN_UP * load]
+    if not differs or other[differs[0]] < mine[differs[0]]:
+        return answer
+    levels = tuple(replace(level, served=other[level.priority]) for level in answer.levels)
+    return replace(answer, assignment=greedy, bound=None, levels=levels)
 
 
 def _filled(candidates: Candidates, capacity: IntArray, chosen: IntArray) -> Assignment:
@@ -64,11 +99,11 @@ def _filled(candidates: Candidates, capacity: IntArray, chosen: IntArray) -> Ass
     return ledger.assignment()
 
 
-def _served(candidates: Candidates, plan: Assignment) -> tuple[float, ...]:
+def _served(candidates: Candidates, plan: Assignment) -> dict[int, float]:
     """Load served entirely, by priority; the most important first."""
     rows = plan.rows[plan.rows != NO_ROW]
     entire = rows[plan.replicas[plan.rows != NO_ROW] == candidates.replicas[rows]]
-    load: defaultdict[int, float] = defaultdict(float)
+    load = dict.fromkeys(sorted({case.priority for case in candidates.cases}), 0.0)
     for case in candidates.pairs.case[entire].tolist():
         load[candidates.cases[case].priority] += weight_of(candidates.cases[case])
-    return tuple(load[priority] for priority in sorted({c.priority for c in candidates.cases}))
+    return load

@@ -51,6 +51,8 @@ class Prices:
     ----------
     cards
         Price of a card of each type; shape (types,).
+    loads
+        Price of the load of each level with a floor; shape (levels,).
     objective
         Of the rows; shape (rows,).
     bound
@@ -62,6 +64,7 @@ class Prices:
     """
 
     cards: FloatArray
+    loads: FloatArray
     objective: FloatArray
     bound: float
     excess: FloatArray
@@ -94,6 +97,7 @@ def price(program: Program, objective: FloatArray, floors: FloatArray, whole: in
     types = len(program.capacity)
     return Prices(
         cards=multipliers[:types],
+        loads=multipliers[types:],
         objective=objective,
         bound=float(best.sum() - multipliers @ dual.limits),
         excess=costs - np.repeat(best, program.lengths),
@@ -248,7 +252,8 @@ def _length(
 ) -> float:
     """A share of the step that stays positive and climbs enough; 0 when rounding forbids any."""
     falling = step < 0
-    most = np.min(-multipliers[falling] / step[falling], initial=np.inf)
+    with np.errstate(over="ignore"):  # a step of nearly nothing may be as long as it likes
+        most = np.min(-multipliers[falling] / step[falling], initial=np.inf)
     length = min(1.0, BOUNDARY * float(most))
     for _ in range(HALVINGS):
         if dual.value(multipliers + length * step, temperature) > value + 0.1 * length * decrement:

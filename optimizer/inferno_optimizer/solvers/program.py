@@ -61,6 +61,22 @@ class Program:
             self.capacity,
         )
 
+    def undominated(self) -> IntArray:
+        """Rows that no other row of their case and type beats in cards and in value."""
+        rows = np.arange(len(self.case))
+        order = np.lexsort((rows, self.value, self.cards, self.type, self.case))
+        group = np.cumsum(
+            (np.diff(self.case[order], prepend=-1) != 0)
+            | (np.diff(self.type[order], prepend=-1) != 0)
+        )
+        # In a group, by cards: a row stays if its value is below all those before it.
+        rank = np.empty(len(rows))
+        rank[np.lexsort((order, self.value[order]))] = rows
+        falling = rank - group * float(len(rows))
+        least = np.minimum.accumulate(falling)
+        kept = np.append(True, least[1:] < least[:-1]) if len(rows) else rows.astype(np.bool_)
+        return np.sort(order[kept])
+
     @cached_property
     def starts(self) -> IntArray:
         """Where the rows of each case begin."""

@@ -1,15 +1,12 @@
 """Slow, simple answers in plain Python: what the optimizer's fast ones are held against."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from itertools import product
 from typing import Protocol
 
-from inferno_optimizer.system import Accelerator, Allocation
-from tests.unit.optimizer.systems import Demand
+from inferno_optimizer.system import Allocation
 
 DIGITS = 60
 """So many that rounding cannot be seen in a double; exponents are next to unlimited."""
@@ -277,56 +274,3 @@ def value(current: Allocation, accelerator: str, replicas: int, cost: float) -> 
     if accelerator != current.accelerator:
         return 0.1 * (current.cost + cost) + cost - current.cost
     return 0.0 if replicas == current.replicas else cost - current.cost
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What one server may get; `load` is what is served by it."""
-
-    load: float = 0.0
-    value: float = 0.0
-    cards: Mapping[str, int] = field(default_factory=dict)
-
-
-def choices(demand: Demand, units: Mapping[str, Accelerator]) -> list[Choice]:
-    """Nothing, or all replicas on one of the accelerators."""
-    found = [Choice()]
-    for name, replicas in demand.needs.items():
-        accelerator, count = units[name], demand.accelerators_per_replica
-        cost = accelerator.cost * count * replicas
-        cards = {accelerator.type: replicas * count * accelerator.multiplicity}
-        worth = value(demand.current, name, replicas, cost)
-        found.append(Choice(demand.load, worth, cards))
-    return found
-
-
-def best_plan(
-    demands: Sequence[Demand], units: Sequence[Accelerator], capacity: Mapping[str, int]
-) -> tuple[tuple[float, ...], float]:
-    """Try every plan: served load by priority, as large as can be, then the least value."""
-    by_name = {unit.name: unit for unit in units}
-    plans = product(*(choices(demand, by_name) for demand in demands))
-    served, lost = max(_worth(plan, demands) for plan in plans if _fits(plan, capacity))
-    return served, -lost
-
-
-def _fits(plan: Sequence[Choice], capacity: Mapping[str, int]) -> bool:
-    used: Counter[str] = Counter()
-    for choice in plan:
-        used.update(choice.cards)
-    return all(count <= capacity.get(card_type, 0) for card_type, count in used.items())
-
-
-def _worth(plan: Sequence[Choice], demands: Sequence[Demand]) -> tuple[tuple[float, ...], float]:
-    return (
-        served_by_priority(demands, [choice.load for choice in plan]),
-        -math.fsum(choice.value for choice in plan),
-    )
-
-
-def served_by_priority(demands: Sequence[Demand], served: Sequence[float]) -> tuple[float, ...]:
-    """Sums of what the servers of each priority get, the most important one first."""
-    total = dict.fromkeys(sorted({demand.priority for demand in demands}), 0.0)
-    for demand, load in zip(demands, served, strict=True):
-        total[demand.priority] += load
-    return tuple(total.values())

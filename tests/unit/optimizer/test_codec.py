@@ -293,7 +293,9 @@ def test_a_solution_has_the_field_names_of_the_wire() -> None:
         "objective": 10.0,
         "bound": None,
         "gap": None,
+        "levels": [],
         "seconds": 0.25,
+        "phases": {},
     }
 
 

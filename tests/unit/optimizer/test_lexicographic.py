@@ -4,38 +4,17 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-import pulp
 import pytest
 
 from inferno_optimizer.solvers.lexicographic import Sizes, solve_by_levels
 from inferno_optimizer.solvers.packing import pack
 from inferno_optimizer.solvers.prices import price
 from inferno_optimizer.solvers.program import BoolArray, Program
+from tests.unit.optimizer.programs import random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
 LARGE = Sizes(small=0, medium=0)
-"""Every program counts as large: prices, relaxation and a part left open."""
-
-
-def random_program(seed: int, cases: int, types: int = 3, levels: int = 3) -> Program:
-    """Cases with a row or more on different types; capacity for about half of them."""
-    random = np.random.default_rng(seed)
-    rows = [
-        (case, card_type)
-        for case in range(cases)
-        for card_type in np.flatnonzero(random.random(types) < 0.8).tolist() or [0]
-    ]
-    case = np.array([row[0] for row in rows])
-    cards = random.integers(1, 6, len(rows)).astype(float)
-    return Program(
-        case=case,
-        type=np.array([row[1] for row in rows]),
-        cards=cards,
-        value=cards * random.integers(1, 9, len(rows)) - random.integers(0, 20, cases)[case],
-        level=np.unique(random.integers(0, levels, cases), return_inverse=True)[1][case],
-        weight=random.integers(1, 50, cases).astype(float)[case],
-        capacity=np.full(types, np.ceil(1.6 * cases / types)),
-    )
+"""Every program counts as large: prices, a dive, and exchanges around what it finds."""
 
 
 def every_choice(program: Program) -> Iterator[BoolArray]:
@@ -56,23 +35,6 @@ def best_of_all(program: Program, levels: int) -> tuple[tuple[float, ...], float
 
     loads, value = min(map(rank, every_choice(program)))
     return tuple(-load for load in loads), value
-
-
-def relaxed(program: Program, objective: list[float]) -> float:
-    """The optimum of the linear relaxation, by PuLP and HiGHS."""
-    problem = pulp.LpProblem("relaxation", pulp.LpMinimize)
-    columns = [problem.add_variable(f"x{i}", 0, 1) for i in range(len(objective))]
-    for key, limits in ((program.case, None), (program.type, program.capacity)):
-        for group in np.unique(key).tolist():
-            mine = np.flatnonzero(key == group).tolist()
-            sizes = [1.0 if limits is None else float(program.cards[i]) for i in mine]
-            terms = pulp.LpAffineExpression(
-                [(columns[i], s) for i, s in zip(mine, sizes, strict=True)]
-            )
-            problem += terms <= (1.0 if limits is None else float(limits[group]))
-    problem.setObjective(pulp.LpAffineExpression(list(zip(columns, objective, strict=True))))
-    problem.solve(pulp.HiGHS(mip=False, msg=False))
-    return float(pulp.value(problem.objective))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -142,7 +104,8 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
     loads, value = best_of_all(program, levels)
     assert tuple(program.served(outcome.chosen, levels)) == pytest.approx(loads)
     assert program.value[outcome.chosen].sum() == pytest.approx(value)
-    assert outcome.reached
+    assert tuple(outcome.most_served) == pytest.approx(loads)
+    assert outcome.least_value == pytest.approx(value)
 
 
 @pytest.mark.parametrize("seed", range(20))
