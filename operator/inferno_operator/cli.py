@@ -1,25 +1,26 @@
 """The command line: parse, call one library function, print."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
-import json
-import sys
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+import os
+from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
-
-if TYPE_CHECKING:
-    from inferno_operator.tables import Part
-    from inferno_optimizer.system import System
-
-FAILED = 1
-BAD_INPUT = 2
-"""Exit statuses."""
+from inferno_operator.console import (
+    Changes,
+    Format,
+    Output,
+    TimeLimit,
+    limited,
+    run_app,
+    show,
+    working,
+)
+from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
 
 app = typer.Typer(
     add_completion=False,
@@ -29,12 +30,11 @@ app = typer.Typer(
 )
 
 
-class Format(StrEnum):
-    """How to print a result."""
+class LogFormat(StrEnum):
+    """How to log."""
 
-    TABLE = "table"
+    TEXT = "text"
     JSON = "json"
-    YAML = "yaml"
 
 
 Paths = Annotated[
@@ -45,25 +45,11 @@ Paths = Annotated[
         show_default=False,
     ),
 ]
-TimeLimit = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS",
-        min=0,
-        envvar="INFERNO_SOLVER_TIME_LIMIT",
-        help="When the exact solver stops and gives the best plan found.",
-    ),
-]
-Output = Annotated[Format, typer.Option("--output", "-o", help="How to print the result.")]
 
 
 def main() -> None:
-    """Run the command line and exit: 0 is success, 2 bad input or usage, 1 another failure."""
-    try:
-        app(prog_name="inferno")
-    except InfernoError as error:
-        sys.stderr.write(f"inferno: {' '.join(str(error).split())}\n")
-        sys.exit(BAD_INPUT if isinstance(error, InputError | UnsupportedError) else FAILED)
+    """Run the command line and exit; see `console.run_app`."""
+    run_app(app, "inferno")
 
 
 def _show_version(wanted: bool) -> None:
@@ -96,16 +82,7 @@ def inferno(
 def optimize(
     paths: Paths,
     output: Output = Format.TABLE,
-    changes: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            metavar="CHANGE",
-            help="What if: show what this would change, such as capacity.A100=8; also with +=, "
-            "-=, *=. Kinds: accelerator, capacity, class, optimizer, server. Can be repeated.",
-            show_default=False,
-        ),
-    ] = [],  # noqa: B006 - typer reads it and never changes it
+    changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
     time_limit: TimeLimit = 30.0,
 ) -> None:
     """Show what every server would get.
@@ -121,16 +98,16 @@ def optimize(
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.what_if import apply_changes
 
-    system = _limited(read_system(paths), time_limit)
+    system = limited(read_system(paths), time_limit)
     changed = apply_changes(system, map(parse_change, changes))
-    with _working(f"optimizing {len(system.servers)} servers"):
+    with working(f"optimizing {len(system.servers)} servers"):
         solution = optimize(system)
     if not changes:
-        _print(output, lambda: encode_solution(solution), lambda: solution_parts(system, solution))
+        show(output, lambda: encode_solution(solution), lambda: solution_parts(system, solution))
         return
-    with _working("optimizing with what is changed"):
+    with working("optimizing with what is changed"):
         comparison = compare(solution, optimize(changed))
-    _print(
+    show(
         output,
         lambda: encode_comparison(changes, comparison),
         lambda: comparison_parts(comparison),
@@ -157,54 +134,125 @@ def explain(
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.remedies import remedies
 
-    system = _limited(read_system(paths), time_limit)
+    system = limited(read_system(paths), time_limit)
     options = explain(system, server)
-    with _working("looking for what would serve it"):
+    with working("looking for what would serve it"):
         solution = optimize(system)
         found = remedies(system, solution, server)
     decision = next(d for d in solution.decisions if d.server == server)
-    _print(
+    show(
         output,
         lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
         lambda: (*option_parts(options), *remedy_parts(decision, found)),
     )
 
 
-@app.command(epilog="Example: INFERNO_NAMESPACE=llm inferno operator")
-def operator() -> None:
+def _configurable(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each variable of the environment that the operator reads."""
+    own = [p for p in signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = map(_option, VARIABLES)
+    command.__signature__ = Signature([*own, *options])  # type: ignore[attr-defined]  # PEP 362
+    return command
+
+
+def _option(variable: Variable) -> Parameter:
+    flag, text = f"--{variable.option}", f"{variable.help} [{variable.name}]"
+    kind: object
+    if variable.switch:
+        kind = Annotated[bool | None, typer.Option(f"{flag}/--no-{variable.option}", help=text)]
+    else:
+        kind = Annotated[str | None, typer.Option(flag, metavar=variable.metavar, help=text)]
+    name = variable.option.replace("-", "_")
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+@app.command(epilog="Example: inferno operator --namespace llm --leader-election")
+@_configurable
+def operator(
+    *,
+    health_port: Annotated[
+        int,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="For /healthz, /readyz and /metrics; 0 takes a free one and prints it.",
+        ),
+    ] = HEALTH_PORT,
+    log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.TEXT,
+    **flags: str | bool | None,
+) -> None:
     """Run the operator.
 
     It works in the cluster that KUBECONFIG names, or in which it runs, and is configured by
-    INFERNO_* variables.
+    INFERNO_* variables; options win over them.
     """
     from inferno_operator.main import run
 
-    run()
+    names = {variable.option.replace("-", "_"): variable.name for variable in VARIABLES}
+    given = {names[flag]: str(value) for flag, value in flags.items() if value is not None}
+    run({**os.environ, **given}, health_port, json_logs=log_format is LogFormat.JSON)
 
 
-def _limited(system: "System", time_limit: float) -> "System":
-    return replace(system, options=replace(system.options, time_limit=time_limit))
-
-
-def _working(message: str) -> AbstractContextManager[object]:
-    """Tell a person at a terminal what takes its time."""
-    if not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status(message)
-
-
-def _print(
-    output: Format,
-    document: Callable[[], object],
-    parts: Callable[[], Iterable["Part"]],
+@app.command(epilog="Example: inferno serve --stateful --port 3302")
+def serve(  # noqa: PLR0913 - an argument for each option
+    *,
+    stateful: Annotated[
+        bool,
+        typer.Option(
+            "--stateful", "-F", help="Keep a system that clients change, and optimize that."
+        ),
+    ] = False,
+    host: Annotated[
+        str,
+        typer.Option(metavar="HOST", envvar="INFERNO_HOST", help="The address to listen on."),
+    ] = "127.0.0.1",
+    port: Annotated[
+        str,
+        typer.Option(
+            metavar="PORT",
+            envvar="INFERNO_PORT",
+            help="The port to listen on; 0 takes a free one and prints it.",
+        ),
+    ] = "8080",
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", envvar="INFERNO_TLS_CERT", help="Serve TLS with this certificate (PEM)."
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="INFERNO_TLS_KEY", help="Its key (PEM)."),
+    ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="INFERNO_TLS_CA",
+            help="Serve only clients that have a certificate of this authority (PEM).",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="INFERNO_TOKEN_FILE",
+            help="Serve only clients that send the bearer token in this file.",
+        ),
+    ] = None,
+    time_limit: TimeLimit = 30.0,
 ) -> None:
-    if output is Format.JSON:
-        typer.echo(json.dumps(document(), indent=2, ensure_ascii=False))
-    elif output is Format.YAML:
-        import yaml
+    """Run the optimizer as a REST server.
 
-        typer.echo(yaml.safe_dump(document(), sort_keys=False, allow_unicode=True), nl=False)
-    else:
-        typer.echo("\n".join(map(str, parts())))
+    Files are read anew when they change. It speaks the published API, and describes that at
+    /openapi.json; /healthz, /readyz and /metrics are there too.
+    """
+    from inferno_optimizer.api.limits import Limits
+    from inferno_optimizer.api.listening import port_of
+    from inferno_optimizer.api.main import serve
+    from inferno_optimizer.api.security import Files
+
+    files = Files(tls_cert, tls_key, tls_ca, token_file)
+    limits = Limits.for_solver(time_limit)
+    serve(host, port_of(port), limits, files, typer.echo, stateful=stateful)

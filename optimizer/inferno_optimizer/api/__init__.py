@@ -1,0 +1,1 @@
+"""The REST optimizer: the only part of this package that knows HTTP."""

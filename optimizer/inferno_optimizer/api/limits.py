@@ -1,0 +1,85 @@
+"""How much and how long: what goes beyond is told so instead of being served."""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.requests import ClientDisconnect, Request
+
+from inferno_optimizer.api.refusals import Refusal
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a server; times in seconds.
+
+    Attributes
+    ----------
+    body_bytes, body_seconds
+        Of a request's body, and until it has arrived.
+    time_limit
+        When the exact solver stops and gives the best plan found.
+    solve_seconds
+        For a whole optimization; then it is broken off.
+    queue_seconds
+        Until an optimization begins.
+    workers
+        Optimizations at once.
+    waiting
+        Optimizations that may wait for others to end.
+    stop_seconds
+        For what runs when the server is told to stop.
+    """
+
+    body_bytes: int = 64 * MEBIBYTE
+    body_seconds: float = 30.0
+    time_limit: float = 30.0
+    solve_seconds: float = 60.0
+    queue_seconds: float = 30.0
+    workers: int = 2
+    waiting: int = 100
+    stop_seconds: float = 5.0
+
+    @classmethod
+    def for_solver(cls, time_limit: float) -> "Limits":
+        """Limits that leave an exact solver its time, on this machine's cores."""
+        workers = max(2, len(os.sched_getaffinity(0)))
+        return cls(time_limit=time_limit, solve_seconds=2 * time_limit + 10, workers=workers)
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """Read the body of a request.
+
+    Raises
+    ------
+    Refusal
+        It is too large, too slow, or it ends too soon.
+    """
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            return await _bounded(request, limits.body_bytes)
+    except TimeoutError as error:
+        message = f"the body did not arrive within {limits.body_seconds:g} s"
+        raise Refusal.because(HTTPStatus.REQUEST_TIMEOUT, message) from error
+    except ClientDisconnect as error:
+        raise Refusal.because(
+            HTTPStatus.BAD_REQUEST, "the connection closed before the end of the body"
+        ) from error
+
+
+async def _bounded(request: Request, most: int) -> bytes:
+    too_large = Refusal.because(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most} bytes"
+    )
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise too_large
+    return bytes(body)

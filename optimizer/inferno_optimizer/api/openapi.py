@@ -1,0 +1,185 @@
+"""The description of the API, made of the same tables that read and answer requests."""
+
+import re
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+
+from inferno_optimizer.api.documents import BODY, OPTIONS, Document
+from inferno_optimizer.api.endpoints import EDITS, LOOKS, Edit, Look
+from inferno_optimizer.api.replies import JSON
+from inferno_optimizer.fields import Object, Schema, nullable
+from inferno_optimizer.system import Reason, Status
+
+JsonObject = dict[str, Any]
+
+PARAMETER = re.compile(r"\{(\w+)\}")
+
+MESSAGE: Schema = {
+    "type": "object",
+    "properties": {"message": {"type": "string"}},
+    "required": ["message"],
+}
+NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
+SOLUTION: Schema = {
+    "type": "object",
+    "properties": {
+        "allocations": {"type": "object", "additionalProperties": {"type": "object"}},
+        "unserved": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "reason": {"enum": [str(reason) for reason in Reason]},
+                    "message": {"type": "string"},
+                },
+                "required": ["reason", "message"],
+            },
+        },
+        "certificate": {
+            "type": "object",
+            "properties": {
+                "solver": {"type": "string"},
+                "status": {"enum": [str(status) for status in Status]},
+                "objective": {"type": "number"},
+                "bound": NUMBER_OR_NULL,
+                "gap": NUMBER_OR_NULL,
+                "seconds": {"type": "number"},
+            },
+            "required": ["solver", "status", "objective", "bound", "gap", "seconds"],
+        },
+    },
+    "required": ["allocations", "unserved", "certificate"],
+}
+TEXT_PAGE = {"text/plain": {"schema": {"type": "string"}}}
+
+OF_BODIES = {
+    HTTPStatus.BAD_REQUEST: "The body cannot be read.",
+    HTTPStatus.REQUEST_TIMEOUT: "The body took too long.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+}
+OF_SOLVES = {
+    HTTPStatus.NOT_FOUND: "The optimization failed.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "The optimization broke off.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Busy, or stopping.",
+    HTTPStatus.GATEWAY_TIMEOUT: "The optimization took too long.",
+}
+NOT_FOUND = {HTTPStatus.NOT_FOUND: "A name is not known."}
+BAD_PRIORITY = {HTTPStatus.BAD_REQUEST: "The priority is not an integer."}
+
+
+def describe(*, stateful: bool, guarded: bool) -> JsonObject:
+    """Describe the API of a server.
+
+    Parameters
+    ----------
+    stateful
+        Whether it has the calls that change what it keeps.
+    guarded
+        Whether it asks for a token.
+    """
+    document: JsonObject = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Inferno optimizer",
+            "version": version("inferno-operator"),
+            "description": "Decides which accelerator, how many replicas and which batch size.",
+        },
+        "paths": dict(_paths(stateful=stateful)),
+        "components": {"schemas": {"Message": MESSAGE, "Solution": SOLUTION}},
+    }
+    if guarded:
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
+                _guard(path, operation)
+    return document
+
+
+def _guard(path: str, operation: JsonObject) -> None:
+    if path in ("/healthz", "/readyz"):
+        operation["security"] = []
+    else:
+        unknown = _response("The token is missing or wrong.", _json(_ref("Message")))
+        operation["responses"]["401"] = unknown
+
+
+def _paths(*, stateful: bool) -> Iterator[tuple[str, JsonObject]]:
+    yield "/optimizeOne", {"post": _solve("Optimize the system in the body.", BODY)}
+    for look in LOOKS:
+        yield look.path, {"get": _look(look)}
+    if stateful:
+        yield "/optimize", {"post": _solve("Optimize the system that is kept.", OPTIONS)}
+        for edit in EDITS:
+            yield edit.path, {"get" if edit.body is None else "post": _edit(edit)}
+    for path, summary, content in (
+        ("/healthz", "Whether the process works.", TEXT_PAGE),
+        ("/readyz", "Whether it can optimize.", TEXT_PAGE),
+        ("/metrics", "Counts for Prometheus.", TEXT_PAGE),
+        ("/openapi.json", "This description.", _json({"type": "object"})),
+    ):
+        yield path, {"get": _operation(summary, content)}
+
+
+def _solve(summary: str, body: Object[Document]) -> JsonObject:
+    return _operation(summary, _json(_ref("Solution")), {**OF_BODIES, **OF_SOLVES}, body=body)
+
+
+def _look(look: Look) -> JsonObject:
+    refused = NOT_FOUND if "{" in look.path else {}
+    return _operation(_summary(look.show), _json(look.reply), refused, look.path)
+
+
+def _edit(edit: Edit) -> JsonObject:
+    refused = {**(OF_BODIES if edit.body else {}), **NOT_FOUND}
+    if "{priority}" in edit.path:
+        refused |= BAD_PRIORITY
+    return _operation(_summary(edit.change), _json(edit.reply), refused, edit.path, body=edit.body)
+
+
+def _summary(function: object) -> str:
+    return (function.__doc__ or "").partition("\n")[0]
+
+
+def _operation(
+    summary: str,
+    content: JsonObject,
+    refused: Mapping[HTTPStatus, str] | None = None,
+    path: str = "",
+    body: Object[Document] | None = None,
+) -> JsonObject:
+    messages = _json({"anyOf": [_ref("Message"), {"type": "string"}]})
+    operation: JsonObject = {
+        "summary": summary,
+        "responses": {
+            "200": _response("Done.", content),
+            **{
+                str(int(status)): _response(why, messages)
+                for status, why in (refused or {}).items()
+            },
+        },
+    }
+    if path:
+        operation["parameters"] = [_parameter(name) for name in PARAMETER.findall(path)]
+    if body is not None:
+        operation["requestBody"] = {"required": True, "content": _json(nullable(body.schema))}
+    return operation
+
+
+def _parameter(name: str) -> JsonObject:
+    schema = {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _response(description: str, content: JsonObject) -> JsonObject:
+    return {"description": description, "content": content}
+
+
+def _json(schema: Schema) -> JsonObject:
+    return {JSON.partition(";")[0]: {"schema": schema}}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,0 +1,115 @@
+"""Who may ask: TLS and a bearer token, both from files that may change at any time."""
+
+import hmac
+import ssl
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from inferno_optimizer.api.replies import message_reply
+from inferno_optimizer.api.watched import Watched
+from inferno_optimizer.errors import InputError
+
+OPEN = ("/healthz", "/readyz")
+"""Paths that need no token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files that secure a server; with an authority, clients need a certificate of it."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+    token: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise InputError("TLS takes both INFERNO_TLS_CERT and INFERNO_TLS_KEY")
+        if self.authority is not None and self.certificate is None:
+            message = "INFERNO_TLS_CA takes INFERNO_TLS_CERT and INFERNO_TLS_KEY as well"
+            raise InputError(message)
+
+
+def read_token(path: Path) -> bytes:
+    """Read a bearer token.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or holds none.
+    """
+    try:
+        token = path.read_bytes().strip()
+    except OSError as error:
+        raise InputError(f"INFERNO_TOKEN_FILE: {path}: {error.strerror}") from error
+    if not token:
+        raise InputError(f"INFERNO_TOKEN_FILE: {path}: is empty")
+    return token
+
+
+class TokenGuard:
+    """Lets only requests with the token through, and probes."""
+
+    def __init__(self, app: ASGIApp, path: Path) -> None:
+        self._app = app
+        self._token = Watched([path], lambda: read_token(path))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it."""
+        if scope["type"] != "http" or scope["path"] in OPEN or self._knows(scope):
+            await self._app(scope, receive, send)
+            return
+        reply = message_reply(HTTPStatus.UNAUTHORIZED, "send the token: Authorization: Bearer ...")
+        reply.headers["WWW-Authenticate"] = "Bearer"
+        await reply(scope, receive, send)
+
+    def _knows(self, scope: Scope) -> bool:
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        sent = next((value for name, value in headers if name == b"authorization"), b"")
+        scheme, _, token = sent.partition(b" ")
+        known = hmac.compare_digest(token.strip(), self._token.current())
+        return known and scheme.lower() == b"bearer"
+
+
+def tls_context(files: Files) -> ssl.SSLContext | None:
+    """A context whose certificate is read anew for a handshake after it changed; None without.
+
+    Raises
+    ------
+    InputError
+        The files cannot be used.
+    """
+    if files.certificate is None:
+        return None
+    paths = [path for path in (files.certificate, files.key, files.authority) if path is not None]
+    watched = Watched(paths, lambda: _context(files))
+    listening = _context(files)
+
+    def choose(connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+        connection.context = watched.current()
+
+    listening.sni_callback = choose
+    return listening
+
+
+def _context(files: Files) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(files.certificate or "", files.key, password="")
+        if files.authority is not None:
+            context.load_verify_locations(files.authority)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except OSError as error:  # an SSLError is one too
+        raise InputError(f"TLS: {_named(files, error)}") from error
+    return context
+
+
+def _named(files: Files, error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        names = ", ".join(str(p) for p in (files.certificate, files.key, files.authority) if p)
+        return f"{names}: {error.reason or error}"
+    missing = [p for p in (files.certificate, files.key, files.authority) if p and not p.is_file()]
+    return f"{missing[0] if missing else files.certificate}: {error.strerror}"

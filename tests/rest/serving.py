@@ -1,0 +1,77 @@
+"""A real `inferno serve`, and requests to it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.cli.program import PROGRAM, ROOT
+
+STOPS_WITHIN = 20
+"""Seconds until a server that is told to stop has ended."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that listens at `url`."""
+
+    url: str
+    process: subprocess.Popen[str]
+    log: Path
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60)
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(STOPS_WITHIN)
+
+
+@contextmanager
+def serving(
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Served]:
+    """Serve on a free port while the context lasts."""
+    with running([PROGRAM, "serve", "--port", "0", *arguments], folder, environment) as served:
+        yield served
+
+
+@contextmanager
+def limited(folder: Path, **limits: float) -> Iterator[Served]:
+    """Serve without state, with other limits than usual."""
+    command = [sys.executable, "-m", "tests.rest.limited", json.dumps(limits)]
+    with running(command, folder) as served:
+        yield served
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Served]:
+    """Run a command that serves, and says where."""
+    others = {name: value for name, value in os.environ.items() if "INFERNO" not in name}
+    log = folder / "serve.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**others, **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("listening on "), log.read_text()
+            yield Served(line.split()[2], process, log)
+        finally:
+            process.kill()

@@ -1,0 +1,214 @@
+"""Calls of the published API over HTTP, after facts of the project's own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from inferno_optimizer.codec import encode_system
+from tests.cli.program import SMALL
+from tests.conformance.test_gen1 import Recorded, recorded_facts
+from tests.rest.replay import unlike
+
+CONVERSATION = Path(__file__).parents[1] / "data" / "rest" / "conversation.json"
+BODY: dict[str, Any] = json.loads(SMALL.read_text())
+SYSTEM = BODY["system"]
+
+NO_LOAD = {"arrivalRate": 0, "avgLength": 0, "arrivalCOV": 0, "serviceCOV": 0}
+
+
+def fill(client: httpx.Client) -> None:
+    """Tell a stateful server of the small system."""
+    for path, section in (
+        ("/setAccelerators", "acceleratorData"),
+        ("/setModels", "modelData"),
+        ("/setServiceClasses", "serviceClassData"),
+        ("/setServers", "serverData"),
+        ("/setCapacities", "capacityData"),
+    ):
+        assert client.post(path, json=SYSTEM[section]).status_code == 200
+
+
+def server_of(client: httpx.Client, name: str) -> dict[str, Any]:
+    server: dict[str, Any] = client.get(f"/getServer/{name}").json()
+    return server
+
+
+def test_a_client_reads_what_it_wrote_in_the_words_of_the_published_api(
+    keeper: httpx.Client,
+) -> None:
+    for step in json.loads(CONVERSATION.read_text())["steps"]:
+        if "get" in step:
+            reply = keeper.get(step["get"])
+        else:
+            reply = keeper.post(step["post"], json=step["body"])
+
+        assert (reply.status_code, reply.json()) == (step.get("status", 200), step["reply"])
+        assert reply.headers["content-type"] == "application/json; charset=utf-8"
+
+
+@pytest.mark.parametrize("recorded", recorded_facts().values(), ids=recorded_facts().keys())
+def test_optimize_one_answers_with_the_numbers_of_the_reference(
+    client: httpx.Client, recorded: Recorded
+) -> None:
+    reply = client.post("/optimizeOne", json=encode_system(recorded.system))
+
+    ours = reply.json()["allocations"]
+    assert reply.status_code == 200
+    assert ours.keys() == recorded.allocations.keys()
+    for name, expected in recorded.allocations.items():
+        assert ours[name]["accelerator"] == expected.accelerator
+        assert ours[name]["numReplicas"] == expected.replicas
+        assert ours[name]["cost"] == pytest.approx(expected.cost, rel=1e-4)
+
+
+def test_an_answer_tells_what_is_proven_and_who_is_unserved_and_why(client: httpx.Client) -> None:
+    lost = {**SYSTEM["serverData"]["servers"][0], "model": "granit"}
+    body = {"system": {**SYSTEM, "serverData": {"servers": [lost]}}}
+
+    answer = client.post("/optimizeOne", json=body).json()
+
+    assert answer["allocations"] == {}
+    assert answer["unserved"]["Premium-granite-13b"]["reason"] == "UnknownModel"
+    assert "granit" in answer["unserved"]["Premium-granite-13b"]["message"]
+    assert answer["certificate"]["status"] == "Optimal"
+
+
+def test_what_makes_the_original_run_for_ever_is_answered(client: httpx.Client) -> None:
+    flat = [{**data, "alpha": 0, "beta": 0} for data in SYSTEM["modelData"]["models"]]
+    rush = {**SYSTEM["serverData"]["servers"][0]}
+    rush["currentAlloc"] = {"load": {"arrivalRate": 1e30, "avgLength": 1024}}
+    zeros = {"system": {**SYSTEM, "modelData": {"models": flat}}}
+    many = {"system": {**SYSTEM, "serverData": {"servers": [rush]}}}
+
+    unserved = [client.post("/optimizeOne", json=body).json()["unserved"] for body in (zeros, many)]
+
+    name = "Premium-granite-13b"
+    assert [u[name]["reason"] for u in unserved] == ["NoPerformanceData", "InvalidSpec"]
+
+
+def test_the_last_system_can_be_looked_at_without_state(client: httpx.Client) -> None:
+    answer = client.post("/optimizeOne", json=BODY).json()
+    client.post("/optimizeOne", content=b"{")
+
+    server = server_of(client, "Free-granite-13b")
+    assert client.get("/getModels").json() == ["granite-13b"]
+    assert (
+        unlike(server["desiredAlloc"], answer["allocations"][server["name"]], {"percentiles"}) == ""
+    )
+
+
+def test_without_state_nothing_can_be_changed(client: httpx.Client) -> None:
+    replies = [client.post("/addServer", json={}), client.get("/removeServer/x")]
+
+    assert [(r.status_code, r.text) for r in replies] == [(404, "404 page not found")] * 2
+
+
+def test_optimize_one_leaves_what_a_server_was_told(keeper: httpx.Client) -> None:
+    fill(keeper)
+    keeper.post("/optimizeOne", json={})
+
+    assert len(keeper.get("/getServers").json()["servers"]) == 2
+
+
+def test_optimize_puts_down_what_it_decides_and_apply_makes_it_current(
+    keeper: httpx.Client,
+) -> None:
+    fill(keeper)
+    name = "Premium-granite-13b"
+    before = server_of(keeper, name)["currentAlloc"]
+
+    given = keeper.post("/optimize", json={"unlimited": True}).json()["allocations"][name]
+    desired = server_of(keeper, name)["desiredAlloc"]
+    applied = keeper.get("/applyAllocation").json()
+    current = server_of(keeper, name)["currentAlloc"]
+
+    assert unlike(desired, given, {"percentiles"}) == ""
+    assert applied == "Done"
+    assert current == desired != before
+
+
+def test_a_server_that_loses_its_allocation_keeps_no_stale_one(keeper: httpx.Client) -> None:
+    fill(keeper)
+    name = "Premium-granite-13b"
+    load = server_of(keeper, name)["currentAlloc"]["load"]
+    keeper.post("/optimize", json={"unlimited": True})
+    keeper.post("/setCapacities", json={"count": [{"type": "A100"}, {"type": "G2"}]})
+
+    answer = keeper.post("/optimize", json={}).json()
+    keeper.get("/applyAllocation")
+
+    server = server_of(keeper, name)
+    assert answer["unserved"][name]["reason"] == "NoCapacity"
+    assert (server["desiredAlloc"]["accelerator"], server["desiredAlloc"]["numReplicas"]) == ("", 0)
+    assert (server["currentAlloc"]["accelerator"], server["currentAlloc"]["load"]) == ("", load)
+
+
+def test_apply_leaves_a_server_that_nothing_could_be_decided_for(keeper: httpx.Client) -> None:
+    fill(keeper)
+    name = "Premium-granite-13b"
+    keeper.get("/removeModel/granite-13b")
+    before = server_of(keeper, name)
+
+    answer = keeper.post("/optimize", json={"unlimited": True}).json()
+    keeper.get("/applyAllocation")
+
+    assert answer["unserved"][name]["reason"] == "UnknownModel"
+    assert server_of(keeper, name)["currentAlloc"] == before["currentAlloc"]
+    assert server_of(keeper, name)["desiredAlloc"]["load"] == NO_LOAD
+
+
+BAD = {
+    b"": "the body is empty",
+    b"{": "not valid JSON",
+    b'{"name": "x"} more': "not valid JSON",
+    b'{"name": "\xff"}': "not UTF-8",
+    b'{"cost": NaN}': "not valid JSON",
+    b"[" * 100_000: "nested too deeply",
+    b'{"multiplicity": 2.0}': "multiplicity: expected an integer, not 2.0",
+    b'{"multiplicity": 9223372036854775808}': "multiplicity: expected an integer",
+    b'{"cost": 1e39}': "cost: expected a number up to 3.403e+38",
+    b"[]": "expected an object",
+}
+
+
+@pytest.mark.parametrize(("body", "message"), BAD.items(), ids=BAD.values())
+def test_a_body_that_cannot_be_read_is_refused_with_the_reason(
+    keeper: httpx.Client, body: bytes, message: str
+) -> None:
+    reply = keeper.post("/addAccelerator", content=body)
+
+    assert reply.status_code == 400
+    assert message in reply.json()["message"]
+    assert keeper.get("/getAccelerators").json() == []
+
+
+def test_null_and_half_a_surrogate_are_taken_as_they_are(keeper: httpx.Client) -> None:
+    nothing = keeper.post("/addAccelerator", content=b"null").json()
+    half = keeper.post("/addAccelerator", content=b'{"name": "\\ud800"}')
+
+    assert (nothing["name"], nothing["cost"]) == ("", 0)
+    assert half.status_code == 200
+
+
+def test_it_tells_its_health_its_numbers_and_what_it_can_do(client: httpx.Client) -> None:
+    client.get("/getModels")
+
+    assert client.get("/healthz").text == client.get("/readyz").text == "ok"
+    assert 'requests_total{path="/getModels",status="200"}' in client.get("/metrics").text
+    assert "/optimizeOne" in client.get("/openapi.json").json()["paths"]
+
+
+@pytest.mark.parametrize("verb", ["HEAD", "PUT", "DELETE", "OPTIONS", "POST"])
+def test_another_verb_on_a_known_path_is_not_found(client: httpx.Client, verb: str) -> None:
+    assert client.request(verb, "/getModels").status_code == 404
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+def test_a_slash_too_many_is_redirected(keeper: httpx.Client, verb: str) -> None:
+    path, status = {"GET": ("/getModels", 301), "POST": ("/addServer", 307)}[verb]
+    reply = keeper.request(verb, f"{path}/")
+
+    assert (reply.status_code, reply.headers["location"]) == (status, path)

@@ -1,0 +1,190 @@
+"""Too large, too slow, too many, too long, too late: each is told so, and nothing else waits."""
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.cli.program import SMALL
+from tests.controlplane.waiting import wait_until
+from tests.generate import fleet
+from tests.rest.serving import Served, limited, serving
+
+SOON = 10
+"""Seconds within which what a test waits for happens."""
+
+
+def long_question() -> bytes:
+    """What the exact solver works on until its time limit, here half a minute."""
+    body = fleet(2000, 20, seed=2, demand=2.0)
+    body["system"]["optimizerData"]["optimizer"] = {"milpSolver": True}
+    return json.dumps(body).encode()
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    wait_until(what, bool, "what was to happen", SOON)
+
+
+def solves(server: Served, state: str) -> float:
+    """Optimizations that are running or waiting."""
+    page = httpx.get(f"{server.url}/metrics").text
+    (found,) = re.findall(rf"^inferno_solves_{state} (.*)$", page, re.MULTILINE)
+    return float(found)
+
+
+def post(server: Served, body: bytes, timeout: float = 60) -> httpx.Response:
+    return httpx.post(f"{server.url}/optimizeOne", content=body, timeout=timeout)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_body_that_is_too_large_is_refused(tmp_path: Path, announced: bool) -> None:
+    body = b" " * 100_001
+    with limited(tmp_path, body_bytes=100_000) as server:
+        content = body if announced else iter([body[:50_000], body[50_000:]])
+        reply = httpx.post(f"{server.url}/optimizeOne", content=content)
+        fits = post(server, SMALL.read_bytes())
+
+    message = "the body is larger than 100000 bytes"
+    assert (reply.status_code, reply.json()) == (413, {"message": message})
+    assert fits.status_code == 200
+
+
+def test_a_body_that_is_too_slow_is_refused(tmp_path: Path) -> None:
+    with limited(tmp_path, body_seconds=0.2) as server:
+        parts = urlsplit(server.url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=SOON) as connection:
+            connection.sendall(
+                b"POST /optimizeOne HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
+            )
+            reply = b"".join(iter(lambda: connection.recv(10_000), b""))
+
+    assert reply.startswith(b"HTTP/1.1 408 ")
+    assert reply.endswith(b'{"message":"the body did not arrive within 0.2 s"}')
+
+
+def test_an_optimization_that_takes_too_long_is_broken_off(tmp_path: Path) -> None:
+    with limited(tmp_path, solve_seconds=1.0) as server:
+        reply = post(server, long_question())
+        after = post(server, SMALL.read_bytes())
+
+    message = "the optimization took longer than 1 s; send less"
+    assert (reply.status_code, reply.json()) == (504, {"message": message})
+    assert after.status_code == 200
+
+
+def test_when_too_many_wait_the_next_one_is_told_so(tmp_path: Path) -> None:
+    with limited(tmp_path, workers=1, waiting=0) as server, ThreadPoolExecutor() as threads:
+        working = threads.submit(post, server, long_question())
+        wait_for(lambda: solves(server, "running") == 1)
+        refused = post(server, SMALL.read_bytes())
+        server.process.kill()
+
+    assert working.exception() is not None
+    assert refused.status_code == 503
+    assert "busy" in refused.json()["message"]
+
+
+def test_who_waits_too_long_is_told_so(tmp_path: Path) -> None:
+    with (
+        limited(tmp_path, workers=1, queue_seconds=0.2) as server,
+        ThreadPoolExecutor() as threads,
+    ):
+        threads.submit(post, server, long_question())
+        wait_for(lambda: solves(server, "running") == 1)
+        refused = post(server, SMALL.read_bytes())
+        server.process.kill()
+
+    assert refused.status_code == 503
+
+
+def test_health_and_other_requests_are_answered_while_it_optimizes(tmp_path: Path) -> None:
+    with limited(tmp_path, workers=2) as server, ThreadPoolExecutor() as threads:
+        threads.submit(post, server, long_question())
+        wait_for(lambda: solves(server, "running") == 1)
+        start = time.monotonic()
+        health = httpx.get(f"{server.url}/healthz")
+        small = post(server, SMALL.read_bytes())
+        seconds = time.monotonic() - start
+        still_running = solves(server, "running")
+        server.process.kill()
+
+    assert (health.status_code, small.status_code, still_running) == (200, 200, 1)
+    assert seconds < SOON / 2
+
+
+def test_an_optimization_ends_when_its_client_hangs_up(tmp_path: Path) -> None:
+    with limited(tmp_path, workers=1) as server:
+        with pytest.raises(httpx.ReadTimeout):
+            post(server, long_question(), timeout=1)
+        wait_for(lambda: solves(server, "running") == 0)
+        after = post(server, SMALL.read_bytes())
+
+    assert after.status_code == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop_it_answers_what_runs_and_ends_quietly(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with limited(tmp_path, stop_seconds=0.3) as server, ThreadPoolExecutor() as threads:
+        working = threads.submit(post, server, long_question())
+        wait_for(lambda: solves(server, "running") == 1)
+        server.process.send_signal(number)
+        status = server.process.wait(SOON)
+        reply = working.result()
+
+    message = "the server is stopping; send it again"
+    assert (reply.status_code, reply.json()) == (503, {"message": message})
+    assert status == 0
+    assert server.log.read_text() == ""
+
+
+def test_what_can_end_in_time_ends_when_it_is_told_to_stop(tmp_path: Path) -> None:
+    body = json.dumps(fleet(5000, 20, seed=1, demand=1.0)).encode()
+    with limited(tmp_path, stop_seconds=30) as server, ThreadPoolExecutor() as threads:
+        working = threads.submit(post, server, body)
+        wait_for(lambda: solves(server, "running") == 1)
+        server.process.terminate()
+        reply = working.result()
+        status = server.process.wait(SOON)
+
+    assert (reply.status_code, status) == (200, 0)
+    assert len(reply.json()["allocations"]) > 0
+    assert server.log.read_text() == ""
+
+
+def test_workers_end_with_the_server_even_at_work(tmp_path: Path) -> None:
+    with serving(tmp_path) as server, ThreadPoolExecutor() as threads:
+        threads.submit(post, server, long_question())
+        wait_for(lambda: solves(server, "running") == 1)
+        started = workers(server)
+        server.process.kill()
+
+        wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in started))
+
+    assert started != []
+
+
+def test_a_worker_that_something_else_ended_is_replaced(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        (worker,) = workers(server)
+        os.kill(worker, signal.SIGKILL)
+        wait_for(lambda: workers(server) == [])
+        reply = post(server, SMALL.read_bytes())
+
+    assert reply.status_code == 200
+
+
+def workers(server: Served) -> list[int]:
+    """Processes that the server started."""
+    pid = server.process.pid
+    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
