@@ -19,6 +19,9 @@ ROOT = Path(__file__).parents[1]
 NEEDS = {
     "control_plane": ["etcd", "kube-apiserver", "kubectl"],
     "controller_manager": ["kube-controller-manager"],
+    "deployment_cluster": ["etcd", "kube-apiserver", "kubectl", "kube-controller-manager"],
+    "helm": ["helm"],
+    "kubectl": ["kubectl"],
 }
 OPERATORS = pytest.StashKey[list[OperatorProcess]]()
 
@@ -96,7 +99,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     control_plane.create_namespace(name)
     yield name
     # Nobody is there to finish the deletion, so there is nothing to wait for.
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+    control_plane.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture

@@ -2,4 +2,5 @@
 
 from inferno_operator.cli import main
 
-main()
+if __name__ == "__main__":  # not in the processes that solve: they import this module too
+    main()

@@ -2,8 +2,10 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from inferno_operator.leadership import Lease
 from inferno_operator.ports import (
     Event,
     GoneError,
@@ -12,7 +14,7 @@ from inferno_operator.ports import (
     Reference,
     StaleError,
 )
-from inferno_operator.resources import API_VERSION, Resource
+from inferno_operator.resources import API_VERSION, RESOURCES, Resource
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Solution, System
@@ -45,6 +47,11 @@ class FakeCluster:
         self.objects[stored["kind"], key] = {"apiVersion": API_VERSION, **stored}
         return key
 
+    async def served(self) -> frozenset[str]:
+        """All kinds."""
+        self._fail()
+        return frozenset(resource.plural for resource in RESOURCES)
+
     async def get(self, resource: type[Resource], key: Key) -> Manifest:
         """One object."""
         self._fail()
@@ -58,7 +65,7 @@ class FakeCluster:
         return [
             copy.deepcopy(manifest)
             for (kind, key), manifest in self.objects.items()
-            if kind == resource.kind and key.namespace == namespace
+            if kind == resource.kind and namespace in ("", key.namespace)
         ]
 
     async def apply_spec(self, reference: Reference, spec: Manifest) -> Manifest:
@@ -82,6 +89,16 @@ class FakeCluster:
         if stored["metadata"]["resourceVersion"] != reference.version:
             raise StaleError(f"{reference} changed")
         await self.apply_spec(reference, {"optimize": False})
+
+    async def set_finalizers(self, reference: Reference, finalizers: Sequence[str]) -> None:
+        """Replace the finalizers; an object that is to go does so with the last one."""
+        stored = self._stored(reference)
+        if stored["metadata"]["resourceVersion"] != reference.version:
+            raise StaleError(f"{reference} changed")
+        stored["metadata"]["finalizers"] = list(finalizers)
+        self._written(reference)
+        if not finalizers and "deletionTimestamp" in stored["metadata"]:
+            del self.objects[reference.resource.kind, reference.key]
 
     async def publish(self, event: Event) -> None:
         """Keep the event."""
@@ -122,3 +139,47 @@ class FakeOptimizer:
         if self.failures:
             raise self.failures.pop(0)
         return optimize(system)
+
+
+class FakeLeaseStore:
+    """A Lease in memory, with the API server's rule for versions.
+
+    `failures` are raised by the next calls, one each.
+    """
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self.failures: list[InfernoError] = []
+        self._version = 0
+
+    async def read(self) -> Lease:
+        """The Lease as it is."""
+        self._fail()
+        if self.lease is None:
+            raise GoneError("there is no lease")
+        return self.lease
+
+    async def create(self, lease: Lease) -> Lease:
+        """Make it."""
+        self._fail()
+        if self.lease is not None:
+            raise StaleError("there is a lease already")
+        return self._written(lease)
+
+    async def update(self, lease: Lease) -> Lease:
+        """Replace the version that was read."""
+        self._fail()
+        if self.lease is None:
+            raise GoneError("there is no lease")
+        if lease.version != self.lease.version:
+            raise StaleError("there is a newer lease")
+        return self._written(lease)
+
+    def _written(self, lease: Lease) -> Lease:
+        self._version += 1
+        self.lease = replace(lease, version=str(self._version))
+        return self.lease
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)

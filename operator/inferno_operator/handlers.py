@@ -22,7 +22,7 @@ def register(queue: WorkQueue[Key], *, observe_cluster: bool) -> kopf.OperatorRe
     Parameters
     ----------
     queue
-        Gets the key of every Optimizer that appears or changes.
+        Gets the key of every Optimizer that appears, changes or goes.
     observe_cluster
         Notice when custom resource definitions come and go; needs rights on the cluster.
     """
@@ -42,8 +42,7 @@ def register(queue: WorkQueue[Key], *, observe_cluster: bool) -> kopf.OperatorRe
     @kopf.on.event(GROUP, VERSION, Optimizer.plural, registry=registry)
     async def optimizer_changed(event: kopf.RawEvent, body: kopf.Body, **_: object) -> None:
         metadata = body.metadata
-        if event["type"] != "DELETED":
-            version = metadata["uid"], metadata["generation"]
-            queue.add(Key(metadata["namespace"], metadata["name"]), version)
+        version = metadata["uid"], metadata["generation"], event["type"] == "DELETED"
+        queue.add(Key(metadata["namespace"], metadata["name"]), version)
 
     return registry

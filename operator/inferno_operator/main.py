@@ -1,70 +1,101 @@
-"""`inferno operator`: read the settings, connect, watch and work until told to stop."""
+"""`inferno operator`: read the settings, connect, and work until told to stop."""
 
 import asyncio
 import logging
 import os
-import sys
+import socket
+import time
+import uuid
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
-import kopf
-
-from inferno_operator.adapters import cluster
+from inferno_operator.adapters import cluster, health, lease, watching
 from inferno_operator.adapters.optimizer_local import LocalOptimizer
-from inferno_operator.handlers import register
-from inferno_operator.ports import Key
-from inferno_operator.reconcile import Context, reconcile_optimizer
-from inferno_operator.settings import Settings, unknown_variables
-from inferno_operator.work_queue import WorkQueue
+from inferno_operator.adapters.optimizer_remote import RemoteOptimizer, StatefulRemoteOptimizer
+from inferno_operator.leadership import Election
+from inferno_operator.logs import configure
+from inferno_operator.mode import Mode
+from inferno_operator.operation import Operation
+from inferno_operator.ports import Cluster, Key, Watch
+from inferno_operator.resources import RESOURCES
+from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
+
+LEASE = "inferno-operator"
+
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Where a pod finds the name of its namespace."""
 
 logger = logging.getLogger(__name__)
 
 
-def run(environment: Mapping[str, str] = os.environ) -> None:
+def run(
+    environment: Mapping[str, str] = os.environ,
+    health_port: int = HEALTH_PORT,
+    *,
+    json_logs: bool = False,
+) -> None:
     """Run the operator in the foreground; SIGTERM and SIGINT end it.
 
     Raises
     ------
     InfernoError
-        It cannot start: a setting makes no sense, or there is no access to a cluster.
+        It cannot start: a setting makes no sense, or there is no access to a cluster. Or it
+        has to end, for another operator leads.
     """
     settings = Settings.from_environment(environment)
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-    )
-    logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of every event it hands on
+    configure(as_json=json_logs)
     for warning in unknown_variables(environment):
         logger.warning(warning)
-    asyncio.run(_operate(settings))
+    in_cluster = "KUBERNETES_SERVICE_HOST" in environment
+    asyncio.run(_operate(settings, in_cluster=in_cluster, health_port=health_port))
 
 
-async def _operate(settings: Settings) -> None:
-    async with cluster.connect(_now) as api_server:
-        context = Context(api_server, LocalOptimizer(), _now, settings.time_limit)
-        queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
-        ready = asyncio.Event()
-        announcement = asyncio.create_task(_announce(ready, settings))
-        try:
-            await kopf.operator(
-                registry=register(queue, observe_cluster=not settings.namespaces),
-                clusterwide=not settings.namespaces,
-                namespaces=settings.namespaces,
-                standalone=True,
-                ready_flag=ready,
-            )
-        finally:
-            announcement.cancel()
-            await queue.close()
+async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) -> None:
+    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+    key = Key(_lease_namespace(settings, in_cluster=in_cluster), LEASE)
+    async with cluster.connect(_now, identity) as api_server, lease.connect(key) as store:
+        election = Election(store, identity, _elapsed, _now) if settings.leader_election else None
+        async with _watch(settings) as watch:
+            mode = partial(_mode, settings, watch)
+            operation = Operation(settings, api_server, mode, election, _now, _elapsed)
+            host = "" if in_cluster else health.LOOPBACK
+            async with health.serve(
+                host, health_port, operation.stuck, operation.unready, operation.metrics.page
+            ):
+                await operation.run()
 
 
-async def _announce(ready: asyncio.Event, settings: Settings) -> None:
-    await ready.wait()
-    watched = ", ".join(settings.namespaces) or "all namespaces"
-    logger.info("operator ready; watching %s", watched)
+def _watch(settings: Settings) -> AbstractAsyncContextManager[Watch | None]:
+    """What is mirrored, if anything is; every kind in every namespace takes a connection."""
+    if settings.stateless:
+        return nullcontext()
+    return watching.connect(len(RESOURCES) * (len(settings.namespaces) or 1))
+
+
+def _mode(settings: Settings, watch: Watch | None, cluster: Cluster) -> Mode:
+    """The way to run that the settings ask for."""
+    make = partial(Mode, cluster, settings.namespaces, _now, watch=watch)
+    if settings.remote is None:
+        return make(LocalOptimizer())
+    if settings.stateless:
+        return make(RemoteOptimizer(settings.remote, settings.time_limit))
+    keeper = StatefulRemoteOptimizer(settings.remote, settings.time_limit)
+    return make(keeper, keeper=keeper)
+
+
+def _lease_namespace(settings: Settings, *, in_cluster: bool) -> str:
+    if in_cluster and OWN_NAMESPACE.exists():
+        return OWN_NAMESPACE.read_text().strip()
+    return settings.namespaces[0] if settings.namespaces else "default"
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _elapsed() -> float:
+    """Seconds that nobody sets; on Linux those in which the machine sleeps count too."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

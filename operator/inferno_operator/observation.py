@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from inferno_operator.ports import Key, Manifest, Reference
 from inferno_operator.resources import (
@@ -17,13 +18,18 @@ from inferno_operator.resources import (
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One object; `resource` is None where its spec cannot be read, and `problem` says why."""
+    """One object; `resource` is None where its spec cannot be read, and `problem` says why.
+
+    `deleted` is when its deletion was asked for; it goes when it has no `finalizers` any more.
+    """
 
     reference: Reference
     generation: int
     status: Status
     resource: Resource | None
     problem: str = ""
+    finalizers: tuple[str, ...] = ()
+    deleted: datetime | None = None
 
 
 def observe(kind: type[Resource], manifest: Manifest) -> Observation:
@@ -31,15 +37,26 @@ def observe(kind: type[Resource], manifest: Manifest) -> Observation:
     metadata = Metadata.model_validate(manifest["metadata"])
     key = Key(metadata.namespace, metadata.name)
     reference = Reference(kind, key, metadata.uid, metadata.resource_version)
-    generation = metadata.generation
+    resource: Resource | None
+    status: Status
     try:
         resource = parse(manifest)
     except ManifestError as error:
         kind_of_status = OptimizerStatus if kind is Optimizer else Status
         status = kind_of_status.model_validate(manifest.get("status", {}))
         problem = f"{error.path} {error.problem}"
-        return Observation(reference, generation, status, None, problem)
-    return Observation(reference, generation, resource.status, resource)
+        resource = None
+    else:
+        status, problem = resource.status, ""
+    return Observation(
+        reference,
+        metadata.generation,
+        status,
+        resource,
+        problem,
+        metadata.finalizers,
+        metadata.deletion_timestamp,
+    )
 
 
 def readable(observations: Iterable[Observation]) -> list[Resource]:

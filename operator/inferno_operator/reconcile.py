@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from inferno_operator import report
+from inferno_operator.concurrently import write_each
+from inferno_operator.finalizers import release
 from inferno_operator.observation import Observation, observe, readable
+from inferno_operator.observer import Observer
 from inferno_operator.planning import Update, plan_troubles, plan_updates
 from inferno_operator.ports import Cluster, GoneError, Key, Manifest, Now, Optimizer, StaleError
-from inferno_operator.resources import RESOURCES
 from inferno_operator.resources import Optimizer as OptimizerResource
+from inferno_operator.schedule import rival, seconds_until_due
 from inferno_operator.snapshot import build_system
+from inferno_operator.source import Source
 from inferno_operator.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError
-
-READ = tuple(kind for kind in RESOURCES if kind is not OptimizerResource)
-"""The kinds that an optimization reads."""
-
-CONCURRENT_WRITES = 16
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +27,16 @@ logger = logging.getLogger(__name__)
 class Context:
     """What reconciling works with.
 
-    `time_limit` is the exact solver's [s]; `turns` let the requests of one namespace wait
-    for each other.
+    `time_limit` is the exact solver's [s]; `observer` is told what happens; `turns` let the
+    requests of one namespace wait for each other.
     """
 
     cluster: Cluster
+    source: Source
     optimizer: Optimizer
     now: Now
     time_limit: float = 30.0
+    observer: Observer = field(default_factory=Observer)
     turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
 
@@ -45,6 +46,7 @@ async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
         manifest = await context.cluster.get(OptimizerResource, key)
         return await _serve(observe(OptimizerResource, manifest), context)
     except GoneError:
+        context.observer.forgot(key)
         return Outcome.SETTLED
     except InfernoError as error:
         logger.warning("%s: cannot be told what happened: %s", key, error)
@@ -53,12 +55,38 @@ async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
 
 async def _serve(observation: Observation, context: Context) -> Outcome:
     resource = observation.resource
+    if observation.deleted is not None:
+        await release([observation], context.cluster)
+        return Outcome.SETTLED
     if not isinstance(resource, OptimizerResource):
         await carry_out(report.unreadable(observation), context)
         return Outcome.SETTLED
     if not resource.spec.optimize:
-        await carry_out(report.settled(observation), context)
-        return Outcome.SETTLED
+        older = await _rival(observation, resource, context)
+        waits = seconds_until_due(observation, context.now())
+        if older is not None:
+            await carry_out(report.refused(observation, older), context)
+            return Outcome.due_after(resource.spec.interval)
+        if waits != 0:
+            await carry_out(report.settled(observation), context)
+            return Outcome.due_after(waits)
+    return await _attempt(observation, resource, context)
+
+
+async def _rival(
+    observation: Observation, resource: OptimizerResource, context: Context
+) -> str | None:
+    """The Optimizer that optimizes by itself in the namespace, if that is another one."""
+    if resource.spec.interval is None:
+        return None
+    manifests = await context.cluster.list(OptimizerResource, resource.metadata.namespace)
+    return rival(observation, (observe(OptimizerResource, manifest) for manifest in manifests))
+
+
+async def _attempt(
+    observation: Observation, resource: OptimizerResource, context: Context
+) -> Outcome:
+    """Optimize, or tell why not."""
     try:
         async with context.turns[resource.metadata.namespace]:
             await _optimize(observation, resource, context)
@@ -67,24 +95,30 @@ async def _serve(observation: Observation, context: Context) -> Outcome:
         return Outcome.FAILED
     except InfernoError as error:
         logger.warning("%s: %s", observation.reference, error)
+        context.observer.failed(observation.reference.key, error.reason)
         await carry_out(report.failed(observation, error), context)
         return Outcome.FAILED
-    return Outcome.SETTLED
+    return Outcome.due_after(resource.spec.interval)
 
 
 async def _optimize(
     observation: Observation, resource: OptimizerResource, context: Context
 ) -> None:
     """Read, solve, write on every object what came out; the request is cleared last of all."""
-    observation = await _tell(observation, report.working(observation), context)
-    observations = await _read(observation.reference.key.namespace, context.cluster)
+    key = observation.reference.key
+    context.observer.started(key)
+    if resource.spec.optimize:  # what goes on by itself is told when it is done
+        observation = await _tell(observation, report.working(observation), context)
+    observations = await context.source.objects(key.namespace)
     snapshot = build_system(readable(observations), resource, context.time_limit)
     solution = await context.optimizer.optimize(snapshot.system)
     await carry_out_all(plan_updates(observations, snapshot, solution), context)
     troubles = plan_troubles(observations, snapshot)
     done = report.optimized(observation, solution, context.now(), troubles)
     observation = await _tell(observation, done, context)
-    await context.cluster.clear_request(observation.reference)
+    if resource.spec.optimize:
+        await context.cluster.clear_request(observation.reference)
+    context.observer.optimized(key, snapshot.system, solution)
     logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
 
 
@@ -99,31 +133,9 @@ async def _tell(observation: Observation, update: Update, context: Context) -> O
     return told
 
 
-async def _read(namespace: str, cluster: Cluster) -> list[Observation]:
-    """Every object of the namespace that an optimization reads."""
-    lists = await asyncio.gather(*(cluster.list(kind, namespace) for kind in READ))
-    return [
-        observe(kind, manifest)
-        for kind, manifests in zip(READ, lists, strict=True)
-        for manifest in manifests
-    ]
-
-
 async def carry_out_all(updates: Sequence[Update], context: Context) -> None:
     """Carry out updates, some at once; all are tried before the first failure is raised."""
-    limit = asyncio.Semaphore(CONCURRENT_WRITES)
-
-    async def write(update: Update) -> None:
-        async with limit:
-            try:
-                await carry_out(update, context)
-            except GoneError as error:
-                logger.info("%s: nothing left to write on", error)
-
-    results = await asyncio.gather(*map(write, updates), return_exceptions=True)
-    failures = [result for result in results if isinstance(result, BaseException)]
-    if failures:
-        raise failures[0]
+    await write_each(updates, lambda update: carry_out(update, context))
 
 
 async def carry_out(update: Update, context: Context) -> Manifest | None:

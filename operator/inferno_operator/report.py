@@ -68,12 +68,25 @@ def failed(observation: Observation, error: InfernoError) -> Update:
 
 def settled(observation: Observation) -> Update:
     """Say that nothing is asked for; what the last request brought stays."""
+    verdicts = (VALID, _last_verdict(observation))
+    return _update(observation, verdicts, done=_still_done(observation))
+
+
+def refused(observation: Observation, rival: str) -> Update:
+    """Say that the interval has no effect, for another Optimizer has one."""
+    message = f"Optimizer {rival!r} has an interval too, and is older: remove one of the two"
+    refusal = Verdict(READY, holds=False, reason="SeveralIntervals", message=message)
+    verdicts = (refusal, _last_verdict(observation))
+    return _update(observation, verdicts, done=_still_done(observation))
+
+
+def _last_verdict(observation: Observation) -> Verdict:
+    """What was said about the last request."""
     before = observation.status.condition(OPTIMIZED)
-    verdict = NOT_REQUESTED
-    if before and before.reason not in ("Optimizing", Reason.INVALID_SPEC):
-        holds = {"True": True, "False": False}.get(before.status)
-        verdict = Verdict(OPTIMIZED, holds=holds, reason=before.reason, message=before.message)
-    return _update(observation, (VALID, verdict), done=_still_done(observation))
+    if before is None or before.reason in ("Optimizing", Reason.INVALID_SPEC):
+        return NOT_REQUESTED
+    holds = {"True": True, "False": False}.get(before.status)
+    return Verdict(OPTIMIZED, holds=holds, reason=before.reason, message=before.message)
 
 
 def _still_done(observation: Observation) -> bool:

@@ -5,8 +5,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from inferno_optimizer.errors import InputError, UnsupportedError
+from inferno_operator.endpoint import Endpoint
+from inferno_optimizer.errors import InputError
 
 YES = frozenset({"true", "1", "yes", "on"})
 NO = frozenset({"false", "0", "no", "off"})
@@ -14,13 +16,48 @@ NO = frozenset({"false", "0", "no", "off"})
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label, as Kubernetes asks for."""
 
-KNOWN = (
-    "INFERNO_HOST",
-    "INFERNO_NAMESPACE",
-    "INFERNO_OPTIMIZER",
-    "INFERNO_SOLVER_TIME_LIMIT",
-    "INFERNO_STATELESS",
+HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9.])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+"""A name, or an address of either family."""
+
+MAX_PORT = 65535
+
+FILES = ("TLS_CERT", "TLS_KEY", "TLS_CA", "TOKEN_FILE")
+"""Variables that name the files of an endpoint, in its order."""
+
+HEALTH_PORT = 8081
+"""Of the probes and metrics, unless told otherwise; as that of the original's probes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable that is read; `inferno operator` has an option for each, a switch or a text."""
+
+    name: str
+    help: str
+    metavar: str = ""
+    switch: bool = False
+
+    @property
+    def option(self) -> str:
+        """The option without its dashes."""
+        return self.name.removeprefix("INFERNO_").lower().replace("_", "-")
+
+
+VARIABLES = (
+    Variable("INFERNO_HOST", "Host of the remote optimizer.", "HOST"),
+    Variable("INFERNO_LEADER_ELECTION", "Work only while holding the Lease.", switch=True),
+    Variable("INFERNO_NAMESPACE", "Namespaces to watch, with commas; all by default.", "NAMES"),
+    Variable("INFERNO_OPTIMIZER", "Where to solve: local or remote.", "PLACE"),
+    Variable("INFERNO_PORT", "Port of the remote optimizer.", "PORT"),
+    Variable("INFERNO_SOLVER_TIME_LIMIT", "What the exact solver may take.", "SECONDS"),
+    Variable("INFERNO_STATELESS", "Read objects when asked to optimize.", switch=True),
+    Variable("INFERNO_TLS_CA", "Who vouches for the remote optimizer.", "FILE"),
+    Variable("INFERNO_TLS_CERT", "Who we are, for the remote optimizer.", "FILE"),
+    Variable("INFERNO_TLS_KEY", "The key to it.", "FILE"),
+    Variable("INFERNO_TOKEN_FILE", "Bearer token for the remote optimizer.", "FILE"),
 )
+
+KNOWN = tuple(variable.name for variable in VARIABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +65,15 @@ class Settings:
     """How the operator runs.
 
     `namespaces` are those that it watches, empty for all; `time_limit` is the exact
-    solver's [s].
+    solver's [s]; with `leader_election` it works only while it holds the Lease. `remote` is
+    the optimizer, None for the embedded one; unless `stateless` objects are mirrored.
     """
 
     namespaces: tuple[str, ...] = ()
     time_limit: float = 30.0
+    leader_election: bool = False
+    stateless: bool = True
+    remote: Endpoint | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -42,22 +83,52 @@ class Settings:
         ------
         InputError
             A value that cannot be read; the text names the variable.
-        UnsupportedError
-            A way to run that this version does not have.
         """
-        if not _flag(environment, "INFERNO_STATELESS", default=True):
-            raise UnsupportedError("INFERNO_STATELESS: only true is supported yet")
         place = environment.get("INFERNO_OPTIMIZER", _default_place(environment))
         if place not in ("local", "remote"):
             raise InputError(f"INFERNO_OPTIMIZER: {place!r} is neither local nor remote")
-        if place == "remote":
-            raise UnsupportedError("INFERNO_OPTIMIZER: only local is supported yet")
-        return cls(_namespaces(environment), _seconds(environment, "INFERNO_SOLVER_TIME_LIMIT"))
+        return cls(
+            _namespaces(environment),
+            _seconds(environment, "INFERNO_SOLVER_TIME_LIMIT"),
+            _flag(environment, "INFERNO_LEADER_ELECTION", default=False),
+            _flag(environment, "INFERNO_STATELESS", default=True),
+            _endpoint(environment) if place == "remote" else None,
+        )
 
 
 def _default_place(environment: Mapping[str, str]) -> str:
     """Who names a host wants its optimizer."""
     return "remote" if environment.get("INFERNO_HOST") else "local"
+
+
+def _endpoint(environment: Mapping[str, str]) -> Endpoint:
+    """The remote optimizer; what is not said is as with the original."""
+    host = environment.get("INFERNO_HOST") or Endpoint().host
+    if not HOST.fullmatch(host):
+        raise InputError(f"INFERNO_HOST: {host!r} is neither a name nor an address")
+    files = {name: _file(environment, f"INFERNO_{name}") for name in FILES}
+    if files["TLS_KEY"] and not files["TLS_CERT"]:
+        raise InputError("INFERNO_TLS_KEY: is of no use without INFERNO_TLS_CERT")
+    return Endpoint(host, _port(environment), *files.values())
+
+
+def _file(environment: Mapping[str, str], name: str) -> Path | None:
+    value = environment.get(name)
+    return Path(value) if value else None
+
+
+def _port(environment: Mapping[str, str]) -> int:
+    value = environment.get("INFERNO_PORT")
+    if value is None:
+        return Endpoint().port
+    if value.startswith("tcp://"):
+        raise InputError(
+            f"INFERNO_PORT: {value!r} comes from Kubernetes, for a Service called 'inferno':"
+            " set enableServiceLinks: false on the pod, or INFERNO_PORT to a number"
+        )
+    if not (value.strip().isdecimal() and 0 < int(value) <= MAX_PORT):
+        raise InputError(f"INFERNO_PORT: {value!r} is no number of a port")
+    return int(value)
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

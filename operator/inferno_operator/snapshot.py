@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TypeVar
 
 from inferno_operator.resources import (
@@ -70,7 +70,7 @@ def build_system(
     time_limit
         What the exact solver may take [s].
     """
-    in_order = sorted(resources, key=_age)
+    in_order = sorted(resources, key=attrgetter("age"))
     named, excluded = _by_name(in_order)
     excluded += [(r, _no_load(r.spec.name)) for r in named if _lacks_load(r)]
     loaded = [r for r in named if not _lacks_load(r)]
@@ -108,11 +108,6 @@ def _no_load(name: str) -> Problem:
         " what the server has to carry, 0 for nothing"
     )
     return Problem("server", name, "currentAlloc.load", message)
-
-
-def _age(resource: Resource) -> tuple[datetime, str]:
-    created = resource.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
-    return created, resource.metadata.name
 
 
 def _by_name(resources: Sequence[Resource]) -> tuple[list[Named], list[tuple[Resource, Problem]]]:

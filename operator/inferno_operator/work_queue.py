@@ -4,19 +4,31 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from enum import Enum
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
 logger = logging.getLogger(__name__)
 
 
-class Outcome(Enum):
-    """How a reconcile ended."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a reconcile ended, and after how many seconds the next one is due, if one is."""
 
-    SETTLED = "settled"
-    FAILED = "failed"
+    SETTLED: ClassVar["Outcome"]
+    FAILED: ClassVar["Outcome"]
+
+    failed: bool = False
+    again_after: float | None = None
+
+    @classmethod
+    def due_after(cls, seconds: float | None) -> "Outcome":
+        """It went well; None: nothing is due until something changes."""
+        return cls.SETTLED if seconds is None else cls(again_after=seconds)
+
+
+Outcome.SETTLED = Outcome()
+Outcome.FAILED = Outcome(failed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,7 @@ class _Entry:
     task: asyncio.Task[None]
     wake: asyncio.Event
     again: bool = False
+    running_since: float | None = None
 
 
 class WorkQueue(Generic[K]):
@@ -58,13 +71,29 @@ class WorkQueue(Generic[K]):
         self._reconcile = reconcile
         self._backoff = backoff
         self._entries: dict[K, _Entry] = {}
+        self._closed = False
+
+    @property
+    def depth(self) -> int:
+        """Keys that are worked on or wait for their next try."""
+        return len(self._entries)
+
+    @property
+    def longest_run(self) -> float:
+        """For how long the oldest of the reconciles that run has done so [s]; 0 if none runs."""
+        now = asyncio.get_running_loop().time()
+        running = (entry.running_since for entry in self._entries.values())
+        return max((now - since for since in running if since is not None), default=0.0)
 
     def add(self, key: K, version: Hashable) -> None:
         """Ask for a reconcile of a version of an object.
 
         While that version is worked on, or waits for its next try, asking for it again
-        changes nothing: what we write on an object ourselves comes back as an event.
+        changes nothing: what we write on an object ourselves comes back as an event. A closed
+        queue takes nothing any more.
         """
+        if self._closed:
+            return
         entry = self._entries.get(key)
         if entry is None:
             task = asyncio.get_running_loop().create_task(self._work(key))
@@ -75,6 +104,7 @@ class WorkQueue(Generic[K]):
 
     async def close(self) -> None:
         """End all work; what is being written is cancelled at its next wait."""
+        self._closed = True
         tasks = [entry.task for entry in self._entries.values()]
         for task in tasks:
             task.cancel()
@@ -87,15 +117,20 @@ class WorkQueue(Generic[K]):
                 entry = self._entries[key]
                 entry.again = False
                 entry.wake.clear()
+                entry.running_since = asyncio.get_running_loop().time()
                 outcome = await self._outcome(key)
+                entry.running_since = None
                 if entry.again:
                     failures = 0
-                elif outcome is Outcome.SETTLED:
-                    return
-                else:
+                elif outcome.failed:
                     failures += 1
                     woken = await self._pause(entry, self._backoff.seconds(failures))
                     failures = 0 if woken else failures
+                elif outcome.again_after is None:
+                    return
+                else:
+                    failures = 0
+                    await self._pause(entry, outcome.again_after)
         finally:
             del self._entries[key]
 

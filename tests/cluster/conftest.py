@@ -1,8 +1,12 @@
 """Everything in this folder needs a control plane, and says so."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.cluster.scene import MODES, Mode, Scene, mode_called
+from tests.controlplane import ControlPlane
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
@@ -11,3 +15,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> Iterator[Mode]:
+    """Each way to run, with its optimizer."""
+    with mode_called(request.param) as mode:
+        yield mode
+
+
+@pytest.fixture
+def scene(control_plane: ControlPlane, namespace: str) -> Scene:
+    """The test's namespace."""
+    return Scene(control_plane, namespace)

@@ -1,16 +1,19 @@
 """The operator as a process of its own, the way a person starts it."""
 
 import os
+import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.controlplane.errors import ProgramError
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 
+COMMAND = (sys.executable, "-m", "inferno_operator", "operator")
 READY = "operator ready"
+HEALTH = re.compile(r"health and metrics on (http://[\w.:]+)")
 READY_TIMEOUT_S = 30.0
 # The variables of the person who runs us must not decide what the operator does, nor those of a
 # pod that we may be in: they'd lead it to another cluster.
@@ -32,6 +35,8 @@ class OperatorProcess:
         What it watches (comma separated); None: all namespaces.
     environment
         More variables for it.
+    command
+        What to start, up to the options.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class OperatorProcess:
         kubeconfig: Path,
         namespace: str | None = None,
         environment: Mapping[str, str] | None = None,
+        command: Sequence[str | Path] = COMMAND,
     ) -> None:
         self._processes = processes
         self.name = name
@@ -48,8 +54,8 @@ class OperatorProcess:
         variables |= {"KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
         if namespace is not None:
             variables["INFERNO_NAMESPACE"] = namespace
-        command = [sys.executable, "-m", "inferno_operator", "operator"]
-        self.pid = processes.start(name, command, variables | dict(environment or {}))
+        options = ["--health-port=0"]  # any that is free
+        self.pid = processes.start(name, [*command, *options], variables | dict(environment or {}))
 
     @property
     def log_path(self) -> Path:
@@ -70,6 +76,11 @@ class OperatorProcess:
     def exit_code(self) -> int | None:
         """Exit status, negative for a signal; None while it runs."""
         return self._processes.exit_code(self.name)
+
+    @property
+    def health_url(self) -> str:
+        """Where its probes and metrics are, on a port that it found itself."""
+        return str(HEALTH.findall(self.log)[-1])
 
     def check_running(self) -> None:
         """Raise a ProgramError when it has ended."""

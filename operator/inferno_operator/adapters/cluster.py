@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -21,6 +22,7 @@ from inferno_operator.ports import (
     Event,
     GoneError,
     Key,
+    Listing,
     Manifest,
     Now,
     Reference,
@@ -63,7 +65,14 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def connect(now: Now) -> AsyncIterator["ApiServer"]:
+async def connect(now: Now, instance: str) -> AsyncIterator["ApiServer"]:
+    """Connect as `client` does; events tell that they come from this instance."""
+    async with client() as api:
+        yield ApiServer(api, now, instance)
+
+
+@asynccontextmanager
+async def client(connections: int = CONNECTIONS) -> AsyncIterator[CustomObjectsApi]:
     """Connect as a pod's service account or, outside a cluster, as KUBECONFIG says.
 
     Raises
@@ -72,14 +81,14 @@ async def connect(now: Now) -> AsyncIterator["ApiServer"]:
         Neither is there, or it cannot be used.
     """
     configuration = Configuration()
-    configuration.connection_pool_maxsize = CONNECTIONS
+    configuration.connection_pool_maxsize = connections
     try:
         await _load(configuration)
     except (config.ConfigException, yaml.YAMLError, TypeError) as error:
         text = " ".join(str(error).split())
         raise InputError(f"no access to a cluster: {text}") from error
-    async with ApiClient(configuration) as client:
-        yield ApiServer(CustomObjectsApi(client), now)
+    async with ApiClient(configuration) as connection:
+        yield CustomObjectsApi(connection)
 
 
 async def _load(configuration: Configuration) -> None:
@@ -92,26 +101,28 @@ async def _load(configuration: Configuration) -> None:
 class ApiServer:
     """The `Cluster` of `ports` on a real API server."""
 
-    def __init__(self, api: CustomObjectsApi, now: Now) -> None:
+    def __init__(self, api: CustomObjectsApi, now: Now, instance: str = FIELD_MANAGER) -> None:
         self._api = api
         self._now = now
+        self._instance = instance
+
+    async def served(self) -> frozenset[str]:
+        """Kinds of ours that the API server knows now, in the plural."""
+        call = self._api.get_api_resources(GROUP, VERSION, _request_timeout=TIMEOUT)
+        answer = await answer_to(call, f"resources of {API_VERSION}")
+        return frozenset(resource.name for resource in answer.resources)
 
     async def get(self, resource: type[Resource], key: Key) -> Manifest:
         """One object."""
         call = self._api.get_namespaced_custom_object(
             GROUP, VERSION, key.namespace, resource.plural, key.name, _request_timeout=TIMEOUT
         )
-        answer: Manifest = await _answer(call, f"{resource.kind} {key}")
+        answer: Manifest = await answer_to(call, f"{resource.kind} {key}")
         return answer
 
     async def list(self, resource: type[Resource], namespace: str) -> Sequence[Manifest]:
-        """All objects of a kind in a namespace."""
-        call = self._api.list_namespaced_custom_object(
-            GROUP, VERSION, namespace, resource.plural, _request_timeout=TIMEOUT
-        )
-        answer = await _answer(call, f"{resource.plural} of {namespace}")
-        items: list[Manifest] = answer["items"]
-        return [{"apiVersion": API_VERSION, "kind": resource.kind, **item} for item in items]
+        """All objects of a kind in a namespace, or in all ("")."""
+        return (await listing(self._api, resource, namespace)).manifests
 
     async def apply_spec(self, reference: Reference, spec: Manifest) -> Manifest:
         """Own exactly these fields of the spec."""
@@ -123,7 +134,7 @@ class ApiServer:
             _content_type=APPLY,
             _request_timeout=TIMEOUT,
         )
-        answer: Manifest = await _answer(call, str(reference))
+        answer: Manifest = await answer_to(call, str(reference))
         return answer
 
     async def apply_status(self, reference: Reference, status: Manifest) -> Manifest:
@@ -152,7 +163,7 @@ class ApiServer:
             _content_type=APPLY,
             _request_timeout=TIMEOUT,
         )
-        answer: Manifest = await _answer(call, str(reference))
+        answer: Manifest = await answer_to(call, str(reference))
         return answer
 
     async def clear_request(self, reference: Reference) -> None:
@@ -165,7 +176,19 @@ class ApiServer:
             _content_type=MERGE,
             _request_timeout=TIMEOUT,
         )
-        await _answer(call, str(reference))
+        await answer_to(call, str(reference))
+
+    async def set_finalizers(self, reference: Reference, finalizers: Sequence[str]) -> None:
+        """Replace the finalizers, unless the object changed since it was seen."""
+        metadata = {"uid": reference.uid, "resourceVersion": reference.version}
+        call = self._api.patch_namespaced_custom_object(
+            *_path(reference),
+            {"metadata": {**metadata, "finalizers": list(finalizers)}},
+            field_manager=FIELD_MANAGER,
+            _content_type=MERGE,
+            _request_timeout=TIMEOUT,
+        )
+        await answer_to(call, str(reference))
 
     async def publish(self, event: Event) -> None:
         """Create an event; nothing depends on it, so one that fails is only logged."""
@@ -178,7 +201,7 @@ class ApiServer:
             _request_timeout=TIMEOUT,
         )
         try:
-            await _answer(call, f"event of {event.about}")
+            await answer_to(call, f"event of {event.about}")
         except InfernoError as error:
             logger.warning("event not published: %s", error)
 
@@ -190,7 +213,7 @@ class ApiServer:
             "metadata": {"generateName": f"{key.name}-", "namespace": key.namespace},
             "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": GROUP,
-            "reportingInstance": FIELD_MANAGER,
+            "reportingInstance": self._instance,
             "action": "Optimize",
             "type": event.type,
             "reason": event.reason,
@@ -203,6 +226,20 @@ class ApiServer:
                 "uid": event.about.uid,
             },
         }
+
+
+async def listing(api: CustomObjectsApi, resource: type[Resource], namespace: str) -> Listing:
+    """All objects of a kind in a namespace, or in all (""), with their version."""
+    read = (
+        partial(api.list_namespaced_custom_object, GROUP, VERSION, namespace)
+        if namespace
+        else partial(api.list_cluster_custom_object, GROUP, VERSION)
+    )
+    about = f"{resource.plural} of {namespace or 'all namespaces'}"
+    answer = await answer_to(read(resource.plural, _request_timeout=TIMEOUT), about)
+    header = {"apiVersion": API_VERSION, "kind": resource.kind}
+    manifests = tuple({**header, **item} for item in answer["items"])
+    return Listing(resource, namespace, int(answer["metadata"]["resourceVersion"]), manifests)
 
 
 def _path(reference: Reference) -> tuple[str, str, str, str, str]:
@@ -218,7 +255,7 @@ def _header(reference: Reference) -> dict[str, Any]:
     }
 
 
-async def _answer(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - JSON of any shape
+async def answer_to(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - JSON of any shape
     """The answer to a call; the one place where the client's errors become ours."""
     try:
         return await call

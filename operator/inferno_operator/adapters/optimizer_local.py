@@ -1,14 +1,33 @@
-"""Solve in this process, off the event loop."""
+"""Solve on this machine, in a process of its own."""
 
-import asyncio
+from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 
+from inferno_optimizer.errors import SolverError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Solution, System
 
+WORKERS = 2
+"""Solves at a time; each process takes some 150 MB."""
+
 
 class LocalOptimizer:
-    """The embedded optimizer."""
+    """The embedded optimizer.
+
+    A thread would go on solving for as long as the time limit lets it when nobody wants the
+    answer any more, and the operator could not end before. A process can be killed. It starts
+    with the first solve (about a second) and waits for the next one.
+    """
+
+    def __init__(self) -> None:
+        self._limiter = CapacityLimiter(WORKERS)
 
     async def optimize(self, system: System) -> Solution:
-        """Solve in a thread: NumPy and the solver leave the event loop its time."""
-        return await asyncio.to_thread(optimize, system)
+        """Solve in a process that is killed when the task is cancelled."""
+        try:
+            return await to_process.run_sync(
+                optimize, system, cancellable=True, limiter=self._limiter
+            )
+        except BrokenWorkerProcess as error:
+            raise SolverError(
+                "the process that solves ended before it had an answer; is there enough memory?"
+            ) from error

@@ -1,6 +1,7 @@
 """What all kinds have in common: metadata, conditions, status, names, printed columns."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -102,6 +103,12 @@ class Resource(Part):
     metadata: Metadata
     spec: Part
     status: Status = Status()
+
+    @property
+    def age(self) -> tuple[datetime, str]:
+        """What to sort by to have the oldest first; of those born at once, by name."""
+        created = self.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
+        return created, self.metadata.name
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest with the fields that were given."""

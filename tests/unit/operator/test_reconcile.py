@@ -14,6 +14,7 @@ from inferno_operator.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.ports import Key, Manifest, Reference, StaleError
 from inferno_operator.reconcile import Context, reconcile_optimizer
 from inferno_operator.resources import Resource
+from inferno_operator.source import OnDemand
 from inferno_operator.work_queue import Backoff, Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
 from inferno_optimizer.system import Solution, System
@@ -119,13 +120,15 @@ async def reconcile(
     now: datetime = NOW,
     key: Key = INFERNO,
 ) -> Outcome:
-    return await reconcile_optimizer(key, Context(cluster, solver or FakeOptimizer(), lambda: now))
+    return await reconcile_optimizer(
+        key, Context(cluster, OnDemand(cluster), solver or FakeOptimizer(), lambda: now)
+    )
 
 
 async def until_settled(cluster: FakeCluster, solver: FakeOptimizer | None = None) -> int:
     """Reconcile as often as it takes, and once more for the change of our own; the failures."""
     for failures in range(5):
-        if await reconcile(cluster, solver) is Outcome.SETTLED:
+        if not (await reconcile(cluster, solver)).failed:
             await reconcile(cluster, solver)
             return failures
     pytest.fail("still failing")
@@ -630,7 +633,7 @@ async def all_work_done() -> None:
 
 
 def working_on(cluster: FakeCluster, solver: FakeOptimizer) -> WorkQueue[Key]:
-    context = Context(cluster, solver, lambda: NOW)
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
     return WorkQueue(partial(reconcile_optimizer, context=context), Backoff(0.0, 0.0))
 
 

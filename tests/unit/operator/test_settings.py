@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from inferno_operator.endpoint import Endpoint
 from inferno_operator.settings import Settings, unknown_variables
-from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
+from inferno_optimizer.errors import InfernoError, InputError
 
 
 def read(**environment: str) -> Settings:
@@ -24,14 +25,14 @@ def test_variables_of_others_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("yes", ["true", "1", "yes", "on", "TRUE", "True", "Yes", "ON", " true "])
-def test_stateless_is_what_runs(yes: str) -> None:
+def test_stateless_is_what_runs_by_default(yes: str) -> None:
     assert read(INFERNO_STATELESS=yes) == Settings()
+    assert Settings().stateless
 
 
 @pytest.mark.parametrize("no", ["false", "0", "no", "off", "False", "NO"])
-def test_stateful_is_understood_and_refused(no: str) -> None:
-    with pytest.raises(UnsupportedError, match=r"^INFERNO_STATELESS: "):
-        read(INFERNO_STATELESS=no)
+def test_stateful_is_asked_for_by_saying_no(no: str) -> None:
+    assert read(INFERNO_STATELESS=no) == Settings(stateless=False)
 
 
 def test_the_embedded_optimizer_is_what_runs() -> None:
@@ -39,16 +40,67 @@ def test_the_embedded_optimizer_is_what_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    "environment",
+    ("environment", "url"),
     [
-        {"INFERNO_OPTIMIZER": "remote"},
-        {"INFERNO_OPTIMIZER": "remote", "INFERNO_HOST": "inferno"},
-        {"INFERNO_HOST": "inferno"},
+        ({"INFERNO_OPTIMIZER": "remote"}, "http://localhost:8080"),
+        ({"INFERNO_OPTIMIZER": "remote", "INFERNO_HOST": "inferno"}, "http://inferno:8080"),
+        ({"INFERNO_HOST": "inferno.llm.svc"}, "http://inferno.llm.svc:8080"),
+        ({"INFERNO_HOST": "10.0.0.1", "INFERNO_PORT": "80"}, "http://10.0.0.1:80"),
+        ({"INFERNO_HOST": "fd00::1", "INFERNO_PORT": " 3302 "}, "http://[fd00::1]:3302"),
+        ({"INFERNO_HOST": "inferno", "INFERNO_TLS_CA": "/ca.pem"}, "https://inferno:8080"),
     ],
 )
-def test_a_remote_optimizer_is_understood_and_refused(environment: dict[str, str]) -> None:
-    with pytest.raises(UnsupportedError, match="local"):
-        read(**environment)
+def test_a_remote_optimizer_is_where_the_environment_says(
+    environment: dict[str, str], url: str
+) -> None:
+    remote = read(**environment).remote
+
+    assert remote is not None
+    assert remote.url == url
+
+
+def test_files_of_a_remote_optimizer_are_named() -> None:
+    names = ("TLS_CERT", "TLS_KEY", "TLS_CA", "TOKEN_FILE")
+    files = {f"INFERNO_{name}": f"/{name}" for name in names}
+
+    remote = read(INFERNO_OPTIMIZER="remote", **files).remote
+
+    assert remote == Endpoint(
+        certificate=Path("/TLS_CERT"),
+        key=Path("/TLS_KEY"),
+        authority=Path("/TLS_CA"),
+        token=Path("/TOKEN_FILE"),
+    )
+
+
+def test_a_key_needs_its_certificate() -> None:
+    with pytest.raises(InputError, match="INFERNO_TLS_KEY"):
+        read(INFERNO_OPTIMIZER="remote", INFERNO_TLS_KEY="/key")
+
+
+def test_a_port_that_kubernetes_injects_is_explained() -> None:
+    with pytest.raises(InputError, match="enableServiceLinks: false") as raised:
+        read(INFERNO_HOST="inferno", INFERNO_PORT="tcp://10.0.0.1:8080")
+
+    assert str(raised.value).startswith("INFERNO_PORT: ")
+
+
+def test_a_port_is_not_looked_at_when_the_optimizer_is_local() -> None:
+    assert read(INFERNO_PORT="tcp://10.0.0.1:8080") == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("INFERNO_PORT", value) for value in ("", "http", "0", "65536", "-1", "8080.0", "+80")),
+        *(("INFERNO_HOST", value) for value in ("http://inferno", "inferno:80", "a b", "a/b")),
+    ],
+)
+def test_an_address_that_makes_no_sense_is_named(name: str, value: str) -> None:
+    with pytest.raises(InputError, match=f"^{name}: ") as raised:
+        read(**{"INFERNO_OPTIMIZER": "remote", name: value})
+
+    assert repr(value) in str(raised.value)
 
 
 def test_a_host_is_not_asked_when_the_optimizer_is_local() -> None:

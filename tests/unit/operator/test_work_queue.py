@@ -315,3 +315,45 @@ async def test_a_reconcile_that_breaks_holds_up_no_other_key() -> None:
     assert reconcile.started == ["a", "b"]
     await queue.close()
     await asyncio.gather(*broken, return_exceptions=True)
+
+
+async def test_a_closed_queue_takes_nothing() -> None:
+    reconcile = Reconciler()
+    queue = WorkQueue(reconcile)
+    await queue.close()
+
+    queue.add("a", 1)
+    await all_work_done()
+
+    assert not reconcile.started
+
+
+async def test_keys_that_run_or_wait_for_their_next_try_are_counted() -> None:
+    reconcile = Reconciler([Outcome.FAILED])
+    queue = WorkQueue(reconcile, NEVER)
+    queue.add("waits", 1)
+    await reconcile.wait_for_runs(1)
+    reconcile.gate.clear()
+    queue.add("runs", 1)
+    await reconcile.wait_for_runs(2)
+
+    assert queue.depth == 2
+    await queue.close()
+    assert queue.depth == 0
+
+
+async def test_the_longest_run_is_that_of_the_oldest_reconcile_that_runs() -> None:
+    reconcile = Reconciler([Outcome.FAILED])
+    queue = WorkQueue(reconcile, NEVER)
+    queue.add("waits", 1)
+    await reconcile.wait_for_runs(1)
+    await everybody_had_a_turn()
+    idle = queue.longest_run
+    reconcile.gate.clear()
+    queue.add("runs", 1)
+    await reconcile.wait_for_runs(2)
+    await everybody_had_a_turn()
+
+    assert idle == 0.0
+    assert 0.0 < queue.longest_run < PATIENCE_S
+    await queue.close()

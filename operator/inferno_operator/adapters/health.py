@@ -1,0 +1,91 @@
+"""`/healthz`, `/readyz` and `/metrics` over HTTP."""
+
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from aiohttp import web
+
+from inferno_optimizer.errors import InputError
+
+LOOPBACK = "127.0.0.1"
+
+Probe = Callable[[], str]
+"""What is wrong; "" when nothing is."""
+
+Page = Callable[[str], tuple[str, bytes]]
+"""Content type and text for what a client accepts."""
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def serve(
+    host: str, port: int, healthy: Probe, ready: Probe, metrics: Page
+) -> AsyncIterator[int]:
+    """Serve while the context lasts; yields the port.
+
+    Parameters
+    ----------
+    host
+        Address to listen on; "" for all.
+    port
+        0 for a free one.
+    healthy, ready
+        Behind the probes: 200 when nothing is wrong, else 503 with what it is.
+    metrics
+        What a scraper gets.
+
+    Raises
+    ------
+    InputError
+        Nobody can listen there.
+    """
+    runner = web.AppRunner(_application(healthy, ready, metrics), access_log=None)
+    listening = _listen(host, port)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listening).start()
+        bound: int = listening.getsockname()[1]
+        logger.info("health and metrics on http://%s:%d", host or LOOPBACK, bound)
+        yield bound
+    finally:
+        await runner.cleanup()
+        listening.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket of both families where all addresses are meant."""
+    try:
+        if host or not socket.has_dualstack_ipv6():
+            return socket.create_server((host, port))
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on port {port} for health and metrics: {os.strerror(error.errno or 0)};"
+            " choose another with --health-port (0: any that is free)"
+        ) from error
+
+
+def _application(healthy: Probe, ready: Probe, metrics: Page) -> web.Application:
+    async def scrape(request: web.Request) -> web.Response:
+        content_type, body = metrics(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    application = web.Application()
+    application.router.add_get("/healthz", _answer(healthy))
+    application.router.add_get("/readyz", _answer(ready))
+    application.router.add_get("/metrics", scrape)
+    return application
+
+
+def _answer(probe: Probe) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def respond(_: web.Request) -> web.Response:
+        problem = probe()
+        status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
+        return web.Response(status=status, text=problem or "ok")
+
+    return respond

@@ -1,0 +1,113 @@
+"""Solve at a REST optimizer: ours, or the original."""
+
+import asyncio
+from collections.abc import Mapping
+
+from inferno_operator.adapters.rest_client import NotFoundError, RestClient, connect
+from inferno_operator.contents import (
+    READS,
+    Contents,
+    contents,
+    contents_told,
+    escaped,
+    operations,
+    unescaped,
+)
+from inferno_operator.endpoint import Endpoint
+from inferno_optimizer.codec import decode_solution, encode_system
+from inferno_optimizer.errors import InputError, SolverError
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.screening import screen
+from inferno_optimizer.system import Solution, System
+
+MARGIN = 30.0
+"""Seconds that a request may take besides those of the solver."""
+
+
+class RemoteOptimizer:
+    """An optimizer that gets the whole system with each request.
+
+    One request at a time: the original mixes up those that it gets together.
+
+    Parameters
+    ----------
+    endpoint
+        Where it is.
+    time_limit
+        What its exact solver may take [s].
+    """
+
+    def __init__(self, endpoint: Endpoint, time_limit: float) -> None:
+        self._endpoint = endpoint
+        self._patience = time_limit + MARGIN
+        self._turn = asyncio.Lock()
+
+    async def optimize(self, system: System) -> Solution:
+        """Solve there; what no optimizer can decide is decided here."""
+        screening = screen(system)
+        if not screening.system.servers:
+            return screening.complete(optimize(screening.system))
+        async with self._turn, connect(self._endpoint, self._patience) as client:
+            document = await self._ask(client, screening.system)
+            try:
+                solution = decode_solution(document, screening.system)
+            except InputError as error:
+                raise client.unusable(error) from error
+        return screening.complete(solution)
+
+    async def _ask(self, client: RestClient, system: System) -> object:
+        return await client.post("optimizeOne", encode_system(system))
+
+
+class StatefulRemoteOptimizer(RemoteOptimizer):
+    """An optimizer that keeps what it is told, and is told what differs.
+
+    What differs is found out by asking it for all that it has: so it does not matter whether
+    it was restarted, or whether others told it something else.
+
+    It holds one namespace at a time, that which was told last. Side by side, objects of the
+    same name would collide; with the namespace in every name they would not, but every
+    request would solve all namespaces, with the options of one, and tell people names that
+    nobody gave.
+    """
+
+    async def tell(self, system: System) -> None:
+        """Let it have this system and nothing else."""
+        async with self._turn, connect(self._endpoint, self._patience) as client:
+            await _replace(client, contents(screen(system).system))
+
+    async def _ask(self, client: RestClient, system: System) -> object:
+        await _replace(client, contents(system))
+        options = encode_system(system)["system"]["optimizerData"]["optimizer"]
+        return unescaped(await client.post("optimize", options))
+
+
+async def _replace(client: RestClient, wanted: Contents) -> None:
+    """Send what makes the optimizer's contents the wanted ones."""
+    for operation in operations(await _held(client), wanted):
+        path, body = escaped(list(operation.path)), escaped(operation.body)
+        try:
+            await (client.get(*path) if body is None else client.post(path[0], body))
+        except NotFoundError as error:
+            if body is not None:
+                raise SolverError(f"{error}; is it stateful (inferno serve -F)?") from error
+
+
+async def _held(client: RestClient) -> Contents:
+    """What the optimizer has."""
+    answers = {path: unescaped(await client.get(path)) for path in READS}
+    profiles = [
+        unescaped(await client.get("getModel", *escaped([name])))
+        for name in _models(client, answers)
+    ]
+    try:
+        return contents_told(answers, profiles)
+    except InputError as error:
+        raise client.unusable(error) from error
+
+
+def _models(client: RestClient, answers: Mapping[str, object]) -> list[str]:
+    names = answers["getModels"] or []
+    if not isinstance(names, list):
+        raise client.unusable("the names of the models are no list")
+    return [str(name) for name in names]

@@ -1,0 +1,81 @@
+"""Our finalizer: put on objects that somebody outside is told of, and taken off again.
+
+It is there in one way to run only, stateful with a remote optimizer. In every way to run what
+others left behind is taken off at the start: other modes, and the original, which puts it on
+Optimizers too.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+
+from inferno_operator.concurrently import write_each
+from inferno_operator.observation import Observation, observe
+from inferno_operator.ports import Cluster, StaleError
+from inferno_operator.resources import Resource
+from inferno_operator.work_queue import Backoff
+from inferno_optimizer.errors import InfernoError
+
+FINALIZER = "inferno.platform.ai/finalizer"
+
+logger = logging.getLogger(__name__)
+
+
+async def hold(observations: Iterable[Observation], cluster: Cluster) -> None:
+    """Put the finalizer on objects that are to stay."""
+    missing = [o for o in observations if o.deleted is None and FINALIZER not in o.finalizers]
+    await write_each(missing, lambda o: _change(o, cluster, lambda names: (*names, FINALIZER)))
+
+
+async def release(observations: Iterable[Observation], cluster: Cluster) -> None:
+    """Take the finalizer off objects."""
+    held = [observation for observation in observations if FINALIZER in observation.finalizers]
+    await write_each(held, lambda o: _change(o, cluster, _without))
+
+
+async def clean_up(
+    kinds: Iterable[type[Resource]], namespaces: Sequence[str], cluster: Cluster
+) -> None:
+    """Take off what other ways to run left on objects of these kinds; no namespaces: of all."""
+    for kind in kinds:
+        for namespace in namespaces or ("",):
+            await _clean_up(kind, namespace, cluster)
+
+
+async def _clean_up(kind: type[Resource], namespace: str, cluster: Cluster) -> None:
+    backoff = Backoff()
+    for failures in count(1):
+        try:
+            await release([observe(kind, m) for m in await cluster.list(kind, namespace)], cluster)
+        except InfernoError as error:
+            logger.warning("finalizers of other modes are not cleaned up yet: %s", error)
+            await asyncio.sleep(backoff.seconds(failures))
+        else:
+            return
+
+
+def _without(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name != FINALIZER)
+
+
+async def _change(
+    observation: Observation,
+    cluster: Cluster,
+    change: Callable[[tuple[str, ...]], tuple[str, ...]],
+) -> None:
+    """Write the finalizers of an object as it is now; one that is gone has none."""
+    reference = observation.reference
+    while True:
+        wanted = change(_without(observation.finalizers))
+        if wanted == observation.finalizers:
+            return
+        try:
+            await cluster.set_finalizers(observation.reference, wanted)
+        except StaleError:
+            manifest = await cluster.get(reference.resource, reference.key)
+            observation = observe(reference.resource, manifest)
+            if observation.reference.uid != reference.uid:
+                return
+        else:
+            return

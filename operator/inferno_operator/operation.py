@@ -1,0 +1,181 @@
+"""The operator at work: lead, watch, reconcile, and end in the right order."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Coroutine
+from functools import partial
+from itertools import count
+from math import inf
+
+import kopf
+
+from inferno_operator.adapters.metrics import Metrics
+from inferno_operator.guard import GuardedCluster
+from inferno_operator.handlers import register
+from inferno_operator.leadership import Clock, Election
+from inferno_operator.mode import Mode
+from inferno_operator.ports import Cluster, Key, Now
+from inferno_operator.reconcile import Context, reconcile_optimizer
+from inferno_operator.resources import Optimizer
+from inferno_operator.settings import Settings
+from inferno_operator.work_queue import Backoff, WorkQueue
+from inferno_optimizer.errors import InfernoError
+
+SIGNS_OF_LIFE = 300.0
+"""Seconds in which work shows one, besides those that the solver may take."""
+
+STARTING = Backoff(limit=5.0)
+"""Seconds until the API server is asked again what it serves."""
+
+logger = logging.getLogger(__name__)
+
+
+class Operation:
+    """One run of the operator.
+
+    Parameters
+    ----------
+    settings
+        How it runs.
+    cluster
+        What it works on.
+    mode
+        Makes one of the four ways to run.
+    election
+        Who may work; None: nobody else is there.
+    now, clock
+        The time of day, and the time that passes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        mode: Callable[[Cluster], Mode],
+        election: Election | None,
+        now: Now,
+        clock: Clock,
+    ) -> None:
+        self.metrics = Metrics()
+        self._settings = settings
+        self._election = election
+        self._clock = clock
+        self._watching = asyncio.Event()
+        self._stop = asyncio.Event()
+        remaining = election.remaining if election else lambda: inf
+        self._cluster = GuardedCluster(cluster, remaining, self.metrics, clock)
+        self._mode = mode(self._cluster)
+        context = Context(
+            self._cluster,
+            self._mode.source,
+            self._mode.optimizer,
+            now,
+            settings.time_limit,
+            observer=self.metrics,
+        )
+        self._queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
+        self.metrics.follow(leading=lambda: remaining() > 0, queue_depth=lambda: self._queue.depth)
+
+    async def run(self) -> None:
+        """Lead, when it is our turn, and work, until SIGTERM or SIGINT.
+
+        Raises
+        ------
+        LeadershipLostError
+            Another operator leads, or may soon.
+        """
+        self._take_signals()
+        await _first(self._stop.wait(), self._lead())
+
+    def stuck(self) -> str:
+        """What is wrong when there is work and none of it goes on."""
+        silence = min(self._queue.longest_run, self._clock() - self._cluster.answered_at)
+        if silence <= SIGNS_OF_LIFE + self._settings.time_limit:
+            return ""
+        return f"nothing has happened for {silence:.0f} s though there is work"
+
+    def unready(self) -> str:
+        """What is missing until it does its part; standing by is one."""
+        if self._election is not None and not self._election.leading:
+            return "" if self._election.holder is not None else "not known yet who leads"
+        return "" if self._watching.is_set() else "not watching yet"
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+
+    async def _lead(self) -> None:
+        if self._election is None:
+            await self._work()
+            return
+        await self._election.acquire()
+        try:
+            await _first(self._work(), self._election.keep())  # kept until the work has ended
+        finally:
+            await self._election.release()
+
+    async def _work(self) -> None:
+        """Watch and reconcile; in the end, what is being written is written, and nothing more."""
+        if self._settings.namespaces:
+            await self._found()
+        ours = asyncio.all_tasks()
+        tasks = await kopf.spawn_tasks(
+            registry=register(self._queue, observe_cluster=not self._settings.namespaces),
+            clusterwide=not self._settings.namespaces,
+            namespaces=self._settings.namespaces,
+            standalone=True,
+            ready_flag=self._watching,
+        )
+        self._take_signals()  # kopf took them, and would end before our work does
+        watching = asyncio.create_task(kopf.run_tasks(tasks, ignored=ours))
+        telling = asyncio.create_task(self._announce())
+        beside = asyncio.create_task(self._mode.run())
+        try:
+            await asyncio.wait([watching, beside], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._watching.clear()
+            await self._queue.close()
+            await self._mode.end()
+            await self._cluster.drain()  # before kopf ends, which cancels every task it sees
+            await _cancel(watching, telling, beside)
+        for task in (watching, beside):
+            if not task.cancelled():
+                task.result()
+
+    async def _found(self) -> None:
+        """Wait until Optimizers are served: without rights on the cluster kopf looks but once."""
+        for failures in count(1):
+            try:
+                if Optimizer.plural in await self._cluster.served():
+                    return
+                problem = "Optimizers are not served yet; apply the custom resource definitions"
+            except InfernoError as error:
+                problem = str(error)
+            logger.warning("not watching yet: %s", problem)
+            await asyncio.sleep(STARTING.seconds(failures))
+
+    async def _announce(self) -> None:
+        await self._watching.wait()
+        watched = ", ".join(self._settings.namespaces) or "all namespaces"
+        logger.info("operator ready; watching %s", watched)
+
+
+async def _first(*parts: Coroutine[object, object, object]) -> None:
+    """Run until one part ends, end the others in order, and raise what it was that ended it."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _cancel(*tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
+
+
+async def _cancel(*tasks: asyncio.Task[object]) -> None:
+    """End tasks, one after the other."""
+    for task in tasks:
+        task.cancel()
+        await asyncio.wait([task])

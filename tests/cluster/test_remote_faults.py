@@ -1,0 +1,152 @@
+"""A remote optimizer that fails: requests end by themselves, and no Server gets half an answer."""
+
+import itertools
+
+import pytest
+
+from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode
+from tests.conftest import StartOperator
+from tests.controlplane.waiting import wait_until
+from tests.rest_optimizer import Failure, RestOptimizer
+
+pytestmark = [
+    pytest.mark.usefixtures("crds_installed"),
+    pytest.mark.parametrize("mode", ["stateless-remote", "stateful-remote"], indirect=True),
+]
+
+
+@pytest.fixture
+def operator(operator: StartOperator, mode: Mode) -> StartOperator:
+    """Start operators that solve elsewhere."""
+    return in_mode(operator, mode)
+
+
+@pytest.fixture
+def rest(mode: Mode) -> RestOptimizer:
+    """The optimizer that they use."""
+    assert mode.rest is not None
+    return mode.rest
+
+
+def optimized(manifest: Manifest) -> Manifest:
+    return condition(manifest, "Optimized")
+
+
+def assert_decided(scene: Scene) -> None:
+    """Every Server has the one right answer."""
+    desired = {
+        name: (server["spec"]["desiredAlloc"]["accelerator"], server["status"]["active"])
+        for name, server in scene.servers().items()
+    }
+    assert desired == {"premium-granite-13b": ("G2", True), "free-granite-13b": ("G2", True)}
+
+
+def assert_untouched(scene: Scene) -> None:
+    assert all("status" not in server for server in scene.servers().values())
+
+
+@pytest.mark.parametrize("restarted", ["kept", "empty"])
+def test_an_optimizer_killed_during_a_solve(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer, restarted: str
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    rest.gate.clear()
+    scene.request("inferno")
+    assert rest.arrived.wait(30)
+    rest.stop()
+    rest.gate.set()
+
+    told = optimized(scene.wait_until_failed("inferno"))
+    assert told["reason"] == "Unavailable"
+    assert rest.url in told["message"]
+    assert_untouched(scene)
+
+    if restarted == "empty":
+        rest.restart_empty()
+    else:
+        rest.start()
+    scene.wait_until_done("inferno")
+    assert_decided(scene)
+
+
+@pytest.mark.parametrize(
+    "failure", [Failure.NO_JSON, Failure.NO_ANSWER, Failure.OTHERS, Failure.HALF, Failure.BROKEN]
+)
+def test_an_optimizer_that_answers_garbage(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer, failure: Failure
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    rest.failures = [failure] * 1000
+    scene.request("inferno")
+
+    told = optimized(scene.wait_until_failed("inferno"))
+    assert told["reason"] in ("SolverFailed", "Unavailable")
+    assert rest.url in told["message"]
+    assert_untouched(scene)
+
+    rest.failures = []
+    scene.wait_until_done("inferno")
+    assert_decided(scene)
+
+
+def test_an_optimizer_that_answers_slowly(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    rest.gate.clear()
+    scene.request("inferno")
+
+    told = optimized(scene.wait_for_condition("inferno", "Optimizing"))
+    assert told["status"] == "Unknown"
+    assert rest.arrived.wait(30)
+    assert_untouched(scene)
+
+    rest.gate.set()
+    scene.wait_until_done("inferno")
+    assert_decided(scene)
+
+
+def test_an_optimizer_that_is_not_there_when_it_is_asked(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    rest.stop()
+    operator()
+    scene.request("inferno")
+
+    told = optimized(scene.wait_until_failed("inferno"))
+    assert told["reason"] == "Unavailable"
+    assert scene.optimizer("inferno")["spec"]["optimize"]
+    assert wait_until(lambda: scene.events("Unavailable"), bool, "an event", timeout=30.0)
+
+    rest.start()
+    scene.wait_until_done("inferno")
+    assert_decided(scene)
+
+
+def test_an_operator_that_ends_does_not_wait_for_the_optimizer(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    process = operator()
+    rest.gate.clear()
+    scene.request("inferno")
+    assert rest.arrived.wait(30)
+
+    assert process.stop() == 0
+    assert_untouched(scene)
+
+
+def test_what_an_optimizer_forgot_is_sent_again(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    for _ in itertools.repeat(None, 2):
+        scene.request("inferno")
+        scene.wait_until_done("inferno")
+        assert_decided(scene)
+        rest.restart_empty()

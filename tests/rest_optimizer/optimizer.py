@@ -1,0 +1,221 @@
+"""A REST optimizer in a thread: real HTTP, and failures on demand."""
+
+import json
+import socket
+import ssl
+import threading
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote
+
+from inferno_optimizer.codec import decode_system, encode_solution
+from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.optimize import optimize
+from tests.rest_optimizer.store import MissingError, Store
+
+HOST = "127.0.0.1"
+MILLION = {"accelerator": "A", "numReplicas": 10**6}
+
+
+class Failure(Enum):
+    """How a request to solve can end instead of with its answer."""
+
+    CUT = "the connection breaks"
+    HALF = "the connection breaks in the middle of the answer"
+    NO_JSON = "a page of another server"
+    NO_ANSWER = "JSON that is no answer"
+    OTHERS = "the answer to another request"
+    OVERDRAWN = "a million cards for server S"
+    BROKEN = "HTTP 500"
+    REFUSED = "HTTP 404 with a message"
+
+
+class RestOptimizer:
+    """A context manager that serves on a port of loopback.
+
+    Attributes
+    ----------
+    store
+        What it keeps; `restart_empty` forgets it.
+    requests
+        Method and path of every request.
+    solved
+        Bodies of the requests to solve.
+    failures
+        What the next requests to solve end with, one each.
+    original
+        Answer with allocations only, as the original does.
+    gate
+        Requests to solve wait while it is clear.
+    arrived
+        Set when one has come.
+    """
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.requests: list[tuple[str, str]] = []
+        self.headers: list[dict[str, str]] = []
+        self.solved: list[Any] = []
+        self.failures: list[Failure] = []
+        self.original = False
+        self.gate = threading.Event()
+        self.gate.set()
+        self.arrived = threading.Event()
+        self._server: Server | None = None
+        with socket.create_server((HOST, 0)) as probe:
+            self.port: int = probe.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.gate.set()
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://{HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Serve, on the same port each time."""
+        self._server = Server((HOST, self.port), Handler)
+        self._server.owner = self
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Refuse connections from now on; those that are open break."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        server.shutdown()
+        server.cut_connections()
+        server.server_close()
+
+    def speak_tls(self, context: ssl.SSLContext) -> None:
+        """Accept TLS only, from now on."""
+        assert self._server is not None
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+
+    def restart_empty(self) -> None:
+        """Be another process that knows nothing."""
+        self.stop()
+        self.store = Store()
+        self.start()
+
+    def answer(self, path: list[str], body: Any) -> Any:  # noqa: ANN401 - JSON
+        """What a request is answered with, if nothing goes wrong."""
+        if path == ["optimizeOne"]:
+            return self._solution(body)
+        if path == ["optimize"]:
+            return self._solution(self.store.system(body))
+        return self.store.call(path, body)
+
+    def _solution(self, document: Any) -> Any:  # noqa: ANN401 - JSON
+        self.solved.append(document)
+        answer = encode_solution(optimize(decode_system(document)))
+        return {"allocations": answer["allocations"]} if self.original else answer
+
+
+class Server(ThreadingHTTPServer):
+    """Knows its open connections."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    owner: RestOptimizer
+
+    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - as the base class
+        self._open: set[socket.socket] = set()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base class
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - as the base class
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def cut_connections(self) -> None:
+        """End them as a crash would."""
+        for connection in [*self._open]:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # closed by the other side
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A connection that broke is what tests are about."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer in one piece
+    server: Server
+
+    def do_GET(self) -> None:
+        """Answer a GET."""
+        self._respond(None)
+
+    def do_POST(self) -> None:
+        """Answer a POST."""
+        length = int(self.headers["Content-Length"])
+        self._respond(json.loads(self.rfile.read(length)))
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - as the base class
+        """Say nothing."""
+
+    def _respond(self, body: Any) -> None:  # noqa: ANN401 - JSON
+        owner = self.server.owner
+        owner.requests.append((self.command, self.path))
+        owner.headers.append(dict(self.headers.items()))
+        path = unquote(self.path).strip("/").split("/")
+        if path[0] in ("optimize", "optimizeOne"):
+            owner.arrived.set()
+            owner.gate.wait()
+            if owner.failures:
+                self._fail(owner.failures.pop(0))
+                return
+        try:
+            self._send(200, json.dumps(owner.answer(path, body)))
+        except MissingError as error:
+            self._send(404, json.dumps({"message": str(error)}))
+        except InfernoError as error:
+            self._send(404, json.dumps({"message": f"optimization error: {error}"}))
+
+    def _send(self, status: int, text: str) -> None:
+        payload = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def _fail(self, failure: Failure) -> None:
+        answers = {
+            Failure.NO_JSON: (200, "<html>welcome</html>"),
+            Failure.NO_ANSWER: (200, json.dumps({"allocations": {"x": [1, 2]}})),
+            Failure.OTHERS: (200, json.dumps({"allocations": {"stranger": {"numReplicas": 1}}})),
+            Failure.OVERDRAWN: (200, json.dumps({"allocations": {"S": MILLION}})),
+            Failure.BROKEN: (500, ""),
+            Failure.REFUSED: (404, json.dumps({"message": "optimization error: no luck"})),
+        }
+        if failure in answers:
+            self._send(*answers[failure])
+            return
+        if failure is Failure.HALF:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b'{"allocations": {"')
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
