@@ -1,0 +1,132 @@
+"""Measurements of the operator on a real control plane."""
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client, config
+
+from tests.bench.library import SEED, SOLVERS, Numbers
+from tests.bench.manifests import API_VERSION, OPTIMIZER, PLURALS, manifests
+from tests.controlplane import ControlPlane
+from tests.controlplane.operator_process import OperatorProcess
+from tests.controlplane.processes import ROOT
+from tests.controlplane.waiting import wait_until
+from tests.generate import JsonObject, fleet
+
+NAMESPACE = "bench"
+GROUP, VERSION = API_VERSION.split("/")
+WRITERS = 8
+DECISION_S = 300.0
+IDLE_S = 20.0
+WRITES = re.compile(
+    r'^apiserver_request_total\{.*,group="inferno\.platform\.ai".*,resource="(?P<resource>\w+)"'
+    r'.*verb="(?:APPLY|DELETE|PATCH|POST|PUT)".*\} (?P<count>\S+)$',
+    re.MULTILINE,
+)
+
+
+def operator(*, servers: int, accelerators: int = 20, solver: str = "greedy") -> Numbers:
+    """From `optimize: true` until every Server is written; the same again; and at rest."""
+    document = fleet(servers, accelerators, SEED, 1.5)
+    document["system"]["optimizerData"] = {"optimizer": SOLVERS[solver]}
+    with ControlPlane() as control_plane:
+        control_plane.install_crds(ROOT / "crds")
+        control_plane.create_namespace(NAMESPACE)
+        bench = _Bench(control_plane)
+        bench.create(manifests(document))
+        process = OperatorProcess(
+            control_plane.processes, "operator", control_plane.kubeconfig, NAMESPACE
+        )
+        process.wait_until_ready()
+        first = bench.seconds_to_decide(process)
+        undecided = bench.undecided_servers()
+        before = bench.writes()
+        again = bench.seconds_to_decide(process)
+        repeated = bench.writes() - before
+        return {
+            "seconds": first,
+            "undecided": undecided,
+            "again_seconds": again,
+            "again_writes": repeated,
+            "mib": _peak_mib(process.pid),
+            **bench.at_rest(process.pid),
+        }
+
+
+class _Bench:
+    """The control plane, through a client that costs little."""
+
+    def __init__(self, control_plane: ControlPlane) -> None:
+        self._control_plane = control_plane
+        path = str(control_plane.kubeconfig)
+        api = config.new_client_from_config(path)  # type: ignore[no-untyped-call]  # not ours
+        self._api = client.CustomObjectsApi(api)
+
+    def create(self, objects: Iterable[JsonObject]) -> None:
+        """Create all of them, several at a time."""
+
+        def create_one(manifest: JsonObject) -> None:
+            self._api.create_namespaced_custom_object(
+                GROUP, VERSION, NAMESPACE, PLURALS[manifest["kind"]], manifest
+            )
+
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(create_one, objects))
+
+    def seconds_to_decide(self, process: OperatorProcess) -> float:
+        """Ask for an optimization; the operator sets the request back after its last write."""
+        place = (GROUP, VERSION, NAMESPACE, PLURALS["Optimizer"], OPTIMIZER)
+        start = time.perf_counter()
+        self._api.patch_namespaced_custom_object(*place, {"spec": {"optimize": True}})
+
+        def asked() -> bool:
+            process.check_running()
+            optimizer: Any = self._api.get_namespaced_custom_object(*place)
+            return bool(optimizer["spec"]["optimize"])
+
+        wait_until(asked, lambda wanted: not wanted, "the decisions written", DECISION_S)
+        return time.perf_counter() - start
+
+    def undecided_servers(self) -> int:
+        """Servers that were written nothing to."""
+        found: Any = self._api.list_namespaced_custom_object(
+            GROUP, VERSION, NAMESPACE, PLURALS["Server"]
+        )
+        return sum(not item.get("status", {}).get("conditions") for item in found["items"])
+
+    def writes(self) -> float:
+        """Writes to our objects but the Optimizer's that the API server has counted."""
+        metrics = self._control_plane.kubectl("get", "--raw", "/metrics").stdout
+        return sum(
+            float(found["count"])
+            for found in WRITES.finditer(metrics)
+            if found["resource"] != PLURALS["Optimizer"]
+        )
+
+    def at_rest(self, pid: int) -> Numbers:
+        """What the operator does while nothing changes; this takes a while on purpose."""
+        writes, start = self.writes(), _cpu_seconds(pid)
+        time.sleep(IDLE_S)
+        share = (_cpu_seconds(pid) - start) / IDLE_S
+        return {"idle_writes": self.writes() - writes, "idle_cpu_percent": 100 * share}
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Time that a process spent on a processor."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _clock_ticks()
+
+
+def _clock_ticks() -> int:
+    return os.sysconf("SC_CLK_TCK")
+
+
+def _peak_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) / 1024 if found else 0.0

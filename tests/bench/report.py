@@ -1,0 +1,157 @@
+"""Outcomes as tables: for a terminal, for the documentation, as JSON."""
+
+import json
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from tests.bench.isolation import Case, Outcome
+from tests.bench.plan import Column, Row, Table, quantity
+
+HEADINGS = ("what", "must reach", "aim for", "measured", "met")
+TARGETS = "targets"
+ABSENT = Outcome(trouble="not measured")
+
+
+@dataclass
+class Report:
+    """Rows and tables that were chosen, and the outcomes of their cases so far.
+
+    `load` is what else the machine had to do before: processes, on average of a minute.
+    """
+
+    rows: Sequence[Row]
+    tables: Sequence[tuple[Table, Sequence[float]]]
+    outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    def cases(self) -> Iterator[Case]:
+        """Everything to measure, each case once."""
+        cells = (c.case(v) for table, values in self.tables for v in values for c in table.columns)
+        every = {case.key: case for case in (*(row.case for row in self.rows), *cells)}
+        yield from every.values()
+
+    def outcome(self, case: Case) -> Outcome:
+        """What came of a case."""
+        return self.outcomes.get(case.key, ABSENT)
+
+    def missed(self) -> list[str]:
+        """Keys of the rows that do not reach what they must."""
+        return [row.key for row in self.rows if not row.met(self.outcome(row.case).numbers)]
+
+    def sections(self) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
+        """Key, headings and lines of each table."""
+        if self.rows:
+            yield TARGETS, HEADINGS, [self._line(row) for row in self.rows]
+        for table, values in self.tables:
+            headings = (table.dimension, *(column.heading for column in table.columns))
+            lines = [
+                [f"{v:,g}" if v < 1 else f"{v:,.10g}", *self._cells(table.columns, v)]
+                for v in values
+            ]
+            yield table.key, headings, lines
+
+    def _line(self, row: Row) -> list[str]:
+        outcome = self.outcome(row.case)
+        measured = outcome.trouble or row.measured(outcome.numbers)
+        met = "yes" if row.met(outcome.numbers) else "no"
+        return [row.what, row.must(), row.aim(), measured, met]
+
+    def _cells(self, columns: Sequence[Column], value: float) -> Iterator[str]:
+        for column in columns:
+            outcome = self.outcome(column.case(value))
+            if column.show in outcome.numbers:
+                yield quantity(column.show, outcome.numbers[column.show])
+            else:
+                yield outcome.trouble or "-"
+
+    def print(self, console: Console) -> None:
+        """Show every table."""
+        for key, headings, lines in self.sections():
+            shown = RichTable(*headings, title=key, title_justify="left")
+            for line in lines:
+                shown.add_row(*line)
+            console.print(shown)
+
+    def as_json(self) -> str:
+        """Everything, for programs."""
+        return json.dumps({"machine": machine(), "load": self.load, **self._content()}, indent=2)
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "targets": [
+                {"key": row.key, "what": row.what, **self._verdict(row)} for row in self.rows
+            ],
+            "cases": [
+                {"measure": case.measure, "arguments": dict(case.arguments), **_told(outcome)}
+                for case in self.cases()
+                for outcome in [self.outcome(case)]
+            ],
+        }
+
+    def _verdict(self, row: Row) -> dict[str, Any]:
+        outcome = self.outcome(row.case)
+        limits = {
+            limit.quantity: {
+                "must": limit.must,
+                "aim": limit.aim,
+                "measured": outcome.numbers.get(limit.quantity),
+            }
+            for limit in row.limits
+        }
+        return {"limits": limits, "trouble": outcome.trouble, "met": row.met(outcome.numbers)}
+
+    def write_into(self, page: Path) -> None:
+        """Replace each table of a page of documentation, between its markers."""
+        text = page.read_text()
+        for key, headings, lines in self.sections():
+            text = _replace(text, key, _markdown(headings, lines))
+        page.write_text(_replace(text, "machine", _sentence(machine(), self.load)))
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    return {"numbers": dict(outcome.numbers), "trouble": outcome.trouble}
+
+
+def _replace(text: str, key: str, content: str) -> str:
+    start, end = f"<!-- bench:{key} -->", f"<!-- /bench:{key} -->"
+    pattern = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
+    return pattern.sub(lambda _: f"{start}\n{content}\n{end}", text)
+
+
+def _markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [headings, ["---"] * len(headings), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def machine() -> Mapping[str, str | int]:
+    """What the numbers were measured on."""
+    return {
+        "cores": os.cpu_count() or 0,
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def _sentence(machine: Mapping[str, str | int], load: float) -> str:
+    return (
+        f"Measured on {machine['cores']} cores ({machine['processor']}),"
+        f" {machine['system']}, Python {machine['python']};"
+        f" load of the machine before: {load:.1f}."
+    )
+
+
+def _processor() -> str:
+    """Model of the processor, where the system tells."""
+    told = Path("/proc/cpuinfo")
+    text = told.read_text() if told.exists() else ""
+    found = re.search(r"model name\s*:\s*(.+)", text)
+    return found[1] if found else platform.processor() or "unknown"

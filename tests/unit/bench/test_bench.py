@@ -1,0 +1,123 @@
+"""The benchmark program: what it says of figures that are missed, and of cases that fail."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from inferno_operator.offline import read_system
+from inferno_optimizer.codec import decode_system
+from tests.bench import fleets
+from tests.bench.__main__ import PAGE, chosen
+from tests.bench.isolation import Case, Outcome, measure
+from tests.bench.manifests import manifests
+from tests.bench.plan import ROWS, Limit, Row
+from tests.bench.report import Report
+from tests.generate import fleet
+
+CASE = Case("request", {"servers": 10})
+ROW = Row("row", "a figure", CASE, [Limit("seconds", 2.0, 1.0), Limit("gap", 1e-3)])
+
+
+def report(outcome: Outcome) -> Report:
+    return Report([ROW], [], {CASE.key: outcome})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "missed"),
+    [
+        (Outcome({"seconds": 2.0, "gap": 0.0}), []),
+        (Outcome({"seconds": 2.1, "gap": 0.0}), ["row"]),
+        (Outcome({"seconds": 0.1, "gap": 0.1}), ["row"]),
+        (Outcome({"seconds": 0.1}), ["row"]),
+        (Outcome(trouble="not supported: no REST server"), ["row"]),
+    ],
+)
+def test_a_figure_is_reached_when_everything_it_asks_for_is(
+    outcome: Outcome, missed: list[str]
+) -> None:
+    assert report(outcome).missed() == missed
+
+
+def test_the_page_has_a_place_for_every_table(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text())
+    everything = chosen(None, short=False)
+
+    everything.write_into(page)
+
+    text = page.read_text()
+    assert all(row.what in text for row in ROWS)
+    for key, headings, lines in everything.sections():
+        inside = text.split(f"<!-- bench:{key} -->")[1].split(f"<!-- /bench:{key} -->")[0]
+        assert inside.count("\n|") == len(lines) + 2
+        assert headings[0] in inside
+
+
+def test_writing_the_same_twice_changes_nothing(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- bench:targets -->\nold\n<!-- /bench:targets -->\nthe end\n")
+    told = report(Outcome({"seconds": 0.5, "gap": 0.0}))
+
+    told.write_into(page)
+    once = page.read_text()
+    told.write_into(page)
+
+    assert page.read_text() == once
+    assert "| a figure | 2 s, gap 1.0e-03 | 1 s | 0.5 s, gap 0 | yes |" in once
+    assert once.endswith("the end\n")
+
+
+def test_a_case_that_takes_too_long_is_a_line_and_not_the_end() -> None:
+    assert measure(Case("request", {"servers": 10}, limit_s=0.01)).trouble == "no end within 0.01 s"
+
+
+def test_a_case_that_breaks_says_why() -> None:
+    assert "no_such_dimension" in measure(Case("request", {"no_such_dimension": 1})).trouble
+
+
+def test_a_case_is_measured_in_a_process_of_its_own() -> None:
+    numbers = measure(Case("request", {"servers": 10, "accelerators": 3})).numbers
+
+    assert 0 < numbers["seconds"] < 10
+    assert 10 < numbers["mib"] < 1000
+
+
+def test_custom_resources_say_the_same_as_the_document(tmp_path: Path) -> None:
+    document = fleet(20, 15, seed=1, demand=1.0)
+    path = tmp_path / "fleet.json"
+    path.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests(document))})
+    )
+
+    by_manifests, by_document = read_system([str(path)]).by_name(), decode_system(document)
+
+    assert by_manifests.servers == by_document.by_name().servers
+    assert by_manifests.accelerators == by_document.by_name().accelerators
+    assert by_manifests.profiles == by_document.by_name().profiles
+    assert by_manifests.classes == by_document.by_name().classes
+    assert by_manifests.capacity == by_document.by_name().capacity
+
+
+def test_twice_the_cards_are_half_as_tight() -> None:
+    tables = [
+        fleets.table_of(decode_system(fleet(200, 13, seed=1, demand=demand)))
+        for demand in (4.0, 8.0)
+    ]
+
+    growth = [fleets.tightness(table) for table in tables]
+
+    assert growth[1] == pytest.approx(2 * growth[0], rel=0.02)  # cards are whole
+    assert fleets.cheapest_share(tables[1]) == pytest.approx(
+        2 * fleets.cheapest_share(tables[0]), rel=0.02
+    )
+
+
+@pytest.mark.parametrize("generation", [1, 2, 3])
+def test_a_fleet_of_every_generation_has_servers_that_can_be_served(generation: int) -> None:
+    document = fleets.of_generation(fleet(40, 13, seed=1, demand=1.0), generation)
+
+    table = fleets.table_of(decode_system(document))
+
+    assert table.generation(0) == generation
+    assert len(set(table.pairs.case[table.usable].tolist())) > 30
