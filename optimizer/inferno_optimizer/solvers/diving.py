@@ -18,7 +18,7 @@ from inferno_optimizer.solvers.relaxation import NOTHING, Relaxation, Vertex
 INTEGRAL = 1e-6
 """Distance from 0 and 1 up to which an amount is rounded."""
 
-STEP = 0.5
+STEP = 0.9
 """Cases down to this share of the size of the largest that is split are decided with it."""
 
 SMALL = 10.0

@@ -21,17 +21,11 @@ of the case's cards, or of a typical case's objective."""
 PENALTY = 3.0
 """What load below a floor costs, as a multiple of what it is worth."""
 
-ROUNDS = 2
-"""How often exchanges are looked for, each time around the solution before."""
-
 NODES = 50
-"""Of branch and bound in a round; a limit that does not depend on how busy the machine is."""
+"""Of branch and bound among exchanges; a limit that does not depend on how busy the machine is."""
 
 ENOUGH = 2e-5
-"""Distance, relative to the bound, up to which a round searches."""
-
-GAIN = 1e-5
-"""A round that gains less, relative to the bound, is the last one."""
+"""Distance, relative to the bound, up to which exchanges are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +49,11 @@ def search(
     centre, loads = _dive(program, prices, floors, seconds_left)
     if centre is None:
         return None
-    shortfall, best, scale = PENALTY * loads, np.inf, abs(prices.bound)
-    found = None
-    for _ in range(ROUNDS):
-        opening = leave_exchanges_open(program, centre, floors.whole)
-        columns = Columns(program, opening, floors.loads, floors.whole, shortfall)
-        limits = Limits(seconds_left(), ENOUGH * scale, NODES)
-        choice = columns.minimize(prices.objective, limits, centre.chosen)
-        if choice is None:
-            break
-        found = choice.chosen
-        reached = choice.objective + float(_missed(program, found, floors) @ shortfall)
-        if best - reached <= GAIN * scale or reached - prices.bound <= ENOUGH * scale:
-            break
-        best = reached
-        centre = Centre(found, np.zeros_like(centre.split), centre.excess)
-    return found
+    opening = leave_exchanges_open(program, centre, floors.whole)
+    columns = Columns(program, opening, floors.loads, floors.whole, PENALTY * loads)
+    limits = Limits(seconds_left(), ENOUGH * abs(prices.bound), NODES)
+    choice = columns.minimize(prices.objective, limits, centre.chosen)
+    return None if choice is None else choice.chosen
 
 
 def _dive(
@@ -98,9 +81,3 @@ def _dive(
         - dived.loads[program.level] * program.weight
     )
     return Centre(chosen, split, excess), dived.loads[: len(floors.loads)]
-
-
-def _missed(program: Program, chosen: BoolArray, floors: Floors) -> FloatArray:
-    served = program.served(chosen, len(floors.loads))
-    missed: FloatArray = np.maximum(floors.loads - served, 0.0)
-    return missed
