@@ -45,6 +45,7 @@ def request(  # noqa: PLR0913 - the dimensions that are measured
     queue: int = 10,
     percentile: float = 0.0,
     different: bool = False,
+    time_limit: float = 30.0,
 ) -> Numbers:
     """A whole request: written as JSON, read, solved, its answer written as JSON."""
     document = fleet(servers, accelerators, SEED, demand)
@@ -53,17 +54,18 @@ def request(  # noqa: PLR0913 - the dimensions that are measured
     document = fleets.of_generation(document, generation)
     document = fleets.with_percentiles(document, percentile)
     document = fleets.with_queue(fleets.with_batch(document, batch), queue)
-    return timed_request(document, solver)
+    return timed_request(document, solver, time_limit)
 
 
-def timed_request(document: JsonObject, solver: str) -> Numbers:
+def timed_request(document: JsonObject, solver: str, time_limit: float = 30.0) -> Numbers:
     """The same for a document; the median of several."""
     document["system"]["optimizerData"] = {"optimizer": SOLVERS[solver]}
     solutions: list[Solution] = []
 
     def whole() -> None:
         system = decode_system(json.loads(json.dumps(document)))
-        solutions.append(optimize(system))
+        options = replace(system.options, time_limit=time_limit)
+        solutions.append(optimize(replace(system, options=options)))
         json.dumps(encode_solution(solutions[-1]))
 
     try:

@@ -133,8 +133,14 @@ ROWS = (
     ),
     Row(
         "milp-1000",
-        "MILP, 1,000 x 20, demand 2, three priorities",
-        _request(solver="milp", demand=2.0),
+        "MILP, 1,000 x 20, demand 2, three priorities, time limit 7 s",
+        _request(solver="milp", demand=2.0, time_limit=7.0),
+        [Limit("seconds", 8, 1), Limit("gap", 1e-4)],
+    ),
+    Row(
+        "milp-1000-ample",
+        "MILP, 1,000 x 20, demand 1, three priorities",
+        _request(solver="milp", demand=1.0),
         [Limit("seconds", 8, 1), Limit("gap", 1e-4)],
     ),
     Row(
