@@ -1,15 +1,18 @@
 """What an Optimizer says about its request: being worked on, done, failed; pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
 from inferno_operator.conditions import OPTIMIZED, READY, Verdict
 from inferno_operator.observation import Observation
 from inferno_operator.planning import DIGITS, VALID, Update
+from inferno_operator.ports import Event
 from inferno_operator.resources import (
     CapacityUse,
     Certificate,
     LastOptimization,
+    Level,
     Optimizer,
     OptimizerStatus,
     Unserved,
@@ -22,6 +25,9 @@ UNSERVED_NAMED = 100
 
 TROUBLES_NAMED = 10
 """How many problems of objects a message names."""
+
+EVENTS = 500
+"""How many objects may have an event each: clusters keep them for an hour, beside all else."""
 
 NOT_REQUESTED = Verdict(
     OPTIMIZED, holds=None, reason="NotRequested", message="set spec.optimize to true to optimize"
@@ -58,6 +64,18 @@ def optimized(
         message += f"; and {len(troubles) - TROUBLES_NAMED} more problems"
     verdict = Verdict(OPTIMIZED, holds=True, reason="Optimized", message=message)
     return _update(observation, (VALID, verdict), done=True, last=last)
+
+
+def digest(observation: Observation, updates: Sequence[Update]) -> tuple[Event, ...]:
+    """Events of the Optimizer in place of those of too many objects; none if they are few."""
+    events = [event for update in updates for event in update.events()]
+    if len(events) <= EVENTS:
+        return ()
+    counted = Counter((event.type, event.reason) for event in events)
+    return tuple(
+        Event(observation.reference, type_, reason, f"{count} objects; see their conditions")
+        for (type_, reason), count in sorted(counted.items())
+    )
 
 
 def failed(observation: Observation, error: InfernoError) -> Update:
@@ -152,6 +170,14 @@ def _last_optimization(
             bound=None if certificate.bound is None else round(certificate.bound, DIGITS),
             gap=None if certificate.gap is None else round(certificate.gap, DIGITS),
             seconds=round(certificate.seconds, DIGITS),
+            levels=tuple(
+                Level(
+                    priority=level.priority,
+                    served=round(level.served, DIGITS),
+                    bound=round(level.bound, DIGITS),
+                )
+                for level in certificate.levels
+            ),
         ),
         unserved=tuple(
             Unserved(server=d.server, reason=d.reason, message=d.message)

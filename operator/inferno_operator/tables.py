@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from inferno_optimizer.explain import Option
 from inferno_optimizer.system import (
     Allocation,
+    CapacityUse,
     Certificate,
     Generation,
+    Level,
     Reason,
     Server,
     Solution,
     System,
 )
+
+GAP = "  "
+"""What stands between columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,16 @@ class Table:
 
     def __str__(self) -> str:
         """Columns of plain text; a row is one line, however long, as in kubectl."""
+        return "\n".join(GAP.join(cells).rstrip() for cells in self.lines())
+
+    def lines(self) -> list[list[str]]:
+        """Titles and rows, the cells of a column as wide as its widest."""
         titles = [heading.removeprefix(">") for heading in self.headings]
         lines = [titles, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         sides = [">" if heading.startswith(">") else "<" for heading in self.headings]
-        layout = "  ".join(f"{{:{s}{w}}}" for s, w in zip(sides, widths, strict=True))
-        return "\n".join(layout.format(*line).rstrip() for line in lines)
+        layout = [f"{{:{s}{w}}}" for s, w in zip(sides, widths, strict=True)]
+        return [[c.format(cell) for c, cell in zip(layout, line, strict=True)] for line in lines]
 
 
 Part = Table | str
@@ -48,9 +57,12 @@ def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
     yield _totals(system, solution)
     if solution.capacity:
         yield ""
-        yield _cards(solution)
+        yield cards_table(solution.capacity)
     yield ""
-    yield _proof(solution.certificate)
+    if levels := solution.certificate.levels:
+        yield levels_table(levels)
+        yield ""
+    yield proof(solution.certificate)
 
 
 def option_parts(options: Iterable[Option]) -> Iterator[Part]:
@@ -149,12 +161,30 @@ def _totals(system: System, solution: Solution) -> str:
     )
 
 
-def _cards(solution: Solution) -> Table:
-    rows = [(use.type, str(use.used), str(use.available)) for use in solution.capacity]
-    return Table(("CARDS", ">USED", ">AVAILABLE"), rows)
+def cards_table(uses: Iterable[CapacityUse]) -> Table:
+    """Cards by type, with what one more is worth where the solver tells."""
+    uses = list(uses)
+    priced = any(use.price is not None for use in uses)
+    headings = ("CARDS", ">USED", ">AVAILABLE", *([">PRICE"] * priced))
+    return Table(headings, [_cards_row(use, priced=priced) for use in uses])
 
 
-def _proof(certificate: Certificate) -> str:
+def _cards_row(use: CapacityUse, *, priced: bool) -> tuple[str, ...]:
+    cells = (use.type, str(use.used), str(use.available))
+    return (*cells, "-" if use.price is None else f"{use.price:.2f}") if priced else cells
+
+
+def levels_table(levels: Iterable[Level]) -> Table:
+    """Load served by priority, with the most that is proven to be possible."""
+    rows = [
+        (str(level.priority), f"{level.served:.2f}", f"{level.bound:.2f}", f"{level.gap:.2g}")
+        for level in levels
+    ]
+    return Table((">PRIORITY", ">SERVED", ">AT MOST", ">GAP"), rows)
+
+
+def proof(certificate: Certificate) -> str:
+    """One line on what is proven."""
     gap = "not known" if certificate.gap is None else f"{certificate.gap:.2g}"
     return (
         f"solver {certificate.solver}: {certificate.status}, "

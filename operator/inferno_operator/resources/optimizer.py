@@ -53,6 +53,17 @@ class OptimizerSpec(Part):
     """Input of the optimization besides the objects of the namespace."""
 
 
+class Level(Part):
+    """Load of the servers of a priority that are served entirely [requests/min]."""
+
+    priority: Integer
+    """Of the service class."""
+    served: Number
+    """What the solution serves."""
+    bound: Number
+    """No solution that serves as much of the more important priorities serves more."""
+
+
 class Certificate(Part):
     """How good the solution is, and who says so."""
 
@@ -65,9 +76,11 @@ class Certificate(Part):
     bound: Number | None = None
     """No solution has a lower value [cents/hour]."""
     gap: Number | None = None
-    """Distance of objective and bound, relative to the objective."""
+    """Largest relative distance of objective or served load from its bound."""
     seconds: Number | None = None
     """Time that it took [s]."""
+    levels: Items[Level] = ()
+    """Load served of each priority, the most important first."""
 
 
 class Unserved(Part):

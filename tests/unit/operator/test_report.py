@@ -13,6 +13,7 @@ from inferno_optimizer.system import (
     CapacityUse,
     Certificate,
     Decision,
+    Level,
     Reason,
     Solution,
     Status,
@@ -25,7 +26,9 @@ SOLUTION = Solution(
         Decision("code", Reason.BEST_EFFORT, "1 of 3", Allocation("A", 1, cost=10)),
         Decision("draw", Reason.NO_CAPACITY, "too few"),
     ),
-    certificate=Certificate("highs", Status.OPTIMAL, 25.00000049, 20.0, 0.123456789),
+    certificate=Certificate(
+        "highs", Status.OPTIMAL, 25.00000049, 20.0, 0.123456789, (Level(1, 90.0, 100.0),)
+    ),
     capacity=(CapacityUse("T", 3, 4), CapacityUse("U", 0, 8)),
 )
 
@@ -68,6 +71,7 @@ def test_a_result_says_what_came_out_and_how_good_it_is() -> None:
             "bound": 20.0,
             "gap": 0.2,
             "seconds": 0.123457,
+            "levels": [{"priority": 1, "served": 90.0, "bound": 100.0}],
         },
         "unserved": [{"server": "draw", "reason": "NoCapacity", "message": "too few"}],
         "capacity": [
@@ -82,7 +86,9 @@ def test_a_result_without_a_bound_claims_none() -> None:
 
     certificate = status_of(report.optimized(at(1), solution, NOW))["lastOptimization"]
 
-    assert certificate["certificate"].keys() == {"solver", "status", "objective", "seconds"}
+    told = certificate["certificate"]
+    assert told.keys() == {"solver", "status", "objective", "seconds", "levels"}
+    assert told["levels"] == []
 
 
 def test_where_capacity_was_ignored_no_cards_count_as_available() -> None:
