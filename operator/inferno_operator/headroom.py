@@ -1,0 +1,64 @@
+"""How far the latencies of a server are from their targets; pure. In ms."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from inferno_operator.resources import Allocation, Target
+
+Latency = Literal["itl", "wait", "ttft"]
+
+DEFAULT_WAIT_PERCENTILE = 95.0
+"""What a target of the wait is about unless it says so; see `inferno_optimizer.system.Target`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """A latency beside its target [ms]: the mean, or the percentile that the target is about."""
+
+    latency: Latency
+    value_ms: float
+    target_ms: float
+
+    @property
+    def share(self) -> float:
+        """What is left of the target, 0 to 1; negative where it is missed."""
+        return 1.0 - self.value_ms / self.target_ms
+
+
+def headrooms(allocation: Allocation | None, target: Target | None) -> tuple[Headroom, ...]:
+    """Each latency that is known and has a target.
+
+    Parameters
+    ----------
+    allocation
+        What runs, with mean latencies as they were measured.
+    target
+        What the server's class promises for its model.
+
+    Notes
+    -----
+    Percentiles are estimates, for only means are measured: waits count as exponential, as in
+    targets of the original, and the rest of the time to first token as constant.
+    """
+    if allocation is None or target is None or not allocation.accelerator:
+        return ()
+    return tuple(_known(allocation, target))
+
+
+def _known(allocation: Allocation, target: Target) -> Iterator[Headroom]:
+    itl, wait, ttft = allocation.itl_average, allocation.wait_average, allocation.ttft_average
+    if target.slo_itl and itl:
+        yield Headroom("itl", itl, target.slo_itl)
+    if target.slo_ttw and wait is not None:
+        percentile = target.slo_ttw_percentile or DEFAULT_WAIT_PERCENTILE
+        yield Headroom("wait", wait * _tail(percentile), target.slo_ttw)
+    if target.slo_ttft and ttft:
+        excess = _tail(target.slo_ttft_percentile) - 1.0 if target.slo_ttft_percentile else 0.0
+        yield Headroom("ttft", ttft + excess * (wait or 0.0), target.slo_ttft)
+
+
+def _tail(percentile: float) -> float:
+    """A percentile of an exponential distribution, relative to its mean."""
+    return -math.log(1.0 - percentile / 100.0)

@@ -1,0 +1,88 @@
+"""`kubectl inferno` without a cluster: help, and clusters that are none."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from inferno_operator.kubectl_plugin import app
+
+
+class Empty(BaseHTTPRequestHandler):
+    """An API server without our definitions."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"message": "the server could not find the requested resource"})
+        self.send_response(404)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: object) -> None:  # nobody reads it
+        pass
+
+
+@pytest.fixture
+def empty_cluster(tmp_path: Path) -> Iterator[Path]:
+    """The kubeconfig of a cluster without our definitions."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Empty)
+    threading.Thread(target=server.serve_forever).start()
+    path = tmp_path / "kubeconfig"
+    url = f"http://127.0.0.1:{server.server_port}"
+    context = {"cluster": "c", "user": "u"}
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": context}],
+                "clusters": [{"name": "c", "cluster": {"server": url}}],
+                "users": [{"name": "u", "user": {}}],
+            }
+        )
+    )
+    yield path
+    server.shutdown()
+    server.server_close()
+
+
+def plugin(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "inferno_operator.kubectl_plugin", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("command", [[], ["plan"], ["optimize"], ["explain"], ["top"]])
+def test_every_help_has_an_example_and_the_options_of_kubectl(command: list[str]) -> None:
+    text = CliRunner().invoke(app, [*command, "--help"]).stdout
+
+    assert "Example: kubectl inferno" in text
+    for option in ("--namespace", "--context", "--kubeconfig"):
+        assert option in text
+
+
+@pytest.mark.parametrize("command", [["plan"], ["optimize"], ["explain", "s"], ["top"]])
+def test_a_cluster_without_our_definitions_is_told_so(
+    empty_cluster: Path, command: list[str]
+) -> None:
+    done = plugin(*command, "--kubeconfig", empty_cluster)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert ".inferno.platform.ai: install the custom resource definitions" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["", "[", "kind: Config\n", "current-context: gone\n"])
+def test_a_kubeconfig_that_is_none_is_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+
+    done = plugin("top", "--kubeconfig", path)
+
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"kubectl inferno: no access to a cluster: {path}: ")
+    assert done.stderr.count("\n") == 1

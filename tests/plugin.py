@@ -1,0 +1,66 @@
+"""`kubectl inferno` as its users run it: kubectl finds the plugin on PATH."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from tests.controlplane import ControlPlane
+
+TIMEOUT_S = 90.0
+
+
+class Plugin:
+    """A plugin on PATH, and a kubeconfig whose context names a namespace.
+
+    Parameters
+    ----------
+    control_plane
+        Whose kubectl and API server to use, with the administrator's rights.
+    namespace
+        Of the context.
+    folder
+        Where plugin and kubeconfig are put; empty.
+    """
+
+    def __init__(self, control_plane: ControlPlane, namespace: str, folder: Path) -> None:
+        self._kubectl = control_plane.kubectl_program
+        self.kubeconfig = folder / "kubeconfig"
+        config = yaml.safe_load(control_plane.kubeconfig.read_text())
+        config["contexts"][0]["context"]["namespace"] = namespace
+        self.kubeconfig.write_text(yaml.safe_dump(config))
+        program = folder / "kubectl-inferno"
+        program.write_text(
+            f'#!/bin/sh\nexec "{sys.executable}" -m inferno_operator.kubectl_plugin "$@"\n'
+        )
+        program.chmod(0o755)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("INFERNO_", "COLUMNS"))}
+        self.environment: Mapping[str, str] = kept | {
+            "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+            "KUBECONFIG": str(self.kubeconfig),
+            "KUBECACHEDIR": str(control_plane.kubectl_cache),
+        }
+
+    def command(self, *arguments: str | Path) -> list[str]:
+        """What to run."""
+        return [str(self._kubectl), "inferno", *map(str, arguments)]
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        return subprocess.run(
+            self.command(*arguments),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
+        )
+
+    def output(self, *arguments: str | Path) -> str:
+        """What it prints where it succeeds."""
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
