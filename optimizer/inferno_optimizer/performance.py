@@ -94,7 +94,7 @@ class LinearModel(Columns):
 
     def intervals(self, rows: slice, states: FloatArray) -> FloatArray:
         """(fixed + slope n) / n [ms]."""
-        return self.fixed[rows, None] * (1.0 / states) + self.slope[rows, None]
+        return self.fixed[rows] * (1.0 / states) + self.slope[rows]
 
     def concurrency(self, averages: Averages) -> FloatArray:
         """The batch in which an average request is served: its service time tells.
@@ -246,13 +246,13 @@ class TokenBudgetModel(Columns):
         return self.batch + self.max_queue_size
 
     def chunks(self, states: FloatArray) -> FloatArray:
-        """Prefill chunks of a request, c, in batches of n, a whole number; shaped (pairs, ...).
+        """Prefill chunks of a request, c, in batches of n, a whole number; shaped (..., pairs).
 
         The smallest c >= 1 with (c + k) (T - h / c) >= n (h + k), where T is the budget: a
         quadratic inequality in c. Its root is a whole number now and then, so that rounding
         may miss it by one.
         """
-        inputs, tokens = _upright(self.input_tokens, states), _upright(self.tokens, states)
+        inputs, tokens = self.input_tokens, self.tokens
         constant = tokens * inputs
         half = (states * (inputs + tokens) + inputs - tokens * TOKENS_PER_ITERATION) / 2
         root = half + np.sqrt(half**2 + TOKENS_PER_ITERATION * constant)
@@ -272,14 +272,14 @@ class TokenBudgetModel(Columns):
     def interval_ms(self, states: FloatArray) -> FloatArray:
         """(c + k) alpha / n, and the work of a request [ms]."""
         chunks = self.chunks(states)
-        iterations = chunks + _upright(self.tokens, chunks)
-        overhead = iterations * _upright(self.alpha, chunks) / states
-        return overhead + self._prefill_ms(chunks) + _upright(self._decode_ms(), chunks)
+        iterations = chunks + self.tokens
+        overhead = iterations * self.alpha / states
+        return overhead + self._prefill_ms(chunks) + self._decode_ms()
 
     def _prefill_ms(self, chunks: FloatArray) -> FloatArray:
         """What the prefill of a request adds to its iterations [ms]."""
-        beta, gamma = _upright(self.beta, chunks), _upright(self.gamma, chunks)
-        return (beta + gamma * (chunks + 1) / 2) * _upright(self.input_tokens, chunks)
+        beta, gamma = self.beta, self.gamma
+        return (beta + gamma * (chunks + 1) / 2) * self.input_tokens
 
     def _decode_ms(self) -> FloatArray:
         """What the decode steps of a request add to its iterations [ms]."""
@@ -317,11 +317,6 @@ class TokenBudgetModel(Columns):
 
 def _columns(parameters: Sequence[object], *names: str) -> list[FloatArray]:
     return [np.array([getattr(p, name) for p in parameters], dtype=np.float64) for name in names]
-
-
-def _upright(column: FloatArray, like: FloatArray) -> FloatArray:
-    """A column to be used with an array of one or two dimensions, row by row."""
-    return column if like.ndim == 1 else column[:, None]
 
 
 _MODELS: Mapping[Generation, Any] = MappingProxyType(

@@ -10,6 +10,7 @@ The rates mu(n) may rise and fall. Only where the chain has two likely regions w
 of states less than 1e-300 as likely between them is the farther one not seen.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -24,14 +25,17 @@ IntArray = npt.NDArray[np.int64]
 DepartureIntervals = Callable[[slice, FloatArray], FloatArray]
 """1 / mu(n) [ms] of the queues `rows` with n requests in service.
 
-The second argument holds n, of shape (1, states) or (rows, 1); the answer broadcasts to
-(rows, states).
+The second argument holds n, of shape (states, 1), or (rows,) with one for each queue; the
+answer broadcasts to (states, rows), or is of shape (rows,).
 """
 
-ROWS = 2048
+ROWS = 4096
 CELLS = 2**15
 STATES = 16
 """Rows of a slice, and cells and states of a block: its arrays fit into the cache."""
+
+MANY = 256
+"""Rows from which on it pays to go from state to state."""
 
 RESCALE = 1e30
 """Weights above this are scaled down before the next block."""
@@ -129,7 +133,7 @@ def _averages_of_rows(
     """Averages of one slice of the queues."""
     total, in_service, full = _sums_up_to_batch(arrival_rate, batch, rows, intervals)
     states, places = batch.astype(np.float64), (queue_limit - batch).astype(np.float64)
-    interval = intervals(rows, states[:, None])[:, 0]
+    interval = intervals(rows, states)
     load = arrival_rate * interval
     scale, tail, tail_waiting, last = _tail(load, places)
     total = total * scale + full * tail
@@ -158,18 +162,19 @@ def _sums_up_to_batch(
         active = int(np.count_nonzero(batch >= start))  # a prefix: N descends
         mine = slice(rows.start, rows.start + active)
         width = min(max(STATES, CELLS // active), int(batch[0]) - start + 1)
-        states = np.arange(start, start + width, dtype=np.float64)[None, :]
-        ratios = intervals(mine, states) * arrival_rate[:active, None]
-        beyond = states > batch[:active, None]
-        ratios[beyond] = 1.0  # carries the weight of state N to the end of the block
+        states = np.arange(start, start + width, dtype=np.float64)[:, None]
+        ratios = intervals(mine, states) * arrival_rate[:active]
+        ending = slice(int(np.count_nonzero(batch >= start + width - 1)), active)
+        beyond = states > batch[ending]
+        ratios[:, ending][beyond] = 1.0  # carries the weight of state N to the end of the block
         width = _safe_width(ratios)
-        states, ratios, beyond = states[:, :width], ratios[:, :width], beyond[:, :width]
-        weights = np.cumprod(ratios, axis=1)
-        weights *= weight[:active, None]
-        weight[:active] = weights[:, -1]
-        weights[beyond] = 0.0
-        total[:active] += weights.sum(axis=1)
-        first_moment[:active] += weights @ states[0]
+        ratios[0] *= weight[:active]
+        weights = _running_products(ratios[:width])
+        weight[:active] = weights[-1]
+        weights[:, ending][beyond[:width]] = 0.0
+        sums = np.stack((np.ones(width), states[:width, 0])) @ weights
+        total[:active] += sums[0]
+        first_moment[:active] += sums[1]
         _rescale(weight, total, first_moment)
         start += width
     return total, first_moment, weight
@@ -178,8 +183,20 @@ def _sums_up_to_batch(
 def _safe_width(ratios: FloatArray) -> int:
     """How many of these states, at least one, can be summed before a weight might overflow."""
     growth = float(np.max(ratios))
-    states: int = ratios.shape[1]
+    states: int = ratios.shape[0]
     return states if growth <= 1.0 else max(1, min(states, int(DECADES / math.log10(growth))))
+
+
+def _running_products(ratios: FloatArray) -> FloatArray:
+    """Products of the ratios up to each state, in place; shape (states, rows).
+
+    State by state where there are many rows: these are then multiplied side by side.
+    """
+    if ratios.shape[1] < MANY:
+        return np.multiply.accumulate(ratios, axis=0, out=ratios)
+    for before, here in itertools.pairwise(ratios):
+        np.multiply(here, before, out=here)
+    return ratios
 
 
 def _rescale(weight: FloatArray, total: FloatArray, first_moment: FloatArray) -> None:

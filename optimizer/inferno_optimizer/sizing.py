@@ -216,9 +216,8 @@ def size(replicas: Replicas) -> Sizing:
     model = replicas.model
     batch = model.batch.astype(np.float64)
     every = slice(0, len(batch))
-    one, full = np.ones((len(batch), 1)), batch[:, None]
-    highest = HIGHEST_SHARE / model.intervals(every, full)[:, 0]
-    lowest = np.minimum(LOWEST_SHARE / model.intervals(every, one)[:, 0], highest)
+    highest = HIGHEST_SHARE / model.intervals(every, batch)
+    lowest = np.minimum(LOWEST_SHARE / model.intervals(every, np.ones_like(batch)), highest)
     rate = highest_rate(replicas, lowest, highest)
     rate = np.minimum(rate, np.where(replicas.limits.throughput, THROUGHPUT_SHARE, 1.0) * highest)
     least = replicas.averages(lowest)

@@ -23,7 +23,8 @@ def queue(load: float, intervals: Sequence[float], limit: int) -> Averages:
     known = np.array(intervals)
 
     def look_up(_rows: slice, states: FloatArray) -> FloatArray:
-        return np.broadcast_to(known[states.astype(np.int64) - 1], (1, states.shape[1]))
+        found: FloatArray = known[states.astype(np.int64) - 1]
+        return found
 
     rate = np.array([load / intervals[-1]])
     return averages(rate, np.array([len(known)]), np.array([limit]), look_up)
