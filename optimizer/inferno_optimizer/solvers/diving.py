@@ -70,14 +70,12 @@ def dive(
     seconds_left
         Time that remains.
     """
-    descent = _Descent(program, relaxation, sizes, whole)
+    descent = _Descent(program, relaxation, sizes, whole, seconds_left)
     smallest = SMALL * float(np.median(sizes))
     while descent.vertex is not None:
         largest = float(sizes[descent.split()].max(initial=0.0))
         if largest <= smallest:
             return descent.end()
-        if seconds_left() <= 0:
-            return None
         descent.settle(STEP * largest)
         descent.round(STEP * largest)
     return None
@@ -87,12 +85,18 @@ class _Descent:
     """The vertex so far, and which cases are decided."""
 
     def __init__(
-        self, program: Program, relaxation: Relaxation, sizes: FloatArray, whole: int
+        self,
+        program: Program,
+        relaxation: Relaxation,
+        sizes: FloatArray,
+        whole: int,
+        seconds_left: Callable[[], float],
     ) -> None:
         self._program, self._relaxation, self._sizes = program, relaxation, sizes
+        self._seconds_left = seconds_left
         self._optional = program.level[program.starts] >= whole
         self._decided = np.zeros(len(sizes), dtype=np.bool_)
-        self.vertex = relaxation.solve()
+        self.vertex = relaxation.solve(seconds_left())
 
     def split(self) -> IntArray:
         """Cases whose rows have amounts between 0 and 1."""
@@ -137,7 +141,7 @@ class _Descent:
             if tried > 1 and best is not None:
                 break
             self._relaxation.decide(case, row)
-            vertex = self._relaxation.solve()
+            vertex = self._relaxation.solve(self._seconds_left())
             if vertex is None or (best is not None and vertex.objective >= best[0].objective):
                 continue
             best = vertex, row

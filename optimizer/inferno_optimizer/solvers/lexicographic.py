@@ -86,16 +86,17 @@ class _Progress:
         self._floors = np.zeros(0)
         self._bounds = np.zeros(0)
         self._whole = 0
+        self._prices: Prices | None = None  # of the last objective, where it took any
 
     def serve(self, level: int) -> None:
         """Serve the most load of one level, the earlier ones keeping theirs."""
         rows = np.flatnonzero(self._program.level <= level)
         part = self._program.take(rows)
         objective = np.where(part.level == level, -part.weight, 0.0)
-        found = self._minimize(part, objective, self._chosen[rows], self.levels + 1 - level)
+        total = float(part.weight[part.starts][part.level[part.starts] == level].sum())
+        found = self._most(part, objective, fill(part, self._chosen[rows]), total, level)
         self._chosen = np.zeros_like(self._chosen)
         self._chosen[rows[found.chosen]] = True
-        total = float(part.weight[part.starts][part.level[part.starts] == level].sum())
         served, most = -found.objective, min(-found.bound, total)
         if self._whole == level and served >= total * (1 - SLACK):
             self._whole += 1
@@ -103,19 +104,34 @@ class _Progress:
         self._bounds = np.append(self._bounds, most)
         self._floors = np.append(self._floors, floor)
 
+    def _most(
+        self,
+        program: Program,
+        objective: FloatArray,
+        known: BoolArray,
+        total: float,
+        level: int,
+    ) -> Choice:
+        """Nothing is left to search where a first solution serves everything already."""
+        served = -float(objective @ known)
+        if served >= total * (1 - SLACK):
+            return Choice(known, -served, -total)
+        return self._minimize(program, objective, known, self.levels + 1 - level)
+
     def finish(self) -> Outcome:
         """The least value among solutions that keep the floors."""
         program = self._program
-        found = self._minimize(program, program.value, self._chosen, 1)
-        prices = price(program, program.value, self._floors, self._whole)
+        found = self._minimize(program, program.value, fill(program, self._chosen), 1)
+        prices = self._prices
+        if prices is None:
+            prices = price(program, program.value, self._floors, self._whole, self._seconds_left)
         least = min(max(found.bound, prices.bound), found.objective)
         return Outcome(found.chosen, self._bounds, least, prices.cards)
 
     def _minimize(
-        self, program: Program, objective: FloatArray, incumbent: BoolArray, ahead: int
+        self, program: Program, objective: FloatArray, known: BoolArray, ahead: int
     ) -> Choice:
         """Minimize the first of the objectives ahead, each of which gets its share of time."""
-        known = fill(program, incumbent)
         seconds = self._seconds_left() / ahead
         if self._exact:
             first = Choice(known, float(objective @ known), -np.inf)
@@ -149,7 +165,7 @@ class _Progress:
         seconds_left: Callable[[], float],
     ) -> Choice:
         """Stop where a first solution is close to what prices prove; or search."""
-        prices = price(program, objective, self._floors, self._whole)
+        prices = price(program, objective, self._floors, self._whole, seconds_left)
         packed = pack(program, prices)
         if self._keeps_floors(program, packed) and objective @ packed < objective @ known:
             known = packed
@@ -157,6 +173,7 @@ class _Progress:
             found = search(program, prices, Floors(self._floors, self._whole), seconds_left)
             if found is not None:
                 known, prices = self._better(program, known, prices, found)
+        self._prices = prices
         value, bound = float(objective @ known), prices.bound
         gap = GAP * max(1.0, abs(bound))
         better = prices.excess <= value - bound  # no other row is part of a better solution

@@ -11,6 +11,7 @@ That has a closed-form gradient and Hessian; the temperature falls until what sm
 is less than `ENOUGH` [Nesterov, Math. Prog. 103 (2005) 127-152].
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,8 +76,14 @@ class Prices:
         return np.minimum.reduceat(self.cards[program.type] * program.cards, program.starts)
 
 
-def price(program: Program, objective: FloatArray, floors: FloatArray, whole: int) -> Prices:
-    """Find the best multipliers of a program.
+def price(
+    program: Program,
+    objective: FloatArray,
+    floors: FloatArray,
+    whole: int,
+    seconds_left: Callable[[], float] = lambda: np.inf,
+) -> Prices:
+    """Find the best multipliers of a program, or good ones in the time that remains.
 
     Parameters
     ----------
@@ -88,9 +95,11 @@ def price(program: Program, objective: FloatArray, floors: FloatArray, whole: in
         Load that each of the first levels must keep; shape (levels,).
     whole
         The first so many levels are served entirely: none of their cases is left out.
+    seconds_left
+        Time that remains; what is proven then is less, but proven.
     """
     dual = Dual(program, objective, floors, whole)
-    multipliers = _climb(dual)
+    multipliers = _climb(dual, seconds_left)
     costs = dual.costs(multipliers)
     least = np.minimum.reduceat(costs, program.starts)
     best = np.where(dual.optional, np.minimum(least, 0.0), least)
@@ -206,12 +215,12 @@ class Dual:
         return np.concatenate((per_card, per_load)), worth
 
 
-def _climb(dual: Dual) -> FloatArray:
+def _climb(dual: Dual, seconds_left: Callable[[], float]) -> FloatArray:
     """Multipliers at which the function is highest, to `ENOUGH`."""
     multipliers, temperature = dual.start()
     for _ in range(COOLINGS):
         multipliers, here = _climb_smooth(dual, multipliers, temperature)
-        if here.hidden <= ENOUGH * max(1.0, abs(here.value)):
+        if here.hidden <= ENOUGH * max(1.0, abs(here.value)) or seconds_left() <= 0:
             break
         temperature *= COOLING
     return multipliers

@@ -61,8 +61,9 @@ class Relaxation:
             self._model(objective, floors[self._levels], shortfall[self._levels], whole)
         )
 
-    def solve(self) -> Vertex | None:
-        """A best vertex; None where what was decided leaves none."""
+    def solve(self, seconds: float = np.inf) -> Vertex | None:
+        """A best vertex; None where what was decided, or the time, leaves none."""
+        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + max(seconds, 0.0))
         self._solver.run()
         if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
