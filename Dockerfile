@@ -1,17 +1,19 @@
-# The operator and every other command of `inferno` in one image.
+# Every command of `inferno` in one image: by default the operator, with `serve` the optimizer.
 FROM python:3.12-slim-bookworm AS build
 WORKDIR /source
 COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY manifests/image manifests/image
 COPY optimizer optimizer
 COPY operator operator
-RUN python -m venv /opt/inferno \
- && /opt/inferno/bin/pip install --no-cache-dir --constraint constraints.txt .
+RUN manifests/image/install.sh . /opt/inferno
 
 FROM python:3.12-slim-bookworm
 COPY --from=build /opt/inferno /opt/inferno
 ENV PATH=/opt/inferno/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    USER=inferno
 # A number, so that Kubernetes can tell that it is not root.
 USER 65532:65532
 ENTRYPOINT ["inferno"]

@@ -8,7 +8,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-IMG ?= inferno-operator:latest
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMG ?= inferno-operator:$(VERSION)
+OVERLAY ?= stateless
+DIST ?= dist
+KUBECTL ?= kubectl
+CONTAINER_TOOL ?= docker
+ignore-not-found ?= false
 KEEP ?=
 ARGS ?=
 
@@ -16,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (once; about a minute)"
@@ -73,6 +79,14 @@ type: $(READY) ## Check types
 crds: $(READY) ## Generate crds/ from the models in operator/inferno_operator/resources
 	$(BIN)/python -m inferno_operator.crds crds
 
+.PHONY: docs
+docs: $(READY) ## Build the documentation into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+.PHONY: reference
+reference: $(READY) ## Write what the documentation takes from the code
+	@$(BIN)/python -m tests.reference
+
 .PHONY: bench
 bench: $(READY) ## Measure
 	$(BIN)/pytest -m bench $(ARGS)
@@ -87,10 +101,39 @@ constraints: ## Pin the newest versions that pyproject.toml allows
 	   $(BIN)/pip freeze --all --exclude-editable --exclude setuptools; } > constraints.txt
 	@touch $(READY)
 
+# Everything of an overlay, with the image asked for.
+RENDER = $(KUBECTL) kustomize manifests/kustomize/overlays/$(OVERLAY) \
+  | sed 's|image: inferno-operator:.*|image: $(IMG)|'
+
+.PHONY: install
+install: ## Install the custom resource definitions
+	$(KUBECTL) apply --server-side --filename crds
+
+.PHONY: uninstall
+uninstall: ## Delete the definitions, and every object of theirs (ignore-not-found=true)
+	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --filename crds
+
+.PHONY: deploy
+deploy: ## Deploy definitions and operator (IMG=name:tag OVERLAY=stateless)
+	$(RENDER) | $(KUBECTL) apply --server-side --filename -
+
+.PHONY: undeploy
+undeploy: ## Delete what deploy made, and every object of the definitions (OVERLAY=)
+	$(RENDER) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --filename -
+
 .PHONY: docker-build
 docker-build: ## Build the image (IMG=name:tag)
-	docker build --tag $(IMG) .
+	$(CONTAINER_TOOL) build --tag $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the image (IMG=name:tag)
+	$(CONTAINER_TOOL) push $(IMG)
+
+.PHONY: build-installer
+build-installer: ## Write dist/install.yaml, all that deploy applies (IMG=name:tag OVERLAY=)
+	@mkdir -p $(DIST)
+	$(RENDER) > $(DIST)/install.yaml
 
 .PHONY: clean
 clean: ## Remove what the other targets made (not the cached control plane)
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

@@ -22,6 +22,7 @@ NEEDS = {
     "deployment_cluster": ["etcd", "kube-apiserver", "kubectl", "kube-controller-manager"],
     "helm": ["helm"],
     "kubectl": ["kubectl"],
+    "promql": ["promql"],
 }
 OPERATORS = pytest.StashKey[list[OperatorProcess]]()
 

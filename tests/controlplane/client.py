@@ -126,7 +126,8 @@ class Client:
     def install_crds(self, folder: Path) -> None:
         """Apply the custom resource definitions in `folder`; they are served on return."""
         self.kubectl("apply", "--server-side", "--filename", folder)
-        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", folder)
+        waiting = ("--for=condition=Established", "--timeout=60s", "--recursive=false")
+        self.kubectl("wait", *waiting, "--filename", folder)
 
     def _json(self, *arguments: str) -> Manifest:
         manifest: Manifest = json.loads(self.kubectl(*arguments, "--output=json").stdout)

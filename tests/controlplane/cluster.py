@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -42,8 +42,9 @@ class ControlPlane(Client):
         The programs, their logs and their folder; tests may run more of them there.
     """
 
-    def __init__(self, binaries: Binaries | None = None) -> None:
+    def __init__(self, binaries: Binaries | None = None, more_options: Sequence[str] = ()) -> None:
         self._binaries = binaries or Binaries(os.environ)
+        self._more_options = more_options  # of the API server
 
     def __enter__(self) -> Self:
         self.kubectl_program = self._binaries.find("kubectl")
@@ -72,6 +73,11 @@ class ControlPlane(Client):
     def url(self) -> str:
         """Where the API server is."""
         return f"https://{HOST}:{self._port}"
+
+    @property
+    def certificate_authority(self) -> Path:
+        """Certificate by which to know the API server."""
+        return self._credentials.certificate_authority
 
     def start_api_server(self) -> None:
         """Start the API server again, on the same port; it is ready on return."""
@@ -157,6 +163,7 @@ class ControlPlane(Client):
             f"--service-account-key-file={files.service_account_key}",
             f"--service-account-signing-key-file={files.service_account_key}",
             "--service-cluster-ip-range=10.0.0.0/24",
+            *self._more_options,
         ]
 
     def _controller_manager_options(self, port: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The programs of a control plane, and the pinned Go modules that they are built from."""
+"""The programs that tests take besides Python, and the pinned Go modules they are built from."""
 
 import hashlib
 import platform
@@ -38,8 +38,8 @@ class Module:
     def key(self) -> str:
         """Name for what is built from exactly these versions, for a machine like this one."""
         digest = hashlib.sha256(f"{sys.platform} {platform.machine()}".encode())
-        for name in ("go.mod", "go.sum"):
-            digest.update((self.folder / name).read_bytes())
+        for file in sorted(self.folder.iterdir()):
+            digest.update(file.read_bytes())
         return f"{self.folder.name}-{self.version}-{digest.hexdigest()[:12]}"
 
 
@@ -78,7 +78,9 @@ class Program:
 
 
 ETCD = Module(MODULES / "etcd", "go.etcd.io/etcd/server/v3")
+HELM = Module(MODULES / "helm", "helm.sh/helm/v3")
 KUBERNETES = Module(MODULES / "kubernetes", "k8s.io/kubernetes")
+PROMQL = Module(MODULES / "promql", "github.com/prometheus/prometheus")
 
 
 def _kubernetes(name: str, build_time: str) -> Program:
@@ -90,6 +92,8 @@ PROGRAMS = {
     program.name: program
     for program in (
         Program("etcd", ETCD, ETCD.upstream, "1 minute"),
+        Program("helm", HELM, f"{HELM.upstream}/cmd/helm", "2 minutes"),
+        Program("promql", PROMQL, ".", "1 minute"),  # of our own, around the engine of Prometheus
         _kubernetes("kube-apiserver", "4 minutes"),
         _kubernetes("kubectl", "1 minute"),
         _kubernetes("kube-controller-manager", "2 minutes"),

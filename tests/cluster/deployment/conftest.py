@@ -1,0 +1,109 @@
+"""A control plane that tells who asked for what, and what was deployed there."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane import ControlPlane
+from tests.controlplane.binaries import Binaries
+from tests.deployment import pods
+from tests.deployment.pods import Pod
+from tests.deployment.rendering import NAMESPACE, OVERLAYS, Manifest, kustomize
+from tests.deployment.rights import Calls
+from tests.deployment.run import OPTIMIZERS, Cluster, Samples, leads, write_out_of_date
+
+AUDIT_POLICY = Path(pods.__file__).with_name("audit-policy.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """What an overlay did from its first to its last day."""
+
+    manifests: list[Manifest]
+    warnings: str
+    refusals: dict[str, str]
+    """Why its pods are not admitted, by the name of the Deployment; "" if they are."""
+
+    servers: dict[str, dict[str, Manifest]]
+    """Of each sample, by name."""
+
+    finalizers: dict[str, dict[str, list[str]]]
+    calls: Calls
+    leaders: int
+    survived: bool
+    """Whether all objects were still there after the same was applied once more."""
+
+    left_behind: set[str]
+
+
+@pytest.fixture(scope="session")
+def image() -> Iterator[Path]:
+    """What the image has in it."""
+    with pods.image() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def deployment_cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A control plane whose API server writes an audit log, and whose namespaces end."""
+    options = (f"--audit-policy-file={AUDIT_POLICY}", "--audit-log-path=audit.log")
+    with ControlPlane(more_options=options) as control_plane:
+        control_plane.start_controller_manager()
+        yield Cluster(control_plane, image, tmp_path_factory.mktemp("pods"))
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    return Binaries(os.environ).find("helm")
+
+
+@pytest.fixture(scope="session")
+def promql() -> Path:
+    return Binaries(os.environ).find("promql")
+
+
+@pytest.fixture(
+    scope="session", params=["stateless", "stateful", "remote", "namespaced", "model-booster"]
+)
+def deployed(request: pytest.FixtureRequest, deployment_cluster: Cluster) -> Deployed:
+    """Apply an overlay, let it work on the samples, delete it."""
+    cluster, control_plane = deployment_cluster, deployment_cluster.control_plane
+    manifests = kustomize(control_plane.kubectl_program, OVERLAYS / request.param)
+    samples = Samples(control_plane, _namespaces(request.param))
+    before, asked_before = cluster.cluster_wide_objects(), len(cluster.audit_log())
+    warnings = cluster.apply(manifests)
+    deployments = [m for m in manifests if m["kind"] == "Deployment"]
+    refusals = {m["metadata"]["name"]: cluster.refusal(Pod(m, {})) for m in deployments}
+    samples.apply()
+    with cluster.pods(manifests) as pods_at_work:
+        samples.optimize()
+        leaders = sum(map(leads, pods_at_work.operators))
+    scenes = {sample: samples.scene(sample) for sample in samples.namespaces}
+    servers = {sample: scene.servers() for sample, scene in scenes.items()}
+    finalizers = {sample: scene.finalizers() for sample, scene in scenes.items()}
+    write_out_of_date(control_plane, samples.namespaces["small"])
+    cluster.apply(manifests)
+    survived = all(
+        _uids(servers[sample]) == _uids(scene.servers()) for sample, scene in scenes.items()
+    )
+    calls = Calls.of(f"{NAMESPACE}:inferno-operator", cluster.audit_log()[asked_before:])
+    samples.delete()
+    cluster.delete(manifests)
+    left_behind = cluster.cluster_wide_objects() - before
+    return Deployed(
+        manifests, warnings, refusals, servers, finalizers, calls, leaders, survived, left_behind
+    )
+
+
+def _uids(objects: dict[str, Manifest]) -> dict[str, str]:
+    return {name: manifest["metadata"]["uid"] for name, manifest in objects.items()}
+
+
+def _namespaces(overlay: str) -> dict[str, str]:
+    """Where each sample is to go; one that serves its own namespace alone gets one of them."""
+    if overlay == "namespaced":
+        return {"small": NAMESPACE}
+    return {sample: f"sample-{sample}" for sample in OPTIMIZERS}

@@ -1,0 +1,139 @@
+"""The chart on a real API server, from its first release to the last."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from tests.controlplane import ControlPlane
+from tests.deployment.rendering import CHART, NAMESPACE, Manifest, helm_template
+from tests.deployment.run import Cluster
+
+RELEASE = "inferno"
+USERS = "users"
+NEWER_FIELD = "keepAccelerator"
+KEPT = {
+    f"customresourcedefinition.apiextensions.k8s.io/{path.stem}.inferno.platform.ai"
+    for path in (ROOT / "crds").glob("*.yaml")
+}
+
+
+class Helm:
+    """Helm on a control plane."""
+
+    def __init__(self, program: Path, control_plane: ControlPlane, home: Path) -> None:
+        self._program = program
+        self._environment = os.environ | {
+            "KUBECONFIG": str(control_plane.kubeconfig),
+            **{f"HELM_{kind}_HOME": str(home) for kind in ("CACHE", "CONFIG", "DATA")},
+        }
+
+    def __call__(self, command: str, *arguments: str | Path) -> str:
+        completed = subprocess.run(
+            [self._program, command, RELEASE, "--namespace", NAMESPACE, *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert completed.returncode == 0, completed.stderr
+
+        return completed.stdout
+
+
+@pytest.fixture
+def on_cluster(helm: Path, deployment_cluster: Cluster, tmp_path: Path) -> Helm:
+    return Helm(helm, deployment_cluster.control_plane, tmp_path)
+
+
+@pytest.fixture
+def before(deployment_cluster: Cluster) -> Iterator[set[str]]:
+    """What is in no namespace; in the end it is all there is."""
+    before = deployment_cluster.cluster_wide_objects()
+    yield before
+    deployment_cluster.delete_by_name(deployment_cluster.cluster_wide_objects() - before)
+
+
+@pytest.fixture
+def previous_chart(tmp_path: Path) -> Path:
+    """The chart as it may have been a release ago, with a field and a replica less."""
+    chart = shutil.copytree(CHART, tmp_path / "previous")
+    for path, old, new in (
+        ("Chart.yaml", "version: 0.1.0", "version: 0.0.9"),
+        ("values.yaml", "replicas: 2", "replicas: 1"),
+    ):
+        (chart / path).write_text((chart / path).read_text().replace(old, new))
+    file = chart / "files" / "crds" / "servers.yaml"
+    definition = yaml.safe_load(file.read_text())
+    del server_fields(definition)[NEWER_FIELD]
+    file.write_text(yaml.safe_dump(definition))
+    return chart
+
+
+def test_an_upgrade_brings_new_definitions_and_objects_survive_that_and_the_end(
+    on_cluster: Helm, previous_chart: Path, deployment_cluster: Cluster, before: set[str]
+) -> None:
+    control_plane = deployment_cluster.control_plane
+    on_cluster("install", previous_chart, "--create-namespace")
+    control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
+    control_plane.create_namespace(USERS)
+    control_plane.kubectl("apply", "--namespace", USERS, "--kustomize", ROOT / "samples" / "small")
+    uids = object_uids(control_plane)
+
+    on_cluster("upgrade", CHART)
+
+    definition = control_plane.get("crd", "servers.inferno.platform.ai")
+    assert NEWER_FIELD in server_fields(definition)
+    assert control_plane.get("deployment", "inferno-operator", NAMESPACE)["spec"]["replicas"] == 2
+    assert object_uids(control_plane) == uids
+
+    on_cluster("uninstall", "--wait")
+
+    assert object_uids(control_plane) == uids
+    namespaces = {f"namespace/{NAMESPACE}", f"namespace/{USERS}"}
+    assert deployment_cluster.cluster_wide_objects() - before == KEPT | namespaces
+
+
+def test_what_is_not_to_be_kept_goes_with_the_release(
+    on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
+) -> None:
+    on_cluster("install", CHART, "--create-namespace", "--set=crds.keep=false")
+
+    on_cluster("uninstall", "--wait")
+
+    assert deployment_cluster.cluster_wide_objects() - before == {f"namespace/{NAMESPACE}"}
+
+
+@pytest.mark.usefixtures("before")
+def test_what_helm_renders_can_be_applied_by_kubectl(
+    helm: Path, deployment_cluster: Cluster
+) -> None:
+    manifests = helm_template(helm, "--set=remote.enabled=true")
+    control_plane = deployment_cluster.control_plane
+    control_plane.create_namespace(NAMESPACE)
+
+    deployment_cluster.apply(manifests)
+
+    deployments = control_plane.items("deployments", NAMESPACE)
+    assert [item["metadata"]["name"] for item in deployments] == [
+        "inferno-operator",
+        "inferno-optimizer",
+    ]
+
+
+def server_fields(definition: Manifest) -> Manifest:
+    """Fields of a Server's spec."""
+    (version,) = definition["spec"]["versions"]
+    spec: Manifest = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    fields: Manifest = spec["properties"]
+    return fields
+
+
+def object_uids(control_plane: ControlPlane) -> set[str]:
+    """Of every object of ours that users made."""
+    return {item["metadata"]["uid"] for item in control_plane.items("inferno", USERS)}

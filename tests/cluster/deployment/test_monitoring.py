@@ -1,0 +1,162 @@
+"""Dashboard and alerts on what operator and optimizer really tell."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.controlplane.waiting import wait_until
+from tests.deployment.prometheus import Answer, Scrape, evaluate
+from tests.deployment.rendering import OVERLAYS, kustomize
+from tests.deployment.run import OPERATOR, OPTIMIZERS, Cluster, Pods, Samples, leads
+
+COMPONENT = OVERLAYS.parent / "components" / "monitoring"
+DASHBOARD = json.loads((COMPONENT / "dashboard.json").read_text())
+(GROUP,) = yaml.safe_load((COMPONENT / "prometheus-rule.yaml").read_text())["spec"]["groups"]
+ALERTS = {rule["alert"]: rule["expr"] for rule in GROUP["rules"]}
+GRAFANA = {"$__rate_interval": "5m", "$namespace": ".*"}
+TARGETS = [
+    (panel["title"], target["expr"])
+    for panel in DASHBOARD["panels"]
+    for target in panel.get("targets", [])
+]
+FAILED = 'result="Unavailable"'
+BEFORE, FIRST, SECOND, FAILING, STILL_FAILING = 0, 60, 120, 180, 240
+"""When what was scraped is said to have been [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Scrapes of a deployment with remote optimizers."""
+
+    scrapes: list[Scrape]
+    leader: str
+    promql: Path
+
+    def evaluate(self, expression: str, seconds: int, *only: Scrape) -> Answer:
+        """The answer at a time, from what was scraped up to then."""
+        scrapes = [s for s in only or self.scrapes if s.seconds <= seconds]
+        (answer,) = evaluate(self.promql, scrapes, [expression], seconds)
+        return answer
+
+    def at(self, seconds: int) -> list[Scrape]:
+        return [scrape for scrape in self.scrapes if scrape.seconds == seconds]
+
+
+@pytest.fixture(scope="module")
+def seen(deployment_cluster: Cluster, promql: Path) -> Seen:
+    """Two optimizations of the samples, and then one that fails for want of an optimizer."""
+    control_plane = deployment_cluster.control_plane
+    manifests = kustomize(control_plane.kubectl_program, OVERLAYS / "remote")
+    deployment_cluster.apply(manifests)
+    samples = Samples(control_plane, {sample: f"seen-{sample}" for sample in OPTIMIZERS})
+    samples.apply()
+    with deployment_cluster.pods(manifests) as pods:
+        scrapes = pods.scrapes(BEFORE)
+        for seconds in (FIRST, SECOND):
+            samples.optimize()
+            scrapes += pods.scrapes(seconds)
+        assert pods.optimizer is not None
+        pods.optimizer.stop()
+        samples.scene("small").request("inferno")
+        operators = Pods(pods.operators, None)
+        for seconds, failures in ((FAILING, 1), (STILL_FAILING, 2)):
+            scrapes += wait_until(
+                lambda: operators.scrapes(seconds),  # noqa: B023 - called at once
+                lambda pages: any(_failures(page.page) >= failures for page in pages),  # noqa: B023
+                "a failure",
+                30.0,
+            )
+        leader = next(operator.name for operator in pods.operators if leads(operator))
+    samples.delete()
+    deployment_cluster.delete(manifests)
+    return Seen(scrapes, leader, promql)
+
+
+def _failures(page: str) -> float:
+    lines = [
+        line for line in page.splitlines() if "optimizations_total{" in line and FAILED in line
+    ]
+    return sum(float(line.split()[-1]) for line in lines)
+
+
+@pytest.mark.parametrize(("panel", "expression"), TARGETS)
+def test_every_panel_has_data(panel: str, expression: str, seen: Seen) -> None:
+    for variable, value in GRAFANA.items():
+        expression = expression.replace(variable, value)
+
+    answer = seen.evaluate(expression, SECOND)
+
+    assert not answer.error
+    assert [s for s in answer.samples if s["value"] == s["value"]], panel  # not all NaN
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_series_that_an_alert_looks_at_is_there(alert: str, seen: Seen) -> None:
+    selectors = seen.evaluate(ALERTS[alert], STILL_FAILING).selectors
+
+    assert selectors
+    assert all(seen.evaluate(selector, STILL_FAILING).samples for selector in selectors)
+
+
+def test_a_leader_is_missed_when_none_leads_or_nobody_is_there(seen: Seen) -> None:
+    alert = ALERTS["InfernoLeaderMissing"]
+    operators = [scrape for scrape in seen.at(SECOND) if scrape.job == OPERATOR]
+    standing_by = [scrape for scrape in operators if scrape.pod != seen.leader]
+    optimizers = [scrape for scrape in seen.at(SECOND) if scrape.job != OPERATOR]
+
+    assert not seen.evaluate(alert, SECOND, *operators).samples
+    assert seen.evaluate(alert, SECOND, *standing_by).samples
+    assert seen.evaluate(alert, SECOND, *optimizers).samples
+
+
+def test_failures_are_told_until_one_succeeds(seen: Seen) -> None:
+    alert = ALERTS["InfernoOptimizationFailing"]
+    since = [s for s in seen.scrapes if s.seconds >= FAILING]
+
+    assert not seen.evaluate(alert, SECOND).samples
+    assert labels_of(seen.evaluate(alert, STILL_FAILING, *since)) == [
+        {"namespace": "seen-small", "optimizer": "inferno"}
+    ]
+
+
+def test_a_large_gap_is_told(seen: Seen) -> None:
+    alert = ALERTS["InfernoOptimalityGapLarge"]
+    (page,) = [scrape for scrape in seen.at(SECOND) if scrape.pod == seen.leader]
+    name = 'inferno_optimality_gap_ratio{namespace="seen-fleet"}'
+    wide = [f"{name} 0.2" if line.startswith(name) else line for line in page.page.splitlines()]
+
+    assert not seen.evaluate(alert, SECOND).samples
+    assert labels_of(seen.evaluate(alert, SECOND, replace(page, page="\n".join([*wide, ""])))) == [
+        {"namespace": "seen-fleet"}
+    ]
+
+
+def test_unserved_servers_of_important_classes_are_told(seen: Seen) -> None:
+    told = labels_of(seen.evaluate(ALERTS["InfernoImportantClassUnserved"], SECOND))
+
+    assert {(labels["namespace"], labels["service_class"]) for labels in told} >= {
+        ("seen-troubles", "Premium"),
+        ("seen-troubles", "Instant"),
+    }
+
+
+def test_a_plan_that_nobody_carries_out_is_told(seen: Seen) -> None:
+    alert = ALERTS["InfernoPlanNotActuated"]
+
+    first, second = (labels_of(seen.evaluate(alert, at)) for at in (FIRST, SECOND))
+
+    assert not first  # nobody has looked again
+    assert {labels["server"] for labels in second} >= {
+        "Premium-granite-13b",
+        "Free-granite-13b",
+    }
+
+
+def labels_of(answer: Answer) -> list[dict[str, Any]]:
+    assert not answer.error
+
+    return [sample["labels"] for sample in answer.samples]

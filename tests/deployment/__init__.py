@@ -1,0 +1,1 @@
+"""What is deployed: manifests as they are rendered, and pods as they would run."""

@@ -1,0 +1,39 @@
+"""Objects as kustomize and Helm render them."""
+
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.conftest import ROOT
+
+Manifest = dict[str, Any]
+
+OVERLAYS = ROOT / "manifests" / "kustomize" / "overlays"
+CHART = ROOT / "manifests" / "helm" / "inferno"
+NAMESPACE = "inferno-system"
+
+
+def kustomize(kubectl: Path, folder: Path) -> list[Manifest]:
+    """What `kubectl apply --kustomize` would apply."""
+    return _rendered([kubectl, "kustomize", folder])
+
+
+def helm_template(helm: Path, *options: str | Path, chart: Path = CHART) -> list[Manifest]:
+    """What `helm install` would apply."""
+    where = ["--namespace", NAMESPACE, "--kube-version", "1.34"]
+    return _rendered([helm, "template", "inferno", chart, *where, *options])
+
+
+def find(manifests: Iterable[Manifest], kind: str, name: str) -> Manifest:
+    """The object of this kind and name."""
+    return next(m for m in manifests if (m["kind"], m["metadata"]["name"]) == (kind, name))
+
+
+def _rendered(command: Sequence[str | Path]) -> list[Manifest]:
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+
+    return [document for document in yaml.safe_load_all(completed.stdout) if document]

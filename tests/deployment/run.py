@@ -1,0 +1,283 @@
+"""A deployment at work on the samples, its pods run as the image runs them."""
+
+import asyncio
+import json
+import os
+import socket
+import ssl
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import httpx
+import trustme
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
+from prometheus_client.parser import text_string_to_metric_families
+
+from inferno_operator.adapters.cluster import ApiServer
+from inferno_operator.ports import Key, Reference
+from inferno_operator.resources import RESOURCES
+from tests.cluster.scene import FINALIZER, Scene
+from tests.conftest import ROOT
+from tests.controlplane import ControlPlane, ControlPlaneError
+from tests.controlplane.errors import ProgramError
+from tests.controlplane.operator_process import OperatorProcess
+from tests.controlplane.processes import Processes
+from tests.controlplane.waiting import wait_until
+from tests.deployment.pods import POD_IP, Pod, service_account
+from tests.deployment.prometheus import Scrape
+from tests.deployment.rendering import NAMESPACE, Manifest, find, kustomize
+
+OPERATOR, OPTIMIZER = "inferno-operator", "inferno-optimizer"
+OPTIMIZERS = {"small": "inferno", "fleet": "fleet", "troubles": "troubles"}
+"""The Optimizer of each sample."""
+
+CLUSTER_WIDE = ("clusterroles", "clusterrolebindings", "customresourcedefinitions", "namespaces")
+"""Kinds whose objects a deployment may leave behind; the others go with its namespace."""
+
+
+class Cluster:
+    """A control plane to deploy to, and an image to run pods from."""
+
+    def __init__(self, control_plane: ControlPlane, image: Path, folder: Path) -> None:
+        self.control_plane = control_plane
+        self._image = image
+        self._folder = folder
+        self._count = count(1)
+
+    def apply(self, manifests: list[Manifest]) -> str:
+        """Apply what was rendered, as people do, and return what they are warned of.
+
+        Definitions are served on return.
+        """
+        text = _listed(manifests)
+        options = ("--server-side", "--validate=strict", "-f", "-")
+        applied = self.control_plane.kubectl("apply", *options, input=text)
+        self.control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
+        return applied.stderr
+
+    def refusal(self, pod: Pod, **changes: object) -> str:
+        """Why the API server would not admit a pod, "" if it would."""
+        document = {"apiVersion": "v1", "kind": "Pod", **pod.template(**changes)}
+        options = ("--dry-run=server", "--validate=strict", "-f", "-")
+        text = json.dumps(document)
+        return self.control_plane.kubectl("create", *options, input=text, check=False).stderr
+
+    def delete(self, manifests: list[Manifest]) -> None:
+        """Delete it again, and wait until it is gone."""
+        self.control_plane.kubectl("delete", "--wait", "-f", "-", input=_listed(manifests))
+
+    def delete_by_name(self, names: Collection[str]) -> None:
+        """Delete objects, namespaces first: they need the definitions of what is in them."""
+        namespaces = {name for name in names if name.startswith("namespace/")}
+        for some in filter(None, (namespaces, set(names) - namespaces)):
+            self.control_plane.kubectl("delete", *some)
+
+    def cluster_wide_objects(self) -> set[str]:
+        """Names of what is in no namespace."""
+        names = self.control_plane.kubectl("get", ",".join(CLUSTER_WIDE), "--output=name").stdout
+        return set(names.split())
+
+    def audit_log(self) -> list[str]:
+        """Lines that tell what accounts of the operator's namespace asked for."""
+        return (self.control_plane.folder / "audit.log").read_text().splitlines()
+
+    @contextmanager
+    def pods(self, manifests: list[Manifest]) -> Iterator["Pods"]:
+        """Run two pods of the operator, and one of the optimizer where there is one.
+
+        As in a pod the operator's Secrets, user and file system are those of the manifests;
+        ports are free ones, as all pods share this machine's address.
+        """
+        secrets = _optimizer_secrets()
+        port = {"INFERNO_PORT": str(_free_port())}
+        names = {m["metadata"]["name"] for m in manifests if m["kind"] == "Deployment"}
+        with ExitStack() as stack:
+            optimizer = None
+            if OPTIMIZER in names:
+                pod = Pod(find(manifests, "Deployment", OPTIMIZER), secrets)
+                optimizer = stack.enter_context(self._optimizer(pod, port))
+            pod = Pod(find(manifests, "Deployment", OPERATOR), secrets)
+            variables = {**self._api_server(), **(port if optimizer else {})}
+            operators = [stack.enter_context(self._operator(pod, variables)) for _ in range(2)]
+            yield Pods(operators, optimizer)
+
+    @contextmanager
+    def _operator(self, pod: Pod, variables: Mapping[str, str]) -> Iterator[OperatorProcess]:
+        name = f"operator-pod-{next(self._count)}"
+        account = service_account(self.control_plane, pod)
+        command = pod.command(self._image, self._folder / name, variables, account)
+        process = OperatorProcess(
+            self.control_plane.processes, name, Path(os.devnull), command=command
+        )
+        try:
+            process.wait_until_ready()
+            yield process
+        except ControlPlaneError as error:
+            raise ProgramError(f"{error}; the pod's last lines:\n{process.log_tail}") from error
+        assert process.stop() == 0, process.log_tail
+
+    @contextmanager
+    def _optimizer(self, pod: Pod, port: Mapping[str, str]) -> Iterator["OptimizerPod"]:
+        processes = self.control_plane.processes
+        name = f"optimizer-pod-{next(self._count)}"
+        folder = self._folder / name
+        processes.start(name, pod.command(self._image, folder, port, {}))
+        log = processes.log_path(name)
+        wait_until(log.read_text, lambda text: "listening on https://" in text, OPTIMIZER, 30.0)
+        yield OptimizerPod(processes, name, int(port["INFERNO_PORT"]), pod.secrets)
+        if processes.exit_code(name) is None:
+            assert processes.stop(name) == 0, processes.log_tail(name)
+
+    def _api_server(self) -> dict[str, str]:
+        port = self.control_plane.url.rpartition(":")[2]
+        return {"KUBERNETES_SERVICE_HOST": POD_IP, "KUBERNETES_SERVICE_PORT": port}
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerPod:
+    """A pod of the optimizer."""
+
+    processes: Processes
+    name: str
+    port: int
+    secrets: Mapping[str, Mapping[str, bytes]]
+
+    def scrape(self, seconds: int) -> Scrape:
+        """Its metrics, got as its ServiceMonitor says."""
+        authority = self.secrets["inferno-optimizer-tls"]["ca.crt"].decode()
+        token = self.secrets["inferno-optimizer-token"]["token"].decode().strip()
+        with httpx.Client(verify=ssl.create_default_context(cadata=authority)) as client:
+            response = client.get(
+                f"https://{POD_IP}:{self.port}/metrics",
+                headers={"Authorization": f"Bearer {token}"},
+                extensions={"sni_hostname": OPTIMIZER},
+            ).raise_for_status()
+        return Scrape(seconds, response.text, OPTIMIZER, self.name)
+
+    def stop(self) -> None:
+        """End it while the operator goes on."""
+        self.processes.stop(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Pods at work; the optimizer's is there where a Deployment of it is."""
+
+    operators: list[OperatorProcess]
+    optimizer: OptimizerPod | None
+
+    def scrapes(self, seconds: int) -> list[Scrape]:
+        """The metrics of all."""
+        pages = [
+            Scrape(seconds, metrics(operator), OPERATOR, operator.name)
+            for operator in self.operators
+        ]
+        return [*pages, self.optimizer.scrape(seconds)] if self.optimizer else pages
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples in namespaces that an operator serves."""
+
+    control_plane: ControlPlane
+    namespaces: Mapping[str, str]
+    """By the name of the sample."""
+
+    def apply(self) -> None:
+        """Apply them; every object has a finalizer that another way to run has left."""
+        objects = [item for sample in self.namespaces for item in self._objects(sample)]
+        text = _listed([*self._own_namespaces, *objects])
+        self.control_plane.kubectl("apply", "--server-side", "-f", "-", input=text)
+
+    def delete(self) -> None:
+        """Delete the namespaces that are theirs alone; they need the definitions to end."""
+        if self._own_namespaces:
+            text = _listed(self._own_namespaces)
+            self.control_plane.kubectl("delete", "--wait", "-f", "-", input=text)
+
+    @property
+    def _own_namespaces(self) -> list[Manifest]:
+        names = sorted(set(self.namespaces.values()) - {NAMESPACE})
+        return [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names
+        ]
+
+    def optimize(self) -> None:
+        """Ask for an optimization of each, and wait for the answers."""
+        for sample in self.namespaces:
+            self.scene(sample).request(OPTIMIZERS[sample])
+        for sample in self.namespaces:
+            self.scene(sample).wait_until_done(OPTIMIZERS[sample])
+
+    def scene(self, sample: str) -> Scene:
+        """The namespace of one."""
+        return Scene(self.control_plane, self.namespaces[sample])
+
+    def _objects(self, sample: str) -> Iterator[Manifest]:
+        for item in kustomize(self.control_plane.kubectl_program, ROOT / "samples" / sample):
+            metadata = {"namespace": self.namespaces[sample], "finalizers": [FINALIZER]}
+            yield {**item, "metadata": {**item["metadata"], **metadata}}
+
+
+def metrics(operator: OperatorProcess) -> str:
+    """The page of its metrics."""
+    return httpx.get(f"{operator.health_url}/metrics").raise_for_status().text
+
+
+def leads(operator: OperatorProcess) -> bool:
+    """Whether it says so, in its metrics."""
+    families = {f.name: f for f in text_string_to_metric_families(metrics(operator))}
+    return bool(families["inferno_leader"].samples[0].value)
+
+
+def write_out_of_date(control_plane: ControlPlane, namespace: str) -> None:
+    """Write statuses as the operator does, with its rights, of objects that have changed since.
+
+    That they changed is too rare to wait for.
+    """
+    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, "inferno-operator")
+    asyncio.run(_write_out_of_date(control_plane, kubeconfig, namespace))
+
+
+async def _write_out_of_date(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> None:
+    configuration = Configuration()
+    await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
+        config_file=str(kubeconfig), client_configuration=configuration
+    )
+    async with ApiClient(configuration) as client:
+        api_server = ApiServer(CustomObjectsApi(client), lambda: datetime.now(UTC))
+        for resource in RESOURCES:
+            metadata = control_plane.items(resource.plural, namespace)[0]["metadata"]
+            key = Key(namespace, metadata["name"])
+            reference = Reference(resource, key, metadata["uid"], version="1")
+            await api_server.apply_status(reference, {"active": True})
+
+
+def _optimizer_secrets() -> dict[str, dict[str, bytes]]:
+    """What the remote overlay asks for, as cert-manager and a person would make it."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("inferno-optimizer")
+    return {
+        "inferno-optimizer-tls": {
+            "ca.crt": authority.cert_pem.bytes(),
+            "tls.crt": certificate.cert_chain_pems[0].bytes(),
+            "tls.key": certificate.private_key_pem.bytes(),
+        },
+        "inferno-optimizer-token": {"token": b"hard to guess\n"},
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((POD_IP, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listed(manifests: list[Manifest]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})

@@ -1,0 +1,143 @@
+"""What kustomize and Helm render: the same objects, whatever is chosen."""
+
+import json
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from tests.deployment.rendering import CHART, OVERLAYS, Manifest, find, helm_template, kustomize
+
+CHOICES = {
+    "stateless": [],
+    "stateful": ["--set=stateless=false"],
+    "remote": ["--set=remote.enabled=true"],
+    "namespaced": ["--set=namespaced=true"],
+    "model-booster": ["--set=modelBooster=kthena"],
+}
+"""Helm's words for each overlay."""
+
+HELMS_OWN = {"app.kubernetes.io/managed-by", "helm.sh/chart", "helm.sh/resource-policy"}
+"""Labels and annotations that only Helm puts on objects."""
+
+
+def test_there_is_a_choice_for_each_overlay() -> None:
+    assert {folder.name for folder in OVERLAYS.iterdir()} == CHOICES.keys()
+
+
+@pytest.mark.parametrize("overlay", CHOICES)
+def test_helm_and_kustomize_render_the_same_objects(
+    overlay: str, helm: Path, kubectl: Path
+) -> None:
+    # Who uses Helm makes the namespace, or `--create-namespace` does.
+    expected = [m for m in kustomize(kubectl, OVERLAYS / overlay) if m["kind"] != "Namespace"]
+
+    rendered = helm_template(helm, *CHOICES[overlay])
+
+    assert comparable(rendered) == comparable(expected)
+
+
+def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path) -> None:
+    overlay = copy_with_components(tmp_path, "remote", "monitoring", "monitoring-optimizer")
+    expected = [m for m in kustomize(kubectl, overlay) if m["kind"] != "Namespace"]
+
+    rendered = helm_template(helm, *CHOICES["remote"], "--set=monitoring=true")
+
+    assert dashboard(rendered) == dashboard(expected)
+    assert comparable(rendered) == comparable(expected)
+
+
+def test_image_and_chart_have_the_version_of_the_project(kubectl: Path) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    deployments = [
+        manifest
+        for manifest in kustomize(kubectl, OVERLAYS / "remote")
+        if manifest["kind"] == "Deployment"
+    ]
+
+    images = {d["spec"]["template"]["spec"]["containers"][0]["image"] for d in deployments}
+
+    assert images == {f"inferno-operator:{version}"}
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+@pytest.mark.parametrize("options", [[], *CHOICES.values()], ids=str)
+def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
+    linted = subprocess.run(
+        [helm, "lint", "--strict", "--quiet", "--kube-version=1.34", CHART, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert linted.returncode == 0, linted.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("replica=3", "'replica' not allowed"),
+        ("replicas=0", "/replicas"),
+        ("modelBooster=on", "/modelBooster"),
+        ("remote.enabled=perhaps", "/remote/enabled"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named(option: str, told: str, helm: Path) -> None:
+    refused = subprocess.run(
+        [helm, "template", CHART, "--kube-version=1.34", "--set", option],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert refused.returncode != 0
+    assert told in refused.stderr
+
+
+def copy_with_components(folder: Path, overlay: str, *components: str) -> Path:
+    """An overlay of a user's own, made of one of ours and components."""
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": "inferno-system",
+        "resources": [relative(OVERLAYS / overlay, folder)],
+        "components": [
+            relative(OVERLAYS.parent / "components" / name, folder) for name in components
+        ],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
+    return folder
+
+
+def relative(path: Path, folder: Path) -> str:
+    """The way there, as kustomize wants it."""
+    return os.path.relpath(path, folder.resolve())
+
+
+def dashboard(manifests: list[Manifest]) -> object:
+    """Take the dashboard out: blank lines at its end mean nothing."""
+    return json.loads(
+        find(manifests, "ConfigMap", "inferno-dashboard")["data"].pop("dashboard.json")
+    )
+
+
+def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Any]:
+    """Objects by kind and name, without what means nothing: the order of named things."""
+    return {(m["kind"], m["metadata"]["name"]): _without_order(m) for m in manifests}
+
+
+def _without_order(value: Any) -> Any:  # noqa: ANN401 - YAML of any shape
+    if isinstance(value, dict):
+        kept = {key: _without_order(item) for key, item in value.items() if key not in HELMS_OWN}
+        return {key: item for key, item in kept.items() if item not in ({}, None)}
+    if isinstance(value, list):
+        items = [_without_order(item) for item in value]
+        named = all(isinstance(item, dict) and "name" in item for item in items)
+        return sorted(items, key=lambda item: str(item["name"])) if named else items
+    return value
