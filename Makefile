@@ -17,6 +17,7 @@ CONTAINER_TOOL ?= docker
 ignore-not-found ?= false
 KEEP ?=
 ARGS ?=
+OUT ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -50,7 +51,7 @@ test: lint type control-plane ## Run every check and every test
 
 .PHONY: unit-test
 unit-test: $(READY) ## Run the tests that need nothing but Python (seconds)
-	$(BIN)/pytest -m "not cluster and not slow and not bench" $(ARGS)
+	$(BIN)/pytest -m "not cluster and not slow" $(ARGS)
 
 .PHONY: cluster-test
 cluster-test: control-plane ## Run the tests on a real control plane
@@ -88,8 +89,8 @@ reference: $(READY) ## Write what the documentation takes from the code
 	@$(BIN)/python -m tests.reference
 
 .PHONY: bench
-bench: $(READY) ## Measure
-	$(BIN)/pytest -m bench $(ARGS)
+bench: control-plane ## Measure what the architecture asks for (OUT=file for JSON, ARGS="--short")
+	@$(BIN)/python -m tests.bench $(if $(OUT),--json $(OUT)) $(ARGS)
 
 .PHONY: constraints
 constraints: ## Pin the newest versions that pyproject.toml allows

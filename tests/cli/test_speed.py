@@ -23,7 +23,6 @@ def _elapsed(*arguments: str | Path) -> float:
     return seconds
 
 
-@pytest.mark.bench
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_a_thousand_servers_on_twenty_accelerators_take_less_than_a_second(
     output: str, tmp_path: Path

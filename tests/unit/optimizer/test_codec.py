@@ -418,7 +418,6 @@ def test_a_system_survives_the_wire(system: System) -> None:
     assert decode_system(json.loads(sent)) == system
 
 
-@pytest.mark.bench
 def test_ten_thousand_servers_are_decoded_in_a_fifth_of_a_second() -> None:
     document = fleet(10_000, 20, seed=1, demand=1.0)
     seconds = []

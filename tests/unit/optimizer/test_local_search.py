@@ -143,11 +143,18 @@ def test_dominated_rows_change_no_optimum(seed: int) -> None:
         value=program.value + random.integers(0, 3, len(program.cards)),
     )
     order = np.argsort(np.tile(program.case, 2), kind="stable")
+
+    def twice(name: str) -> np.ndarray:
+        merged: np.ndarray = np.concatenate((getattr(program, name), getattr(worse, name)))[order]
+        return merged
+
     both = Program(
-        *(
-            np.concatenate((getattr(program, name), getattr(worse, name)))[order]
-            for name in ("case", "type", "cards", "value", "level", "weight")
-        ),
+        case=twice("case"),
+        type=twice("type"),
+        cards=twice("cards"),
+        value=twice("value"),
+        level=twice("level"),
+        weight=twice("weight"),
         capacity=program.capacity,
     )
 

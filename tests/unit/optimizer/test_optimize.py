@@ -210,7 +210,7 @@ def test_the_clock_that_is_given_measures_the_seconds() -> None:
     solution = optimize(System(), clock=lambda: 7.0 * next(readings))
 
     certificate = solution.certificate
-    assert certificate.phases == (("sizing", 7), ("assignment", 7), ("decisions", 7))
+    assert certificate.phases == (("sizing", 7.0), ("assignment", 7.0), ("decisions", 7.0))
     assert certificate.seconds == 21
 
 
