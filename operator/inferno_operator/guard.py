@@ -91,15 +91,21 @@ class GuardedCluster:
         for task in self._in_flight:
             task.cancel()
 
-    async def _write(self, call: Callable[[], Awaitable[T]], reference: Reference, part: str) -> T:
+    async def guarded(self, call: Callable[[], Awaitable[T]], about: str) -> T:
+        """A write on something else: it too happens only while we lead, and comes to its end."""
         remaining = self._remaining()
         if remaining <= 0:
-            raise LeadershipLostError(f"{reference}: not written, for another operator may lead")
-        task = asyncio.create_task(self._bounded(call(), remaining, reference))
+            raise LeadershipLostError(f"{about}: not written, for another operator may lead")
+        task = asyncio.create_task(self._bounded(call(), remaining, about))
         self._in_flight.add(task)
         task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    async def _write(self, call: Callable[[], Awaitable[T]], reference: Reference, part: str) -> T:
         try:
-            written = await asyncio.shield(task)
+            written = await self.guarded(call, str(reference))
+        except LeadershipLostError:
+            raise  # nothing was tried
         except InfernoError:
             self._observer.wrote(reference, part, succeeded=False)
             raise
@@ -111,12 +117,12 @@ class GuardedCluster:
         if not task.cancelled():
             task.exception()  # whoever asked for the write may not be there any more
 
-    async def _bounded(self, call: Awaitable[T], seconds: float, reference: Reference) -> T:
+    async def _bounded(self, call: Awaitable[T], seconds: float, about: str) -> T:
         try:
             async with asyncio.timeout(None if seconds == inf else seconds):
                 return await self._answered(call)
         except TimeoutError as error:
-            raise UnavailableError(f"{reference}: not written before the lease ran out") from error
+            raise UnavailableError(f"{about}: not written before the lease ran out") from error
 
     async def _answered(self, call: Awaitable[T]) -> T:
         """What a call gives; that it ended at all is a sign of life."""

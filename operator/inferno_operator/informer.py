@@ -51,7 +51,8 @@ class Informer:
         self._changed = changed
         self._patience = patience
         self._areas = [(kind, namespace) for kind in RESOURCES for namespace in namespaces or ("",)]
-        self._unknown: set[Area] = set(self._areas)
+        self._unknown = dict.fromkeys(self._areas, "")
+        """What is not known now, and why."""
         self._known = asyncio.Event()
 
     async def run(self) -> None:
@@ -66,7 +67,8 @@ class Informer:
             await asyncio.wait_for(self._known.wait(), self._patience)
         except TimeoutError as error:
             missing = ", ".join(sorted({kind.plural for kind, _ in self._unknown}))
-            raise UnavailableError(f"not known yet: {missing}") from error
+            why = next(filter(None, self._unknown.values()), "being listed")
+            raise UnavailableError(f"not known yet: {missing}: {why}") from error
         return [
             observation
             for observation in self._mirror.all(namespace)
@@ -74,18 +76,18 @@ class Informer:
         ]
 
     async def _follow(self, kind: type[Resource], namespace: str) -> None:
-        failures, backoff = 0, Backoff()
+        failures, backoff, now = 0, Backoff(), asyncio.get_running_loop().time
         while True:
+            began = now()
             try:
                 listing = await self._watch.listing(kind, namespace)
-                failures = 0
                 self._listed(listing)
                 await self._keep_up(listing)
             except InfernoError as error:
                 logger.info("%s; listing anew", error)
-            self._unknown.add((kind, namespace))
+                self._unknown[kind, namespace] = str(error)
             self._known.clear()
-            failures += 1
+            failures = 1 if now() - began > backoff.limit else failures + 1
             await asyncio.sleep(backoff.seconds(failures))
 
     async def _keep_up(self, listing: Listing) -> None:
@@ -100,7 +102,7 @@ class Informer:
 
     def _listed(self, listing: Listing) -> None:
         changed = self._mirror.replace(listing)
-        self._unknown.discard((listing.resource, listing.namespace))
+        self._unknown.pop((listing.resource, listing.namespace), None)
         if self._unknown:
             return
         if not self._known.is_set():

@@ -17,6 +17,8 @@ def configure(*, as_json: bool) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for chatty in ("httpx", "kopf"):  # they tell of every request, and of every event
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    # That it is not in the main thread, and does not end with the process: as it is to be.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 class JsonFormatter(logging.Formatter):

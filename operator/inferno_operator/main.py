@@ -6,20 +6,27 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from inferno_operator.adapters import cluster, health, lease, watching
+from inferno_operator.actuation.guarding import GuardedObjects
+from inferno_operator.actuation.watching import Actuation
+from inferno_operator.adapters import actuating, boosters, cluster, health, lease, watching
 from inferno_operator.adapters.optimizer_local import LocalOptimizer
 from inferno_operator.adapters.optimizer_remote import RemoteOptimizer, StatefulRemoteOptimizer
+from inferno_operator.boosters.controller import BoosterController
+from inferno_operator.boosters.guarding import GuardedBoosters
+from inferno_operator.boosters.ports import BoosterCluster
+from inferno_operator.guard import GuardedCluster
 from inferno_operator.leadership import Election
 from inferno_operator.logs import configure
-from inferno_operator.mode import Mode
+from inferno_operator.mode import Mode, Work
 from inferno_operator.operation import Operation
-from inferno_operator.ports import Cluster, Key, Watch
+from inferno_operator.ports import Key, Watch
 from inferno_operator.resources import RESOURCES
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
 
@@ -58,8 +65,14 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
     key = Key(_lease_namespace(settings, in_cluster=in_cluster), LEASE)
     async with cluster.connect(_now, identity) as api_server, lease.connect(key) as store:
         election = Election(store, identity, _elapsed, _now) if settings.leader_election else None
-        async with _watch(settings) as watch:
-            mode = partial(_mode, settings, watch)
+        async with (
+            _watch(settings) as watch,
+            _boosters(settings, identity) as models,
+            actuating.connect(len(settings.namespaces) or 1, _now, identity) as objects,
+        ):
+            if in_cluster:
+                settings = await _with_images(settings, models, key.namespace)
+            mode = partial(_mode, settings, watch, models, objects)
             operation = Operation(settings, api_server, mode, election, _now, _elapsed)
             host = "" if in_cluster else health.LOOPBACK
             async with health.serve(
@@ -75,9 +88,48 @@ def _watch(settings: Settings) -> AbstractAsyncContextManager[Watch | None]:
     return watching.connect(len(RESOURCES) * (len(settings.namespaces) or 1))
 
 
-def _mode(settings: Settings, watch: Watch | None, cluster: Cluster) -> Mode:
+def _boosters(
+    settings: Settings, identity: str
+) -> AbstractAsyncContextManager[boosters.ApiServerBoosters | None]:
+    """Where ModelBoosters are, if they are looked after; every kind is watched."""
+    dialect = settings.model_booster
+    if dialect is None:
+        return nullcontext()
+    kinds = (dialect.booster, *dialect.children)
+    return boosters.connect(len(kinds) * (len(settings.namespaces) or 1), _now, identity)
+
+
+async def _with_images(
+    settings: Settings, models: boosters.ApiServerBoosters | None, namespace: str
+) -> Settings:
+    """The settings with the images that the controller's ConfigMap names."""
+    if settings.model_booster is None or models is None:
+        return settings
+    dialect = await models.with_images(settings.model_booster, namespace)
+    return replace(settings, model_booster=dialect)
+
+
+def _controllers(
+    settings: Settings, models: BoosterCluster | None, guard: GuardedCluster
+) -> Sequence[BoosterController]:
+    """The Model Booster controller, if it is to run."""
+    if settings.model_booster is None or models is None:
+        return ()
+    cluster = GuardedBoosters(models, guard)
+    return (BoosterController(cluster, settings.model_booster, settings.namespaces, _now),)
+
+
+def _mode(
+    settings: Settings,
+    watch: Watch | None,
+    models: BoosterCluster | None,
+    objects: actuating.ApiServerObjects,
+    cluster: GuardedCluster,
+) -> Mode:
     """The way to run that the settings ask for."""
-    make = partial(Mode, cluster, settings.namespaces, _now, watch=watch)
+    actuation = Actuation(cluster, GuardedObjects(objects, cluster), settings.namespaces, _now)
+    beside: list[Work] = [actuation, *_controllers(settings, models, cluster)]
+    make = partial(Mode, cluster, settings.namespaces, _now, watch=watch, beside=beside)
     if settings.remote is None:
         return make(LocalOptimizer())
     if settings.stateless:

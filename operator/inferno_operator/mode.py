@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
+from typing import Protocol
 
 from inferno_operator.finalizers import clean_up, release
 from inferno_operator.informer import Informer
@@ -26,6 +27,16 @@ RELEASE_SECONDS = 15.0
 logger = logging.getLogger(__name__)
 
 
+class Work(Protocol):
+    """Something that goes on by itself."""
+
+    async def run(self) -> None:
+        """Do it, until cancelled."""
+
+    async def end(self) -> None:
+        """Begin nothing new any more."""
+
+
 class Mode:
     """Where objects come from, and what runs besides the requests.
 
@@ -39,6 +50,8 @@ class Mode:
         What to mirror; None: objects are read on demand.
     keeper
         The optimizer again, where it is told of every change.
+    beside
+        What else is to run.
     """
 
     def __init__(
@@ -49,11 +62,13 @@ class Mode:
         optimizer: OptimizerPort,
         watch: Watch | None = None,
         keeper: Keeper | None = None,
+        beside: Sequence[Work] = (),
     ) -> None:
         self.optimizer = optimizer
         self.source: Source = OnDemand(cluster)
         self._cluster = cluster
         self._namespaces = namespaces
+        self._beside = beside
         self._mirror = Mirror()
         self._rounds = count()
         self._informer: Informer | None = None
@@ -73,10 +88,14 @@ class Mode:
                 group.create_task(self._informer.run())
             if self._queue is not None:
                 group.create_task(self._check())
+            for work in self._beside:
+                group.create_task(work.run())
             await asyncio.Event().wait()
 
     async def end(self) -> None:
         """Leave no object behind that waits for us: we may not come back."""
+        for work in self._beside:
+            await work.end()
         if self._queue is None:
             return
         await self._queue.close()

@@ -5,28 +5,21 @@ import logging
 import signal
 from collections.abc import Callable, Coroutine
 from functools import partial
-from itertools import count
 from math import inf
-
-import kopf
 
 from inferno_operator.adapters.metrics import Metrics
 from inferno_operator.guard import GuardedCluster
-from inferno_operator.handlers import register
+from inferno_operator.handlers import follow
 from inferno_operator.leadership import Clock, Election
+from inferno_operator.listening import Listener
 from inferno_operator.mode import Mode
 from inferno_operator.ports import Cluster, Key, Now
 from inferno_operator.reconcile import Context, reconcile_optimizer
-from inferno_operator.resources import Optimizer
 from inferno_operator.settings import Settings
-from inferno_operator.work_queue import Backoff, WorkQueue
-from inferno_optimizer.errors import InfernoError
+from inferno_operator.work_queue import WorkQueue
 
 SIGNS_OF_LIFE = 300.0
 """Seconds in which work shows one, besides those that the solver may take."""
-
-STARTING = Backoff(limit=5.0)
-"""Seconds until the API server is asked again what it serves."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +45,7 @@ class Operation:
         self,
         settings: Settings,
         cluster: Cluster,
-        mode: Callable[[Cluster], Mode],
+        mode: Callable[[GuardedCluster], Mode],
         election: Election | None,
         now: Now,
         clock: Clock,
@@ -61,7 +54,6 @@ class Operation:
         self._settings = settings
         self._election = election
         self._clock = clock
-        self._watching = asyncio.Event()
         self._stop = asyncio.Event()
         remaining = election.remaining if election else lambda: inf
         self._cluster = GuardedCluster(cluster, remaining, self.metrics, clock)
@@ -75,6 +67,7 @@ class Operation:
             observer=self.metrics,
         )
         self._queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
+        self._listener = Listener(self._queue, self._cluster, settings.namespaces, follow)
         self.metrics.follow(leading=lambda: remaining() > 0, queue_depth=lambda: self._queue.depth)
 
     async def run(self) -> None:
@@ -99,7 +92,7 @@ class Operation:
         """What is missing until it does its part; standing by is one."""
         if self._election is not None and not self._election.leading:
             return "" if self._election.holder is not None else "not known yet who leads"
-        return "" if self._watching.is_set() else "not watching yet"
+        return "" if self._listener.hears.is_set() else "not watching yet"
 
     def _take_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -118,46 +111,23 @@ class Operation:
 
     async def _work(self) -> None:
         """Watch and reconcile; in the end, what is being written is written, and nothing more."""
-        if self._settings.namespaces:
-            await self._found()
-        ours = asyncio.all_tasks()
-        tasks = await kopf.spawn_tasks(
-            registry=register(self._queue, observe_cluster=not self._settings.namespaces),
-            clusterwide=not self._settings.namespaces,
-            namespaces=self._settings.namespaces,
-            standalone=True,
-            ready_flag=self._watching,
-        )
-        self._take_signals()  # kopf took them, and would end before our work does
-        watching = asyncio.create_task(kopf.run_tasks(tasks, ignored=ours))
+        listening = asyncio.create_task(self._listener.run())
         telling = asyncio.create_task(self._announce())
         beside = asyncio.create_task(self._mode.run())
         try:
-            await asyncio.wait([watching, beside], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([listening, beside], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._watching.clear()
+            await _cancel(listening, telling)
             await self._queue.close()
             await self._mode.end()
-            await self._cluster.drain()  # before kopf ends, which cancels every task it sees
-            await _cancel(watching, telling, beside)
-        for task in (watching, beside):
+            await self._cluster.drain()
+            await _cancel(beside)
+        for task in (listening, beside):
             if not task.cancelled():
                 task.result()
 
-    async def _found(self) -> None:
-        """Wait until Optimizers are served: without rights on the cluster kopf looks but once."""
-        for failures in count(1):
-            try:
-                if Optimizer.plural in await self._cluster.served():
-                    return
-                problem = "Optimizers are not served yet; apply the custom resource definitions"
-            except InfernoError as error:
-                problem = str(error)
-            logger.warning("not watching yet: %s", problem)
-            await asyncio.sleep(STARTING.seconds(failures))
-
     async def _announce(self) -> None:
-        await self._watching.wait()
+        await self._listener.hears.wait()
         watched = ", ".join(self._settings.namespaces) or "all namespaces"
         logger.info("operator ready; watching %s", watched)
 

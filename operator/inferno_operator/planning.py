@@ -190,16 +190,20 @@ def desired_allocation(allocation: Allocation | None) -> Manifest:
     Every field is there, so that no number of an earlier decision stays behind.
     """
     decided = allocation or Allocation()
+    return {**_part(decided), "mix": [_part(part) for part in decided.mix]}
+
+
+def _part(allocation: Allocation) -> Manifest:
+    """The fields that an allocation on one accelerator has, too."""
     return {
-        "accelerator": decided.accelerator,
-        "numReplicas": decided.replicas,
-        "maxBatch": decided.max_batch_size,
-        "cost": round(decided.cost, DIGITS),
-        "itlAverage": round(decided.itl_ms, DIGITS),
-        "waitAverage": round(decided.wait_ms, DIGITS),
-        "ttftAverage": round(decided.ttft_ms, DIGITS),
-        "mix": [],
-        "load": _load(decided.load),
+        "accelerator": allocation.accelerator,
+        "numReplicas": allocation.replicas,
+        "maxBatch": allocation.max_batch_size,
+        "cost": round(allocation.cost, DIGITS),
+        "itlAverage": round(allocation.itl_ms, DIGITS),
+        "waitAverage": round(allocation.wait_ms, DIGITS),
+        "ttftAverage": round(allocation.ttft_ms, DIGITS),
+        "load": _load(allocation.load),
     }
 
 

@@ -12,7 +12,16 @@ from inferno_operator.finalizers import release
 from inferno_operator.observation import Observation, observe, readable
 from inferno_operator.observer import Observer
 from inferno_operator.planning import Update, plan_troubles, plan_updates
-from inferno_operator.ports import Cluster, GoneError, Key, Manifest, Now, Optimizer, StaleError
+from inferno_operator.ports import (
+    Cluster,
+    Event,
+    GoneError,
+    Key,
+    Manifest,
+    Now,
+    Optimizer,
+    StaleError,
+)
 from inferno_operator.resources import Optimizer as OptimizerResource
 from inferno_operator.schedule import rival, seconds_until_due
 from inferno_operator.snapshot import build_system
@@ -112,7 +121,8 @@ async def _optimize(
     observations = await context.source.objects(key.namespace)
     snapshot = build_system(readable(observations), resource, context.time_limit)
     solution = await context.optimizer.optimize(snapshot.system)
-    await carry_out_all(plan_updates(observations, snapshot, solution), context)
+    updates = plan_updates(observations, snapshot, solution)
+    await carry_out_all(updates, report.digest(observation, updates), context)
     troubles = plan_troubles(observations, snapshot)
     done = report.optimized(observation, solution, context.now(), troubles)
     observation = await _tell(observation, done, context)
@@ -133,12 +143,28 @@ async def _tell(observation: Observation, update: Update, context: Context) -> O
     return told
 
 
-async def carry_out_all(updates: Sequence[Update], context: Context) -> None:
-    """Carry out updates, some at once; all are tried before the first failure is raised."""
-    await write_each(updates, lambda update: carry_out(update, context))
+async def carry_out_all(
+    updates: Sequence[Update], digest: Sequence[Event], context: Context
+) -> None:
+    """Carry out updates, some at once; all are tried before the first failure is raised.
+
+    Each object has its own events unless there is a digest of them.
+    """
+    carry = _write if digest else carry_out
+    await write_each(updates, lambda update: carry(update, context))
+    for event in digest:
+        await context.cluster.publish(event)
 
 
 async def carry_out(update: Update, context: Context) -> Manifest | None:
+    """Write what is to change on one object, and tell what is news; None if nothing changes."""
+    written = await _write(update, context)
+    for event in update.events():
+        await context.cluster.publish(event)
+    return written
+
+
+async def _write(update: Update, context: Context) -> Manifest | None:
     """Write what is to change on one object, spec before status; None if nothing is."""
     reference, generation, written = update.reference, update.generation, None
     if update.spec is not None:
@@ -149,6 +175,4 @@ async def carry_out(update: Update, context: Context) -> Manifest | None:
     status = update.status_at(generation, context.now())
     if status is not None:
         written = await context.cluster.apply_status(reference, status)
-    for event in update.events():
-        await context.cluster.publish(event)
     return written

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from inferno_operator.boosters.dialects import DIALECTS, Dialect
 from inferno_operator.endpoint import Endpoint
 from inferno_optimizer.errors import InputError
 
 YES = frozenset({"true", "1", "yes", "on"})
 NO = frozenset({"false", "0", "no", "off"})
+
+OFF = "off"
 
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label, as Kubernetes asks for."""
@@ -46,6 +49,7 @@ class Variable:
 VARIABLES = (
     Variable("INFERNO_HOST", "Host of the remote optimizer.", "HOST"),
     Variable("INFERNO_LEADER_ELECTION", "Work only while holding the Lease.", switch=True),
+    Variable("INFERNO_MODEL_BOOSTER", "Its controller: off, kthena or matrixinfer.", "DIALECT"),
     Variable("INFERNO_NAMESPACE", "Namespaces to watch, with commas; all by default.", "NAMES"),
     Variable("INFERNO_OPTIMIZER", "Where to solve: local or remote.", "PLACE"),
     Variable("INFERNO_PORT", "Port of the remote optimizer.", "PORT"),
@@ -67,6 +71,7 @@ class Settings:
     `namespaces` are those that it watches, empty for all; `time_limit` is the exact
     solver's [s]; with `leader_election` it works only while it holds the Lease. `remote` is
     the optimizer, None for the embedded one; unless `stateless` objects are mirrored.
+    `model_booster` is the dialect of the ModelBoosters that it looks after, if any.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -74,6 +79,7 @@ class Settings:
     leader_election: bool = False
     stateless: bool = True
     remote: Endpoint | None = None
+    model_booster: Dialect | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -93,7 +99,16 @@ class Settings:
             _flag(environment, "INFERNO_LEADER_ELECTION", default=False),
             _flag(environment, "INFERNO_STATELESS", default=True),
             _endpoint(environment) if place == "remote" else None,
+            _dialect(environment),
         )
+
+
+def _dialect(environment: Mapping[str, str]) -> Dialect | None:
+    name = environment.get("INFERNO_MODEL_BOOSTER") or OFF
+    if name != OFF and name not in DIALECTS:
+        choices = ", ".join((OFF, *DIALECTS))
+        raise InputError(f"INFERNO_MODEL_BOOSTER: {name!r} is none of {choices}")
+    return DIALECTS.get(name)
 
 
 def _default_place(environment: Mapping[str, str]) -> str:

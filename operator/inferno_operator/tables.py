@@ -141,9 +141,7 @@ def _desired_cells(allocation: Allocation | None, *, ttft: bool) -> tuple[str, .
 
 def placed(allocation: Allocation) -> str:
     """Replicas and accelerator; a dash where nothing runs."""
-    if not allocation.accelerator:
-        return "-"
-    return f"{allocation.replicas} x {allocation.accelerator}"
+    return allocation.placement if allocation.accelerator else "-"
 
 
 def _notes(solution: Solution) -> Iterator[str]:

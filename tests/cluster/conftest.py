@@ -18,9 +18,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> Iterator[Mode]:
+def mode(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mode]:
     """Each way to run, with its optimizer."""
-    with mode_called(request.param) as mode:
+    with mode_called(request.param, tmp_path) as mode:
         yield mode
 
 

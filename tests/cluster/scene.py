@@ -4,13 +4,15 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
-from tests.rest_optimizer import RestOptimizer
+from tests.rest.serving import Served, serving
 
 Manifest = dict[str, Any]
 
@@ -25,33 +27,51 @@ MODES = ("stateless-local", "stateless-remote", "stateful-local", "stateful-remo
 class Mode:
     """A way to run: the operator's environment, and the remote optimizer where there is one."""
 
+    name: str
     environment: Mapping[str, str]
-    rest: RestOptimizer | None
-    holds: bool = False
-    """Whether objects carry our finalizer."""
+    optimizer: Served | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether objects carry our finalizer."""
+        return self.name == "stateful-remote"
+
+    @property
+    def told(self) -> list[str]:
+        """Servers of which the optimizer was told."""
+        assert self.optimizer is not None
+        with self.optimizer.client() as client:
+            servers = client.get("/getServers").raise_for_status().json()["servers"]
+        return [server["name"] for server in servers or ()]
 
 
 @contextmanager
-def mode_called(name: str) -> Iterator[Mode]:
+def mode_called(name: str, folder: Path) -> Iterator[Mode]:
     """A way to run, with its optimizer at work."""
-    environment = {"INFERNO_STATELESS": str(name.startswith("stateless"))}
     if name.endswith("local"):
-        yield Mode(environment, None)
+        yield Mode(name, environment_of(name))
         return
-    with RestOptimizer() as rest:
-        address = {"INFERNO_HOST": "127.0.0.1", "INFERNO_PORT": str(rest.port)}
-        yield Mode({**environment, **address}, rest, holds=name == "stateful-remote")
+    stateful = ["--stateful"] if name.startswith("stateful") else []
+    with serving(folder, *stateful) as optimizer:
+        yield Mode(name, environment_of(name, optimizer.url), optimizer)
 
 
-def in_mode(operator: StartOperator, mode: Mode) -> StartOperator:
-    """Start operators that run in one way."""
+def environment_of(name: str, url: str = "") -> Mapping[str, str]:
+    """The operator's environment in a way to run; the URL is that of its optimizer."""
+    where = urlsplit(url)
+    address = {"INFERNO_HOST": str(where.hostname), "INFERNO_PORT": str(where.port)} if url else {}
+    return {"INFERNO_STATELESS": str(name.startswith("stateless")), **address}
+
+
+def in_mode(operator: StartOperator, variables: Mapping[str, str]) -> StartOperator:
+    """Start operators with the environment of a way to run."""
 
     def start(
         *,
         environment: Mapping[str, str] | None = None,
         **where: Any,  # noqa: ANN401 - handed on
     ) -> OperatorProcess:
-        return operator(environment={**mode.environment, **(environment or {})}, **where)
+        return operator(environment={**variables, **(environment or {})}, **where)
 
     return start
 

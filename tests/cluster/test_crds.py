@@ -15,7 +15,11 @@ pytestmark = pytest.mark.usefixtures("crds_installed")
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data/crds"
 REFUSED = yaml.safe_load((DATA / "refused.yaml").read_text())
-SAMPLES = sorted(path for path in (ROOT / "samples").iterdir() if path.is_dir())
+SAMPLES = sorted(
+    path
+    for path in (ROOT / "samples").iterdir()
+    if path.is_dir() and path.name != "model-booster"  # needs definitions besides ours
+)
 
 Manifest = dict[str, Any]
 

@@ -1,10 +1,19 @@
 """Whatever is deleted, in whatever order: nothing hangs, and no finalizer is left behind."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.cluster.scene import FINALIZER, MODES, Mode, Scene, in_mode, mode_called
+from tests.cluster.scene import (
+    FINALIZER,
+    MODES,
+    Mode,
+    Scene,
+    environment_of,
+    in_mode,
+    mode_called,
+)
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import KubectlError
@@ -14,9 +23,9 @@ pytestmark = pytest.mark.usefixtures("crds_installed")
 
 
 @pytest.fixture
-def holding() -> Iterator[Mode]:
+def holding(tmp_path: Path) -> Iterator[Mode]:
     """The one way to run in which objects carry our finalizer."""
-    with mode_called("stateful-remote") as mode:
+    with mode_called("stateful-remote", tmp_path) as mode:
         yield mode
 
 
@@ -38,7 +47,7 @@ def test_objects_are_held_in_one_mode_only(
     scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
     scene.apply_sample("small")
-    in_mode(operator, mode)()
+    in_mode(operator, mode.environment)()
     scene.request("inferno")
     scene.wait_until_done("inferno")
 
@@ -47,15 +56,13 @@ def test_objects_are_held_in_one_mode_only(
 
 def test_every_object_can_be_deleted(scene: Scene, operator: StartOperator, mode: Mode) -> None:
     scene.apply_sample("small")
-    in_mode(operator, mode)()
+    in_mode(operator, mode.environment)()
     scene.wait_until_held(mode)
 
     delete(scene, "inferno", "--all")
 
     assert scene.finalizers() == {}
-    if mode.holds and mode.rest is not None:
-        assert not mode.rest.store.servers
-        assert not mode.rest.store.capacity
+    assert not mode.holds or not mode.told
 
 
 def test_a_namespace_with_everything_in_it_can_be_deleted(
@@ -63,7 +70,7 @@ def test_a_namespace_with_everything_in_it_can_be_deleted(
 ) -> None:
     del controller_manager
     scene.apply_sample("small")
-    in_mode(operator, mode)()
+    in_mode(operator, mode.environment)()
     scene.wait_until_held(mode)
 
     scene.control_plane.kubectl("delete", "namespace", scene.namespace, "--timeout=60s")
@@ -74,26 +81,24 @@ def test_a_namespace_with_everything_in_it_can_be_deleted(
 def test_the_optimizer_is_told_before_an_object_goes(
     scene: Scene, operator: StartOperator, holding: Mode
 ) -> None:
-    assert holding.rest is not None
     scene.apply_sample("small")
-    in_mode(operator, holding)()
+    in_mode(operator, holding.environment)()
     scene.wait_until_held(holding)
-    wait_until(lambda: len(holding.rest.store.servers), lambda n: n == 2, "two servers", 30.0)  # type: ignore[union-attr]  # asserted above
+    wait_until(lambda: len(holding.told), lambda count: count == 2, "two servers told", 30.0)
 
     delete(scene, "server", "free-granite-13b")
 
-    assert ("GET", "/removeServer/Free-granite-13b") in holding.rest.requests
-    assert list(holding.rest.store.servers) == ["Premium-granite-13b"]
+    assert holding.told == ["Premium-granite-13b"]
 
 
 def test_an_optimizer_that_is_gone_for_good_holds_no_object(
     scene: Scene, operator: StartOperator, holding: Mode
 ) -> None:
-    assert holding.rest is not None
+    assert holding.optimizer is not None
     scene.apply_sample("small")
-    in_mode(operator, holding)()
+    in_mode(operator, holding.environment)()
     scene.wait_until_held(holding)
-    holding.rest.stop()
+    holding.optimizer.stop()
 
     delete(scene, "inferno", "--all")
 
@@ -104,7 +109,7 @@ def test_an_operator_that_ends_lets_go_of_everything(
     scene: Scene, operator: StartOperator, holding: Mode
 ) -> None:
     scene.apply_sample("small")
-    process = in_mode(operator, holding)()
+    process = in_mode(operator, holding.environment)()
     scene.wait_until_held(holding)
 
     assert process.stop() == 0
@@ -118,7 +123,7 @@ def test_what_another_mode_left_is_taken_off_at_the_start(
     scene: Scene, operator: StartOperator, holding: Mode, mode: Mode
 ) -> None:
     scene.apply_sample("small")
-    process = in_mode(operator, holding)()
+    process = in_mode(operator, holding.environment)()
     scene.wait_until_held(holding)
     process.kill()
     left = {"metadata": {"finalizers": [FINALIZER, "example.com/other"]}}
@@ -127,7 +132,7 @@ def test_what_another_mode_left_is_taken_off_at_the_start(
     scene.control_plane.kubectl("delete", "server", "free-granite-13b", *arguments)
     assert any(scene.finalizers().values())
 
-    in_mode(operator, mode)()
+    in_mode(operator, mode.environment)()
 
     wait_until(
         lambda: {names for found in scene.finalizers().values() for names in found},
@@ -139,3 +144,19 @@ def test_what_another_mode_left_is_taken_off_at_the_start(
     scene.control_plane.patch(
         "optimizer", "inferno", {"metadata": {"finalizers": None}}, scene.namespace
     )
+
+
+def test_switching_through_all_ways_to_run_leaves_nothing_behind(
+    scene: Scene, operator: StartOperator, tmp_path: Path
+) -> None:
+    scene.apply_sample("small")
+    for name in ("stateful-remote", "stateless-remote", "stateful-remote", "stateful-local"):
+        with mode_called(name, tmp_path) as mode:
+            process = in_mode(operator, mode.environment)()
+            scene.wait_until_held(mode)
+            process.kill()
+
+    in_mode(operator, environment_of("stateless-local"))()
+    delete(scene, "inferno", "--all")
+
+    assert scene.finalizers() == {}

@@ -1,6 +1,7 @@
 """The main job on a real control plane, in all four ways to run: requests become decisions."""
 
 import itertools
+import json
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import pytest
 from tests.cluster.scene import Mode, Scene, condition, decided, in_mode, many_servers
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
+from tests.controlplane.errors import KubectlError
 from tests.controlplane.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("crds_installed")
 @pytest.fixture
 def operator(operator: StartOperator, mode: Mode) -> StartOperator:
     """Start operators that run in each of the four ways."""
-    return in_mode(operator, mode)
+    return in_mode(operator, mode.environment)
 
 
 def test_a_sample_and_a_merge_patch_are_all_that_it_takes(
@@ -168,24 +170,66 @@ def test_a_request_that_cannot_be_served_stays_and_says_why(
     scene: Scene, operator: StartOperator
 ) -> None:
     scene.apply_sample("small")
-    parameters = {"unlimited": False, "milpSolver": True, "heterogeneous": True}
-    change = {"spec": {"data": {"optimizer": parameters}}}
-    scene.control_plane.patch("optimizer", "inferno", change, scene.namespace)
     operator()
-    scene.request("inferno")
+    with one_replica_at_most(scene):
+        scene.request("inferno")
 
-    optimizer = scene.wait_until_failed("inferno")
+        optimizer = scene.wait_until_failed("inferno")
 
-    assert optimizer["spec"]["optimize"]
-    assert not optimizer["status"]["done"]
-    assert "heterogeneous" in condition(optimizer, "Optimized")["message"]
-    reason = condition(optimizer, "Optimized")["reason"]
-    assert wait_until(lambda: scene.events(reason), bool, "an event", timeout=30.0)
-
-    mend = {"spec": {"data": {"optimizer": {"heterogeneous": False}}}}
-    scene.control_plane.patch("optimizer", "inferno", mend, scene.namespace)
+        assert optimizer["spec"]["optimize"]
+        assert not optimizer["status"]["done"]
+        assert condition(optimizer, "Optimized")["reason"] == "Rejected"
+        assert "premium-granite-13b" in condition(optimizer, "Optimized")["message"]
+        assert "no more than one, please" in condition(optimizer, "Optimized")["message"]
+        assert wait_until(lambda: scene.events("Rejected"), bool, "an event", timeout=30.0)
+        assert decided(scene.servers()["free-granite-13b"])[:2] == ("G2", 1)
 
     assert condition(scene.wait_until_done("inferno"), "Optimized")["status"] == "True"
+    assert decided(scene.servers()["premium-granite-13b"])[:2] == ("G2", 2)
+
+
+@contextmanager
+def one_replica_at_most(scene: Scene) -> Iterator[None]:
+    """The cluster's administrators refuse decisions on more than one replica."""
+    name, kind = f"frugal-{scene.namespace}", "validatingadmissionpolicy"
+    api = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    rule = {
+        "apiGroups": ["inferno.platform.ai"],
+        "apiVersions": ["*"],
+        "operations": ["UPDATE"],
+        "resources": ["servers"],
+    }
+    few = "!has(object.spec.desiredAlloc) || object.spec.desiredAlloc.numReplicas <= 1"
+    policy = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": few, "message": "no more than one, please"}],
+    }
+    here = {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}
+    binding = {
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": here},
+    }
+    scene.apply(
+        {**api, "kind": "ValidatingAdmissionPolicy", "spec": policy},
+        {**api, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding},
+    )
+    try:
+        wait_until(lambda: two_replicas_are_refused(scene), bool, "the policy at work", 30.0)
+        yield
+    finally:
+        scene.control_plane.kubectl("delete", f"{kind},{kind}binding", name)
+
+
+def two_replicas_are_refused(scene: Scene) -> bool:
+    two = {"spec": {"desiredAlloc": {"accelerator": "G2", "numReplicas": 2}}}
+    arguments = ("server", "premium-granite-13b", "--namespace", scene.namespace)
+    patch = ("--type=merge", "--dry-run=server", "--patch", json.dumps(two))
+    try:
+        scene.control_plane.kubectl("patch", *arguments, *patch)
+    except KubectlError as error:
+        return "no more than one" in str(error)
+    return False
 
 
 def test_a_kill_in_the_middle_of_the_writes_loses_nothing(
@@ -233,9 +277,10 @@ def watching_servers(scene: Scene) -> Iterator[Iterable[str]]:
 
 
 def test_the_rights_of_the_manifests_suffice(
-    control_plane: ControlPlane, scene: Scene, operator: StartOperator
+    control_plane: ControlPlane, scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
-    control_plane.kubectl("apply", "--kustomize", ROOT / "manifests" / "kustomize" / "rbac")
+    overlay = ROOT / "manifests" / "kustomize" / "overlays" / mode.name.partition("-")[0]
+    control_plane.kubectl("apply", "--server-side", "--kustomize", overlay)
     account = control_plane.service_account_kubeconfig("inferno-system", "inferno-operator")
     scene.apply_sample("small")
     process = operator(kubeconfig=account, namespace=None)

@@ -1,31 +1,32 @@
 """A remote optimizer that fails: requests end by themselves, and no Server gets half an answer."""
 
 import itertools
+import time
+from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode
+from tests.cluster.scene import Manifest, Scene, condition, environment_of, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 
-pytestmark = [
-    pytest.mark.usefixtures("crds_installed"),
-    pytest.mark.parametrize("mode", ["stateless-remote", "stateful-remote"], indirect=True),
-]
+pytestmark = pytest.mark.usefixtures("crds_installed")
 
 
 @pytest.fixture
-def operator(operator: StartOperator, mode: Mode) -> StartOperator:
-    """Start operators that solve elsewhere."""
-    return in_mode(operator, mode)
+def rest() -> Iterator[RestOptimizer]:
+    """An optimizer that fails when a test wants it to."""
+    with RestOptimizer() as rest:
+        yield rest
 
 
-@pytest.fixture
-def rest(mode: Mode) -> RestOptimizer:
-    """The optimizer that they use."""
-    assert mode.rest is not None
-    return mode.rest
+@pytest.fixture(params=["stateless-remote", "stateful-remote"])
+def operator(
+    request: pytest.FixtureRequest, operator: StartOperator, rest: RestOptimizer
+) -> StartOperator:
+    """Start operators that solve there."""
+    return in_mode(operator, environment_of(request.param, rest.url))
 
 
 def optimized(manifest: Manifest) -> Manifest:
@@ -125,6 +126,25 @@ def test_an_optimizer_that_is_not_there_when_it_is_asked(
     rest.start()
     scene.wait_until_done("inferno")
     assert_decided(scene)
+
+
+@pytest.mark.slow
+def test_an_optimizer_that_refuses_for_a_minute(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    rest.stop()
+    operator()
+    scene.request("inferno")
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began, lambda seconds: seconds > 60, "a minute", 70.0)
+    assert_untouched(scene)
+
+    rest.start()
+
+    scene.wait_until_done("inferno")
+    assert_decided(scene)
+    assert len(scene.events("Unavailable")) == 1
 
 
 def test_an_operator_that_ends_does_not_wait_for_the_optimizer(

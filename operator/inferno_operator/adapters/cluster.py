@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import yaml
@@ -44,6 +46,9 @@ OTHER_OBJECT = ("uid mismatch", "metadata.uid: Invalid value")
 
 UNKNOWN_FIELD = "failed to create typed patch object"
 """How it says, as its own failure, that the definitions lack a field."""
+
+IGNORE = "Ignore"
+"""Fields that are unknown or given twice are not looked for: we have neither, and parsing costs."""
 
 TIMEOUT = 30.0
 """Seconds that one call may take."""
@@ -82,11 +87,14 @@ async def client(connections: int = CONNECTIONS) -> AsyncIterator[CustomObjectsA
     """
     configuration = Configuration()
     configuration.connection_pool_maxsize = connections
+    # The client would read .netrc, and ask for the proxy, in a thread and for every request.
+    configuration.client_session_kwargs = {"trust_env": False}
     try:
         await _load(configuration)
     except (config.ConfigException, yaml.YAMLError, TypeError) as error:
         text = " ".join(str(error).split())
         raise InputError(f"no access to a cluster: {text}") from error
+    configuration.proxy = configuration.proxy or _proxy(configuration.host)
     async with ApiClient(configuration) as connection:
         yield CustomObjectsApi(connection)
 
@@ -96,6 +104,12 @@ async def _load(configuration: Configuration) -> None:
         config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client has no types there
     except config.ConfigException:
         await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # nor there
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names for a URL."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 class ApiServer:
@@ -130,6 +144,7 @@ class ApiServer:
             *_path(reference),
             {**_header(reference), "spec": spec},
             field_manager=FIELD_MANAGER,
+            field_validation=IGNORE,
             force=True,
             _content_type=APPLY,
             _request_timeout=TIMEOUT,
@@ -159,6 +174,7 @@ class ApiServer:
             *_path(reference),
             {**header, "status": status},
             field_manager=FIELD_MANAGER,
+            field_validation=IGNORE,
             force=True,
             _content_type=APPLY,
             _request_timeout=TIMEOUT,

@@ -263,7 +263,8 @@ def _server_rows(system: System, solution: Solution) -> Iterator[Row]:
         if desired is None:
             yield DESIRED, (server.name, ""), 0
         else:
-            yield DESIRED, (server.name, desired.accelerator), desired.replicas
+            for part in desired.parts:
+                yield DESIRED, (server.name, part.accelerator), part.replicas
 
 
 def _capacity_rows(system: System, solution: Solution) -> Iterator[Row]:

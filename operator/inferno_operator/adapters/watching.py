@@ -49,9 +49,9 @@ class ApiServerWatch:
         async with response:
             if response.status != HTTPStatus.OK:
                 raise UnavailableError(f"{about}: HTTP {response.status}")
-            async with aclosing(_lines(response)) as lines:
-                async for line in lines:
-                    yield _change(json.loads(line), listing.resource)
+            async with aclosing(lines(response)) as events:
+                async for event in events:
+                    yield _change(json.loads(event), listing.resource)
 
     async def _open(self, listing: Listing, since: int) -> aiohttp.ClientResponse:
         api, namespace = self._api, listing.namespace
@@ -74,13 +74,13 @@ class ApiServerWatch:
         return response
 
 
-async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+async def lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
     """The lines of an answer; objects may be longer than the client's own reader bears."""
     rest = b""
     try:
         async for chunk in response.content.iter_any():
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
                 yield line
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         text = str(error) or type(error).__name__

@@ -75,9 +75,14 @@ def parse(manifest: Mapping[str, object]) -> Resource:
     try:
         return resource.model_validate(manifest, by_alias=True, by_name=False)
     except ValidationError as invalid:
-        first, *others = invalid.errors(include_url=False)
-        more = f" (and {len(others)} more)" if others else ""
-        raise ManifestError(manifest, _path(first["loc"]), _problem(first) + more) from invalid
+        raise bad_manifest(manifest, invalid) from invalid
+
+
+def bad_manifest(manifest: Mapping[str, object], invalid: ValidationError) -> ManifestError:
+    """What is wrong with a manifest, that did not fit its model."""
+    first, *others = invalid.errors(include_url=False)
+    more = f" (and {len(others)} more)" if others else ""
+    return ManifestError(manifest, _path(first["loc"]), _problem(first) + more)
 
 
 def _resource_of(manifest: Mapping[str, object]) -> type[Resource]:

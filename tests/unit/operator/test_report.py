@@ -275,3 +275,20 @@ def test_done_belongs_to_one_generation_over_many_requests() -> None:
         *((3, False), (3, True), (4, True)),
         *((5, False), (5, True), (6, True)),
     ]
+
+
+def news(count: int) -> list[Update]:
+    """As many updates that each have one event."""
+    return [report.failed(at(1), SolverError("no luck"))] * count
+
+
+def test_each_of_a_few_objects_tells_its_own_news() -> None:
+    assert report.digest(at(1), news(report.EVENTS)) == ()
+
+
+def test_the_news_of_very_many_objects_are_told_by_the_optimizer() -> None:
+    (event,) = report.digest(at(1), news(report.EVENTS + 1))
+
+    assert event.about == at(1).reference
+    assert (event.type, event.reason) == ("Warning", "SolverFailed")
+    assert event.message == "501 objects; see their conditions"

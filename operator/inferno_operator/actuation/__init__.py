@@ -1,0 +1,1 @@
+"""Decisions of Servers reach the ModelBoosters that serve them, and what runs comes back."""

@@ -1,0 +1,216 @@
+"""The API server for the Model Booster: server-side apply of whole children, any kind."""
+
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+from kubernetes.aio.client import (
+    ApiException,
+    CoreV1Api,
+    CustomObjectsApi,
+    V1DeleteOptions,
+    V1Preconditions,
+)
+
+from inferno_operator.adapters.cluster import APPLY, MAX_NOTE, TIMEOUT, answer_to, client
+from inferno_operator.adapters.watching import PATIENCE, WATCH_SECONDS, lines
+from inferno_operator.boosters.dialects import Dialect, Kind
+from inferno_operator.boosters.keeping import FIELD_MANAGER
+from inferno_operator.boosters.ports import Listed, Notice
+from inferno_operator.ports import Change, Key, Manifest, Now
+from inferno_operator.resources import GROUP
+from inferno_optimizer.errors import InfernoError, UnavailableError
+
+WRITES = 32
+"""Connections for what is written, besides one for each watch."""
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def connect(watches: int, now: Now, instance: str) -> AsyncIterator["ApiServerBoosters"]:
+    """Connect as for everything else; events tell that they come from this instance."""
+    async with client(watches + WRITES) as api:
+        yield ApiServerBoosters(api, now, instance)
+
+
+class ApiServerBoosters:
+    """The `BoosterCluster` of `boosters.ports` on a real API server."""
+
+    def __init__(self, api: CustomObjectsApi, now: Now, instance: str) -> None:
+        self._api = api
+        self._now = now
+        self._instance = instance
+
+    async def with_images(self, dialect: Dialect, namespace: str) -> Dialect:
+        """A dialect with the images that its ConfigMap in a namespace names, if it is there."""
+        about = f"ConfigMap {namespace}/{dialect.images}"
+        core = CoreV1Api(self._api.api_client)
+        call = core.read_namespaced_config_map(dialect.images, namespace, _request_timeout=TIMEOUT)
+        try:
+            found = await answer_to(call, about)
+        except InfernoError as error:
+            logger.info("images are the default ones: %s", error)
+            return dialect
+        return dialect.with_images(found.data or {})
+
+    async def listed(self, kind: Kind, namespace: str) -> Listed:
+        """All objects of a kind in a namespace, or in all ("")."""
+        read = (
+            partial(self._api.list_namespaced_custom_object, kind.group, kind.version, namespace)
+            if namespace
+            else partial(self._api.list_cluster_custom_object, kind.group, kind.version)
+        )
+        answer = await answer_to(read(kind.plural, _request_timeout=TIMEOUT), str(kind))
+        header = {"apiVersion": kind.api_version, "kind": kind.kind}
+        items = tuple({**header, **item} for item in answer["items"])
+        return Listed(int(answer["metadata"]["resourceVersion"]), items)
+
+    async def changes(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+        """What changed since a version, in order, until the watch ends."""
+        about = f"watch of {kind}"
+        response = await answer_to(self._open(kind, namespace, since), about)
+        async with response:
+            if response.status != HTTPStatus.OK:
+                raise UnavailableError(f"{about}: HTTP {response.status}")
+            async with aclosing(lines(response)) as events:
+                async for event in events:
+                    yield _change(json.loads(event), about)
+
+    async def _open(self, kind: Kind, namespace: str, since: int) -> aiohttp.ClientResponse:
+        api = self._api
+        read = (
+            partial(
+                api.list_namespaced_custom_object_without_preload_content,
+                *(kind.group, kind.version, namespace),
+            )
+            if namespace
+            else partial(
+                api.list_cluster_custom_object_without_preload_content, kind.group, kind.version
+            )
+        )
+        response: aiohttp.ClientResponse = await read(
+            kind.plural,
+            watch=True,
+            allow_watch_bookmarks=True,
+            resource_version=str(since),
+            timeout_seconds=WATCH_SECONDS,
+            _request_timeout=WATCH_SECONDS + PATIENCE,
+        )
+        return response
+
+    async def apply(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """Own exactly these fields of an object, made if need be."""
+        call = self._api.patch_namespaced_custom_object_without_preload_content(
+            *_path(kind, _key(manifest)),
+            dict(manifest),
+            field_manager=FIELD_MANAGER,
+            force=True,
+            _content_type=APPLY,
+            _request_timeout=TIMEOUT,
+        )
+        answer: Manifest = await answer_to(_received(call), f"{kind.kind} {_key(manifest)}")
+        return answer
+
+    async def delete(self, kind: Kind, key: Key, uid: str) -> None:
+        """Delete this object; what belongs to it goes too, later."""
+        call = self._api.delete_namespaced_custom_object(
+            *_path(kind, key),
+            body=V1DeleteOptions(
+                propagation_policy="Background", preconditions=V1Preconditions(uid=uid)
+            ),
+            _request_timeout=TIMEOUT,
+        )
+        await answer_to(call, f"{kind.kind} {key}")
+
+    async def apply_status(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """Own exactly these fields of the status, unless the object changed since it was seen."""
+        metadata = manifest["metadata"]
+        body = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {name: metadata[name] for name in ("name", "uid", "resourceVersion")},
+            "status": manifest["status"],
+        }
+        call = self._api.patch_namespaced_custom_object_status(
+            *_path(kind, _key(manifest)),
+            body,
+            field_manager=FIELD_MANAGER,
+            force=True,
+            _content_type=APPLY,
+            _request_timeout=TIMEOUT,
+        )
+        answer: Manifest = await answer_to(call, f"{kind.kind} {_key(manifest)}")
+        return answer
+
+    async def publish(self, kind: Kind, about: Manifest, notice: Notice) -> None:
+        """Create an event; nothing depends on it, so one that fails is only logged."""
+        key = _key(about)
+        call = self._api.create_namespaced_custom_object(
+            "events.k8s.io",
+            "v1",
+            key.namespace,
+            "events",
+            self._event(kind, about, notice),
+            _request_timeout=TIMEOUT,
+        )
+        try:
+            await answer_to(call, f"event of {kind.kind} {key}")
+        except InfernoError as error:
+            logger.warning("event not published: %s", error)
+
+    def _event(self, kind: Kind, about: Manifest, notice: Notice) -> dict[str, Any]:
+        key = _key(about)
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{key.name}-", "namespace": key.namespace},
+            "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": GROUP,
+            "reportingInstance": self._instance,
+            "action": "Reconcile",
+            "type": notice.type,
+            "reason": notice.reason,
+            "note": notice.message.encode()[:MAX_NOTE].decode(errors="ignore"),
+            "regarding": {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "name": key.name,
+                "namespace": key.namespace,
+                "uid": about["metadata"]["uid"],
+            },
+        }
+
+
+async def _received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN401 - JSON
+    """The object that a call returns; the client itself drops one that the call made."""
+    async with await call as response:
+        body = await response.text()
+    if response.status >= HTTPStatus.BAD_REQUEST:
+        error = ApiException(response.status, response.reason)
+        error.body = body
+        raise error
+    return json.loads(body)
+
+
+def _path(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:
+    return kind.group, kind.version, key.namespace, kind.plural, key.name
+
+
+def _key(manifest: Manifest) -> Key:
+    return Key(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+
+
+def _change(event: dict[str, Any], about: str) -> Change:
+    item: Manifest = event["object"]
+    if event["type"] == "ERROR":  # such as 410 Gone: the version is too old
+        raise UnavailableError(f"{about}: {item.get('message')}")
+    version = int(item["metadata"]["resourceVersion"])
+    if event["type"] == "BOOKMARK":
+        return Change(version)
+    return Change(version, item, gone=event["type"] == "DELETED")

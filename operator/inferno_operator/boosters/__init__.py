@@ -1,0 +1,1 @@
+"""The Model Booster controller: a ModelBooster becomes the objects that serve its model."""

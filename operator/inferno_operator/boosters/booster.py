@@ -1,0 +1,154 @@
+"""What a user writes: a ModelBooster, or a Model of MatrixInfer, as a frozen value."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from inferno_operator.boosters.dialects import Dialect
+from inferno_operator.ports import Key, Manifest
+from inferno_operator.resources.base import Metadata, Status
+from inferno_operator.resources.parsing import ManifestError, bad_manifest
+from inferno_operator.resources.schema import Items, NonEmptyText, NonNegativeInteger, Part
+
+Json = dict[str, Any]
+
+ANNOTATION = "inferno.platform.ai/"
+"""Prefix of the annotations by which a booster asks for what its schema has no field for."""
+
+DEFAULT_COST_EXPANSION = 200
+"""costExpansionRatePercent where the booster gives none [%]."""
+
+
+class Worker(Part):
+    """Pods of one role."""
+
+    type: str = "server"
+    image: str = ""
+    replicas: NonNegativeInteger | None = None
+    pods: NonNegativeInteger | None = None
+    resources: Json = Field(default_factory=dict)
+    affinity: Json | None = None
+    tolerations: Items[Json] = ()
+    config: Any = None
+
+
+class LoraAdapter(Part):
+    """An adapter that the engine loads beside the model."""
+
+    name: NonEmptyText
+    artifact_url: Annotated[NonEmptyText, Field(alias="artifactURL")]
+
+
+class Backend(Part):
+    """One way to run the model."""
+
+    name: NonEmptyText
+    type: NonEmptyText
+    model_uri: Annotated[NonEmptyText, Field(alias="modelURI")]
+    cache_uri: Annotated[str, Field(alias="cacheURI")] = ""
+    env: Items[Json] = ()
+    env_from: Items[Json] = ()
+    min_replicas: NonNegativeInteger
+    max_replicas: NonNegativeInteger
+    scaling_cost: NonNegativeInteger = 0
+    route_weight: NonNegativeInteger | None = None
+    scale_to_zero_grace_period: str | None = None
+    workers: Annotated[Items[Worker], Field(min_length=1)]
+    lora_adapters: Items[LoraAdapter] = ()
+    autoscaling_policy: Json | None = None
+    scheduler_name: str = ""
+    runtime_class_name: str | None = None
+
+    def worker(self, type_: str) -> Worker | None:
+        """The worker of a type; of several the last, as in the original."""
+        return next((worker for worker in reversed(self.workers) if worker.type == type_), None)
+
+    def setting(self, name: str, default: str) -> str:
+        """What the environment says literally; an entry without a value says nothing."""
+        entry = next((item for item in self.env if item.get("name") == name), None)
+        return default if entry is None else str(entry.get("value") or "")
+
+
+class BoosterSpec(Part):
+    """The backends of a model, and how they scale."""
+
+    backends: Items[Backend] = ()
+    autoscaling_policy: Json | None = None
+    cost_expansion_rate_percent: NonNegativeInteger | None = None
+    model_match: Json | None = None
+
+
+class BackendStatus(Part):
+    """How many replicas the serving of a backend has."""
+
+    name: str
+    replicas: int
+
+
+class BoosterStatus(Status):
+    """What is said about a booster."""
+
+    backend_statuses: Items[BackendStatus] = ()
+
+
+class Booster(Part):
+    """A model with its backends."""
+
+    metadata: Metadata
+    spec: BoosterSpec = BoosterSpec()
+    status: BoosterStatus = BoosterStatus()
+    single: bool = False
+    """It has the one `backend` of Kthena v1.0.0, whose status tells nothing of backends."""
+
+    @property
+    def key(self) -> Key:
+        """Where it is."""
+        return Key(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether any policy scales it."""
+        policies = (
+            self.spec.autoscaling_policy,
+            *(b.autoscaling_policy for b in self.spec.backends),
+        )
+        return any(policy is not None for policy in policies)
+
+    def child_name(self, backend: Backend) -> str:
+        """The name of what is made for a backend."""
+        return f"{self.metadata.name}-{backend.name}"
+
+    def asks_for(self, wish: str) -> bool:
+        """Whether an annotation of ours asks for something."""
+        return self.metadata.annotations.get(ANNOTATION + wish) == "true"
+
+
+def read_booster(manifest: Manifest, dialect: Dialect) -> Booster:
+    """Return the booster that a manifest describes.
+
+    Raises
+    ------
+    ManifestError
+        It is no booster of this dialect, or a field is missing or has a bad value.
+    """
+    kind = dialect.booster
+    for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+        if manifest.get(field) != wanted:
+            raise ManifestError(manifest, field, f"must be {wanted}, not {manifest.get(field)!r}")
+    try:
+        return Booster.model_validate(_with_backends(manifest), by_alias=True, by_name=False)
+    except ValidationError as invalid:
+        raise bad_manifest(manifest, invalid) from invalid
+
+
+def _with_backends(manifest: Manifest) -> Manifest:
+    """Kthena v1.0.0 has one backend with a number of replicas; the rest is written alike."""
+    spec = manifest.get("spec")
+    if not isinstance(spec, Mapping) or "backends" in spec or "backend" not in spec:
+        return manifest
+    backend = spec["backend"]
+    if isinstance(backend, Mapping) and "replicas" in backend:
+        replicas = backend["replicas"]
+        backend = {"minReplicas": replicas, "maxReplicas": replicas, **backend}
+    return {**manifest, "spec": {**spec, "backends": [backend]}, "single": True}

@@ -1,0 +1,156 @@
+"""What to do about a booster: the children that are, against those that should be; pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inferno_operator.boosters.booster import Booster
+from inferno_operator.boosters.context import Problem
+from inferno_operator.boosters.convert import Converted, convert_backends
+from inferno_operator.boosters.dialects import Dialect, Kind
+from inferno_operator.boosters.differences import is_applied
+from inferno_operator.boosters.keeping import is_foreign, kept
+from inferno_operator.boosters.validation import problems
+from inferno_operator.ports import Key, Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Write a child; `new` if it is not there."""
+
+    kind: Kind
+    manifest: Manifest
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a child that is not wanted any more."""
+
+    kind: Kind
+    key: Key
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to write, in order, what to delete then, and what stands in the way."""
+
+    applies: tuple[Apply, ...] = ()
+    deletes: tuple[Delete, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What is not as asked for and cannot be, though nothing failed."""
+
+
+Json = dict[str, Any]
+
+Place = tuple[str, str]
+"""Kind and name of a child."""
+
+
+def plan(booster: Booster, present: Iterable[Manifest], dialect: Dialect) -> Plan:
+    """Compare what is with what should be.
+
+    Parameters
+    ----------
+    booster
+        What should be.
+    present
+        Objects of its namespace: those it owns, and any others of the names that it needs.
+    dialect
+        In which API groups.
+    """
+    there = {_place(child): child for child in present}
+    bad = problems(booster, dialect)
+    if any(not problem.backend for problem in bad):
+        return Plan(problems=bad)
+    converted = _converted(booster, there, dialect, {problem.backend for problem in bad})
+    bad += converted.problems
+    if not converted.children:
+        return Plan(problems=bad)
+    ours, foreign = _sorted_out(booster, converted.children, there)
+    applies, remarks = _applies(booster, ours, there, dialect)
+    wanted = {_place(child) for child in converted.children}
+    held = {problem.backend for problem in bad}
+    deletes = _superfluous(booster, there, wanted, held, dialect)
+    return Plan(applies, deletes, (*bad, *foreign), remarks)
+
+
+def _sorted_out(
+    booster: Booster, children: Iterable[Json], there: Mapping[Place, Manifest]
+) -> tuple[list[Json], list[Problem]]:
+    """The children that we may write, and those whose names others have."""
+    ours: list[Json] = []
+    foreign: list[Problem] = []
+    for child in children:
+        current = there.get(_place(child))
+        if current is not None and is_foreign(booster, current):
+            foreign.append(_foreign(current))
+        else:
+            ours.append(child)
+    return ours, foreign
+
+
+def _applies(
+    booster: Booster, children: Iterable[Json], there: Mapping[Place, Manifest], dialect: Dialect
+) -> tuple[tuple[Apply, ...], tuple[str, ...]]:
+    """What differs from what is there, and remarks on what cannot be as asked for."""
+    kinds = {kind.kind: kind for kind in dialect.children}
+    applies: list[Apply] = []
+    remarks: list[str] = []
+    for child in children:
+        current = there.get(_place(child))
+        wanted, remark = kept(booster, child, current, dialect)
+        remarks += remark
+        if current is None or not (is_going(current) or is_applied(wanted, current)):
+            applies.append(Apply(kinds[child["kind"]], wanted, new=current is None))
+    return tuple(applies), tuple(remarks)
+
+
+def is_going(child: Manifest) -> bool:
+    """Whether a child is about to be deleted; it is made anew once it is gone."""
+    return child["metadata"].get("deletionTimestamp") is not None
+
+
+def _place(child: Manifest) -> Place:
+    return child["kind"], child["metadata"]["name"]
+
+
+def _converted(
+    booster: Booster, there: Mapping[Place, Manifest], dialect: Dialect, bad: set[str]
+) -> Converted:
+    good = [backend for backend in booster.spec.backends if backend.name not in bad]
+    standing = {
+        backend.name
+        for backend in booster.spec.backends
+        if (dialect.server.kind, booster.child_name(backend)) in there
+    }
+    return convert_backends(booster, good, dialect, standing=standing)
+
+
+def _foreign(current: Manifest) -> Problem:
+    place = " ".join(_place(current))
+    return Problem(place, "is there already and belongs to somebody else; delete or rename it")
+
+
+def _superfluous(
+    booster: Booster,
+    there: Mapping[Place, Manifest],
+    wanted: set[Place],
+    held: set[str],
+    dialect: Dialect,
+) -> tuple[Delete, ...]:
+    """Children of ours that nothing wants; a binding goes before its policy."""
+    label = dialect.label("backend-name")
+    deletes = (
+        Delete(kind, Key(booster.metadata.namespace, name), child["metadata"]["uid"])
+        for kind in reversed(dialect.children)
+        for (of_kind, name), child in there.items()
+        if of_kind == kind.kind
+        and (of_kind, name) not in wanted
+        and not is_foreign(booster, child)
+        and not is_going(child)
+        and (child["metadata"].get("labels") or {}).get(label) not in held
+    )
+    return tuple(deletes)

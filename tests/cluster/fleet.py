@@ -1,0 +1,169 @@
+"""A Model Booster and a ModelServing controller in miniature, slow enough to be watched."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kubernetes import config
+from kubernetes.client import ApiClient, CustomObjectsApi
+from kubernetes.client.exceptions import ApiException
+
+from inferno_operator.boosters.dialects import KTHENA, Kind
+
+Manifest = dict[str, Any]
+
+TICK_S = 0.1
+
+MERGE = "application/merge-patch+json"
+
+
+class Fleet(threading.Thread):
+    """Makes a ModelServing of every backend, and a replica available with every tick.
+
+    Parameters
+    ----------
+    api, namespace
+        Where it works.
+
+    Attributes
+    ----------
+    history
+        Available replicas by ModelServing, after every change of one of them.
+    makes_servings
+        Whether it is the Model Booster's controller too; else somebody else is.
+    broken
+        ModelServings of which no further replica comes up.
+    """
+
+    def __init__(self, api: ApiClient, namespace: str) -> None:
+        super().__init__(daemon=True)
+        self._objects = CustomObjectsApi(api)
+        self._namespace = namespace
+        self._stopped = threading.Event()
+        self.available: dict[str, int] = {}
+        self.history: list[Mapping[str, int]] = []
+        self.makes_servings = True
+        self.broken: set[str] = set()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Work until stopped."""
+        while not self._stopped.wait(TICK_S):
+            try:
+                self._tick()
+            except ApiException as error:
+                if error.status not in (404, 409):  # gone, or changed, in the meantime
+                    self.error = error
+                    return
+
+    def stop(self) -> None:
+        """End, and raise what went wrong."""
+        self._stopped.set()
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+    def _tick(self) -> None:
+        servings = {item["metadata"]["name"]: item for item in self._list(KTHENA.serving)}
+        boosters = self._list(KTHENA.booster) if self.makes_servings else []
+        for booster in boosters:
+            metadata = booster["metadata"]
+            news = booster.get("status", {}).get("observedGeneration") != metadata["generation"]
+            for backend in booster["spec"]["backends"]:
+                name = f"{metadata['name']}-{backend['name']}"
+                if name not in servings:
+                    self._create(name, backend["minReplicas"])
+                elif news:
+                    self._scale(servings[name], backend)
+            if news:
+                self._tell(KTHENA.booster, booster, {})
+        for name in self.available.keys() - servings.keys():
+            del self.available[name]
+            self.history.append(dict(self.available))
+        for serving in servings.values():
+            self._progress(serving)
+
+    def _list(self, kind: Kind) -> list[Manifest]:
+        answer: Any = self._objects.list_namespaced_custom_object(
+            kind.group, kind.version, self._namespace, kind.plural
+        )
+        items: list[Manifest] = answer["items"]
+        return items
+
+    def _path(self, kind: Kind, name: str) -> tuple[str, str, str, str, str]:
+        return kind.group, kind.version, self._namespace, kind.plural, name
+
+    def _create(self, name: str, replicas: int) -> None:
+        kind = KTHENA.serving
+        role: Manifest = {
+            "name": "leader",
+            "entryTemplate": {"spec": CONTAINERS},
+            "workerReplicas": 0,
+        }
+        body = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": name},
+            "spec": {
+                "schedulerName": "volcano",
+                "replicas": replicas,
+                "template": {"roles": [role]},
+            },
+        }
+        self._objects.create_namespaced_custom_object(
+            *self._path(kind, name)[:-1], body, field_manager="booster-controller"
+        )
+
+    def _scale(self, serving: Manifest, backend: Manifest) -> None:
+        """Take the minimum, or where a policy scales, the nearest number within the bounds."""
+        replicas = serving["spec"]["replicas"]
+        wanted = backend["minReplicas"]
+        if "autoscalingPolicy" in backend:
+            wanted = min(max(replicas, wanted), backend["maxReplicas"])
+        if wanted != replicas:
+            self._objects.patch_namespaced_custom_object(
+                *self._path(KTHENA.serving, serving["metadata"]["name"]),
+                {"spec": {"replicas": wanted}},
+                field_manager="booster-controller",
+                _content_type=MERGE,
+            )
+
+    def _progress(self, serving: Manifest) -> None:
+        metadata = serving["metadata"]
+        name, wanted = metadata["name"], serving["spec"]["replicas"]
+        before = self.available.get(name, 0)
+        now = min(before, wanted) if name in self.broken else min(before + 1, wanted)
+        status = serving.get("status", {})
+        self.available[name] = now
+        if now != before:
+            self.history.append(dict(self.available))
+        told = status.get("observedGeneration"), status.get("availableReplicas")
+        if told != (metadata["generation"], now):
+            self._tell(KTHENA.serving, serving, {"availableReplicas": now, "replicas": wanted})
+
+    def _tell(self, kind: Kind, manifest: Manifest, status: Mapping[str, int]) -> None:
+        metadata = manifest["metadata"]
+        self._objects.patch_namespaced_custom_object_status(
+            *self._path(kind, metadata["name"]),
+            {"status": {**status, "observedGeneration": metadata["generation"]}},
+            field_manager="booster-controller",
+            _content_type=MERGE,
+        )
+
+
+CONTAINERS = {"containers": [{"name": "engine", "image": "example.com/engine"}]}
+
+
+@contextmanager
+def running_fleet(kubeconfig: Path, namespace: str) -> Iterator[Fleet]:
+    """A fleet that works until the block ends."""
+    new_client = config.new_client_from_config
+    with new_client(str(kubeconfig)) as api:  # type: ignore[no-untyped-call]  # nobody typed it
+        fleet = Fleet(api, namespace)
+        fleet.start()
+        try:
+            yield fleet
+        finally:
+            fleet.stop()

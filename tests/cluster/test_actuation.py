@@ -1,0 +1,558 @@
+"""Decisions reach ModelBoosters, step by step, and what runs comes back."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.fleet import Fleet, running_fleet
+from tests.cluster.scene import Scene, condition
+from tests.conftest import ROOT, StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import wait_until
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("crds_installed", "kthena_installed")
+
+KTHENA_CRDS = ROOT / "crds" / "kthena"
+BOOSTERS = "modelboosters.workload.serving.volcano.sh"
+SERVINGS = "modelservings.workload.serving.volcano.sh"
+BINDINGS = "autoscalingpolicybindings.workload.serving.volcano.sh"
+
+
+@pytest.fixture(scope="session")
+def kthena_installed(control_plane: ControlPlane) -> None:
+    """Kthena's custom resources are served."""
+    control_plane.install_crds(KTHENA_CRDS)
+
+
+@pytest.fixture
+def fleet(control_plane: ControlPlane, namespace: str) -> Iterator[Fleet]:
+    """What runs boosters in the test's namespace."""
+    with running_fleet(control_plane.kubeconfig, namespace) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def actuated(scene: Scene) -> "Actuated":
+    """A server on a booster with two backends, and cards for it."""
+    return Actuated(scene)
+
+
+class Actuated:
+    """A namespace in which Server `s` refers to ModelBooster `m` with an A100 and an H100."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def apply(self, *, wanted: int, a100: int = 10, h100: int = 10, **reference: object) -> None:
+        """Ask for so many replicas; there are so many cards."""
+        backends = [{"name": name.lower(), "accelerator": name} for name in ("A100", "H100")]
+        refers = {"name": "m", "backends": backends, **reference}
+        counts = [{"type": "A100", "count": a100}, {"type": "H100", "count": h100}]
+        self.scene.apply(
+            accelerator("A100", cost=10),
+            accelerator("H100", cost=20),
+            objects.model("M", [objects.performance("A100"), objects.performance("H100")]),
+            objects.service_class(),
+            objects.manifest("Capacity", {"count": counts}, name="cards"),
+            objects.server(
+                wanted=wanted,
+                spec={"modelBooster": refers, "currentAlloc": objects.running(0, wanted)},
+            ),
+            objects.optimizer(optimize=True, name="inferno"),
+        )
+
+    def boost(self, name: str = "m", *backends: Manifest) -> None:
+        self.scene.apply(booster(name, *(backends or (backend("a100"), backend("h100")))))
+
+    def ask(self) -> None:
+        self.scene.request("inferno")
+        self.scene.wait_until_done("inferno")
+
+    def load(self, wanted: int) -> None:
+        """Change the load, and have a new decision."""
+        load = objects.running(0, wanted)["load"]
+        self.patch("server", "s", {"spec": {"currentAlloc": {"load": load}}})
+        self.ask()
+
+    def patch(self, resource: str, name: str, patch: Manifest) -> Manifest:
+        return self.scene.control_plane.patch(resource, name, patch, self.scene.namespace)
+
+    def get(self, resource: str, name: str) -> Manifest:
+        return self.scene.control_plane.get(resource, name, self.scene.namespace)
+
+    def wait_for(self, reason: str, timeout: float = 30.0, text: str = "") -> Manifest:
+        """Wait until the Server says why it is, or isn't, actuated; returns the condition."""
+
+        def told(server: Manifest) -> bool:
+            found = condition(server, "Actuated")
+            return found.get("reason") == reason and text in found["message"]
+
+        server = self.scene.control_plane.wait_for(
+            "server", "s", told, self.scene.namespace, timeout
+        )
+        return condition(server, "Actuated")
+
+    def wait_until_runs(self, accelerator: str, replicas: int) -> Manifest:
+        """Wait until the Server tells that so much runs."""
+
+        def runs(server: Manifest) -> bool:
+            current = server["spec"]["currentAlloc"]
+            return (current["accelerator"], current["numReplicas"]) == (accelerator, replicas)
+
+        return self.scene.control_plane.wait_for("server", "s", runs, self.scene.namespace, 30.0)
+
+    def bounds(self) -> dict[str, tuple[int, int]]:
+        spec = self.get(BOOSTERS, "m")["spec"]
+        return {b["name"]: (b["minReplicas"], b["maxReplicas"]) for b in spec["backends"]}
+
+    def replicas(self) -> dict[str, int]:
+        items = self.scene.control_plane.items(SERVINGS, self.scene.namespace)
+        return {item["metadata"]["name"]: item["spec"]["replicas"] for item in items}
+
+
+def accelerator(name: str, cost: float) -> Manifest:
+    spec = {"name": name, "type": name, "cost": cost}
+    return objects.manifest("Accelerator", spec, name=name.lower())
+
+
+def backend(name: str, least: int = 0, most: int = 1, **fields: object) -> Manifest:
+    worker = {"type": "server", "image": "example.com/engine", "replicas": 1, "pods": 1}
+    return {
+        "name": name,
+        "type": "vLLM",
+        "modelURI": "hf://example/model",
+        "minReplicas": least,
+        "maxReplicas": most,
+        "workers": [worker],
+        **fields,
+    }
+
+
+def booster(name: str, *backends: Manifest) -> Manifest:
+    return {
+        "apiVersion": "workload.serving.volcano.sh/v1alpha1",
+        "kind": "ModelBooster",
+        "metadata": {"name": name},
+        "spec": {"backends": list(backends)},
+    }
+
+
+def lowest(fleet: Fleet, since: int) -> int:
+    """Fewest replicas that were available at once since then."""
+    return min(sum(state.values()) for state in fleet.history[since - 1 :])
+
+
+def test_a_booster_follows_load_and_capacity_without_a_gap(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=2)
+
+    actuated.wait_for("Actuated", text="2 x A100")
+    actuated.wait_until_runs("A100", 2)
+    served = len(fleet.history)
+    assert actuated.bounds() == {"a100": (2, 2), "h100": (0, 1)}
+
+    actuated.load(4)
+    actuated.wait_for("Actuated", text="4 x A100")
+    assert lowest(fleet, served) == 2
+
+    server = actuated.wait_until_runs("A100", 4)
+    assert server["spec"]["currentAlloc"]["cost"] == 40
+    assert server["spec"]["currentAlloc"]["load"]["arrivalRate"] == 210
+
+    served = len(fleet.history)
+    counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
+    actuated.patch("capacity", "cards", {"spec": {"count": counts}})
+    actuated.ask()
+    actuated.wait_for("Actuated", text="4 x H100")
+    server = actuated.wait_until_runs("H100", 4)
+    assert server["spec"]["currentAlloc"]["cost"] == 80
+    assert actuated.bounds() == {"a100": (0, 1), "h100": (4, 4)}
+    assert lowest(fleet, served) == 4
+    assert max(sum(state.values()) for state in fleet.history[served - 1 :]) == 8
+
+
+@pytest.mark.parametrize("target", ["ModelBooster", "ModelServing"])
+def test_our_own_controller_passes_decisions_on(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator, target: str
+) -> None:
+    fleet.makes_servings = False
+    actuated.boost()
+    operator(environment={"INFERNO_MODEL_BOOSTER": "kthena"})
+    actuated.apply(wanted=2, target=target)
+    actuated.wait_until_runs("A100", 2)
+    served = len(fleet.history)
+    counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
+    actuated.patch("capacity", "cards", {"spec": {"count": counts}})
+
+    actuated.load(3)
+
+    actuated.wait_for("Actuated", text="3 x H100")
+    actuated.wait_until_runs("H100", 3)
+    assert lowest(fleet, served) == 2
+    assert actuated.replicas() == {"m-a100": 0, "m-h100": 3}
+
+
+def test_an_idle_server_goes_to_zero_and_comes_back(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=2)
+    actuated.wait_until_runs("A100", 2)
+
+    idle = {"arrivalRate": 0, "avgLength": 1}
+    actuated.patch("server", "s", {"spec": {"currentAlloc": {"load": idle}}})
+    actuated.ask()
+
+    actuated.wait_for("Actuated", text="no replicas")
+    actuated.wait_until_runs("", 0)
+    assert actuated.bounds() == {"a100": (0, 1), "h100": (0, 1)}
+
+    actuated.load(3)
+
+    actuated.wait_until_runs("A100", 3)
+    assert fleet.available["m-a100"] == 3
+
+
+def test_without_a_decision_what_runs_is_kept(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=2)
+    actuated.wait_until_runs("A100", 2)
+    served = len(fleet.history)
+    actuated.patch("server", "s", {"spec": {"model": "misspelt"}})
+    actuated.ask()
+
+    told = actuated.wait_for("Held")
+
+    assert "misspelt" in told["message"]
+    assert actuated.bounds()["a100"] == (2, 2)
+    assert len(fleet.history) == served
+
+
+def test_nothing_is_written_when_nothing_changes(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    first = operator()
+    actuated.apply(wanted=2)
+    actuated.wait_for("Actuated", text="2 x A100")
+    actuated.wait_until_runs("A100", 2)
+    actuated.ask()
+    first.stop()
+
+    def versions() -> dict[str, str]:
+        kinds = "servers", BOOSTERS, SERVINGS
+        items = [i for k in kinds for i in actuated.scene.control_plane.items(k, ns)]
+        return {i["kind"] + i["metadata"]["name"]: i["metadata"]["resourceVersion"] for i in items}
+
+    ns = actuated.scene.namespace
+    before = versions()
+    operator()
+    actuated.ask()  # done only when it has seen and told everything
+
+    assert versions() == before
+    assert fleet.available["m-a100"] == 2
+
+
+def test_fields_of_others_stay_theirs_and_ours_are_given_up_with_their_values(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=2)
+    actuated.wait_for("Actuated", text="2 x A100")
+    assert owned_by_us(managed(actuated, BOOSTERS, "m")) == {"minReplicas", "maxReplicas", "name"}
+
+    actuated.patch("server", "s", {"spec": {"modelBooster": None}})
+    actuated.wait_for("Released")
+
+    assert owned_by_us(managed(actuated, BOOSTERS, "m")) == set()
+    assert actuated.bounds()["a100"] == (2, 2)
+    assert owned_by_us(managed(actuated, "server", "s")) == set()
+    assert fleet.available["m-a100"] == 2
+
+
+def test_another_target_or_fewer_backends_give_up_what_is_not_needed_any_more(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=2)
+    actuated.wait_for("Actuated", text="2 x A100")
+    only = [{"name": "a100", "accelerator": "A100"}]
+    actuated.patch("server", "s", {"spec": {"modelBooster": {"backends": only}}})
+
+    actuated.load(3)
+    actuated.wait_for("Actuated", text="3 x A100")
+    assert actuated.bounds() == {"a100": (3, 3), "h100": (0, 1)}
+
+    actuated.patch("server", "s", {"spec": {"modelBooster": {"target": "ModelServing"}}})
+
+    wait_until(
+        lambda: owned_by_us(managed(actuated, BOOSTERS, "m")),
+        lambda owned: not owned,
+        "nothing ours in the booster",
+        30.0,
+    )
+    assert actuated.bounds() == {"a100": (3, 3), "h100": (0, 1)}
+    assert fleet.available["m-a100"] == 3
+
+
+def managed(actuated: Actuated, resource: str, name: str) -> list[Manifest]:
+    arguments = "get", resource, name, "--namespace", actuated.scene.namespace
+    completed = actuated.scene.control_plane.kubectl(
+        *arguments, "--show-managed-fields", "--output=json"
+    )
+    entries: list[Manifest] = json.loads(completed.stdout)["metadata"]["managedFields"]
+    return entries
+
+
+def owned_by_us(entries: list[Manifest]) -> set[str]:
+    """Names of the fields of the spec that we own."""
+    found: set[str] = set()
+
+    def collect(fields: Manifest) -> None:
+        for key, inner in fields.items():
+            if key.startswith("f:") and not inner:
+                found.add(key.removeprefix("f:"))
+            collect(inner)
+
+    for entry in entries:
+        if entry["manager"] == "inferno-actuation" and "subresource" not in entry:
+            collect(entry["fieldsV1"])
+    return found
+
+
+def test_a_writer_who_resets_replicas_is_told_of_and_not_fought(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=3, target="ModelServing")
+    actuated.wait_for("Actuated", text="3 x A100")
+
+    reset = {"spec": {"replicas": 1}}
+    actuated.patch(SERVINGS, "m-a100", reset)
+    wait_until(actuated.replicas, lambda r: r["m-a100"] == 3, "replicas set back", 30.0)
+    actuated.patch(SERVINGS, "m-a100", reset)
+
+    told = actuated.wait_for("Conflict")
+    assert "kubectl-patch" in told["message"]
+    assert ".spec.replicas" in told["message"]
+    assert "stop that writer" in told["message"]
+    assert actuated.replicas()["m-a100"] == 1
+    actuated.wait_until_runs("A100", 1)
+    assert fleet.available["m-a100"] == 1
+
+
+def test_a_deleted_child_comes_back_with_what_was_decided(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=3, target="ModelServing")
+    actuated.wait_until_runs("A100", 3)
+
+    actuated.scene.control_plane.kubectl(
+        "delete", SERVINGS, "m-a100", "--namespace", actuated.scene.namespace
+    )
+    served = len(fleet.history)
+    wait_until(lambda: fleet.history[served:], bool, "the loss noticed", 30.0)
+
+    actuated.wait_until_runs("A100", 3)
+    actuated.wait_for("Actuated", text="3 x A100")
+    assert actuated.replicas()["m-a100"] == 3
+
+
+def test_a_move_that_does_not_come_up_keeps_the_old(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=2)
+    actuated.wait_until_runs("A100", 2)
+    fleet.broken.add("m-h100")
+    counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
+    actuated.patch("capacity", "cards", {"spec": {"count": counts}})
+    actuated.ask()
+
+    told = actuated.wait_for("Moving", text="0 of 2 replicas on H100")
+    assert "until then A100 stays" in told["message"]
+    assert actuated.bounds() == {"a100": (2, 2), "h100": (2, 2)}
+
+    fleet.broken.clear()
+    actuated.wait_for("Actuated", text="2 x H100")
+    actuated.wait_until_runs("H100", 2)
+    assert actuated.bounds() == {"a100": (0, 1), "h100": (2, 2)}
+
+
+def test_a_booster_deleted_on_the_way_is_told_of_and_taken_up_again(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    operator()
+    actuated.apply(wanted=2)
+    told = actuated.wait_for("NoModelBooster")
+    assert "create it" in told["message"]
+
+    actuated.boost()
+    actuated.wait_until_runs("A100", 2)
+    fleet.broken.add("m-h100")
+    counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
+    actuated.patch("capacity", "cards", {"spec": {"count": counts}})
+    actuated.ask()
+    actuated.wait_for("Moving")
+    actuated.scene.control_plane.kubectl(
+        *("delete", BOOSTERS, "m", "--namespace", actuated.scene.namespace)
+    )
+    actuated.wait_for("NoModelBooster")
+
+    fleet.broken.clear()
+    actuated.boost()
+
+    actuated.wait_for("Actuated", text="2 x H100")
+    assert actuated.bounds()["h100"] == (2, 2)
+
+
+def test_a_backend_that_is_not_there_is_named(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost("m", backend("a100"))
+    operator()
+    actuated.apply(wanted=2)
+
+    told = actuated.wait_for("NoBackend")
+
+    assert "'h100'" in told["message"]
+    wait_until(lambda: fleet.available, lambda a: a.get("m-a100") == 2, "two replicas", 30.0)
+
+
+def test_a_ceiling_leaves_the_minimum_to_its_user(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    policy = {"metrics": [{"metricName": "load", "targetValue": 1}]}
+    a100 = backend("a100", 1, 2, autoscalingPolicy=policy)
+    actuated.boost("m", a100, backend("h100", 1, 2, autoscalingPolicy=policy))
+    operator()
+    actuated.apply(wanted=4, bounds="Ceiling")
+
+    actuated.wait_for("Actuated")
+
+    assert actuated.bounds() == {"a100": (1, 4), "h100": (1, 1)}
+    assert fleet.available["m-a100"] == 1
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["of the model", "of each backend"])
+def test_bounds_in_bindings_follow(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator, *, whole: bool
+) -> None:
+    actuated.boost()
+    actuated.scene.apply(*(bindings_of_the_model() if whole else bindings_of_backends()))
+    operator()
+    actuated.apply(wanted=2, target="Binding")
+
+    def bounds() -> dict[str, tuple[int, int]]:
+        items = actuated.scene.control_plane.items(BINDINGS, actuated.scene.namespace)
+        found: list[Manifest] = []
+        for item in items:
+            spec = item["spec"]
+            found += [spec["scalingConfiguration"]] if not whole else []
+            found += spec["optimizerConfiguration"]["params"] if whole else []
+        return {
+            f["target"]["targetRef"]["name"]: (f["minReplicas"], f["maxReplicas"]) for f in found
+        }
+
+    most = 9 if whole else 2
+    growing = {"m-a100": (2, most), "m-h100": (0, most)}
+    wait_until(bounds, lambda found: found == growing, "room to grow", 30.0)
+    actuated.wait_for("Moving", text="0 of 2 replicas on A100")
+
+    actuated.patch(SERVINGS, "m-a100", {"spec": {"replicas": 2}})  # as its autoscaler would
+    actuated.wait_for("Actuated", text="2 x A100")
+    assert bounds() == {"m-a100": (2, 2), "m-h100": (0, 1)}
+    assert fleet.available["m-a100"] == 2
+
+
+def bindings_of_the_model() -> list[Manifest]:
+    params = [{"target": target(name), "cost": 1, **bounds(0, 9)} for name in ("a100", "h100")]
+    return [binding("m", {"optimizerConfiguration": {"params": params}})]
+
+
+def bindings_of_backends() -> list[Manifest]:
+    return [
+        binding(f"m-{name}", {"scalingConfiguration": {"target": target(name), **bounds(0, 2)}})
+        for name in ("a100", "h100")
+    ]
+
+
+def target(backend: str) -> Manifest:
+    return {"targetRef": {"kind": "ModelServing", "name": f"m-{backend}"}}
+
+
+def bounds(least: int, most: int) -> Manifest:
+    return {"minReplicas": least, "maxReplicas": most}
+
+
+def binding(name: str, spec: Manifest) -> Manifest:
+    return {
+        "apiVersion": "workload.serving.volcano.sh/v1alpha1",
+        "kind": "AutoscalingPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyRef": {"name": "policy"}, **spec},
+    }
+
+
+def test_kinds_that_are_missing_are_named_and_found_later(
+    actuated: Actuated, operator: StartOperator
+) -> None:
+    operator()
+    actuated.apply(wanted=2, dialect="matrixinfer")
+
+    told = actuated.wait_for("CRDMissing")
+    assert "models.registry.matrixinfer.ai" in told["message"]
+
+    actuated.scene.control_plane.install_crds(ROOT / "crds" / "matrixinfer")
+    try:
+        actuated.wait_for("NoModelBooster")
+    finally:
+        actuated.scene.control_plane.kubectl(
+            "delete", "--filename", ROOT / "crds" / "matrixinfer", "--wait=false"
+        )
+
+
+def test_two_servers_do_not_share_a_booster(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=2)
+    actuated.wait_until_runs("A100", 2)
+    second = actuated.get("server", "s")["spec"] | {"name": "T"}
+    second.pop("desiredAlloc")
+    actuated.scene.apply(objects.manifest("Server", second, name="t"))
+    actuated.ask()
+
+    def told(server: Manifest) -> bool:
+        return condition(server, "Actuated").get("reason") == "Conflict"
+
+    control_plane, namespace = actuated.scene.control_plane, actuated.scene.namespace
+    other = control_plane.wait_for("server", "t", told, namespace)
+    assert "'s'" in condition(other, "Actuated")["message"]
+
+    control_plane.kubectl("delete", "server", "s", "--namespace", namespace)
+
+    actuated.ask()
+    control_plane.wait_for(
+        "server", "t", lambda s: condition(s, "Actuated").get("reason") == "Actuated", namespace
+    )
+    assert fleet.available["m-a100"] == 2

@@ -1,0 +1,264 @@
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+import yaml
+
+from inferno_operator.boosters.booster import read_booster
+from inferno_operator.boosters.convert import convert
+from inferno_operator.boosters.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
+from tests.controlplane import ControlPlane
+from tests.controlplane.errors import KubectlError
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests/data/model_booster"
+KTHENA_DATA = ROOT.parent / "shared/conformance/kthena"
+CASES = sorted((KTHENA_DATA / "cases/input").glob("*.yaml"))
+EXAMPLES = sorted((KTHENA_DATA / "cases/examples").glob("*.yaml"))
+SAMPLE = ROOT / "samples/model-booster"
+BOOSTERS = ("two-backends", "disaggregated", "adapters")
+REFUSED = yaml.safe_load((DATA / "refused.yaml").read_text())
+GOOD_BACKEND = {
+    "name": "b",
+    "type": "vLLM",
+    "modelURI": "s3://m",
+    "minReplicas": 1,
+    "maxReplicas": 1,
+    "workers": [{}],
+}
+
+Manifest = dict[str, Any]
+
+shared = [
+    pytest.mark.shared,
+    pytest.mark.skipif(not KTHENA_DATA.is_dir(), reason="no recordings beside the project"),
+]
+
+
+@pytest.fixture(scope="module")
+def ours(control_plane: ControlPlane, crds_installed: None) -> ControlPlane:  # noqa: ARG001 - samples
+    """A cluster with our definitions of both dialects."""
+    for dialect in DIALECTS:
+        control_plane.install_crds(ROOT / "crds" / dialect)
+    return control_plane
+
+
+@pytest.fixture(scope="module")
+def originals() -> Iterator[ControlPlane]:
+    """A cluster of its own with the original definitions: they have the names of ours."""
+    with ControlPlane() as cluster:
+        cluster.install_crds(KTHENA_DATA / "crds")
+        yield cluster
+
+
+@pytest.fixture
+def namespace_of_originals(originals: ControlPlane) -> str:
+    """Name of a new namespace there."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    originals.create_namespace(name)
+    return name
+
+
+def create(
+    cluster: ControlPlane, *manifests: Manifest, namespace: str, check: bool = True
+) -> CompletedProcess[str]:
+    """Create objects; the API server refuses those with fields that it does not know."""
+    return cluster.kubectl(
+        "create",
+        "--validate=strict",
+        "--namespace",
+        namespace,
+        "--filename=-",
+        input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
+        check=check,
+    )
+
+
+def boosters(path: Path) -> list[Manifest]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def children(
+    manifest: Manifest, namespace: str, dialect: Dialect, *, strict: bool
+) -> tuple[Manifest, ...]:
+    names = {"name": manifest["metadata"]["name"], "namespace": namespace, "uid": "some-uid"}
+    booster = {**manifest, "metadata": names}
+    return convert(read_booster(booster, dialect), dialect, strict=strict)
+
+
+def in_matrixinfer(manifest: Manifest) -> Manifest:
+    """The same booster for the forerunner, which calls it a Model."""
+    kind = MATRIXINFER.booster
+    spec = json.loads(json.dumps(manifest["spec"]))
+    for backend in spec["backends"]:
+        backend.pop("schedulerName", None)
+    return {**manifest, "apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_api_server_has_no_warning_about_the_definitions(
+    ours: ControlPlane, dialect: str
+) -> None:
+    ours.kubectl(
+        "replace", "--dry-run=server", "--warnings-as-errors", "--filename", ROOT / "crds" / dialect
+    )
+
+
+def test_what_a_booster_may_say_is_accepted(ours: ControlPlane, namespace: str) -> None:
+    create(ours, *boosters(DATA / "accepted.yaml"), namespace=namespace)
+
+
+def test_the_sample_applies(ours: ControlPlane, namespace: str) -> None:
+    ours.kubectl("apply", "--namespace", namespace, "--kustomize", SAMPLE)
+
+    assert len(ours.items(str(KTHENA.booster), namespace)) == len(BOOSTERS)
+
+
+@pytest.mark.parametrize("case", REFUSED["spec"])
+def test_a_spec_that_makes_no_sense_is_refused(
+    ours: ControlPlane, namespace: str, case: str
+) -> None:
+    change, answer = REFUSED["spec"][case].values()
+    spec = {"backends": [GOOD_BACKEND], **change}
+
+    refused = create(ours, good(spec), namespace=namespace, check=False)
+
+    assert answer in refused.stderr
+
+
+@pytest.mark.parametrize("case", REFUSED["backend"])
+def test_a_backend_that_makes_no_sense_is_refused(
+    ours: ControlPlane, namespace: str, case: str
+) -> None:
+    change, answer = REFUSED["backend"][case].values()
+    spec = {"backends": [{**GOOD_BACKEND, **change}]}
+
+    refused = create(ours, good(spec), namespace=namespace, check=False)
+
+    assert answer in refused.stderr
+
+
+def good(spec: Manifest) -> Manifest:
+    return {
+        "apiVersion": KTHENA.booster.api_version,
+        "kind": KTHENA.booster.kind,
+        "metadata": {"name": "good"},
+        "spec": {key: value for key, value in spec.items() if value is not None},
+    }
+
+
+def test_the_good_booster_of_these_tests_is_accepted(ours: ControlPlane, namespace: str) -> None:
+    create(ours, good({"backends": [GOOD_BACKEND]}), namespace=namespace)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("name", BOOSTERS)
+def test_the_children_of_a_sample_are_accepted(
+    ours: ControlPlane, namespace: str, name: str, strict: bool
+) -> None:
+    (manifest,) = boosters(SAMPLE / f"{name}.yaml")
+
+    create(ours, *children(manifest, namespace, KTHENA, strict=strict), namespace=namespace)
+
+
+@pytest.mark.parametrize("name", BOOSTERS)
+def test_the_children_of_a_model_of_matrixinfer_are_accepted(
+    ours: ControlPlane, namespace: str, name: str
+) -> None:
+    (manifest,) = boosters(SAMPLE / f"{name}.yaml")
+    model = in_matrixinfer(manifest)
+
+    create(ours, model, namespace=namespace)
+    create(ours, *children(model, namespace, MATRIXINFER, strict=False), namespace=namespace)
+
+
+def test_a_gang_policy_stays_and_cannot_change(ours: ControlPlane, namespace: str) -> None:
+    (manifest,) = boosters(SAMPLE / "adapters.yaml")
+    serving, *_ = children(manifest, namespace, KTHENA, strict=True)
+    create(ours, serving, namespace=namespace)
+    name = serving["metadata"]["name"]
+
+    for change in ({"minRoleReplicas": {"leader": 5}}, None):
+        patch = {"spec": {"template": {"gangPolicy": change}}}
+        with pytest.raises(KubectlError, match=r"is immutable|is required|cannot"):
+            ours.patch(str(KTHENA.serving), name, patch, namespace)
+
+
+def test_the_api_fills_in_where_metrics_are_and_how_fast_replicas_change(
+    ours: ControlPlane, namespace: str
+) -> None:
+    (manifest,) = boosters(SAMPLE / "disaggregated.yaml")
+    made = children(manifest, namespace, KTHENA, strict=True)
+    create(ours, *made, namespace=namespace)
+    (policy,) = ours.items(str(KTHENA.policy), namespace)
+    (binding,) = ours.items(str(KTHENA.binding), namespace)
+
+    endpoint = binding["spec"]["scalingConfiguration"]["target"]["metricEndpoint"]
+    assert endpoint == {"uri": "/metrics", "port": 8100}
+    assert policy["spec"]["behavior"]["scaleDown"]["instances"] == 1
+    assert policy["spec"]["behavior"]["scaleUp"]["panicPolicy"]["panicThresholdPercent"] == 200
+
+
+class TestRecordings:
+    """What lies beside the project."""
+
+    pytestmark = shared
+
+    @pytest.mark.parametrize("strict", [True, False])
+    @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
+    def test_the_original_definitions_accept_the_children(
+        self, originals: ControlPlane, namespace_of_originals: str, path: Path, strict: bool
+    ) -> None:
+        (manifest,) = boosters(path)
+        made = children(manifest, namespace_of_originals, KTHENA, strict=strict)
+
+        create(originals, *made, namespace=namespace_of_originals)
+
+    @pytest.mark.parametrize("name", BOOSTERS)
+    def test_the_original_definitions_accept_the_samples_and_their_children(
+        self, originals: ControlPlane, namespace_of_originals: str, name: str
+    ) -> None:
+        (manifest,) = boosters(SAMPLE / f"{name}.yaml")
+        made = children(manifest, namespace_of_originals, KTHENA, strict=False)
+
+        create(originals, manifest, *made, namespace=namespace_of_originals)
+
+    @pytest.mark.parametrize("strict", [True, False])
+    @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
+    def test_our_definitions_accept_the_children(
+        self, ours: ControlPlane, namespace: str, path: Path, strict: bool
+    ) -> None:
+        (manifest,) = boosters(path)
+        made = children(manifest, namespace, KTHENA, strict=strict)
+
+        create(ours, *made, namespace=namespace)
+
+    @pytest.mark.parametrize(
+        ("name", "answer"),
+        [
+            ("input/model", "has a minReplicas of at least 1"),
+            ("input/multi-backends-model", "needs the scalingCost of each backend"),
+            ("input/pd-disaggregated-model", "minReplicas and maxReplicas are equal"),
+            ("examples/Qwen2.5-Coder-32B-Instruct", "minReplicas and maxReplicas are equal"),
+        ],
+    )
+    def test_our_definition_refuses_what_the_admission_of_the_original_is_to_refuse(
+        self, ours: ControlPlane, namespace: str, name: str, answer: str
+    ) -> None:
+        (manifest,) = boosters(KTHENA_DATA / f"cases/{name}.yaml")
+        manifest["metadata"] = {"name": manifest["metadata"]["name"]}
+
+        refused = create(ours, manifest, namespace=namespace, check=False)
+
+        assert answer in refused.stderr
+
+    def test_our_definition_takes_what_is_fine_once_defaults_are_filled_in(
+        self, ours: ControlPlane, namespace: str
+    ) -> None:
+        (manifest,) = boosters(KTHENA_DATA / "cases/examples/Deepseek-R1-Distill-llama-8B.yaml")
+
+        create(ours, manifest, namespace=namespace)

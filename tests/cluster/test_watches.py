@@ -1,0 +1,57 @@
+"""Watches that break, or cannot go on: nothing that happened meanwhile is missed."""
+
+import os
+import signal
+
+import pytest
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
+
+from inferno_operator.adapters.watching import ApiServerWatch
+from inferno_operator.resources import Server
+from inferno_optimizer.errors import UnavailableError
+from tests.cluster.scene import Mode, Scene, in_mode
+from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
+
+pytestmark = pytest.mark.usefixtures("crds_installed")
+
+
+async def test_a_version_that_is_too_old_is_no_end_of_a_watch(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.items("servers", namespace)  # kubectl waits until their cache is ready
+    configuration = Configuration()
+    await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
+        config_file=str(control_plane.kubeconfig), client_configuration=configuration
+    )
+    async with ApiClient(configuration) as client:
+        watch = ApiServerWatch(CustomObjectsApi(client))
+        listing = await watch.listing(Server, namespace)
+
+        with pytest.raises(UnavailableError, match=r"too old resource version|HTTP 410"):
+            await anext(watch.changes(listing, since=1))
+
+
+@pytest.mark.parametrize("mode", ["stateful-local", "stateful-remote"], indirect=True)
+def test_what_happened_while_nobody_watched_is_noticed(
+    scene: Scene, operator: StartOperator, mode: Mode
+) -> None:
+    scene.apply_sample("small")
+    process = in_mode(operator, mode.environment)()
+    scene.wait_until_held(mode)
+    os.kill(process.pid, signal.SIGSTOP)
+    finalizers = {"metadata": {"finalizers": None}}
+    scene.control_plane.patch("server", "free-granite-13b", finalizers, scene.namespace)
+    arguments = ("server", "free-granite-13b", "--namespace", scene.namespace, "--timeout=60s")
+    scene.control_plane.kubectl("delete", *arguments)
+    scene.control_plane.stop_api_server()
+    scene.control_plane.start_api_server()  # which remembers nothing but what is there now
+    scene.request("inferno")
+    os.kill(process.pid, signal.SIGCONT)
+
+    optimizer = scene.wait_until_done("inferno")
+
+    assert optimizer["status"]["lastOptimization"]["servers"] == 1
+    if mode.holds:
+        assert mode.told == ["Premium-granite-13b"]

@@ -1,0 +1,154 @@
+"""Our definitions of Kthena's kinds take what the original ones take (Kthena v0.1.0)."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+ORIGINALS = ROOT.parent / "shared" / "conformance" / "kthena" / "crds"
+
+OPEN = "x-kubernetes-preserve-unknown-fields"
+LOWER = ("minimum", "minItems", "minLength")
+UPPER = ("maximum", "maxItems", "maxLength")
+
+QUANTITY = "another pattern"  # which differs in an exponent that begins with a dot, as in 1e.5
+
+ON_PURPOSE = {
+    "AutoscalingPolicy": {f"spec.metrics[].targetValue has {QUANTITY}"},
+    "ModelServing": {
+        f"spec.topologySpreadConstraints[].{field} is required"  # as in any Pod
+        for field in ("maxSkew", "topologyKey", "whenUnsatisfiable")
+    },
+    "ModelBooster": {
+        f"spec.autoscalingPolicy.metrics[].targetValue has {QUANTITY}",
+        f"spec.backends[].autoscalingPolicy.metrics[].targetValue has {QUANTITY}",
+        "spec.backends is at most 16 in maxItems",  # a ModelRoute takes no more
+        "spec.backends[].loraAdapters is at most 10 in maxItems",  # the same
+        # The rest bounds the cost of rules.
+        "spec.backends[].loraAdapters[].name is at most 253 in maxLength",
+        "spec.backends[].name is at most 253 in maxLength",
+        "spec.backends[].scaleToZeroGracePeriod is at most 64 in maxLength",
+        "spec.backends[].workers[].image is at most 1024 in maxLength",
+    },
+}
+"""Where our definitions take less."""
+
+WIDER_PATTERNS = {
+    "spec.backends[].modelURI",
+    "spec.backends[].loraAdapters[].artifactURL",
+}
+"""Sources that later releases or the downloader know, besides those of the original."""
+
+Schema = dict[str, Any]
+
+pytestmark = [
+    pytest.mark.shared,
+    pytest.mark.skipif(not ORIGINALS.is_dir(), reason="no recordings beside the project"),
+]
+
+
+def read(folder: Path) -> dict[str, Schema]:
+    files = sorted(folder.glob("*.yaml"))
+    read = [yaml.load(path.read_text(), yaml.CSafeLoader) for path in files]
+    return {crd["spec"]["names"]["kind"]: crd for crd in read}
+
+
+@functools.cache
+def originals() -> dict[str, Schema]:
+    return read(ORIGINALS)
+
+
+def root(crd: Schema) -> Schema:
+    (version,) = crd["spec"]["versions"]
+    schema: Schema = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def stricter(original: Schema, ours: Schema, path: str) -> Iterator[str]:
+    """What our schema refuses or drops and the original does not."""
+    yield from stricter_itself(original, ours, path)
+    yield from (
+        f"{path}.{name} is required"
+        for name in set(ours.get("required", ())) - set(original.get("required", ()))
+    )
+    for name, field in original.get("properties", {}).items():
+        where = f"{path}.{name}".removeprefix(".")
+        if name in ours.get("properties", {}):
+            yield from stricter(field, ours["properties"][name], where)
+        elif not ours.get(OPEN):
+            yield f"{where} is missing"
+    for part, name in (("items", "[]"), ("additionalProperties", "{}")):
+        if part in original and part in ours:
+            yield from stricter(original[part], ours[part], path + name)
+        elif part in original and not ours.get(OPEN):
+            yield f"{path}{name} is missing"
+
+
+def stricter_itself(original: Schema, ours: Schema, path: str) -> Iterator[str]:
+    if ours.get("type") != original.get("type"):
+        yield f"{path} has type {ours.get('type')}"
+    yield from (
+        f"{path} is at least {ours[limit]} in {limit}"
+        for limit in LOWER
+        if ours.get(limit, 0) > original.get(limit, 0)
+    )
+    yield from (
+        f"{path} is at most {ours[limit]} in {limit}"
+        for limit in UPPER
+        if limit in ours and not original.get(limit, float("inf")) <= ours[limit]
+    )
+    if "enum" in ours and not set(of(original)) <= set(ours["enum"]):
+        yield f"{path} lacks a word of {of(original)}"
+    if ours.get("pattern") not in (None, original.get("pattern")) and path not in WIDER_PATTERNS:
+        yield f"{path} has another pattern"
+    if ours.get("x-kubernetes-list-type") not in (None, original.get("x-kubernetes-list-type")):
+        yield f"{path} is a map"
+    if original.get("default") != ours.get("default"):
+        yield f"{path} has default {ours.get('default')}"
+
+
+def of(original: Schema) -> list[str]:
+    """The words that the original takes."""
+    words: list[str] = original.get("enum") or original["allOf"][0]["enum"]
+    return words
+
+
+OURS = read(ROOT / "crds" / "kthena")
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_a_definition_takes_what_the_original_takes(kind: str) -> None:
+    original = originals()[kind]
+    found = set(stricter(root(original)["properties"]["spec"], spec_of(OURS[kind]), "spec"))
+
+    assert found == ON_PURPOSE.get(kind, set())
+
+
+def spec_of(crd: Schema) -> Schema:
+    spec: Schema = root(crd)["properties"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_a_status_takes_what_the_original_takes(kind: str) -> None:
+    original = root(originals()[kind])["properties"]["status"]
+    found = set(stricter(original, root(OURS[kind])["properties"]["status"], "status"))
+
+    assert found <= {"status.conditions is a map"}
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_a_kind_has_the_names_of_the_original(kind: str) -> None:
+    ours, original = OURS[kind], originals()[kind]
+
+    assert ours["metadata"]["name"] == original["metadata"]["name"]
+    assert ours["spec"]["names"] == original["spec"]["names"]
+    assert ours["spec"]["versions"][0]["name"] == original["spec"]["versions"][0]["name"]
+
+
+def test_all_kinds_are_compared() -> None:
+    assert originals().keys() == OURS.keys()

@@ -1,0 +1,102 @@
+"""Children of ModelBoosters as the original's own test data have them (Kthena v0.1.0)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inferno_operator.boosters.booster import read_booster
+from inferno_operator.boosters.convert import convert
+from inferno_operator.boosters.dialects import KTHENA
+
+CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "kthena" / "cases"
+
+PAIRS = {
+    "model-serving": "model",
+    "model-route": "model",
+    "scaling-asp-binding": "model",
+    "model-route-subset": "multi-backends-model",
+    "optimize-asp": "multi-backends-model",
+    "pd-model-server": "pd-disaggregated-model",
+}
+"""Each expected child, and the booster that it is made of."""
+
+UNKNOWN = {"metricFrom"}
+"""Keys of the data that no schema has."""
+
+REVISION = KTHENA.label("revision")
+
+pytestmark = [
+    pytest.mark.shared,
+    pytest.mark.skipif(not CASES.is_dir(), reason="no recordings beside the project"),
+]
+
+
+def read(folder: str, name: str) -> Any:  # noqa: ANN401 - YAML of any shape
+    return yaml.safe_load((CASES / folder / f"{name}.yaml").read_text())
+
+
+def plain(value: object) -> object:
+    """The value without what is empty, and without what may be said in several ways."""
+    if isinstance(value, dict):
+        return dict(_fields(value))
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
+def _fields(fields: dict[str, object]) -> Iterator[tuple[str, object]]:
+    for key, value in fields.items():
+        if key in UNKNOWN or value in (None, "", [], {}):
+            continue
+        if key == REVISION:
+            yield key, "some"
+        elif key == "preStop":
+            yield key, "some script"
+        elif key == "targetValue":
+            yield key, str(value)
+        else:
+            inner = plain(value)
+            if inner != {}:
+                yield key.replace("envfrom", "envFrom"), inner
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_child_is_the_one_of_the_original(name: str) -> None:
+    expected = read("expected", name)
+    booster = read_booster(read("input", PAIRS[name]), KTHENA)
+
+    children = convert(booster, KTHENA, strict=True)
+
+    found = [
+        child
+        for child in children
+        if (child["kind"], child["metadata"]["name"])
+        == (expected["kind"], expected["metadata"]["name"])
+    ]
+    assert len(found) == 1
+    if expected["kind"] == "AutoscalingPolicy":
+        del found[0]["spec"]["behavior"]  # empty in Go; there it is a matter of the wire
+    assert plain(found[0]) == plain(expected)
+
+
+def test_the_revision_is_the_same_on_object_and_pods() -> None:
+    serving, *_ = convert(read_booster(read("input", "model"), KTHENA), KTHENA, strict=True)
+
+    entry = serving["spec"]["template"]["roles"][0]["entryTemplate"]
+    assert serving["metadata"]["labels"][REVISION] == entry["metadata"]["labels"][REVISION]
+
+
+def test_all_pairs_are_replayed() -> None:
+    assert {path.stem for path in (CASES / "expected").iterdir()} == set(PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("Deepseek-R1-Distill-llama-8B", 5), ("Qwen2.5-Coder-32B-Instruct", 3)]
+)
+def test_an_example_converts(name: str, count: int) -> None:
+    booster = read_booster(read("examples", name), KTHENA)
+
+    assert len(convert(booster, KTHENA)) == count

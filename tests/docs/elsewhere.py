@@ -1,0 +1,25 @@
+"""Commands of the documentation that are not run as they stand."""
+
+from tests.reference.shown import Shown
+
+ELSEWHERE = {
+    "helm install": "tests/cluster/deployment/test_helm.py",
+    "inferno operator": "tests/cli/test_operator.py",
+    "inferno serve": "tests/rest/test_start.py",
+    "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it
+    "make build-installer": "tests/cluster/deployment/test_make.py",
+    "make demo": ".ci/run",
+    "make deploy": "tests/cluster/deployment/test_make.py",
+    "make docker-build": "Dockerfile",  # there is no container engine
+    "make help": "Makefile",
+    "make install": "tests/cluster/deployment/test_make.py",
+    "make setup": ".ci/run",  # what every other target begins with
+    "make test": ".ci/run",
+    "python -m tests.bench": "tests/unit/bench/test_bench.py",
+}
+"""Beginnings of commands that are not run as they stand, and where they are."""
+
+
+def elsewhere(command: Shown) -> bool:
+    """Whether a command is one of these."""
+    return command.text.startswith(tuple(ELSEWHERE))

@@ -1,0 +1,42 @@
+"""What pages show of a cluster happens on a real control plane, one page after the other."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
+from tests.docs.elsewhere import elsewhere
+from tests.plugin import Plugin
+from tests.reference.shown import ROOT, pages, run, shown
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("crds_installed")]
+
+OURS = {
+    page: [c for c in shown(page) if "kubectl " in c.text and not elsewhere(c)] for page in pages()
+}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page, commands in OURS.items() if commands], ids=lambda page: page.stem
+)
+def test_the_commands_of_a_page_do_what_it_says(
+    page: Path,
+    control_plane: ControlPlane,
+    namespace: str,
+    operator: StartOperator,
+    tmp_path: Path,
+) -> None:
+    operator()
+    environment = dict(Plugin(control_plane, namespace, tmp_path).environment)
+    programs = (Path(control_plane.kubectl_program).parent, Path(sys.executable).parent)
+    environment["PATH"] = os.pathsep.join([*map(str, programs), environment["PATH"]])
+    if not any(command.text.startswith("kubectl apply") for command in OURS[page]):
+        run(f"kubectl apply --kustomize {ROOT / 'samples/fleet'}", **environment)
+
+    for command in OURS[page]:
+        done = run(command.text, **environment)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        assert not command.output or command.fits(done.stdout), f"{command}\n{done.stdout}"

@@ -1,0 +1,120 @@
+"""The reference has everything that users can meet, and is as the code has it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inferno_operator.adapters.metrics import METRICS
+from tests.reference.commands import contexts
+from tests.reference.pages import DOCS, PARTS, page, renewed
+from tests.reference.reasons import reasons
+from tests.reference.shown import pages
+
+ROOT = DOCS.parent
+RENEW = "make it anew: make reference"
+
+
+def text(part: str) -> str:
+    return page(part).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_generated_page_is_as_the_code_has_it(part: str) -> None:
+    assert text(part) == renewed(part), RENEW
+
+
+def test_every_reason_has_its_place_in_troubleshooting() -> None:
+    explained = re.findall(r"^### (\w+)$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+
+    assert sorted(explained) == sorted(reasons())
+
+
+def test_every_variable_that_the_sources_name_is_explained() -> None:
+    sources = (path.read_text() for path in (ROOT / "operator").rglob("*.py"))
+    named = {name for source in sources for name in re.findall(r"\bINFERNO_[A-Z_]+\b", source)}
+    explained = set(re.findall(r"`(INFERNO_[A-Z_]+)`", text("environment")))
+
+    assert {name for name in named if not name.endswith("_")} <= explained
+
+
+@pytest.mark.parametrize("program", [["inferno"], ["-m", "inferno_operator.kubectl_plugin"]])
+def test_every_option_that_help_shows_is_explained(program: list[str]) -> None:
+    explained = set(re.findall(r"--[a-z][a-z-]+", text("cli")))
+
+    for command in ("", *commands_of(program)):
+        shown = help_of(program, *command.split())
+        assert set(re.findall(r"--[a-z][a-z-]+", shown)) <= explained
+
+
+def help_of(program: list[str], *command: str) -> str:
+    start = (
+        [sys.executable, *program]
+        if program[0] == "-m"
+        else [Path(sys.executable).parent / program[0]]
+    )
+    return subprocess.run(
+        [*start, *command, "--help"],
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def commands_of(program: list[str]) -> list[str]:
+    listed = help_of(program).partition("Commands:\n")[2].partition("\n\n")[0]
+    return [line.split()[0] for line in listed.splitlines()]
+
+
+def test_every_command_has_its_section() -> None:
+    sections = re.findall(r"^## (.+)$", text("cli"), re.MULTILINE)
+
+    assert sections == [context.command_path for context in contexts()]
+
+
+def test_every_metric_is_explained() -> None:
+    explained = set(re.findall(r"`(inferno_\w+)`", text("metrics")))
+
+    assert {metric.name for metric in METRICS} <= explained
+
+
+def test_pages_name_no_metric_and_no_variable_that_is_not_there() -> None:
+    known = set(re.findall(r"^\| `(inferno_\w+|INFERNO_\w+)` \|", reference(), re.MULTILINE))
+    named = {
+        name
+        for path in pages()
+        for name in re.findall(r"\b(?:inferno|INFERNO)_[A-Za-z_]*[A-Za-z]\b", path.read_text())
+    }
+
+    assert named - known - {"inferno_operator", "inferno_optimizer"} == set()
+
+
+def reference() -> str:
+    return "\n".join(map(text, ("environment", "metrics")))
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "crds").glob("*s.yaml")), ids=lambda f: f.stem)
+def test_every_field_of_a_definition_is_explained(file: Path) -> None:
+    definition = yaml.safe_load(file.read_text())["spec"]
+    root = definition["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    section = (
+        text("crds").partition(f"\n## {definition['names']['kind']}\n")[2].partition("\n## ")[0]
+    )
+
+    explained = set(re.findall(r"^\| `([\w.\[\]-]+)` \|", section, re.MULTILINE))
+
+    assert explained == {*paths("spec", root["spec"]), *paths("status", root["status"])}
+
+
+def paths(path: str, schema: dict[str, Any]) -> set[str]:
+    """Every field below a path."""
+    found = {f"{path}.{name}" for name in schema.get("properties", {})}
+    for name, field in schema.get("properties", {}).items():
+        found |= paths(f"{path}.{name}", field) | paths(f"{path}.{name}[]", field.get("items", {}))
+    return found

@@ -1,0 +1,122 @@
+"""The documentation builds, needs nothing from elsewhere, and has no dead links."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.reference.shown import ROOT, pages
+
+MARKDOWN_LINK = re.compile(r"\]\(([^)\s]+)\)")
+LOADING = {"link": "href", "script": "src", "img": "src", "iframe": "src"}
+
+
+class Page(HTMLParser):
+    """Anchors and links of a page, and what a browser loads with it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.anchors = {""}
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value for name, value in attrs if value is not None}
+        self.anchors |= {found[name] for name in ("id", "name") if name in found}
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        if found.get(LOADING.get(tag, "")) and found.get("rel") not in (
+            "canonical",
+            "prev",
+            "next",
+        ):
+            self.loaded.append(found[LOADING[tag]])
+
+
+class Site:
+    """What was built."""
+
+    def __init__(self, folder: Path, said: str) -> None:
+        self.folder = folder
+        self.said = said
+
+    @cached_property
+    def pages(self) -> dict[Path, Page]:
+        # The page for what is not found refers to all from the root, where nobody knows what is.
+        found = (path for path in self.folder.rglob("*.html") if path.name != "404.html")
+        return {path: Page(path) for path in found}
+
+    def dead(self, page: Page) -> Iterator[str]:
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme:
+                continue
+            target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path
+            known = self.pages.get(target)
+            anchored = known is not None and unquote(parts.fragment) in known.anchors
+            if not (anchored if target.suffix == ".html" else target.exists()):
+                yield f"{page.path.name}: {link}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """The documentation, built as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site").resolve()
+    mkdocs = Path(sys.executable).with_name("mkdocs")
+    built = subprocess.run(
+        [mkdocs, "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return Site(folder, built.stdout + built.stderr)
+
+
+def test_it_builds_without_a_warning(site: Site) -> None:
+    assert "WARNING" not in site.said
+
+
+def test_no_link_is_dead(site: Site) -> None:
+    assert [dead for page in site.pages.values() for dead in site.dead(page)] == []
+
+
+def test_a_reader_needs_no_internet(site: Site) -> None:
+    loaded = {link for page in site.pages.values() for link in page.loaded}
+    styles = (path.read_text(encoding="utf-8") for path in site.folder.rglob("*.css"))
+
+    assert [link for link in loaded if urlsplit(link).netloc] == []
+    assert not any(re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style) for style in styles)
+
+
+def test_every_page_can_be_reached_from_the_first(site: Site) -> None:
+    start = site.pages[site.folder / "index.html"]
+    linked = {(start.path.parent / urlsplit(link).path).resolve() for link in start.links}
+
+    assert site.pages.keys() - linked - {start.path} == set()
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_a_page_outside_lead_to_files(page: str) -> None:
+    links = MARKDOWN_LINK.findall((ROOT / page).read_text(encoding="utf-8"))
+    inside = [link for link in links if not urlsplit(link).scheme]
+
+    assert [link for link in inside if not (ROOT / urlsplit(link).path).exists()] == []
+
+
+def test_links_to_elsewhere_are_secure_and_whole() -> None:
+    links = [link for page in pages() for link in MARKDOWN_LINK.findall(page.read_text())]
+    outside = [urlsplit(link) for link in links if urlsplit(link).scheme]
+
+    assert [link for link in outside if link.scheme != "https" or "." not in link.netloc] == []

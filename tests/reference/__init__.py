@@ -1,0 +1,1 @@
+"""The reference in `docs/` as the code has it; `python -m tests.reference` writes it there."""

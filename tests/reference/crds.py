@@ -1,0 +1,102 @@
+"""Every field of the custom resources, from their CustomResourceDefinitions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from inferno_operator.crds import crd
+from inferno_operator.resources import RESOURCES, Resource
+from tests.reference.markdown import code, table
+
+Schema = dict[str, Any]
+
+LIMITS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "minLength": "not empty",
+    "minItems": "not empty",
+    "maxItems": "at most {} items",
+}
+"""Keys of a schema that a user may run into, in words."""
+
+
+def crds() -> str:
+    """A section for each kind."""
+    return "\n\n".join(map(_section, RESOURCES))
+
+
+def fields(resource: type[Resource]) -> Iterator[tuple[str, Schema, bool]]:
+    """Path, schema and whether it is required, of every field of spec and status."""
+    schema = crd(resource)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for part in ("spec", "status"):
+        yield from _fields(part, schema["properties"][part])
+
+
+def _fields(path: str, schema: Schema) -> Iterator[tuple[str, Schema, bool]]:
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        yield f"{path}.{name}", field, name in required
+        yield from _fields(f"{path}.{name}", field)
+        yield from _fields(f"{path}.{name}[]", field.get("items", {}))
+
+
+def _section(resource: type[Resource]) -> str:
+    definition = crd(resource)["spec"]
+    names, version = definition["names"], definition["versions"][0]
+    schema = version["schema"]["openAPIV3Schema"]
+    columns = ", ".join(
+        code(column["name"]) + (" (wide)" if column.get("priority") else "")
+        for column in version["additionalPrinterColumns"]
+    )
+    short = ", ".join(map(code, names["shortNames"]))
+    printed = f"`kubectl get {names['plural']}`, for short {short}, prints {columns}."
+    return "\n\n".join(
+        [
+            f"## {names['kind']}",
+            f"{schema['description']} {printed}",
+            table(
+                ("field", "type", "required", "default", "meaning"),
+                [_line(*field) for field in fields(resource)],
+            ),
+            *_rules(schema),
+        ]
+    )
+
+
+def _line(path: str, schema: Schema, required: bool) -> list[str]:
+    default = schema.get("default", "")
+    shown = str(default).lower() if isinstance(default, bool) else str(default)
+    return [
+        code(path),
+        _type(schema),
+        "yes" if required else "",
+        code(shown),
+        " ".join(filter(None, (schema.get("description", ""), _limits(schema)))),
+    ]
+
+
+def _type(schema: Schema) -> str:
+    if schema["type"] == "array":
+        return f"list of {_type(schema['items'])}"
+    return str(schema["type"])
+
+
+def _limits(schema: Schema) -> str:
+    """What else a value has to be."""
+    if "enum" in schema:
+        return f"One of {', '.join(map(code, schema['enum']))}."
+    told = [text.format(f"{schema[key]:g}") for key, text in LIMITS.items() if key in schema]
+    return f"({', '.join(told)})" if told else ""
+
+
+def _rules(schema: Schema) -> Iterator[str]:
+    rules = sorted(set(_messages(schema)))
+    if rules:
+        yield "The API server also checks: " + "; ".join(rules) + "."
+
+
+def _messages(schema: Schema) -> Iterator[str]:
+    for rule in schema.get("x-kubernetes-validations", ()):
+        yield rule["message"]
+    for field in (*schema.get("properties", {}).values(), schema.get("items")):
+        if field:
+            yield from _messages(field)

@@ -1,0 +1,41 @@
+"""Which parts of which pages come from the code."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.reference.commands import commands
+from tests.reference.crds import crds
+from tests.reference.environment import environment
+from tests.reference.markdown import fill, marked
+from tests.reference.metrics import metrics
+from tests.reference.rest import rest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "cli": commands,
+    "crds": crds,
+    "environment": environment,
+    "metrics": metrics,
+    "rest": rest,
+}
+"""Each stands on the page of its name, between its markers."""
+
+
+def page(part: str) -> Path:
+    """Where a part is."""
+    return DOCS / "reference" / f"{part}.md"
+
+
+def renewed(part: str) -> str:
+    """Text of a page, with the part as the code has it now.
+
+    Raises
+    ------
+    ValueError
+        The page has no place for it.
+    """
+    text = page(part).read_text(encoding="utf-8")
+    if marked(text) != [part]:
+        raise ValueError(f"{page(part)} needs the marker generated:{part}, once")
+    return fill(text, {part: PARTS[part]()})
