@@ -117,11 +117,8 @@ def _in_our_words(decision: Decision, server: Server) -> Decision:
     allocation = decision.allocation
     if allocation is None:
         return decision
-    message = decision.message or (
-        f"{allocation.replicas} x {allocation.accelerator}"
-        if allocation.replicas
-        else "nothing, as it is idle"
-    )
+    placement = allocation.placement if allocation.replicas else "nothing, as it is idle"
+    message = decision.message or placement
     return replace(decision, message=message, allocation=replace(allocation, load=server.load))
 
 
@@ -150,8 +147,7 @@ def _capacity(
     for decision in decisions:
         server = servers[decision.server]
         if decision.allocation is not None:
-            for part in decision.allocation.parts:
-                used.update(cards_in_use(catalogue, server.model, part))
+            used.update(cards_in_use(catalogue, server.model, decision.allocation))
         elif catalogue.system.options.hold_undecided and not decision.reason.decided:
             held.append(server)
     return capacity_use(available_cards(catalogue, held), used, prices)

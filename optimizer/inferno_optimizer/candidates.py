@@ -113,8 +113,11 @@ class Candidates:
         """Generation of the performance data of a row."""
         return self.system.profiles[int(self.pairs.profile[row])].parameters.generation
 
-    def latencies(self, rows: IntArray, replicas: IntArray) -> Latencies:
+    def latencies(self, rows: IntArray, replicas: IntArray | FloatArray) -> Latencies:
         """Latencies of rows at these numbers of replicas, each of which gets an equal share.
+
+        In a mix a replica gets as much as it would beside others of its row alone, the number
+        of which need not be whole.
 
         An idle server has those of a single request, without percentiles, or none at all
         where it is released. 0 replicas count as 1.
@@ -262,7 +265,10 @@ def _value(
     replicas: IntArray,
     cost: FloatArray,
 ) -> FloatArray:
-    """Change of cost; moving to another accelerator counts extra, staying as is counts 0."""
+    """Change of cost; moving to another accelerator counts extra, staying as is counts 0.
+
+    Of several accelerators in use each one that is stopped counts extra.
+    """
     current = [c.server.current for c in cases]
     accelerator = _integers(catalogue.accelerators.get(a.accelerator, -1) for a in current)
     nothing = np.array([not a.accelerator for a in current], dtype=np.bool_)
@@ -272,6 +278,13 @@ def _value(
     same = same_accelerator & (_integers(a.replicas for a in current)[pairs.case] == replicas)
     old_cost = np.array([a.cost for a in current], dtype=np.float64)[pairs.case]
     penalty = np.where(same_accelerator, 0.0, PENALTY_SHARE * (old_cost + cost))
+    for case in np.flatnonzero([bool(a.mix) for a in current]):
+        mine = np.flatnonzero(pairs.case == case)
+        kept = {catalogue.accelerators.get(a.accelerator, -1): a.cost for a in current[case].mix}
+        for row, accelerator_of in zip(mine, pairs.accelerator[mine].tolist(), strict=True):
+            started = 0.0 if accelerator_of in kept else cost[row]
+            stopped = old_cost[row] - kept.get(accelerator_of, 0.0)
+            penalty[row], same[row] = PENALTY_SHARE * (stopped + started), False
     return np.where(same, 0.0, penalty + cost - old_cost)
 
 

@@ -18,12 +18,14 @@ def available_cards(catalogue: Catalogue, held: Iterable[Server]) -> Counter[str
 
 def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Mapping[str, int]:
     """Cards that an allocation of a model takes, by type; none on an unknown accelerator."""
-    position = catalogue.accelerators.get(allocation.accelerator)
-    if position is None or allocation.replicas <= 0:
-        return {}
-    accelerator = catalogue.system.accelerators[position]
-    count = catalogue.accelerators_per_replica(model, allocation.accelerator)
-    return {accelerator.type: allocation.replicas * count * max(accelerator.multiplicity, 1)}
+    cards: Counter[str] = Counter()
+    for part in allocation.parts:
+        position = catalogue.accelerators.get(part.accelerator)
+        if position is not None and part.replicas > 0:
+            accelerator = catalogue.system.accelerators[position]
+            count = catalogue.accelerators_per_replica(model, part.accelerator)
+            cards[accelerator.type] += part.replicas * count * max(accelerator.multiplicity, 1)
+    return cards
 
 
 def capacity_use(

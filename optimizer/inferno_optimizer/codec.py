@@ -7,7 +7,6 @@ cannot be read is named.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
 from types import MappingProxyType
@@ -166,17 +165,14 @@ def _read_refused(server: str, value: object) -> Decision:
 
 def _read_given(server: str, value: object) -> Decision:
     try:
-        allocation, told = _ANSWER.read(value), _REASON_GIVEN.read(value)
-        percentiles = value_of(value, "percentiles")
-        tail = None if percentiles is None else _PERCENTILES.read(percentiles)
+        return Decision(server, *_REASON_GIVEN.read(value), _ANSWER.read(value))
     except MisfitError as misfit:
         raise misfit.of(f"allocation of server {server!r}") from None
-    return Decision(server, *told, replace(allocation, tail=tail))
 
 
 def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
     """Write an allocation, and why it is less than the server needs where it is."""
-    document = _predicted(_ANSWER.write(allocation), allocation.tail)
+    document = _ANSWER.write(allocation)
     if decision.reason is Reason.ALLOCATED:
         return document
     return {**document, "reason": str(decision.reason), "message": decision.message}
@@ -184,16 +180,7 @@ def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
 
 def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
     """Write the options of a server; fields that an allocation has too are named as there."""
-    return [_predicted(_OPTION.write(option), option.tail) for option in options]
-
-
-def _predicted(document: dict[str, Any], tail: Tail | None) -> dict[str, Any]:
-    """Write the percentiles besides, where there are any."""
-    if tail is None:
-        return document
-    wait = {"p90": tail.wait_p90, "p95": tail.wait_p95, "p99": tail.wait_p99}
-    ttft = {"p90": tail.ttft_p90, "p95": tail.ttft_p95, "p99": tail.ttft_p99}
-    return {**document, "percentiles": {"wait": wait, "ttft": ttft}}
+    return [_OPTION.write(option) for option in options]
 
 
 def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:
@@ -326,10 +313,15 @@ _PARAMETERS = {
 }
 
 
-def _other_delay(prediction: Allocation | Option) -> Container[str]:
-    """The delay that the generation of a prediction does not tell."""
+def _not_predicted(prediction: Allocation | Option) -> Container[str]:
+    """The delay that the generation of a prediction does not tell, and other empty keys."""
     first = prediction.generation is Generation.DECODE
-    return ("ttftAverage",) if first else ("waitAverage",)
+    left_out = ["ttftAverage" if first else "waitAverage"]
+    if prediction.tail is None:
+        left_out.append("percentiles")
+    if isinstance(prediction, Option) or not prediction.mix:
+        left_out.append("mix")
+    return left_out
 
 
 def _other_words(load: Load) -> Container[str]:
@@ -381,8 +373,19 @@ _ALLOCATION_KEYS: dict[str, tuple[str, Kind[Any]]] = {
     "load": ("load", _LOAD),
 }
 
-_ALLOCATION = Object(Allocation, _ALLOCATION_KEYS)
-_ANSWER = Object(Allocation, _ALLOCATION_KEYS, left_out=_other_delay)
+
+def _mix_of(part: Object[Allocation]) -> tuple[str, Kind[Any]]:
+    return "mix", List("part of the mix", ("accelerator",), part, tuple, tuple)
+
+
+def _one_accelerator(allocation: Allocation) -> Container[str]:
+    return () if allocation.mix else ("mix",)
+
+
+_PART = Object(Allocation, _ALLOCATION_KEYS)
+_ALLOCATION = Object(
+    Allocation, {**_ALLOCATION_KEYS, "mix": _mix_of(_PART)}, left_out=_one_accelerator
+)
 
 
 class _Told(NamedTuple):
@@ -413,6 +416,26 @@ def _tail(wait: _Percentiles, ttft: _Percentiles) -> Tail:
 
 _PERCENTILE = Object(_Percentiles, {key: (key, NUMBER) for key in _Percentiles._fields})
 _PERCENTILES = Object(_tail, {"wait": ("wait", _PERCENTILE), "ttft": ("ttft", _PERCENTILE)})
+
+
+def _write_tail(tail: Tail | None) -> object:
+    if tail is None:
+        return None
+    wait = _Percentiles(tail.wait_p90, tail.wait_p95, tail.wait_p99)
+    ttft = _Percentiles(tail.ttft_p90, tail.ttft_p95, tail.ttft_p99)
+    return {"wait": _PERCENTILE.write(wait), "ttft": _PERCENTILE.write(ttft)}
+
+
+_TAIL: tuple[str, Kind[Any]] = (
+    "tail",
+    Scalar(None, _PERCENTILES.read, _write_tail, _PERCENTILES.schema),
+)
+_ANSWER_KEYS = {**_ALLOCATION_KEYS, "percentiles": _TAIL}
+_ANSWER = Object(
+    Allocation,
+    {**_ANSWER_KEYS, "mix": _mix_of(Object(Allocation, _ANSWER_KEYS, left_out=_not_predicted))},
+    left_out=_not_predicted,
+)
 
 _LEVEL = Object(
     Level,
@@ -450,8 +473,9 @@ _OPTION = Object(
         "ttftAverage": ("ttft_ms", NUMBER),
         "maxRate": ("max_rate", NUMBER),
         "reason": ("reason", TEXT),
+        "percentiles": _TAIL,
     },
-    left_out=_other_delay,
+    left_out=_not_predicted,
 )
 
 _DECODE = Object(DecodeParameters, {"alpha": ("alpha", NUMBER), "beta": ("beta", NUMBER)})

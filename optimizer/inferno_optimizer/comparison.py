@@ -58,9 +58,11 @@ def _same(old: Decision, new: Decision) -> bool:
 
 
 def _same_placement(old: Allocation, new: Allocation) -> bool:
-    return (old.accelerator, old.replicas) == (new.accelerator, new.replicas) and _equal(
-        old.cost, new.cost
-    )
+    return _placement(old) == _placement(new) and _equal(old.cost, new.cost)
+
+
+def _placement(allocation: Allocation) -> dict[str, int]:
+    return {part.accelerator: part.replicas for part in allocation.parts}
 
 
 def _same_latencies(old: Allocation, new: Allocation) -> bool:

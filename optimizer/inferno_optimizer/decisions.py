@@ -1,6 +1,7 @@
 """The solver's rows -> a decision for each server, in words that tell what to change."""
 
 from collections.abc import Iterable
+from dataclasses import astuple, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from inferno_optimizer.candidates import MAX_REPLICAS, MS_PER_MINUTE, Candidates
 from inferno_optimizer.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing import Latencies
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
 from inferno_optimizer.system import Allocation, Decision, Generation, Reason, Tail
 
 OPTIONS_NAMED = 3
@@ -96,13 +97,16 @@ def decide(candidates: Candidates, assignment: Assignment, left: IntArray) -> It
     chosen = np.flatnonzero(assignment.rows != NO_ROW)
     latencies = candidates.latencies(assignment.rows[chosen], assignment.replicas[chosen])
     place = {case: position for position, case in enumerate(chosen.tolist())}
+    mixed = {case: _mixed(candidates, mix) for case, mix in assignment.mixes.items()}
     ranked = candidates.ranked()
     owners = candidates.pairs.case[ranked]
     for rows_of_case in np.split(ranked, np.flatnonzero(np.diff(owners)) + 1):
         if not len(rows_of_case):
             continue
         case = int(candidates.pairs.case[rows_of_case[0]])
-        if case in place:
+        if case in mixed:
+            yield mixed[case]
+        elif case in place:
             row, given = int(assignment.rows[case]), int(assignment.replicas[case])
             yield _served(candidates, row, given, latencies, place[case])
         else:
@@ -118,27 +122,81 @@ def _served(
         generation = candidates.generation(row)
         nothing = Allocation(load=server.load, tail=Tail(), generation=generation)
         return Decision(server.name, Reason.ALLOCATED, "nothing, as it is idle", nothing)
-    wanted, accelerator = int(candidates.replicas[row]), _accelerator(candidates, row)
-    allocation = Allocation(
-        accelerator=accelerator,
+    wanted = int(candidates.replicas[row])
+    allocation = _allocation(candidates, row, replicas, latencies, place)
+    if replicas == wanted:
+        return Decision(server.name, Reason.ALLOCATED, allocation.placement, allocation)
+    message = (
+        f"{allocation.placement} of the {wanted} that its targets take: capacity is short;"
+        f" expect an inter-token latency of {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
+    )
+    return Decision(server.name, Reason.BEST_EFFORT, message, allocation)
+
+
+def _allocation(
+    candidates: Candidates, row: int, replicas: int, latencies: Latencies, place: int
+) -> Allocation:
+    """Replicas of a row under all the load; the latencies stand at a place."""
+    return Allocation(
+        accelerator=_accelerator(candidates, row),
         replicas=replicas,
         max_batch_size=int(candidates.pairs.batch[row]),
         cost=float(candidates.unit_cost[row]) * replicas,
         itl_ms=float(latencies.itl_ms[place]),
         wait_ms=float(latencies.wait_ms[place]),
-        load=server.load,
+        load=candidates.cases[int(candidates.pairs.case[row])].server.load,
         ttft_ms=float(latencies.ttft_ms[place]),
         tail=latencies.tail(place),
         generation=candidates.generation(row),
     )
-    if replicas == wanted:
-        message = f"{replicas} x {accelerator}"
-        return Decision(server.name, Reason.ALLOCATED, message, allocation)
-    message = (
-        f"{replicas} x {accelerator} of the {wanted} that its targets take: capacity is short;"
-        f" expect an inter-token latency of {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
+
+
+def _mixed(candidates: Candidates, mix: Mix) -> Decision:
+    """The decision for a case on several rows, each with load for its capacity."""
+    rows, replicas = np.array(mix.rows), np.array(mix.replicas)
+    capacity = _capacity(candidates, rows) * replicas
+    shares = capacity / capacity.sum()
+    latencies = candidates.latencies(rows, replicas / shares)
+    parts = [
+        _with_share(_allocation(candidates, row, given, latencies, place), float(shares[place]))
+        for place, (row, given) in enumerate(zip(mix.rows, mix.replicas, strict=True))
+    ]
+    # Equal shares by name, so that it is always the same one that comes first.
+    order = sorted(range(len(parts)), key=lambda i: (-shares[i], parts[i].accelerator))
+    server = candidates.cases[int(candidates.pairs.case[mix.rows[0]])].server
+    allocation = replace(
+        parts[order[0]],
+        replicas=sum(mix.replicas),
+        cost=sum(part.cost for part in parts),
+        itl_ms=float(shares @ latencies.itl_ms),
+        wait_ms=float(shares @ latencies.wait_ms),
+        load=server.load,
+        ttft_ms=float(shares @ latencies.ttft_ms),
+        tail=_longest(part.tail for part in parts if part.tail),
+        mix=tuple(parts[i] for i in order),
     )
-    return Decision(server.name, Reason.BEST_EFFORT, message, allocation)
+    return Decision(server.name, Reason.ALLOCATED, allocation.placement, allocation)
+
+
+def _capacity(candidates: Candidates, rows: IntArray) -> FloatArray:
+    """What a replica carries of what its row has to; the same for all of an idle case."""
+    demand = candidates.pairs.demand[rows]
+    if not demand.all():
+        return np.ones(len(rows))
+    capacity: FloatArray = candidates.sizing.max_rate[rows] / demand
+    return capacity
+
+
+def _with_share(part: Allocation, share: float) -> Allocation:
+    """The same with a share of the load."""
+    load = part.load
+    less = replace(load, arrival_rate=share * load.arrival_rate, throughput=share * load.throughput)
+    return replace(part, load=less)
+
+
+def _longest(tails: Iterable[Tail]) -> Tail:
+    """What no percentile of all requests together exceeds: the longest of the parts."""
+    return Tail(*map(max, *map(astuple, tails)))
 
 
 def _delay(allocation: Allocation) -> str:

@@ -10,9 +10,8 @@ from inferno_optimizer.candidates import Candidates, build_candidates
 from inferno_optimizer.capacity import available_cards, capacity_use
 from inferno_optimizer.cases import Case, Catalogue
 from inferno_optimizer.decisions import decide, unattainable
-from inferno_optimizer.queueing import IntArray
 from inferno_optimizer.solvers import solve
-from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
+from inferno_optimizer.solvers.assignment import Answer
 from inferno_optimizer.system import Certificate, Decision, Solution, System
 
 Clock = Callable[[], float]
@@ -45,7 +44,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     sized = clock()
     answer = solve(candidates, capacity, clock)
     assigned = clock()
-    used = _used_cards(candidates, answer.assignment)
+    used = answer.assignment.used(candidates)
     decided = decide(candidates, answer.assignment, np.maximum(capacity - used, 0))
     by_server = {decision.server: decision for decision in (*undecided, *decided)}
     decisions = tuple(by_server[server.name] for server in system.servers)
@@ -72,19 +71,6 @@ def _cards_to_hand_out(catalogue: Catalogue, undecided: list[Decision]) -> Count
         return available_cards(catalogue, ())
     names = {decision.server for decision in undecided}
     return available_cards(catalogue, (s for s in catalogue.system.servers if s.name in names))
-
-
-def _used_cards(candidates: Candidates, assignment: Assignment) -> IntArray:
-    """Cards in use by type; shape (types,)."""
-    chosen = assignment.rows != NO_ROW
-    rows = assignment.rows[chosen]
-    used = np.zeros(len(candidates.types), dtype=np.int64)
-    np.add.at(
-        used,
-        candidates.pairs.type[rows],
-        candidates.pairs.cards[rows] * assignment.replicas[chosen],
-    )
-    return used
 
 
 def _prices(candidates: Candidates, answer: Answer) -> dict[str, float]:

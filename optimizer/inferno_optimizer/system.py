@@ -199,6 +199,11 @@ class Allocation:
         """An allocation for each accelerator."""
         return self.mix or (self,)
 
+    @property
+    def placement(self) -> str:
+        """Replicas and accelerator, or several of them."""
+        return " + ".join(f"{part.replicas} x {part.accelerator}" for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Server:

@@ -44,6 +44,8 @@ _COLLECTIONS = {
 _PART_IDENTITY = "model"
 """What tells the targets of a class apart, the only list inside an object."""
 
+_MIX = "mix"
+
 _BEFORE_LOAD = "currentAlloc."
 
 
@@ -165,6 +167,8 @@ def _fields(item: JsonObject, identity: str = "") -> dict[str, list[_Place]]:
         if isinstance(value, dict):
             for field, places in _fields(value).items():
                 found[_short(f"{key}.{field}")] += places
+        elif key == _MIX:
+            continue  # what runs now is one allocation or several, as a whole
         elif isinstance(value, list):
             for part in value:
                 for field, places in _fields(part, _PART_IDENTITY).items():

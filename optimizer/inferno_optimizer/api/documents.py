@@ -121,7 +121,9 @@ _ALLOCATION: Keys = {
     "waitAverage": NUMBER,
     "load": LOAD,
 }
-ALLOCATION = _document(_ALLOCATION, later={"ttftAverage": NUMBER})
+_LATER: Keys = {"ttftAverage": NUMBER}
+_MIX = _list("part of the mix", ("accelerator",), _document(_ALLOCATION, later=_LATER))
+ALLOCATION = _document(_ALLOCATION, later={**_LATER, "mix": _MIX})
 SERVER = _document(
     {
         "name": TEXT,

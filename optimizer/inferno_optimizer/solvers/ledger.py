@@ -7,7 +7,7 @@ import numpy as np
 
 from inferno_optimizer.candidates import Candidates
 from inferno_optimizer.queueing import IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
 
 
 class Ledger:
@@ -29,6 +29,7 @@ class Ledger:
         self._wanted: list[int] = candidates.replicas.tolist()
         self._rows = [NO_ROW] * len(candidates.cases)
         self._given = [0] * len(candidates.cases)
+        self._mixes: dict[int, Mix] = {}
 
     def room(self, row: int) -> int:
         """Replicas of a row that still fit, at most those that it still wants."""
@@ -58,6 +59,17 @@ class Ledger:
         """Give a case all the replicas of a row that it wants."""
         self.take(row, self._wanted[row])
 
+    def take_mix(self, mix: Mix) -> None:
+        """Give its case a mix."""
+        for row, replicas in zip(mix.rows, mix.replicas, strict=True):
+            self._left[self._type[row]] -= replicas * self._cards[row]
+        self._mixes[self._case[mix.rows[0]]] = mix
+
+    def served(self, case: int) -> bool:
+        """Whether a case got anything."""
+        return self._rows[case] != NO_ROW or case in self._mixes
+
     def assignment(self) -> Assignment:
         """Who got what."""
-        return Assignment(np.array(self._rows, dtype=np.int64), np.array(self._given, np.int64))
+        rows, given = np.array(self._rows, dtype=np.int64), np.array(self._given, np.int64)
+        return Assignment(rows, given, self._mixes)

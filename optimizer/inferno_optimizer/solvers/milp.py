@@ -1,23 +1,25 @@
 """Limited capacity, exactly: a mixed integer linear program for PuLP and HiGHS.
 
-The problem is that of `assignment.md`: at most one row for each case, cards within the
-capacity; priority by priority the served load is made as large as it can be, then the total
-value as small as it can be. Capacity that is too short is an answer, not an error.
+The problem is that of `assignment.md`: for each case at most one row, or one mix of rows where
+plans may be heterogeneous; cards within the capacity. Priority by priority the served load is
+made as large as it can be, then the total value as small as it can be. Capacity that is too
+short is an answer, not an error.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from inferno_optimizer.candidates import Candidates
-from inferno_optimizer.errors import UnsupportedError
-from inferno_optimizer.queueing import IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
+from inferno_optimizer.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.assignment import Answer, Assignment, Mix
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greedy
+from inferno_optimizer.solvers.heterogeneous import solve_mixes
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.lexicographic import GIVEN_UP, solve_by_levels
+from inferno_optimizer.solvers.mixes import MixTable
 from inferno_optimizer.solvers.program import Program, weight_of
 from inferno_optimizer.solvers.saturation import share_out
 from inferno_optimizer.system import Certificate, Level, Status
@@ -31,33 +33,66 @@ def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], f
 
     Raises
     ------
-    UnsupportedError
-        For a heterogeneous plan (several accelerators for one server).
     SolverError
         When the solver fails.
     """
     options = candidates.system.options
-    if options.heterogeneous:
-        raise UnsupportedError("heterogeneous plans are not supported yet: set it to false")
     deadline = clock() + options.time_limit
-    room = capacity[candidates.pairs.type]
-    rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
-    if not len(rows):
-        assignment = _filled(candidates, capacity, rows)
-        levels = _levels(candidates, assignment, {})
-        return Answer("milp", Status.OPTIMAL, assignment, 0.0, levels, np.zeros(len(capacity)))
-    rows = rows[Program.of(candidates, rows, capacity).undominated()]
-    outcome = solve_by_levels(Program.of(candidates, rows, capacity), lambda: deadline - clock())
-    assignment = _filled(candidates, capacity, rows[outcome.chosen])
-    priorities = sorted({candidates.cases[case].priority for case in candidates.pairs.case[rows]})
-    most = dict(zip(priorities, outcome.most_served.tolist(), strict=True))
-    levels = _levels(candidates, assignment, most)
-    bound = min(outcome.least_value, assignment.objective(candidates))
+    solve = _solve_mixed if options.heterogeneous else _solve_single
+    plan = solve(candidates, capacity, lambda: deadline - clock())
+    levels = _levels(candidates, plan.assignment, plan.most_served)
+    bound = min(plan.least_value, plan.assignment.objective(candidates))
     unproven = Status.FEASIBLE if clock() < deadline else Status.TIME_LIMIT
-    answer = Answer("milp", unproven, assignment, bound, levels, outcome.prices)
+    answer = Answer("milp", unproven, plan.assignment, bound, levels, plan.prices)
     if _distance(candidates, answer) <= OPTIMAL:
         return replace(answer, status=Status.OPTIMAL)
     return _or_greedy(candidates, capacity, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """An assignment, and what is proven: the most load by priority, and the least value."""
+
+    assignment: Assignment
+    most_served: Mapping[int, float]
+    least_value: float
+    prices: FloatArray
+
+
+def _solve_single(
+    candidates: Candidates, capacity: IntArray, seconds_left: Callable[[], float]
+) -> _Plan:
+    """One row for each case."""
+    room = capacity[candidates.pairs.type]
+    rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
+    if not len(rows):
+        return _Plan(_filled(candidates, capacity, rows), {}, 0.0, np.zeros(len(capacity)))
+    rows = rows[Program.of(candidates, rows, capacity).undominated()]
+    outcome = solve_by_levels(Program.of(candidates, rows, capacity), seconds_left)
+    priorities = _priorities(candidates, candidates.pairs.case[rows])
+    return _Plan(
+        _filled(candidates, capacity, rows[outcome.chosen]),
+        dict(zip(priorities, outcome.most_served.tolist(), strict=True)),
+        outcome.least_value,
+        outcome.prices,
+    )
+
+
+def _solve_mixed(
+    candidates: Candidates, capacity: IntArray, seconds_left: Callable[[], float]
+) -> _Plan:
+    """A mix of rows for each case; those that take no cards are none of the solver's."""
+    table = MixTable.of(candidates, capacity)
+    outcome = solve_mixes(table, capacity, seconds_left)
+    singles, mixes = table.given(outcome.counts)
+    assignment = _filled(candidates, capacity, singles, mixes)
+    others = np.setdiff1d(assignment.served(candidates), table.case)
+    most = dict(zip(_priorities(candidates, table.case), outcome.most_served.tolist(), strict=True))
+    for case in others.tolist():
+        priority = candidates.cases[case].priority
+        most[priority] = most.get(priority, 0.0) + weight_of(candidates.cases[case])
+    least = outcome.least_value + float(candidates.value[assignment.rows[others]].sum())
+    return _Plan(assignment, most, least, outcome.prices)
 
 
 def _levels(
@@ -87,23 +122,29 @@ def _or_greedy(candidates: Candidates, capacity: IntArray, answer: Answer) -> An
     return replace(answer, assignment=greedy, bound=None, levels=levels)
 
 
-def _filled(candidates: Candidates, capacity: IntArray, chosen: IntArray) -> Assignment:
+def _filled(
+    candidates: Candidates, capacity: IntArray, chosen: IntArray, mixes: Iterable[Mix] = ()
+) -> Assignment:
     """The chosen rows, and what fits besides: rounding or time may have left it behind."""
     ledger = Ledger(candidates, capacity)
+    for mix in mixes:
+        ledger.take_mix(mix)
     for row in chosen.tolist():
         if ledger.fits(row):  # a solver's tolerance could let a card too many pass
             ledger.take_all(row)
-    served = ledger.assignment().rows != NO_ROW
-    line = [entry for entry in entries_by_rank(candidates) if not served[entry.case]]
+    line = [entry for entry in entries_by_rank(candidates) if not ledger.served(entry.case)]
     share_out(ledger, serve(ledger, line), candidates.system.options.saturation_policy)
     return ledger.assignment()
 
 
 def _served(candidates: Candidates, plan: Assignment) -> dict[int, float]:
     """Load served entirely, by priority; the most important first."""
-    rows = plan.rows[plan.rows != NO_ROW]
-    entire = rows[plan.replicas[plan.rows != NO_ROW] == candidates.replicas[rows]]
-    load = dict.fromkeys(sorted({case.priority for case in candidates.cases}), 0.0)
-    for case in candidates.pairs.case[entire].tolist():
+    load = dict.fromkeys(_priorities(candidates, np.arange(len(candidates.cases))), 0.0)
+    for case in plan.served(candidates).tolist():
         load[candidates.cases[case].priority] += weight_of(candidates.cases[case])
     return load
+
+
+def _priorities(candidates: Candidates, cases: IntArray) -> list[int]:
+    """Those of some cases, the most important first."""
+    return sorted({candidates.cases[case].priority for case in cases.tolist()})

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from inferno_operator.observation import readable
 from inferno_operator.planning import Update, desired_allocation, plan_updates
 from inferno_operator.ports import Key
+from inferno_operator.resources.allocation import DesiredAllocation
 from inferno_operator.snapshot import build_system
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
@@ -440,3 +441,29 @@ def test_a_load_comes_back_in_the_words_in_which_it_was_given() -> None:
 
     assert written.items() >= {"arrivalRate": 60, "avgInTokens": 100, "avgOutTokens": 200}.items()
     assert "avgLength" not in written
+
+
+def test_each_accelerator_of_a_mix_is_written_with_its_share_of_the_load() -> None:
+    parts = (
+        Allocation("A", 2, cost=20, load=Load(40, 512)),
+        Allocation("B", 1, cost=30, load=Load(20, 512)),
+    )
+    mixed = Allocation("A", 3, cost=50, load=Load(60, 512), mix=parts)
+
+    written = desired_allocation(mixed)
+
+    assert (written["accelerator"], written["numReplicas"], written["cost"]) == ("A", 3, 50)
+    assert [(p["accelerator"], p["numReplicas"], p["cost"]) for p in written["mix"]] == [
+        ("A", 2, 20),
+        ("B", 1, 30),
+    ]
+    assert [part["load"]["arrivalRate"] for part in written["mix"]] == [40, 20]
+
+
+def test_a_mix_is_read_by_the_resource_as_it_was_written() -> None:
+    parts = (Allocation("A", 2, cost=20), Allocation("B", 1, cost=30))
+    written = desired_allocation(Allocation("A", 3, cost=50, mix=parts))
+
+    read = DesiredAllocation.model_validate(written)
+
+    assert read.to_json() == written

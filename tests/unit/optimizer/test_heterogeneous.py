@@ -188,7 +188,9 @@ def test_values_and_cards_are_those_of_the_allocations(seed: int) -> None:
                 per_replica = demand.accelerators_per_replica * units[name].multiplicity
                 used[units[name].type] += number * per_replica
     assert solution.certificate.objective == pytest.approx(total)
-    assert {use.type: use.used for use in solution.capacity} == {t: used[t] for t in ("w", "x", "z")}
+    assert {use.type: use.used for use in solution.capacity} == {
+        t: used[t] for t in ("w", "x", "z")
+    }
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -221,3 +223,187 @@ def test_a_mix_that_is_cheaper_is_taken() -> None:
     assert solution.certificate.objective == pytest.approx(110)
     single = optimize(system_of([demand], units, {"X": 3, "Y": 2}, SINGLE))
     assert single.certificate.objective == pytest.approx(132)
+
+
+def test_load_is_split_by_what_each_accelerator_carries() -> None:
+    demand = Demand("a", {"X": 4, "Y": 2}, load=60)
+
+    allocation = optimize(half_on_each(demand)).allocations["a"]
+
+    assert [part.accelerator for part in allocation.mix] == ["X", "Y"]
+    assert [part.load.arrival_rate for part in allocation.mix] == pytest.approx([30, 30])
+    assert allocation.load == Load(60, 1)
+    assert allocation.accelerator == "X"
+    weighted = sum(part.wait_ms * part.load.arrival_rate / 60 for part in allocation.mix)
+    assert allocation.wait_ms == pytest.approx(weighted)
+    assert allocation.wait_ms > 0
+
+
+def half_on_each(demand: Demand) -> System:
+    """Only as many cards as two of X and one of Y take."""
+    return system_of([demand], accelerators(X=20, Y=60), {"X": 2, "Y": 1}, MIXED)
+
+
+def test_a_part_is_as_fast_as_its_accelerator_alone_under_that_load() -> None:
+    part = optimize(half_on_each(Demand("a", {"X": 4, "Y": 2}))).allocations["a"].mix[1]
+
+    whole = optimize(half_on_each(Demand("a", {"Y": 1}, load=30, accelerators_per_replica=1)))
+    assert part.accelerator == "Y"
+    assert part.wait_ms == pytest.approx(whole.allocations["a"].wait_ms)
+    assert part.itl_ms == pytest.approx(whole.allocations["a"].itl_ms)
+
+
+def test_what_runs_now_on_several_accelerators_is_kept_without_a_penalty() -> None:
+    system = half_on_each(Demand("a", {"X": 4, "Y": 2}))
+    first = optimize(system).allocations["a"]
+    server = replace(system.servers[0], current=first)
+
+    again = optimize(replace(system, servers=(server,)))
+
+    assert again.allocations["a"].mix == first.mix
+    assert again.certificate.objective == pytest.approx(0)
+
+
+def test_one_of_several_accelerators_in_use_costs_to_stop() -> None:
+    parts = (Allocation("X", 2, cost=40), Allocation("Y", 1, cost=60))
+    current = Allocation("X", 3, cost=100, mix=parts)
+    system = half_on_each(Demand("a", {"X": 2}, current=current))
+    server = replace(system.servers[0], current=replace(current, load=Load(60, 1)))
+
+    for options in (SINGLE, MIXED):
+        plan = optimize(replace(system, servers=(server,), options=options))
+
+        assert plan.certificate.objective == pytest.approx(40 - 100 + 0.1 * 60)
+
+
+def test_idle_servers_are_allocated_with_and_without_a_floor() -> None:
+    demands = [Demand("floor", {"X": 1, "Y": 1}, min_replicas=3), Demand("none", {"X": 1})]
+    system = system_of(demands, accelerators(X=10, Y=30), {"X": 2, "Y": 5}, MIXED)
+    idle = tuple(replace(s, current=Allocation(load=Load(0, 1))) for s in system.servers)
+
+    solution = optimize(replace(system, servers=idle))
+
+    floor = solution.allocations["floor"]
+    assert {part.accelerator: part.replicas for part in floor.mix} == {"X": 2, "Y": 1}
+    assert solution.allocations["none"].replicas == 0
+    assert solution.certificate.objective == pytest.approx(1.1 * (2 * 10 + 30))
+    assert solution.certificate.gap == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        (SaturationPolicy.NONE, Reason.NO_CAPACITY),
+        (SaturationPolicy.PRIORITY_EXHAUSTIVE, Reason.BEST_EFFORT),
+    ],
+)
+def test_what_is_left_is_shared_out_as_the_policy_says(
+    policy: SaturationPolicy, reason: Reason
+) -> None:
+    demands = [Demand("a", {"X": 4, "Y": 2}, load=900), Demand("b", {"X": 5, "Y": 3})]
+    options = replace(MIXED, saturation_policy=policy)
+
+    solution = optimize(system_of(demands, accelerators(X=20, Y=60), {"X": 4, "Y": 1}, options))
+
+    assert solution.decisions[1].reason is reason
+    assert all(use.used <= use.available for use in solution.capacity)
+
+
+def test_the_answer_is_read_back_as_it_was_written() -> None:
+    system = half_on_each(Demand("a", {"X": 4, "Y": 2}))
+    solution = optimize(system)
+
+    read = decode_solution(encode_solution(solution), system)
+
+    # The wire tells the wait of this generation, and not the time to first token.
+    parts = [replace(part, ttft_ms=0.0) for part in solution.allocations["a"].mix]
+    assert read.allocations["a"].mix == tuple(parts)
+    assert read.decisions[0].message == "2 x X + 1 x Y"
+
+
+def test_what_runs_now_on_several_accelerators_is_read_back_as_it_was_written() -> None:
+    parts = (Allocation("X", 2, cost=40), Allocation("Y", 1, cost=60))
+    system = half_on_each(Demand("a", {"X": 4}, current=Allocation("X", 3, cost=100, mix=parts)))
+
+    assert decode_system(encode_system(system)).servers == system.servers
+
+
+def test_plans_that_mix_differently_are_told_apart() -> None:
+    system = half_on_each(Demand("a", {"X": 4, "Y": 2}))
+    solution = optimize(system)
+    other = replace(solution.allocations["a"], mix=())
+    decision = replace(solution.decisions[0], allocation=other)
+
+    assert not compare(solution, optimize(system)).differences
+    assert compare(solution, replace(solution, decisions=(decision,))).differences
+
+
+def test_options_and_remedies_are_told_for_plans_that_mix() -> None:
+    demands = [Demand("a", {"X": 4, "Y": 2}, load=900), Demand("b", {"X": 5})]
+    system = system_of(demands, accelerators(X=20, Y=60), {"X": 4, "Y": 1}, MIXED)
+
+    found = remedies(system, optimize(system), "b")
+
+    assert [option.accelerator for option in explain(system, "a")] == ["X", "Y"]
+    assert found[0].change == "capacity.X+=3"
+
+
+def fleet_system(servers: int, accelerator_count: int, seed: int, time_limit: float) -> System:
+    system = decode_system(fleet(servers, accelerator_count, seed, demand=2.0))
+    return replace(system, options=replace(MIXED, time_limit=time_limit))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_servers_makes_no_difference(seed: int) -> None:
+    system = fleet_system(8, 5, seed, time_limit=60.0)
+    numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
+    shuffled = replace(system, servers=tuple(numbers.sample(system.servers, 8)))
+
+    first, second = encode_solution(optimize(system)), encode_solution(optimize(shuffled))
+
+    assert first["allocations"] == second["allocations"]
+    assert list(first["allocations"]) == list(second["allocations"])
+    assert first["unserved"].keys() == second["unserved"].keys()
+
+
+def test_without_any_time_there_is_a_plan_no_worse_than_greedy() -> None:
+    system = fleet_system(60, 20, 1, time_limit=0.0)
+    greedy = optimize(replace(system, options=Options()))
+
+    solution = optimize(system)
+
+    assert solution.certificate.status is Status.TIME_LIMIT
+    assert served_by_class(system, solution) >= served_by_class(system, greedy)
+    assert all(use.used <= use.available for use in solution.capacity)
+
+
+def served_by_class(system: System, solution: Solution) -> Worth:
+    priority = {c.name: c.priority for c in system.classes}
+    served = dict.fromkeys(sorted(priority.values()), 0.0)
+    for server in system.servers:
+        if server.name in solution.allocations:
+            served[priority[server.service_class]] += server.load.arrival_rate
+    return tuple(served.values())
+
+
+@pytest.mark.slow
+def test_a_fleet_is_planned_within_the_time_limit_and_what_is_proven() -> None:
+    system = fleet_system(100, 20, 1, time_limit=8.0)
+
+    solution = optimize(system)
+
+    certificate = solution.certificate
+    assert certificate.seconds < 8.0 + 4.0
+    assert certificate.bound is not None
+    assert certificate.bound <= certificate.objective
+    assert certificate.gap is not None
+    assert certificate.gap < 0.02
+    assert all(use.used <= use.available for use in solution.capacity)
+
+
+def test_a_mix_serves_where_no_single_accelerator_can() -> None:
+    demand = Demand("a", {"X": 4, "Y": 2})
+    system = half_on_each(demand)
+
+    assert outcome(replace(system, options=SINGLE)) == {"a": ("", 0)}
+    assert outcome(system) == {"a": ("X", 3)}

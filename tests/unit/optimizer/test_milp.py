@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from inferno_optimizer.errors import UnsupportedError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
     Accelerator,
@@ -178,13 +177,6 @@ def clock_that_stops_after(readings: int) -> Callable[[], float]:
     """No time passes between that many readings; afterwards the limit is over."""
     ticks = itertools.chain([0.0] * readings, itertools.repeat(1000.0))
     return lambda: next(ticks)
-
-
-def test_several_accelerators_for_one_server_are_refused_in_words() -> None:
-    system = system_of([Demand("a", {"X": 1})], UNITS, {"x": 1}, replace(MILP, heterogeneous=True))
-
-    with pytest.raises(UnsupportedError, match="heterogeneous"):
-        optimize(system)
 
 
 def test_heterogeneous_matters_to_the_exact_solver_only() -> None:
