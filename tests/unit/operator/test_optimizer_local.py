@@ -16,16 +16,9 @@ from tests.controlplane.waiting import wait_until
 SYSTEM = System(accelerators=(Accelerator("A", "T", 10),), capacity={"T": 4})
 
 
-class Busy(DecodeParameters):
-    """Takes for ever to arrive at the process that solves."""
-
-    def __reduce__(self) -> tuple[Callable[[int], object], tuple[int]]:
-        return _spin, (os.getpid(),)
-
-
-def _spin(started_by: int) -> object:
+def _spin(started_by: int, arrived: Path) -> object:
     while os.getpid() != started_by:
-        pass
+        arrived.touch()
     return None
 
 
@@ -38,7 +31,13 @@ async def until(condition: Callable[[], bool]) -> None:
     await asyncio.to_thread(wait_until, condition, bool, "processes as expected", 30.0)
 
 
-def busy() -> System:
+def busy(arrived: Path) -> System:
+    """A system that takes for ever to be read where it is solved, and says that it is there."""
+
+    class Busy(DecodeParameters):
+        def __reduce__(self) -> tuple[Callable[[int, Path], object], tuple[int, Path]]:
+            return _spin, (os.getpid(), arrived)
+
     accelerator = Accelerator("A", "T", 10)
     object.__setattr__(accelerator, "type", Busy(1, 1))
     return System(accelerators=(accelerator,), capacity={})
@@ -61,10 +60,10 @@ async def test_the_process_waits_for_the_next_request() -> None:
     assert children() - before == process
 
 
-async def test_a_cancelled_request_ends_its_process() -> None:
-    optimizer, before = LocalOptimizer(), children()
-    task = asyncio.create_task(optimizer.optimize(busy()))
-    await until(lambda: bool(children() - before))
+async def test_a_cancelled_request_ends_its_process(tmp_path: Path) -> None:
+    optimizer, before, arrived = LocalOptimizer(), children(), tmp_path / "arrived"
+    task = asyncio.create_task(optimizer.optimize(busy(arrived)))
+    await until(arrived.exists)
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -73,10 +72,10 @@ async def test_a_cancelled_request_ends_its_process() -> None:
     await until(lambda: children() <= before)
 
 
-async def test_a_process_that_dies_is_an_error_and_replaced() -> None:
-    optimizer, before = LocalOptimizer(), children()
-    task = asyncio.create_task(optimizer.optimize(busy()))
-    await until(lambda: bool(children() - before))
+async def test_a_process_that_dies_is_an_error_and_replaced(tmp_path: Path) -> None:
+    optimizer, before, arrived = LocalOptimizer(), children(), tmp_path / "arrived"
+    task = asyncio.create_task(optimizer.optimize(busy(arrived)))
+    await until(arrived.exists)
     for process in children() - before:
         os.kill(process, 9)
 
