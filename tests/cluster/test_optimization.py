@@ -77,6 +77,27 @@ def test_a_current_cost_far_too_high_makes_staying_the_better_choice(
     assert premium["spec"]["desiredAlloc"]["waitAverage"] == pytest.approx(84.95, abs=0.005)
 
 
+def test_a_server_may_run_on_several_accelerators(scene: Scene, operator: StartOperator) -> None:
+    scene.apply_sample("small")
+    parameters = {"unlimited": False, "milpSolver": True, "heterogeneous": True}
+    change = {"spec": {"data": {"optimizer": parameters}}}
+    scene.control_plane.patch("optimizer", "inferno", change, scene.namespace)
+    operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+
+    servers = scene.servers()
+
+    mix = servers["premium-granite-13b"]["spec"]["desiredAlloc"]["mix"]
+    assert sorted((part["accelerator"], part["numReplicas"], part["cost"]) for part in mix) == [
+        ("A100", 1, 40),
+        ("G2", 1, 25),
+    ]
+    assert decided(servers["premium-granite-13b"]) == ("G2", 2, 65, 19)
+    assert decided(servers["free-granite-13b"]) == ("G2", 1, 25, 38)
+    assert not servers["free-granite-13b"]["spec"]["desiredAlloc"]["mix"]
+
+
 def test_troubles_name_their_cause_and_hurt_nobody_else(
     scene: Scene, operator: StartOperator
 ) -> None:
