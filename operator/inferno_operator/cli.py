@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from inferno_operator.console import (
+from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
+from inferno_operator.terminal.console import (
     Changes,
     Format,
     Output,
@@ -20,7 +21,6 @@ from inferno_operator.console import (
     show,
     working,
 )
-from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
 
 app = typer.Typer(
     add_completion=False,
@@ -89,9 +89,9 @@ def optimize(
 
     Needs no cluster and changes nothing.
     """
-    from inferno_operator.offline import read_system
-    from inferno_operator.tables import solution_parts
-    from inferno_operator.what_if_tables import comparison_parts
+    from inferno_operator.offline.system import read_system
+    from inferno_operator.terminal.solution_tables import solution_parts
+    from inferno_operator.terminal.what_if_tables import comparison_parts
     from inferno_optimizer.changes import parse_change
     from inferno_optimizer.codec import encode_comparison, encode_solution
     from inferno_optimizer.comparison import compare
@@ -126,9 +126,9 @@ def explain(
     Each accelerator with its numbers and, where it is out, why. For a server that gets less
     than it needs also the smallest changes that would serve it.
     """
-    from inferno_operator.offline import read_system
-    from inferno_operator.tables import option_parts
-    from inferno_operator.what_if_tables import remedy_parts
+    from inferno_operator.offline.system import read_system
+    from inferno_operator.terminal.solution_tables import option_parts
+    from inferno_operator.terminal.what_if_tables import remedy_parts
     from inferno_optimizer.codec import encode_explanation, encode_remedies
     from inferno_optimizer.explain import explain
     from inferno_optimizer.optimize import optimize

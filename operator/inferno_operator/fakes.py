@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inferno_operator.leadership import Lease
 from inferno_operator.ports import (
     Event,
     GoneError,
@@ -15,6 +14,7 @@ from inferno_operator.ports import (
     StaleError,
 )
 from inferno_operator.resources import API_VERSION, RESOURCES, Resource
+from inferno_operator.runtime.leadership import Lease
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Solution, System

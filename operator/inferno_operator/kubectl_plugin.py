@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from inferno_operator.console import (
+from inferno_operator.terminal.console import (
     Changes,
     Format,
     Output,
@@ -25,7 +25,7 @@ from inferno_operator.console import (
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubectl import Place, Session
     from inferno_operator.observation import Observation
-    from inferno_operator.overview import Overview
+    from inferno_operator.terminal.overview import Overview
 
 T = TypeVar("T")
 
@@ -107,9 +107,9 @@ def plan(
     Reads the namespace, solves on this machine as the operator would, and compares with the
     allocations that are desired now.
     """
-    from inferno_operator.deciding import decide
-    from inferno_operator.plan_tables import plan_parts
-    from inferno_operator.preview import plan_document, preview
+    from inferno_operator.terminal.deciding import decide
+    from inferno_operator.terminal.plan_tables import plan_parts
+    from inferno_operator.terminal.preview import plan_document, preview
 
     namespace, observations = _read(place)
     with working("optimizing"):
@@ -173,11 +173,11 @@ def explain(
     Each accelerator with its numbers and, where it is out, why. For a Server that gets less
     than it needs also the smallest changes that would serve it.
     """
-    from inferno_operator.choosing import choose_server
-    from inferno_operator.deciding import decide
-    from inferno_operator.tables import option_parts
-    from inferno_operator.top_tables import condition_parts
-    from inferno_operator.what_if_tables import remedy_parts
+    from inferno_operator.terminal.choosing import choose_server
+    from inferno_operator.terminal.deciding import decide
+    from inferno_operator.terminal.solution_tables import option_parts
+    from inferno_operator.terminal.top_tables import condition_parts
+    from inferno_operator.terminal.what_if_tables import remedy_parts
     from inferno_optimizer.codec import encode_explanation, encode_remedies
     from inferno_optimizer.explain import explain
     from inferno_optimizer.remedies import remedies
@@ -227,7 +227,7 @@ def top(
     Latencies in ms stand beside their SLO, with what is left of it; for waits the percentile
     that the SLO is about. Prices tell what one more card would save, in cents/hour.
     """
-    from inferno_operator.overview import overview
+    from inferno_operator.terminal.overview import overview
 
     if once or output is not Format.TABLE or not sys.stdout.isatty():
         _show_overview(output, overview(_read(place)[1]))
@@ -238,7 +238,7 @@ def top(
 
 async def _ask(session: "Session", name: str | None) -> "Observation":
     """Ask an Optimizer to optimize; it, then."""
-    from inferno_operator.choosing import choose_optimizer
+    from inferno_operator.terminal.choosing import choose_optimizer
 
     chosen = choose_optimizer(await session.optimizers(), session.namespace, name)
     return await session.request(chosen.metadata.name)
@@ -246,8 +246,8 @@ async def _ask(session: "Session", name: str | None) -> "Observation":
 
 async def _optimize(session: "Session", name: str | None, patience: float) -> "Overview":
     """Ask, wait until it is done, and see what came out."""
-    from inferno_operator.following import follow_request
-    from inferno_operator.overview import overview
+    from inferno_operator.terminal.following import follow_request
+    from inferno_operator.terminal.overview import overview
 
     asked = await _ask(session, name)
     with working(f"{asked.reference}: asked to optimize") as say:
@@ -259,10 +259,10 @@ async def _follow(session: "Session", interval: float) -> None:
     """Show the namespace until cancelled."""
     from rich.live import Live
 
-    from inferno_operator.following import follow_objects
-    from inferno_operator.overview import overview
-    from inferno_operator.rich_tables import rich_text
-    from inferno_operator.top_tables import top_parts
+    from inferno_operator.terminal.following import follow_objects
+    from inferno_operator.terminal.overview import overview
+    from inferno_operator.terminal.rich_tables import rich_text
+    from inferno_operator.terminal.top_tables import top_parts
 
     with Live(screen=True, auto_refresh=False) as live:
 
@@ -276,8 +276,8 @@ async def _follow(session: "Session", interval: float) -> None:
 
 
 def _show_overview(output: Format, seen: "Overview") -> None:
-    from inferno_operator.overview import overview_document
-    from inferno_operator.top_tables import top_parts
+    from inferno_operator.terminal.overview import overview_document
+    from inferno_operator.terminal.top_tables import top_parts
 
     show(output, lambda: overview_document(seen), lambda: top_parts(seen, _now()))
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from inferno_operator.handlers import News, Tell
 from inferno_operator.ports import Cluster, Key
 from inferno_operator.resources import Optimizer
-from inferno_operator.work_queue import Backoff, WorkQueue
+from inferno_operator.runtime.work_queue import Backoff, WorkQueue
 from inferno_optimizer.errors import InfernoError
 
 T = TypeVar("T")

@@ -21,13 +21,13 @@ from inferno_operator.adapters.optimizer_remote import RemoteOptimizer, Stateful
 from inferno_operator.boosters.controller import BoosterController
 from inferno_operator.boosters.guarding import GuardedBoosters
 from inferno_operator.boosters.ports import BoosterCluster
-from inferno_operator.guard import GuardedCluster
-from inferno_operator.leadership import Election
 from inferno_operator.logs import configure
 from inferno_operator.mode import Mode, Work
 from inferno_operator.operation import Operation
 from inferno_operator.ports import Key, Watch
 from inferno_operator.resources import RESOURCES
+from inferno_operator.runtime.guard import GuardedCluster
+from inferno_operator.runtime.leadership import Election
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
 
 LEASE = "inferno-operator"

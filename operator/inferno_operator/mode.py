@@ -7,15 +7,15 @@ from functools import partial
 from itertools import count
 from typing import Protocol
 
-from inferno_operator.finalizers import clean_up, release
-from inferno_operator.informer import Informer
-from inferno_operator.mirror import Mirror
 from inferno_operator.ports import Cluster, Now, Watch
 from inferno_operator.ports import Optimizer as OptimizerPort
 from inferno_operator.resources import RESOURCES, Optimizer
-from inferno_operator.source import OnDemand, Source
+from inferno_operator.runtime.finalizers import clean_up, release
+from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.mirror import Mirror
+from inferno_operator.runtime.source import OnDemand, Source
+from inferno_operator.runtime.work_queue import WorkQueue
 from inferno_operator.telling import Keeper, Telling, reconcile_namespace
-from inferno_operator.work_queue import WorkQueue
 from inferno_optimizer.errors import InfernoError
 
 CHECK_SECONDS = 30.0

@@ -8,15 +8,15 @@ from functools import partial
 from math import inf
 
 from inferno_operator.adapters.metrics import Metrics
-from inferno_operator.guard import GuardedCluster
 from inferno_operator.handlers import follow
-from inferno_operator.leadership import Clock, Election
 from inferno_operator.listening import Listener
 from inferno_operator.mode import Mode
 from inferno_operator.ports import Cluster, Key, Now
 from inferno_operator.reconcile import Context, reconcile_optimizer
+from inferno_operator.runtime.guard import GuardedCluster
+from inferno_operator.runtime.leadership import Clock, Election
+from inferno_operator.runtime.work_queue import WorkQueue
 from inferno_operator.settings import Settings
-from inferno_operator.work_queue import WorkQueue
 
 SIGNS_OF_LIFE = 300.0
 """Seconds in which work shows one, besides those that the solver may take."""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from inferno_operator import report
-from inferno_operator.concurrently import write_each
-from inferno_operator.finalizers import release
 from inferno_operator.observation import Observation, observe, readable
 from inferno_operator.observer import Observer
 from inferno_operator.planning import Update, plan_troubles, plan_updates
@@ -23,10 +21,12 @@ from inferno_operator.ports import (
     StaleError,
 )
 from inferno_operator.resources import Optimizer as OptimizerResource
+from inferno_operator.runtime.concurrently import write_each
+from inferno_operator.runtime.finalizers import release
+from inferno_operator.runtime.source import Source
+from inferno_operator.runtime.work_queue import Outcome
 from inferno_operator.schedule import rival, seconds_until_due
 from inferno_operator.snapshot import build_system
-from inferno_operator.source import Source
-from inferno_operator.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError
 
 logger = logging.getLogger(__name__)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from inferno_operator.finalizers import FINALIZER, hold, release
-from inferno_operator.mirror import Mirror
 from inferno_operator.observation import Observation, readable
 from inferno_operator.ports import Cluster, Now
 from inferno_operator.resources import Optimizer
+from inferno_operator.runtime.finalizers import FINALIZER, hold, release
+from inferno_operator.runtime.mirror import Mirror
+from inferno_operator.runtime.work_queue import Outcome
 from inferno_operator.snapshot import build_system
-from inferno_operator.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import System
 

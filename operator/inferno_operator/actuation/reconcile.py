@@ -32,7 +32,7 @@ from inferno_operator.conditions import Verdict, changed, merge_conditions
 from inferno_operator.observation import Observation, observe, readable
 from inferno_operator.ports import Cluster, Event, GoneError, Key, Manifest, Now, StaleError
 from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Server
-from inferno_operator.work_queue import Outcome
+from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 PAUSE = timedelta(minutes=5)

@@ -15,7 +15,7 @@ from inferno_operator.boosters.dialects import DIALECTS, Kind
 from inferno_operator.observation import observe
 from inferno_operator.ports import Cluster, Key, Manifest, Now
 from inferno_operator.resources import Server
-from inferno_operator.work_queue import Backoff, WorkQueue
+from inferno_operator.runtime.work_queue import Backoff, WorkQueue
 from inferno_optimizer.errors import InfernoError
 
 PAUSE = 0.1

@@ -8,8 +8,8 @@ from typing import Any
 from kubernetes.aio.client import CustomObjectsApi
 
 from inferno_operator.adapters.cluster import answer_to, client
-from inferno_operator.leadership import Lease
 from inferno_operator.ports import Key, Manifest
+from inferno_operator.runtime.leadership import Lease
 
 GROUP, VERSION, PLURAL = "coordination.k8s.io", "v1", "leases"
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"

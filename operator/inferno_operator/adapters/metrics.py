@@ -15,9 +15,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from inferno_operator.leadership import Clock
 from inferno_operator.observer import Observer
 from inferno_operator.ports import Key, Reference
+from inferno_operator.runtime.leadership import Clock
 from inferno_optimizer.system import LOWEST_PRIORITY, Solution, System
 
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

@@ -12,7 +12,7 @@ from inferno_operator.boosters.mirror import BoosterMirror
 from inferno_operator.boosters.ports import BoosterCluster
 from inferno_operator.boosters.reconcile import Boosting, reconcile_booster
 from inferno_operator.ports import GoneError, Key, Now, RejectedError
-from inferno_operator.work_queue import Backoff, WorkQueue
+from inferno_operator.runtime.work_queue import Backoff, WorkQueue
 from inferno_optimizer.errors import InfernoError
 
 PAUSE = 0.1

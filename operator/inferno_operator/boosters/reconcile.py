@@ -12,7 +12,7 @@ from inferno_operator.boosters.plan import Apply, Delete, Plan, is_going, plan
 from inferno_operator.boosters.ports import BoosterCluster, Notice
 from inferno_operator.boosters.status import FAILED, is_told, status_of
 from inferno_operator.ports import GoneError, Key, Manifest, Now, RejectedError, StaleError
-from inferno_operator.work_queue import Outcome
+from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 CONCURRENT_PASSES = 16

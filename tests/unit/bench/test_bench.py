@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.offline import read_system
+from inferno_operator.offline.system import read_system
 from inferno_optimizer.codec import decode_system
 from tests.bench import fleets
 from tests.bench.__main__ import PAGE, chosen

@@ -10,7 +10,7 @@ from inferno_operator.handlers import News, Tell
 from inferno_operator.listening import Listener
 from inferno_operator.ports import Key
 from inferno_operator.resources import Optimizer
-from inferno_operator.work_queue import Outcome, WorkQueue
+from inferno_operator.runtime.work_queue import Outcome, WorkQueue
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import optimizer
 

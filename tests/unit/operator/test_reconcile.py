@@ -14,8 +14,8 @@ from inferno_operator.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.ports import Key, Manifest, Reference, StaleError
 from inferno_operator.reconcile import Context, reconcile_optimizer
 from inferno_operator.resources import Resource
-from inferno_operator.source import OnDemand
-from inferno_operator.work_queue import Backoff, Outcome, WorkQueue
+from inferno_operator.runtime.source import OnDemand
+from inferno_operator.runtime.work_queue import Backoff, Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
 from inferno_optimizer.system import Solution, System
 from tests.unit.operator.objects import (

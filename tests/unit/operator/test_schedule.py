@@ -8,9 +8,9 @@ import pytest
 from inferno_operator.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.ports import Key
 from inferno_operator.reconcile import Context, reconcile_optimizer
+from inferno_operator.runtime.source import OnDemand
+from inferno_operator.runtime.work_queue import Outcome
 from inferno_operator.schedule import rival, seconds_until_due
-from inferno_operator.source import OnDemand
-from inferno_operator.work_queue import Outcome
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import (
     NOW,

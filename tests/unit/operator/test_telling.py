@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from inferno_operator.fakes import FakeCluster
-from inferno_operator.finalizers import FINALIZER, clean_up
-from inferno_operator.mirror import Mirror
 from inferno_operator.ports import Key, StaleError
 from inferno_operator.resources import RESOURCES
+from inferno_operator.runtime.finalizers import FINALIZER, clean_up
+from inferno_operator.runtime.mirror import Mirror
+from inferno_operator.runtime.work_queue import Outcome
 from inferno_operator.telling import PATIENCE, Telling, reconcile_namespace
-from inferno_operator.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from inferno_optimizer.system import System
 from tests.unit.operator.objects import (

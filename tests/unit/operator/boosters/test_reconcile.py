@@ -13,7 +13,7 @@ from inferno_operator.boosters.mirror import BoosterMirror
 from inferno_operator.boosters.ports import Listed
 from inferno_operator.boosters.reconcile import REFUSED_SECONDS, Boosting, reconcile_booster
 from inferno_operator.ports import Change, Key, RejectedError, StaleError
-from inferno_operator.work_queue import Outcome
+from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.boosters.making import METRICS, Manifest, backend, manifest
 

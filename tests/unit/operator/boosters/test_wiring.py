@@ -7,9 +7,9 @@ from inferno_operator.boosters.dialects import DIALECTS, KTHENA
 from inferno_operator.boosters.fakes import FakeBoosters
 from inferno_operator.boosters.guarding import GuardedBoosters
 from inferno_operator.fakes import FakeCluster
-from inferno_operator.guard import GuardedCluster
-from inferno_operator.leadership import LeadershipLostError
 from inferno_operator.ports import Key
+from inferno_operator.runtime.guard import GuardedCluster
+from inferno_operator.runtime.leadership import LeadershipLostError
 from inferno_operator.settings import Settings
 from inferno_optimizer.errors import InputError
 from tests.unit.operator.boosters.making import manifest

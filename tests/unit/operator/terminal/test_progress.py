@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.progress import Stage, progress
+from inferno_operator.terminal.progress import Stage, progress
 from tests.unit.operator.objects import observed, optimizer
 
 Manifest = dict[str, Any]

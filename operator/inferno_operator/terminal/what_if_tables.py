@@ -5,7 +5,7 @@ Costs are in cents/hour, latencies in ms.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from inferno_operator.tables import (
+from inferno_operator.terminal.solution_tables import (
     Part,
     Table,
     latency_cells,

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 
-from inferno_operator.mirror import Mirror
 from inferno_operator.observation import Observation
 from inferno_operator.ports import Change, Listing, Watch
 from inferno_operator.resources import RESOURCES, Optimizer, Resource
-from inferno_operator.work_queue import Backoff
+from inferno_operator.runtime.mirror import Mirror
+from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 PAUSE = 0.1

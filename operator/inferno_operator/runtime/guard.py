@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import TypeVar
 
-from inferno_operator.leadership import Clock, LeadershipLostError
 from inferno_operator.observer import Observer
 from inferno_operator.ports import Cluster, Event, Key, Manifest, Reference
 from inferno_operator.resources import Resource
+from inferno_operator.runtime.leadership import Clock, LeadershipLostError
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ Costs are in cents/hour, latencies in ms, loads in requests/min.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from inferno_operator.cluster_tables import cost, cost_cell, placement
 from inferno_operator.conditions import OPTIMIZED
-from inferno_operator.overview import Cards, Overview, ServerView
 from inferno_operator.resources import Condition, LastOptimization, Load, Optimizer
-from inferno_operator.tables import Part, Table
+from inferno_operator.terminal.cluster_tables import cost, cost_cell, placement
+from inferno_operator.terminal.overview import Cards, Overview, ServerView
+from inferno_operator.terminal.solution_tables import Part, Table
 from inferno_optimizer.system import Reason
 
 LATENCIES = (("itl", "ITL"), ("wait", "WAIT"), ("ttft", "TTFT"))

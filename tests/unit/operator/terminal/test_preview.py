@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.deciding import decide
-from inferno_operator.plan_tables import plan_parts
-from inferno_operator.preview import Action, Plan, preview
+from inferno_operator.terminal.deciding import decide
+from inferno_operator.terminal.plan_tables import plan_parts
+from inferno_operator.terminal.preview import Action, Plan, preview
 from inferno_optimizer.errors import InputError
 from tests.unit.operator.objects import (
     accelerator,

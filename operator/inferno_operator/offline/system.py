@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from inferno_operator.documents import Document
-from inferno_operator.manifests import read_documents
+from inferno_operator.offline.documents import Document
+from inferno_operator.offline.manifests import read_documents
 from inferno_optimizer.codec import decode_system, is_system
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.system import Reason, System

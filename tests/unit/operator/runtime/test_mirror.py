@@ -6,10 +6,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.mirror import Mirror
 from inferno_operator.observation import observe
 from inferno_operator.ports import Key, Listing
 from inferno_operator.resources import RESOURCES, Capacity, Resource, Server
+from inferno_operator.runtime.mirror import Mirror
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferno_operator.conditions import READY
-from inferno_operator.headroom import Headroom, headrooms
 from inferno_operator.observation import Observation, readable
 from inferno_operator.resources import (
     CapacityUse,
@@ -19,6 +18,7 @@ from inferno_operator.resources import (
     Target,
 )
 from inferno_operator.snapshot import build_system
+from inferno_operator.terminal.headroom import Headroom, headrooms
 from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.cases import Catalogue
 from inferno_optimizer.system import Reason, System

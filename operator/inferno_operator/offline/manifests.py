@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from inferno_operator.documents import Document, parse_documents
+from inferno_operator.offline.documents import Document, parse_documents
 from inferno_optimizer.errors import InputError
 
 SUFFIXES = (".json", ".yaml", ".yml")

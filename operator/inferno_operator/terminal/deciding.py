@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from inferno_operator.choosing import choose_optimizer
 from inferno_operator.observation import Observation, readable
 from inferno_operator.resources import Optimizer
 from inferno_operator.snapshot import Snapshot, build_system
+from inferno_operator.terminal.choosing import choose_optimizer
 from inferno_optimizer.changes import parse_change
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Solution

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from inferno_operator.work_queue import Backoff, Outcome, WorkQueue
+from inferno_operator.runtime.work_queue import Backoff, Outcome, WorkQueue
 
 AT_ONCE = Backoff(first=0.0, limit=0.0)
 NEVER = Backoff(first=3600.0, limit=3600.0)

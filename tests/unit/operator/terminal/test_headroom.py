@@ -3,8 +3,8 @@
 import pytest
 from scipy.stats import expon
 
-from inferno_operator.headroom import headrooms
 from inferno_operator.resources import Allocation, Target
+from inferno_operator.terminal.headroom import headrooms
 
 RUNNING = Allocation(
     accelerator="A", num_replicas=1, itl_average=20, wait_average=100, ttft_average=130

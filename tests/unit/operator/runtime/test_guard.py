@@ -6,11 +6,11 @@ from math import inf
 import pytest
 
 from inferno_operator.fakes import FakeCluster
-from inferno_operator.guard import GuardedCluster
-from inferno_operator.leadership import LeadershipLostError
 from inferno_operator.observer import Observer
 from inferno_operator.ports import Event, Manifest, Reference, RejectedError
 from inferno_operator.resources import Server
+from inferno_operator.runtime.guard import GuardedCluster
+from inferno_operator.runtime.leadership import LeadershipLostError
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import server
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.offline import read_system
+from inferno_operator.offline.system import read_system
 from inferno_optimizer.codec import decode_system
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.system import System
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SMALL = ROOT / "tests/data/systems/small.json"
 API_VERSION = "inferno.platform.ai/v1alpha1"
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_operator.fakes import FakeLeaseStore
-from inferno_operator.leadership import (
+from inferno_operator.runtime.leadership import (
     Election,
     LeadershipLostError,
     Lease,

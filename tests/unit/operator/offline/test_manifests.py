@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.documents import parse_documents
-from inferno_operator.manifests import read_documents
+from inferno_operator.offline.documents import parse_documents
+from inferno_operator.offline.manifests import read_documents
 from inferno_optimizer.errors import InputError
 from tests.controlplane.binaries import Binaries
 
-SAMPLES = Path(__file__).parents[3] / "samples"
+SAMPLES = Path(__file__).parents[4] / "samples"
 
 
 def contents(*paths: Path) -> list[object]:

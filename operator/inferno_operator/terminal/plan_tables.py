@@ -5,9 +5,16 @@ Costs are in cents/hour, latencies in ms.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from inferno_operator.cluster_tables import cost, cost_cell, placement
-from inferno_operator.preview import Action, Plan, Preview, runs
-from inferno_operator.tables import Part, Table, cards_table, latency_headings, proof, with_ttft
+from inferno_operator.terminal.cluster_tables import cost, cost_cell, placement
+from inferno_operator.terminal.preview import Action, Plan, Preview, runs
+from inferno_operator.terminal.solution_tables import (
+    Part,
+    Table,
+    cards_table,
+    latency_headings,
+    proof,
+    with_ttft,
+)
 from inferno_optimizer.system import Reason, Solution
 
 

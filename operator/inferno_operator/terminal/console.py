@@ -15,7 +15,7 @@ import typer
 from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from inferno_operator.tables import Part
+    from inferno_operator.terminal.solution_tables import Part
     from inferno_optimizer.system import System
 
 FAILED = 1
@@ -98,7 +98,7 @@ def show(
     elif sys.stdout.isatty():
         from rich.console import Console
 
-        from inferno_operator.rich_tables import rich_text
+        from inferno_operator.terminal.rich_tables import rich_text
 
         Console().print(rich_text(parts()), soft_wrap=True)
     else:

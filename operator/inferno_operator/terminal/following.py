@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from inferno_operator.adapters.kubectl import Session
-from inferno_operator.informer import Informer
-from inferno_operator.mirror import Mirror
 from inferno_operator.observation import Observation
 from inferno_operator.ports import Key
-from inferno_operator.progress import Progress, Stage, progress
+from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.mirror import Mirror
+from inferno_operator.terminal.progress import Progress, Stage, progress
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 RETRY_SECONDS = 1.0

@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from inferno_operator.informer import Informer
-from inferno_operator.mirror import Mirror
 from inferno_operator.ports import Change, Listing, Manifest
 from inferno_operator.resources import Resource, Server
+from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.mirror import Mirror
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import server
 

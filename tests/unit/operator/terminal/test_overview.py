@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.overview import overview, overview_document
-from inferno_operator.rich_tables import rich_text
-from inferno_operator.top_tables import age, top_parts
+from inferno_operator.terminal.overview import overview, overview_document
+from inferno_operator.terminal.rich_tables import rich_text
+from inferno_operator.terminal.top_tables import age, top_parts
 from tests.unit.operator.objects import (
     NOW,
     accelerator,

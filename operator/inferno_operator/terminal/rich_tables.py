@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rich.text import Text
 
-from inferno_operator.tables import GAP, Part, Table
+from inferno_operator.terminal.solution_tables import GAP, Part, Table
 from inferno_optimizer.system import Reason
 
 HEADING = "bold"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferno_operator.choosing import choose_optimizer, choose_server
+from inferno_operator.terminal.choosing import choose_optimizer, choose_server
 from inferno_optimizer.errors import InputError
 from tests.unit.operator.objects import observed, optimizer, server
 

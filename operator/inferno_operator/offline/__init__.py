@@ -1,0 +1,1 @@
+"""Objects of files instead of a cluster's: documents, manifests, and the System they describe."""

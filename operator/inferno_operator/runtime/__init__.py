@@ -1,0 +1,1 @@
+"""What any controller needs: leading, watching, keys to work on, writes that are guarded."""
