@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import cbcbox
 import highspy
@@ -13,14 +14,22 @@ from inferno_optimizer.errors import SolverError
 FEASIBLE_POINT = 2
 """HiGHS's word for a solution that satisfies every constraint."""
 
+EAGER = MappingProxyType({"mip_heuristic_effort": 0.8, "mip_allow_restart": False})
+"""HiGHS's options to look for solutions rather than for bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: after seconds, within an absolute gap, or after so many nodes."""
+    """When to stop: after seconds, within an absolute gap, or after so many nodes.
+
+    Where the bound is tight early and good solutions are what is missing, `eager` spends most
+    of the time on looking for these.
+    """
 
     seconds: float
     gap: float
     nodes: int | None = None
+    eager: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +76,11 @@ class _StartedHiGHS(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
 
 def highs(problem: pulp.LpProblem, start: Start, limits: Limits) -> Found:
     """HiGHS."""
-    nodes = {} if limits.nodes is None else {"mip_max_nodes": limits.nodes}
-    options = {"msg": False, "threads": 1, "gapRel": 0.0, "gapAbs": limits.gap, **nodes}
+    options = {"msg": False, "threads": 1, "gapRel": 0.0, "gapAbs": limits.gap}
+    if limits.nodes is not None:
+        options["mip_max_nodes"] = limits.nodes
+    if limits.eager:
+        options |= EAGER
     problem.solve(_StartedHiGHS(start, timeLimit=limits.seconds, **options))
     # PuLP calls a time limit optimal; HiGHS itself tells what it has, and its bound.
     information = problem.solverModel.getInfo()

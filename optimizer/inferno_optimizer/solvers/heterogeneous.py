@@ -15,7 +15,7 @@ from inferno_optimizer.solvers.covering import Inequalities
 from inferno_optimizer.solvers.mix_program import Goal, MixProgram, Relaxed
 from inferno_optimizer.solvers.mixes import MixTable
 
-GAP = 2e-4
+GAP = 5e-4
 """Relative distance from the bound at which a larger program is searched no further."""
 
 SLACK = 1e-9
@@ -105,10 +105,10 @@ class _Progress:
         table, relaxed = self._table.take(part), self._sharpen(level, part)
         known = table.filled(self._counts[part], self._capacity)
         value, bound = _objective(table, level, known), relaxed.objective
-        gap = 0.0 if self._exact else GAP * max(1.0, abs(value))
+        gap = 0.0 if self._exact else GAP * max(1.0, abs(bound))
         seconds = self._seconds_left() - reserved
         if value - bound > gap and seconds > 0:
-            found, proven = self._program(level, part).solve(known, Limits(seconds, gap))
+            found, proven = self._program(level, part).solve(known, Limits(seconds, gap, eager=True))
             known, bound = self._better(table, level, known, found), max(bound, proven)
         self._counts[part] = known
         return min(bound, _objective(table, level, known)), relaxed
