@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -96,6 +97,15 @@ class Actuated:
             "server", "s", told, self.scene.namespace, timeout
         )
         return condition(server, "Actuated")
+
+    def put_back(self, minutes: float) -> None:
+        """Have the Server's conditions say that they began so much earlier: that is the clock."""
+        conditions = self.get("server", "s")["status"]["conditions"]
+        for each in conditions:
+            began = datetime.fromisoformat(each["lastTransitionTime"]) - timedelta(minutes=minutes)
+            each["lastTransitionTime"] = f"{began:%Y-%m-%dT%H:%M:%SZ}"
+        plane, status = self.scene.control_plane, {"status": {"conditions": conditions}}
+        plane.patch("server", "s", status, self.scene.namespace, subresource="status")
 
     def wait_until_runs(self, accelerator: str, replicas: int) -> Manifest:
         """Wait until the Server tells that so much runs."""
@@ -198,6 +208,53 @@ def test_our_own_controller_passes_decisions_on(
     actuated.wait_until_runs("H100", 3)
     assert lowest(fleet, served) == 2
     assert actuated.replicas() == {"m-a100": 0, "m-h100": 3}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "two", "none"),
+    [
+        ({"replicas": 1}, {"replicas": 2}, {"replicas": 0}),
+        (
+            {"minReplicas": 1, "maxReplicas": 1},
+            {"minReplicas": 2, "maxReplicas": 2},
+            {"minReplicas": 0, "maxReplicas": 1},
+        ),
+    ],
+    ids=["v1.0.0", "before it"],
+)
+def test_the_one_backend_of_later_releases_follows(
+    actuated: Actuated,
+    fleet: Fleet,
+    operator: StartOperator,
+    numbers: Manifest,
+    two: Manifest,
+    none: Manifest,
+) -> None:
+    fleet.makes_servings = False
+    one = {k: v for k, v in backend("a100").items() if k not in ("minReplicas", "maxReplicas")}
+    actuated.scene.apply({**booster("m"), "spec": {"backend": {**one, **numbers}}})
+    operator(environment={"INFERNO_MODEL_BOOSTER": "kthena"})
+    actuated.apply(wanted=2, backends=[{"name": "a100", "accelerator": "A100"}])
+
+    def written() -> Manifest:
+        spec = actuated.get(BOOSTERS, "m")["spec"]["backend"]
+        return {name: spec[name] for name in two if name in spec}
+
+    actuated.wait_for("Actuated", text="2 x A100")
+    assert written() == two
+    actuated.wait_until_runs("A100", 2)
+
+    idle = {"arrivalRate": 0, "avgLength": 1}
+    actuated.patch("server", "s", {"spec": {"currentAlloc": {"load": idle}}})
+    actuated.ask()
+    actuated.wait_for("Actuated", text="no replicas")
+    assert written() == none
+    actuated.wait_until_runs("", 0)
+
+    actuated.patch("server", "s", {"spec": {"modelBooster": None}})
+    actuated.wait_for("Released")
+    assert owned_by_us(managed(actuated, BOOSTERS, "m")) == set()
+    assert written() == none
 
 
 def test_an_idle_server_goes_to_zero_and_comes_back(
@@ -389,6 +446,11 @@ def test_a_move_that_does_not_come_up_keeps_the_old(
 
     told = actuated.wait_for("Moving", text="0 of 2 replicas on H100")
     assert "until then A100 stays" in told["message"]
+    assert actuated.bounds() == {"a100": (2, 2), "h100": (2, 2)}
+
+    actuated.put_back(minutes=11)
+    told = actuated.wait_for("MoveTimedOut", text="0 of 2 replicas on H100")
+    assert told["status"] == "Unknown"
     assert actuated.bounds() == {"a100": (2, 2), "h100": (2, 2)}
 
     fleet.broken.clear()

@@ -15,7 +15,6 @@ from inferno_operator.boosters.dialects import DIALECTS, KTHENA, Dialect, Kind
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
-from tests.controlplane.errors import KubectlError
 from tests.controlplane.waiting import wait_until
 
 Manifest = dict[str, Any]
@@ -114,12 +113,14 @@ class Boosters:
     def wait_until(self, kind: Kind, name: str, met: Callable[[Manifest], bool]) -> Manifest:
         return self.scene.control_plane.wait_for(str(kind), name, met, self.scene.namespace)
 
-    def make_available(self, serving: str, replicas: int = 1) -> None:
+    def make_available(self, serving: str, replicas: int = 1, of: int | None = None) -> None:
         """Say what the controller of the servings would."""
         now = "2026-01-01T00:00:00Z"
-        available = {"type": "Available", "status": "True", "reason": "AllGroupsReady"}
+        all_are = "True" if of in (None, replicas) else "False"
+        available = {"type": "Available", "status": all_are, "reason": "AllGroupsReady"}
         status = {
-            "replicas": replicas,
+            "replicas": replicas if of is None else of,
+            "availableReplicas": replicas,
             "conditions": [{**available, "message": "", "lastTransitionTime": now}],
         }
         self.scene.control_plane.patch(
@@ -183,6 +184,50 @@ def test_a_booster_is_active_when_all_its_servings_are(
     ]
 
 
+def test_a_booster_stays_active_while_it_grows_and_until_a_backend_is_gone(
+    boosters: Boosters, operator: StartOperator
+) -> None:
+    start(operator)
+    boosters.apply(booster("m", backend("a", 2)))
+    boosters.wait_for("m", "Initialized", "True")
+    boosters.make_available("m-a", 2)
+    before = boosters.wait_for("m", "Active", "True")
+
+    boosters.patch(KTHENA.booster, "m", {"spec": {"backends": [backend("a", 5)]}})
+    boosters.make_available("m-a", 2, of=5)
+
+    def waits(manifest: Manifest) -> bool:
+        return "more replicas of m-a" in condition(manifest, "Active")["message"]
+
+    growing = condition(boosters.wait_until(KTHENA.booster, "m", waits), "Active")
+    assert growing["status"] == "True"
+    assert growing["lastTransitionTime"] == before["lastTransitionTime"]
+
+    boosters.make_available("m-a", 0, of=5)
+
+    assert "m-a" in boosters.wait_for("m", "Active", "False")["message"]
+
+
+def test_a_gang_policy_that_cannot_change_stays_and_hinders_nothing(
+    boosters: Boosters, operator: StartOperator
+) -> None:
+    start(operator)
+    asked = booster("m", backend("a"))
+    asked["metadata"]["annotations"] = {"inferno.platform.ai/gang-scheduling": "true"}
+    boosters.apply(asked)
+    boosters.wait_for("m", "Initialized", "True")
+
+    changed = copy.deepcopy(backend("a"))
+    changed["workers"][0]["replicas"] = 3
+    boosters.patch(KTHENA.booster, "m", {"spec": {"backends": [changed]}})
+
+    assert "keeps its gang policy" in boosters.wait_for("m", "Initialized", "True")["message"]
+    boosters.wait_for("m", "Failed", "False")
+    template = boosters.get(KTHENA.serving, "m-a")["spec"]["template"]
+    assert template["roles"][0]["replicas"] == 3
+    assert template["gangPolicy"] == {"minRoleReplicas": {"leader": 1}}
+
+
 def test_what_is_not_wanted_any_more_goes(boosters: Boosters, operator: StartOperator) -> None:
     start(operator)
     scaled = {"maxReplicas": 2, "autoscalingPolicy": METRICS}
@@ -221,13 +266,17 @@ def test_a_child_that_is_edited_or_deleted_is_mended(
     boosters.apply(booster("m", backend("a")))
     boosters.wait_for("m", "Initialized", "True")
 
-    boosters.patch(KTHENA.server, "m-a", {"spec": {"workloadPort": {"port": 1}}})
+    noted = {"labels": {"team": "blue"}, "annotations": {"note": "mine"}}
+    edited = {"metadata": noted, "spec": {"workloadPort": {"port": 1}}}
+    boosters.patch(KTHENA.server, "m-a", edited)
     boosters.delete(KTHENA.route, "m")
 
     boosters.wait_until(KTHENA.route, "m", lambda _: True)
-    boosters.wait_until(
+    mended = boosters.wait_until(
         KTHENA.server, "m-a", lambda server: server["spec"]["workloadPort"]["port"] == 8000
     )
+    assert mended["metadata"]["labels"]["team"] == "blue"
+    assert mended["metadata"]["annotations"]["note"] == "mine"
 
 
 def test_a_child_of_somebody_else_is_left_alone(
@@ -310,28 +359,6 @@ def test_a_failure_is_told_and_is_over_when_it_is(
 
     boosters.wait_for("m", "Failed", "False")
     assert boosters.scene.events("Created")
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"backends": [backend("a", maxReplicas=3)]}, "equal"),
-        ({"backends": [backend("a", scalingCost=3)]}, "autoscalingPolicy"),
-        ({"backends": [backend("a")], "backend": single_backend("a", 1)}, "backends or backend"),
-        ({"backends": [backend("a", workers=[{"type": "decode"}])]}, "type server"),
-        ({"backends": [backend("a", minReplicas=2)]}, "at most maxReplicas"),
-        ({"backends": [backend("a")], "costExpansionRatePercent": 10}, "needs autoscalingPolicy"),
-        (
-            {"backends": [backend("a", loraAdapters=[{"name": "m", "artifactURL": "hf://x"}])]},
-            "called as the model",
-        ),
-    ],
-)
-def test_the_definition_refuses_what_makes_no_sense(
-    boosters: Boosters, spec: Manifest, message: str
-) -> None:
-    with pytest.raises(KubectlError, match=message):
-        boosters.apply({**booster("m"), "spec": spec})
 
 
 def test_the_one_backend_of_later_releases_is_read(

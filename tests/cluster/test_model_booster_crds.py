@@ -1,3 +1,5 @@
+"""Definitions of Model Boosters and their children: ours, and those of the original."""
+
 import json
 import uuid
 from collections.abc import Iterator
@@ -11,11 +13,14 @@ import yaml
 from inferno_operator.boosters.booster import read_booster
 from inferno_operator.boosters.convert import convert
 from inferno_operator.boosters.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
+from tests.cluster.scene import Scene, condition
+from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import KubectlError
+from tests.controlplane.operator_process import OperatorProcess
+from tests.controlplane.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
-DATA = ROOT / "tests/data/model_booster"
+DATA = ROOT / "tests/data/boosters"
 KTHENA_DATA = ROOT.parent / "shared/conformance/kthena"
 CASES = sorted((KTHENA_DATA / "cases/input").glob("*.yaml"))
 EXAMPLES = sorted((KTHENA_DATA / "cases/examples").glob("*.yaml"))
@@ -51,6 +56,7 @@ def ours(control_plane: ControlPlane, crds_installed: None) -> ControlPlane:  # 
 def originals() -> Iterator[ControlPlane]:
     """A cluster of its own with the original definitions: they have the names of ours."""
     with ControlPlane() as cluster:
+        cluster.install_crds(ROOT / "crds")
         cluster.install_crds(KTHENA_DATA / "crds")
         yield cluster
 
@@ -227,6 +233,18 @@ class TestRecordings:
 
         create(originals, manifest, *made, namespace=namespace_of_originals)
 
+    def test_both_accept_what_is_unusual(
+        self,
+        originals: ControlPlane,
+        ours: ControlPlane,
+        namespace_of_originals: str,
+        namespace: str,
+    ) -> None:
+        manifests = boosters(DATA / "unusual.yaml")
+
+        create(originals, *manifests, namespace=namespace_of_originals)
+        create(ours, *manifests, namespace=namespace)
+
     @pytest.mark.parametrize("strict", [True, False])
     @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
     def test_our_definitions_accept_the_children(
@@ -262,3 +280,59 @@ class TestRecordings:
         (manifest,) = boosters(KTHENA_DATA / "cases/examples/Deepseek-R1-Distill-llama-8B.yaml")
 
         create(ours, manifest, namespace=namespace)
+
+    def test_children_settle_and_a_new_operator_writes_nothing(
+        self, originals: ControlPlane, namespace_of_originals: str
+    ) -> None:
+        """Whole pod specs and lists with keys, which ours do not have."""
+        scene = Scene(originals, namespace_of_originals)
+        samples = [named(SAMPLE / f"{name}.yaml") for name in BOOSTERS]
+        recorded = [named(path) for path in (*CASES, *EXAMPLES)]
+        scene.apply(*samples, *recorded)
+        first = run(scene, "first")
+        wait_until_initialized(scene, len(samples) + len(recorded))
+        found = scene.control_plane.items(str(KTHENA.booster), scene.namespace)
+        odd = {b["metadata"]["name"] for b in found if condition(b, "Valid")["status"] == "False"}
+        assert odd == {each["metadata"]["name"] for each in recorded}
+        assert {condition(each, "Failed")["status"] for each in found} == {"False"}
+        before = versions(scene)
+        assert first.stop() == 0
+
+        second = run(scene, "second")
+        scene.apply({**samples[0], "metadata": {"name": "last"}})  # its turn comes after the others
+        wait_until_initialized(scene, len(found) + 1)
+        after = versions(scene)
+
+        assert second.stop() == 0
+        assert {name: after[name] for name in before} == before
+        assert scene.events("Updated") == []
+
+
+def named(path: Path) -> Manifest:
+    """A booster with nothing but its name from what was recorded with it."""
+    (manifest,) = boosters(path)
+    return {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
+
+
+def run(scene: Scene, name: str) -> OperatorProcess:
+    cluster, environment = scene.control_plane, {"INFERNO_MODEL_BOOSTER": "kthena"}
+    process = OperatorProcess(
+        cluster.processes, name, cluster.kubeconfig, scene.namespace, environment
+    )
+    process.wait_until_ready()
+    return process
+
+
+def versions(scene: Scene) -> dict[str, str]:
+    """The version of each object: what is written changes it."""
+    kinds = (KTHENA.booster, *KTHENA.children)
+    items = [i for kind in kinds for i in scene.control_plane.items(str(kind), scene.namespace)]
+    return {f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in items}
+
+
+def wait_until_initialized(scene: Scene, count: int) -> None:
+    def initialized() -> int:
+        found = scene.control_plane.items(str(KTHENA.booster), scene.namespace)
+        return sum(condition(each, "Initialized").get("status") == "True" for each in found)
+
+    wait_until(initialized, lambda n: n == count, f"{count} boosters", 60.0)

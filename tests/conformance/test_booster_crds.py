@@ -1,6 +1,8 @@
 """Our definitions of Kthena's kinds take what the original ones take (Kthena v0.1.0)."""
 
 import functools
+import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,24 +17,14 @@ OPEN = "x-kubernetes-preserve-unknown-fields"
 LOWER = ("minimum", "minItems", "minLength")
 UPPER = ("maximum", "maxItems", "maxLength")
 
-QUANTITY = "another pattern"  # which differs in an exponent that begins with a dot, as in 1e.5
-
 ON_PURPOSE = {
-    "AutoscalingPolicy": {f"spec.metrics[].targetValue has {QUANTITY}"},
-    "ModelServing": {
-        f"spec.topologySpreadConstraints[].{field} is required"  # as in any Pod
-        for field in ("maxSkew", "topologyKey", "whenUnsatisfiable")
-    },
     "ModelBooster": {
-        f"spec.autoscalingPolicy.metrics[].targetValue has {QUANTITY}",
-        f"spec.backends[].autoscalingPolicy.metrics[].targetValue has {QUANTITY}",
         "spec.backends is at most 16 in maxItems",  # a ModelRoute takes no more
         "spec.backends[].loraAdapters is at most 10 in maxItems",  # the same
         # The rest bounds the cost of rules.
         "spec.backends[].loraAdapters[].name is at most 253 in maxLength",
         "spec.backends[].name is at most 253 in maxLength",
         "spec.backends[].scaleToZeroGracePeriod is at most 64 in maxLength",
-        "spec.backends[].workers[].image is at most 1024 in maxLength",
     },
 }
 """Where our definitions take less."""
@@ -103,8 +95,8 @@ def stricter_itself(original: Schema, ours: Schema, path: str) -> Iterator[str]:
     )
     if "enum" in ours and not set(of(original)) <= set(ours["enum"]):
         yield f"{path} lacks a word of {of(original)}"
-    if ours.get("pattern") not in (None, original.get("pattern")) and path not in WIDER_PATTERNS:
-        yield f"{path} has another pattern"
+    if "pattern" in ours and path not in WIDER_PATTERNS:
+        yield from (f"{path} refuses {text}" for text in refused(original, ours))
     if ours.get("x-kubernetes-list-type") not in (None, original.get("x-kubernetes-list-type")):
         yield f"{path} is a map"
     if original.get("default") != ours.get("default"):
@@ -115,6 +107,22 @@ def of(original: Schema) -> list[str]:
     """The words that the original takes."""
     words: list[str] = original.get("enum") or original["allOf"][0]["enum"]
     return words
+
+
+@functools.cache
+def texts() -> list[str]:
+    """Every short text of the signs that quantities are made of."""
+    lengths = range(6)
+    return ["".join(word) for n in lengths for word in itertools.product("+1.eEKim", repeat=n)]
+
+
+def refused(original: Schema, ours: Schema) -> list[str]:
+    """What the original's pattern takes and ours does not."""
+    if ours["pattern"] == original.get("pattern"):
+        return []
+    patterns = original.get("pattern", ""), ours["pattern"]
+    theirs, own = (re.compile(pattern) for pattern in patterns)
+    return [text for text in texts() if theirs.search(text) and not own.search(text)]
 
 
 OURS = read(ROOT / "crds" / "kthena")

@@ -1,6 +1,7 @@
 """Children of ModelBoosters as the original's own test data have them (Kthena v0.1.0)."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import yaml
 from inferno_operator.boosters.booster import read_booster
 from inferno_operator.boosters.convert import convert
 from inferno_operator.boosters.dialects import KTHENA
+from inferno_operator.boosters.plan import plan
+from inferno_operator.boosters.status import Findings, status_of
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "kthena" / "cases"
 
@@ -94,9 +97,58 @@ def test_all_pairs_are_replayed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("Deepseek-R1-Distill-llama-8B", 5), ("Qwen2.5-Coder-32B-Instruct", 3)]
+    ("folder", "name", "count", "told"),
+    [
+        (
+            "input",
+            "model",
+            5,
+            ["spec.backends[0].minReplicas should be at least 1 with an autoscalingPolicy"],
+        ),
+        (
+            "input",
+            "multi-backends-model",
+            7,
+            [
+                "spec.backends should have a minReplicas of at least 1 in all",
+                "spec.backends[0].scalingCost is missing and counts as 0",
+                "spec.backends[1].scalingCost is missing and counts as 0",
+            ],
+        ),
+        (
+            "input",
+            "pd-disaggregated-model",
+            3,
+            ["spec.backends[0].maxReplicas has no effect without an autoscalingPolicy"],
+        ),
+        (
+            "examples",
+            "Deepseek-R1-Distill-llama-8B",
+            5,
+            ["spec.backends[0].name makes 'deepseek-r1-distill-llama-8b-"],
+        ),
+        (
+            "examples",
+            "Qwen2.5-Coder-32B-Instruct",
+            3,
+            ["spec.backends[0].maxReplicas has no effect without an autoscalingPolicy"],
+        ),
+    ],
 )
-def test_an_example_converts(name: str, count: int) -> None:
-    booster = read_booster(read("examples", name), KTHENA)
+def test_a_recorded_booster_converts_and_its_condition_tells_what_is_odd(
+    folder: str, name: str, count: int, told: list[str]
+) -> None:
+    manifest = read(folder, name)
+    metadata = {"uid": "some", "namespace": "default", **manifest["metadata"]}
+    booster = read_booster({**manifest, "metadata": metadata}, KTHENA)
 
-    assert len(convert(booster, KTHENA)) == count
+    decided = plan(booster, [], KTHENA)
+    findings = Findings(invalid=[str(problem) for problem in decided.invalid])
+    status = status_of(booster, [], KTHENA, findings, datetime(2026, 3, 1, tzinfo=UTC))
+
+    assert len(decided.applies) == count
+    assert decided.problems == ()
+    (valid,) = (each for each in status["conditions"] if each["type"] == "Valid")
+    assert (valid["status"], valid["reason"]) == ("False", "InvalidSpec")
+    lines = valid["message"].splitlines()
+    assert all(line.startswith(text) for line, text in zip(lines, told, strict=True))

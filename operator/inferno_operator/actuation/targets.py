@@ -34,9 +34,15 @@ class World:
     servings: Mapping[str, Manifest] = field(default_factory=dict)
     bindings: Mapping[str, Manifest] = field(default_factory=dict)
 
+    @property
+    def single(self) -> bool:
+        """Whether the booster has the one `backend` of later releases of Kthena."""
+        return "backend" in self.booster.get("spec", {})
+
     def backends(self) -> Mapping[str, Manifest]:
         """Backends of the booster, by name."""
-        items = self.booster.get("spec", {}).get("backends", ())
+        spec = self.booster.get("spec", {})
+        items = [spec["backend"]] if self.single else spec.get("backends", ())
         return {item["name"]: item for item in items}
 
 
@@ -96,8 +102,10 @@ def floor(reference: ModelBoosterRef, world: World, backend: str) -> int:
     """
     if reference.target == "ModelServing":
         return 0
-    own = "autoscalingPolicy" in world.backends()[backend]
-    return 1 if own and "autoscalingPolicy" not in world.booster["spec"] else 0
+    of_model = "autoscalingPolicy" in world.booster["spec"]
+    if world.single:  # the policy beside its backend is its own
+        return int(of_model)
+    return int("autoscalingPolicy" in world.backends()[backend] and not of_model)
 
 
 def is_ceiling(reference: ModelBoosterRef, world: World, backend: str) -> bool:
@@ -113,16 +121,22 @@ def bounds_for(
 ) -> Bounds:
     """What a backend is to have for so many replicas.
 
-    The schema wants a maximum of 1 at least. Below a ceiling the minimum stays as it is, but
-    a backend that is wanted has one replica: no autoscaler comes back from none.
+    The schema wants a maximum of 1 at least; one number is both bounds. Below a ceiling the
+    minimum stays as it is, but a backend that is wanted has one replica: no autoscaler comes
+    back from none.
     """
     lowest = floor(reference, world, backend)
     replicas = least = max(replicas, lowest)
     if is_ceiling(reference, world, backend):
         least = max(lowest, min(max(now.least, 1), replicas))
-    if reference.target == "ModelServing":
+    if _is_number(_holder(reference, world, backend) or {}):
         return Bounds(least, least)
     return Bounds(least, max(replicas, 1))
+
+
+def _is_number(holder: Manifest) -> bool:
+    """Whether there is one number of replicas instead of bounds."""
+    return "replicas" in holder or "minReplicas" not in holder
 
 
 def read_bounds(reference: ModelBoosterRef, world: World) -> Mapping[str, Bounds]:
@@ -137,7 +151,7 @@ def _bounds(reference: ModelBoosterRef, world: World, backend: str) -> Bounds | 
     holder = _holder(reference, world, backend)
     if holder is None:
         return None
-    if reference.target == "ModelServing":
+    if _is_number(holder):
         replicas = holder.get("replicas", 1)
         return Bounds(replicas, replicas)
     return Bounds(holder["minReplicas"], holder["maxReplicas"])
@@ -194,8 +208,14 @@ def compose(
 
 
 def _booster_write(reference: ModelBoosterRef, world: World, wanted: Mapping[str, Bounds]) -> Write:
+    kind = dialect(reference).booster
+    if world.single:
+        ((name, bounds),) = wanted.items()
+        is_one = _is_number(world.backends()[name])
+        fields = {"replicas": bounds.least} if is_one else _fields(bounds)
+        return _write(kind, world.booster, {"backend": fields})
     backends = [{"name": name, **_fields(bounds)} for name, bounds in wanted.items()]
-    return _write(dialect(reference).booster, world.booster, {"backends": backends})
+    return _write(kind, world.booster, {"backends": backends})
 
 
 def _binding_writes(

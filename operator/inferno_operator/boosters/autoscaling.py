@@ -1,6 +1,6 @@
 """From a booster to AutoscalingPolicies and AutoscalingPolicyBindings; pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from inferno_operator.boosters.booster import DEFAULT_COST_EXPANSION, Backend
@@ -10,13 +10,14 @@ Json = dict[str, Any]
 
 
 def scaling(
-    conversion: Conversion, backends: Iterable[Backend], optimized: Iterable[Backend]
+    conversion: Conversion, backends: Iterable[Backend], optimized: Sequence[Backend]
 ) -> Iterator[Json]:
     """Policy and binding of the model, over all optimized backends, or those of each backend."""
     spec = conversion.booster.spec
     if spec.autoscaling_policy is not None:
-        yield policy(conversion, spec.autoscaling_policy)
-        yield _optimizing(conversion, optimized)
+        if optimized:
+            yield policy(conversion, spec.autoscaling_policy)
+            yield _optimizing(conversion, optimized)
         return
     for backend in backends:
         if backend.autoscaling_policy is not None:

@@ -16,6 +16,9 @@ Json = dict[str, Any]
 ANNOTATION = "inferno.platform.ai/"
 """Prefix of the annotations by which a booster asks for what its schema has no field for."""
 
+BOUNDS = ("minReplicas", "maxReplicas")
+"""Fields of the fewest and most replicas, in boosters and in bindings."""
+
 DEFAULT_COST_EXPANSION = 200
 """costExpansionRatePercent where the booster gives none [%]."""
 
@@ -65,9 +68,19 @@ class Backend(Part):
         return next((worker for worker in reversed(self.workers) if worker.type == type_), None)
 
     def setting(self, name: str, default: str) -> str:
+        """What the environment says; a value from elsewhere is left to the kubelet to fill in."""
+        entry = self._entry(name)
+        if entry.get("valueFrom"):
+            return f"$({name})"
+        return str(entry.get("value") or default)
+
+    def literal(self, name: str, default: str) -> str:
         """What the environment says literally; an entry without a value says nothing."""
-        entry = next((item for item in self.env if item.get("name") == name), None)
-        return default if entry is None else str(entry.get("value") or "")
+        entry = self._entry(name)
+        return str(entry.get("value") or "") if entry else default
+
+    def _entry(self, name: str) -> Json:
+        return next((item for item in self.env if item.get("name") == name), {})
 
 
 class BoosterSpec(Part):
@@ -143,12 +156,17 @@ def read_booster(manifest: Manifest, dialect: Dialect) -> Booster:
 
 
 def _with_backends(manifest: Manifest) -> Manifest:
-    """Kthena v1.0.0 has one backend with a number of replicas; the rest is written alike."""
+    """Later releases of Kthena have one backend; the rest is written alike.
+
+    In v1.0.0 it has a number of replicas, in those between bounds, and the policy beside it is
+    its own: there is nothing to optimize among.
+    """
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping) or "backends" in spec or "backend" not in spec:
         return manifest
-    backend = spec["backend"]
-    if isinstance(backend, Mapping) and "replicas" in backend:
-        replicas = backend["replicas"]
-        backend = {"minReplicas": replicas, "maxReplicas": replicas, **backend}
-    return {**manifest, "spec": {**spec, "backends": [backend]}, "single": True}
+    backend, rest = spec["backend"], dict(spec)
+    if isinstance(backend, Mapping):
+        policy = rest.pop("autoscalingPolicy", None)
+        replicas = dict.fromkeys(BOUNDS, backend["replicas"]) if "replicas" in backend else {}
+        backend = {"autoscalingPolicy": policy, **backend, **replicas}
+    return {**manifest, "spec": {**rest, "backends": [backend]}, "single": True}

@@ -88,7 +88,7 @@ def _downloader(
 def _of_downloader(conversion: Conversion, backend: Backend) -> list[Json]:
     """Of the environment what concerns downloading; by reference too, but in the original."""
     if conversion.strict and not conversion.dialect.fleet_aware:
-        return [{"name": "ENDPOINT", "value": backend.setting("ENDPOINT", "")}]
+        return [{"name": "ENDPOINT", "value": backend.literal("ENDPOINT", "")}]
     entries = {entry.get("name"): entry for entry in backend.env}
     found = [entries[name] for name in DOWNLOADER_SETTINGS if name in entries]
     wanted = "value" if conversion.strict else "valueFrom"
@@ -121,8 +121,9 @@ def sidecar(conversion: Conversion, backend: Backend, role: str = "") -> Json:
 
 
 def _sidecar_arguments(conversion: Conversion, backend: Backend, port: int) -> list[str]:
-    url = backend.setting("RUNTIME_URL", f"http://localhost:{ENGINE_PORT}")
-    metrics = backend.setting("RUNTIME_METRICS_PATH", "/metrics")
+    setting = backend.literal if conversion.strict else backend.setting
+    url = setting("RUNTIME_URL", f"http://localhost:{ENGINE_PORT}")
+    metrics = setting("RUNTIME_METRICS_PATH", "/metrics")
     arguments = ["--port", str(port), "--engine", backend.type.lower()]
     arguments += ["--engine-base-url", url, "--engine-metrics-path", metrics]
     if conversion.dialect.fleet_aware:

@@ -27,6 +27,10 @@ class Problem:
         return f"{self.path} {self.text}"
 
 
+Place = tuple[str, str]
+"""Kind and name of a child."""
+
+
 class ConversionError(InputError):
     """A backend from which nothing can be made."""
 
@@ -112,7 +116,7 @@ class Conversion:
 
 def runtime_port(backend: Backend) -> int:
     """The port of the sidecar; a text that is no number of a port means the default."""
-    text = backend.setting("RUNTIME_PORT", "").strip()
+    text = backend.literal("RUNTIME_PORT", "").strip()
     port = int(text) if text.isdecimal() else 0
     return port if 0 < port <= MAX_PORT else DEFAULT_RUNTIME_PORT
 

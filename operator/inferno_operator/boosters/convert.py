@@ -6,8 +6,8 @@ from typing import Any
 
 from inferno_operator.boosters.autoscaling import scaling
 from inferno_operator.boosters.booster import Backend, Booster
-from inferno_operator.boosters.context import Conversion, ConversionError, Problem
-from inferno_operator.boosters.dialects import Dialect
+from inferno_operator.boosters.context import Conversion, ConversionError, Place, Problem
+from inferno_operator.boosters.dialects import Dialect, Kind
 from inferno_operator.boosters.networking import route, server
 from inferno_operator.boosters.serving import serving
 
@@ -52,25 +52,39 @@ def convert_backends(
     *,
     strict: bool = False,
     standing: Container[str] = (),
+    taken: Container[Place] = (),
 ) -> Converted:
     """The children for some backends of a booster.
 
     The bad ones are left out; of them and of those that are not asked for, the ones that stand
-    keep their part of the route and of the scaling.
+    keep their part of the route and of the scaling. What has a name that is taken by an object
+    of somebody else gets no requests and is not scaled.
     """
     conversion = Conversion(booster, dialect, strict)
-    servings: dict[str, Json] = {}
-    problems: list[Problem] = []
-    for backend in backends:
-        try:
-            servings[backend.name] = serving(conversion, backend)
-        except ConversionError as error:
-            problems.append(Problem(error.path, error.text, backend.name))
-    if not servings:
-        return Converted((), tuple(problems))
+    servings, problems = _servings(conversion, backends)
+
+    def free(among: Iterable[Backend], *kinds: Kind) -> list[Backend]:
+        names = ((each, booster.child_name(each)) for each in among)
+        return [each for each, name in names if not any((k.kind, name) in taken for k in kinds)]
+
     good = [backend for backend in booster.spec.backends if backend.name in servings]
     kept = [b for b in booster.spec.backends if b.name in servings or b.name in standing]
     servers = [server(conversion, backend) for backend in good]
-    scalers = scaling(conversion, good, kept)
-    children = (*servings.values(), *servers, route(conversion, kept), *scalers)
-    return Converted(children, tuple(problems))
+    routed = free(kept, dialect.serving, dialect.server)
+    routes = [route(conversion, routed)] if routed else []
+    scalers = scaling(conversion, free(good, dialect.serving), free(kept, dialect.serving))
+    return Converted((*servings.values(), *servers, *routes, *scalers), problems)
+
+
+def _servings(
+    conversion: Conversion, backends: Iterable[Backend]
+) -> tuple[dict[str, Json], tuple[Problem, ...]]:
+    """The serving of each backend, by its name, and what is wrong with those that have none."""
+    made: dict[str, Json] = {}
+    problems: list[Problem] = []
+    for backend in backends:
+        try:
+            made[backend.name] = serving(conversion, backend)
+        except ConversionError as error:
+            problems.append(Problem(error.path, error.text, backend.name))
+    return made, tuple(problems)

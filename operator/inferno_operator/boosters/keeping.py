@@ -4,10 +4,10 @@ Replicas and bounds that the plan, a scaler or an autoscaler set; and gang polic
 the API server refuses any change.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Container, Mapping
+from typing import Any, NamedTuple
 
-from inferno_operator.boosters.booster import Backend, Booster
+from inferno_operator.boosters.booster import BOUNDS, Backend, Booster
 from inferno_operator.boosters.dialects import Dialect
 from inferno_operator.ports import Manifest
 
@@ -19,13 +19,29 @@ FIELD_MANAGER = "inferno-model-booster"
 PLAN_MANAGERS = "inferno-"
 """How the names of ours begin that write what the plan says."""
 
-BOUNDS = ("minReplicas", "maxReplicas")
+
+SCALING = "scalingConfiguration"
+OPTIMIZING = "optimizerConfiguration"
+"""Parts of a binding: of one backend, or of the whole model."""
+
+
+class Owner(NamedTuple):
+    """Who owns a field, and by which subresource; one manager may do so in several ways."""
+
+    manager: str
+    subresource: str
 
 
 def kept(
-    booster: Booster, wanted: Json, current: Manifest | None, dialect: Dialect
+    booster: Booster,
+    wanted: Json,
+    current: Manifest | None,
+    dialect: Dialect,
+    held: Container[str] = (),
 ) -> tuple[Json, list[str]]:
     """The manifest of a child with what has to stay, and remarks on what is not as asked for.
+
+    Backends that are held, because what is asked of them makes no sense, scale as they did.
 
     A field that others own is left out; one that we own too is sent as it is, for what an
     apply leaves out is removed, together with the version that it is of.
@@ -35,7 +51,8 @@ def kept(
     if wanted["kind"] == dialect.serving.kind:
         return _kept_serving(booster, wanted, current)
     if wanted["kind"] == dialect.binding.kind:
-        return _kept_binding(wanted, current), []
+        standing = {booster.child_name(b) for b in booster.spec.backends if b.name in held}
+        return _kept_binding(wanted, current, standing), []
     return wanted, []
 
 
@@ -56,7 +73,7 @@ def _kept_serving(booster: Booster, wanted: Json, current: Manifest) -> tuple[Js
     if now != replicas:
         changed["spec"]["replicas"] = replicas
         return changed, remarks
-    if FIELD_MANAGER not in managers:
+    if not _is_ours(managers):
         del changed["spec"]["replicas"]
         return changed, remarks
     changed["spec"]["replicas"] = now
@@ -73,51 +90,60 @@ def _kept_gang(template: Json, current: Manifest) -> tuple[Json, list[str]]:
 
 
 def _replicas(
-    booster: Booster, backend: Backend, now: int | None, managers: Mapping[str, str]
+    booster: Booster, backend: Backend, now: int | None, managers: Collection[Owner]
 ) -> int:
     low, high = backend.min_replicas, backend.max_replicas
     if now is None:
         return low
-    if "scale" in managers.values() or _has_plan(managers):
+    if any(owner.subresource == "scale" for owner in managers) or _has_plan(managers):
         return now
     policies = (booster.spec.autoscaling_policy, backend.autoscaling_policy)
     is_scaled = any(policy is not None for policy in policies)
     return min(max(now, low), high) if is_scaled else low
 
 
-def _kept_binding(wanted: Json, current: Manifest) -> Json:
-    for part, keep in (("scalingConfiguration", _one), ("optimizerConfiguration", _several)):
-        if part in wanted["spec"] and part in current["spec"]:
-            return keep(wanted, current, part)
+def _kept_binding(wanted: Json, current: Manifest, standing: Container[str]) -> Json:
+    if _has_part(SCALING, wanted, current):
+        return _one(wanted, current)
+    if _has_part(OPTIMIZING, wanted, current):
+        return _several(wanted, current, standing)
     return wanted
 
 
-def _one(wanted: Json, current: Manifest, part: str) -> Json:
+def _has_part(part: str, wanted: Json, current: Manifest) -> bool:
+    return part in wanted["spec"] and part in current["spec"]
+
+
+def _one(wanted: Json, current: Manifest) -> Json:
     """Bounds of one target."""
-    managers = managers_of(current, f"f:{part}", f"f:{BOUNDS[0]}")
+    managers = managers_of(current, f"f:{SCALING}", f"f:{BOUNDS[0]}")
     if not _has_plan(managers):
         return wanted
-    configuration = dict(wanted["spec"][part])
-    if FIELD_MANAGER in managers:
-        configuration |= {name: current["spec"][part][name] for name in BOUNDS}
+    configuration = dict(wanted["spec"][SCALING])
+    if _is_ours(managers):
+        configuration |= {name: current["spec"][SCALING][name] for name in BOUNDS}
     else:
         configuration = {k: v for k, v in configuration.items() if k not in BOUNDS}
-    changed = {**wanted, "spec": {**wanted["spec"], part: configuration}}
-    return _unless_changed(changed, current) if FIELD_MANAGER in managers else changed
+    changed = {**wanted, "spec": {**wanted["spec"], SCALING: configuration}}
+    return _unless_changed(changed, current) if _is_ours(managers) else changed
 
 
-def _several(wanted: Json, current: Manifest, part: str) -> Json:
+def _several(wanted: Json, current: Manifest, standing: Container[str]) -> Json:
     """Bounds of several targets, in a list that has one owner as a whole."""
-    if not _has_plan(managers_of(current, f"f:{part}", "f:params")):
-        return wanted
-    now = {param["target"]["targetRef"]["name"]: param for param in current["spec"][part]["params"]}
+    has_plan = _has_plan(managers_of(current, f"f:{OPTIMIZING}", "f:params"))
+    now = {_target(param): param for param in current["spec"][OPTIMIZING]["params"]}
     params = []
-    for param in wanted["spec"][part]["params"]:
-        stays = now.get(param["target"]["targetRef"]["name"], {})
+    for param in wanted["spec"][OPTIMIZING]["params"]:
+        stays = now.get(_target(param), {}) if has_plan or _target(param) in standing else {}
         params.append({**param, **{name: stays[name] for name in BOUNDS if name in stays}})
-    configuration = {**wanted["spec"][part], "params": params}
-    changed = {**wanted, "spec": {**wanted["spec"], part: configuration}}
-    return _unless_changed(changed, current)
+    configuration = {**wanted["spec"][OPTIMIZING], "params": params}
+    changed = {**wanted, "spec": {**wanted["spec"], OPTIMIZING: configuration}}
+    return _unless_changed(changed, current) if has_plan else changed
+
+
+def _target(param: Manifest) -> str:
+    name: str = param["target"]["targetRef"]["name"]
+    return name
 
 
 def _unless_changed(manifest: Json, current: Manifest) -> Json:
@@ -126,18 +152,23 @@ def _unless_changed(manifest: Json, current: Manifest) -> Json:
     return {**manifest, "metadata": {**manifest["metadata"], **version}}
 
 
-def _has_plan(managers: Mapping[str, str]) -> bool:
-    return any(name.startswith(PLAN_MANAGERS) and name != FIELD_MANAGER for name in managers)
+def _is_ours(managers: Collection[Owner]) -> bool:
+    return any(owner.manager == FIELD_MANAGER for owner in managers)
 
 
-def managers_of(child: Manifest, *path: str) -> dict[str, str]:
-    """Who owns a field of the spec, and by which subresource."""
+def _has_plan(managers: Collection[Owner]) -> bool:
+    names = {owner.manager for owner in managers} - {FIELD_MANAGER}
+    return any(name.startswith(PLAN_MANAGERS) for name in names)
+
+
+def managers_of(child: Manifest, *path: str) -> frozenset[Owner]:
+    """Who owns a field of the spec."""
     entries = child["metadata"].get("managedFields") or ()
-    return {
-        entry.get("manager", ""): entry.get("subresource", "")
+    return frozenset(
+        Owner(entry.get("manager", ""), entry.get("subresource", ""))
         for entry in entries
         if _reaches(entry.get("fieldsV1", {}).get("f:spec", {}), path)
-    }
+    )
 
 
 def _reaches(fields: Mapping[str, Any], path: tuple[str, ...]) -> bool:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inferno_operator.boosters.advice import advice
 from inferno_operator.boosters.booster import Booster
-from inferno_operator.boosters.context import Problem
+from inferno_operator.boosters.context import Place, Problem
 from inferno_operator.boosters.convert import Converted, convert_backends
 from inferno_operator.boosters.dialects import Dialect, Kind
 from inferno_operator.boosters.differences import is_applied
@@ -39,14 +40,13 @@ class Plan:
     applies: tuple[Apply, ...] = ()
     deletes: tuple[Delete, ...] = ()
     problems: tuple[Problem, ...] = ()
+    invalid: tuple[Problem, ...] = ()
+    """What should be put right in the booster, whether or not it stands in the way."""
     remarks: tuple[str, ...] = ()
     """What is not as asked for and cannot be, though nothing failed."""
 
 
 Json = dict[str, Any]
-
-Place = tuple[str, str]
-"""Kind and name of a child."""
 
 
 def plan(booster: Booster, present: Iterable[Manifest], dialect: Dialect) -> Plan:
@@ -62,19 +62,17 @@ def plan(booster: Booster, present: Iterable[Manifest], dialect: Dialect) -> Pla
         In which API groups.
     """
     there = {_place(child): child for child in present}
-    bad = problems(booster, dialect)
+    bad, advised = problems(booster), advice(booster, dialect)
     if any(not problem.backend for problem in bad):
-        return Plan(problems=bad)
+        return Plan(problems=bad, invalid=(*bad, *advised))
     converted = _converted(booster, there, dialect, {problem.backend for problem in bad})
     bad += converted.problems
-    if not converted.children:
-        return Plan(problems=bad)
     ours, foreign = _sorted_out(booster, converted.children, there)
-    applies, remarks = _applies(booster, ours, there, dialect)
-    wanted = {_place(child) for child in converted.children}
     held = {problem.backend for problem in bad}
+    applies, remarks = _applies(booster, ours, there, dialect, held)
+    wanted = {_place(child) for child in converted.children}
     deletes = _superfluous(booster, there, wanted, held, dialect)
-    return Plan(applies, deletes, (*bad, *foreign), remarks)
+    return Plan(applies, deletes, (*bad, *foreign), (*bad, *advised), remarks)
 
 
 def _sorted_out(
@@ -93,7 +91,11 @@ def _sorted_out(
 
 
 def _applies(
-    booster: Booster, children: Iterable[Json], there: Mapping[Place, Manifest], dialect: Dialect
+    booster: Booster,
+    children: Iterable[Json],
+    there: Mapping[Place, Manifest],
+    dialect: Dialect,
+    held: set[str],
 ) -> tuple[tuple[Apply, ...], tuple[str, ...]]:
     """What differs from what is there, and remarks on what cannot be as asked for."""
     kinds = {kind.kind: kind for kind in dialect.children}
@@ -101,7 +103,7 @@ def _applies(
     remarks: list[str] = []
     for child in children:
         current = there.get(_place(child))
-        wanted, remark = kept(booster, child, current, dialect)
+        wanted, remark = kept(booster, child, current, dialect, held)
         remarks += remark
         if current is None or not (is_going(current) or is_applied(wanted, current)):
             applies.append(Apply(kinds[child["kind"]], wanted, new=current is None))
@@ -121,12 +123,13 @@ def _converted(
     booster: Booster, there: Mapping[Place, Manifest], dialect: Dialect, bad: set[str]
 ) -> Converted:
     good = [backend for backend in booster.spec.backends if backend.name not in bad]
+    taken = {place for place, child in there.items() if is_foreign(booster, child)}
     standing = {
         backend.name
         for backend in booster.spec.backends
-        if (dialect.server.kind, booster.child_name(backend)) in there
+        if (dialect.server.kind, booster.child_name(backend)) in there.keys() - taken
     }
-    return convert_backends(booster, good, dialect, standing=standing)
+    return convert_backends(booster, good, dialect, standing=standing, taken=taken)
 
 
 def _foreign(current: Manifest) -> Problem:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from inferno_operator.boosters.booster import Booster, read_booster
@@ -10,7 +10,7 @@ from inferno_operator.boosters.dialects import Kind
 from inferno_operator.boosters.mirror import BoosterMirror
 from inferno_operator.boosters.plan import Apply, Delete, Plan, is_going, plan
 from inferno_operator.boosters.ports import BoosterCluster, Notice
-from inferno_operator.boosters.status import FAILED, is_told, status_of
+from inferno_operator.boosters.status import FAILED, Findings, is_told, status_of
 from inferno_operator.ports import GoneError, Key, Manifest, Now, RejectedError, StaleError
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
@@ -86,12 +86,16 @@ async def _reconcile(manifest: Manifest, boosting: Boosting) -> Outcome:
         logger.warning("%s", error)  # which no schema of ours admits: there is no status to trust
         return Outcome.SETTLED
     missing = _missing(booster, boosting)
-    decided = Plan() if missing else plan(booster, boosting.mirror.children(booster), dialect)
-    deeds = await _act(decided, boosting)
-    failures = [*missing, *map(str, decided.problems), *deeds.refused, *deeds.unanswered]
+    decided = plan(booster, boosting.mirror.children(booster), dialect)
+    deeds = Deeds() if missing else await _act(decided, boosting)
+    findings = Findings(
+        failures=[*missing, *map(str, decided.problems), *deeds.refused, *deeds.unanswered],
+        invalid=[str(problem) for problem in decided.invalid],
+        remarks=decided.remarks,
+    )
     for notice in deeds.notices():
         await boosting.cluster.publish(dialect.booster, manifest, notice)
-    await _report(manifest, booster, failures, decided.remarks, boosting)
+    await _report(manifest, booster, findings, boosting)
     if deeds.unanswered:
         return Outcome.FAILED
     return Outcome.due_after(REFUSED_SECONDS if deeds.refused else None)
@@ -144,19 +148,15 @@ async def _delete(action: Delete, deeds: Deeds, boosting: Boosting) -> None:
 
 
 async def _report(
-    manifest: Manifest,
-    booster: Booster,
-    failures: Sequence[str],
-    remarks: Sequence[str],
-    boosting: Boosting,
+    manifest: Manifest, booster: Booster, findings: Findings, boosting: Boosting
 ) -> None:
     """Write the status if it says something new."""
     mirror = boosting.mirror
     present = mirror.children(booster)
-    status = status_of(booster, present, mirror.dialect, failures, remarks, boosting.now())
-    before = booster.status.condition(FAILED)
-    if failures and (before is None or before.message != "\n".join(failures)):
-        notice = Notice("Warning", FAILED, "\n".join(failures))
+    status = status_of(booster, present, mirror.dialect, findings, boosting.now())
+    before, failed = booster.status.condition(FAILED), "\n".join(findings.failures)
+    if failed and (before is None or before.message != failed):
+        notice = Notice("Warning", FAILED, failed)
         await boosting.cluster.publish(mirror.dialect.booster, manifest, notice)
     if is_told(status, manifest.get("status") or {}):
         return

@@ -1,6 +1,7 @@
 """What is said about a booster: conditions, and the replicas of its backends; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,14 +15,29 @@ from inferno_operator.ports import Manifest
 INITIALIZED = "Initialized"
 ACTIVE = "Active"
 FAILED = "Failed"
+VALID = "Valid"
+
+COMING = "ModelScaling"
+"""Reason of a booster that is active while a backend comes up from no replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What came of a pass."""
+
+    failures: Sequence[str] = ()
+    """What went wrong."""
+    invalid: Sequence[str] = ()
+    """What should be put right in the spec, whether or not it hindered anything."""
+    remarks: Sequence[str] = ()
+    """What is not as asked for and cannot be."""
 
 
 def status_of(
     booster: Booster,
     present: Iterable[Manifest],
     dialect: Dialect,
-    failures: Sequence[str],
-    remarks: Sequence[str],
+    findings: Findings,
     now: datetime,
 ) -> dict[str, Any]:
     """The status as it is to be.
@@ -34,17 +50,18 @@ def status_of(
         Its children after what was written.
     dialect
         Tells which of them are servings.
-    failures, remarks
-        What went wrong, and what is not as asked for.
+    findings
+        What to tell of the pass.
     now
         The time.
     """
     servings = _servings(booster, present, dialect)
     generation = booster.metadata.generation
     verdicts = [
-        _initialized(booster, failures, remarks),
+        _initialized(booster, findings),
         _active(booster, servings),
-        _failed(failures),
+        _failed(findings.failures),
+        _valid(findings.invalid),
     ]
     conditions = merge_conditions(booster.status, verdicts, generation, now)
     status: dict[str, Any] = {
@@ -82,26 +99,56 @@ def _backend_status(serving: Manifest) -> dict[str, Any]:
     return {"name": serving["metadata"]["name"], "replicas": replicas}
 
 
-def _initialized(booster: Booster, failures: Sequence[str], remarks: Sequence[str]) -> Verdict:
+def _initialized(booster: Booster, findings: Findings) -> Verdict:
     """All children were written once; what comes later does not take it back."""
-    before = booster.status.condition(INITIALIZED)
-    if failures and (before is None or before.status != "True"):
+    if findings.failures and not _was(INITIALIZED, booster):
         return Verdict(INITIALIZED, False, "ModelProcessing", "not all children could be written")
-    message = "; ".join(["ModelBooster initialized", *remarks])
+    message = "; ".join(["ModelBooster initialized", *findings.remarks])
     return Verdict(INITIALIZED, True, "ModelCreating", message)
 
 
+def _was(type_: str, booster: Booster) -> bool:
+    before = booster.status.condition(type_)
+    return before is not None and before.status == "True"
+
+
 def _active(booster: Booster, servings: Mapping[str, Manifest]) -> Verdict:
-    missing = [
-        name
-        for name in map(booster.child_name, booster.spec.backends)
-        if name not in servings or not is_settled(servings[name])
-    ]
-    if missing:
-        return _inactive(f"waiting for {', '.join(missing)}")
+    """All replicas were available once, and no backend has lost all of its own since then.
+
+    So more replicas, a new image that they get one after the other, or a backend that comes up
+    from none beside others do not take it back.
+    """
+    unsettled = _without(is_settled, booster, servings)
+    if unsettled and not _was(ACTIVE, booster):
+        return _inactive(f"waiting for {', '.join(unsettled)}")
+    bare = _without(has_available, booster, servings)
+    if bare and _has_lost(bare, booster, servings):
+        return _inactive(f"waiting for {', '.join(bare)}")
     if not any(_replicas(serving) for serving in servings.values()):
         return _inactive("no backend has any replica")
-    return Verdict(ACTIVE, True, "ModelAvailable", "ModelBooster is ready")
+    if bare:
+        message = f"ModelBooster is ready; waiting for the first replica of {', '.join(bare)}"
+        return Verdict(ACTIVE, True, COMING, message)
+    more = f"; waiting for more replicas of {', '.join(unsettled)}" if unsettled else ""
+    return Verdict(ACTIVE, True, "ModelAvailable", f"ModelBooster is ready{more}")
+
+
+def _without(
+    is_up: Callable[[Manifest], bool], booster: Booster, servings: Mapping[str, Manifest]
+) -> list[str]:
+    names = map(booster.child_name, booster.spec.backends)
+    return [name for name in names if name not in servings or not is_up(servings[name])]
+
+
+def _has_lost(bare: Sequence[str], booster: Booster, servings: Mapping[str, Manifest]) -> bool:
+    """Whether backends without any available replica had some, or nothing else serves."""
+    if not any(_replicas(each) and has_available(each) for each in servings.values()):
+        return True
+    before = booster.status.condition(ACTIVE)
+    if before is not None and before.reason == COMING:
+        return False
+    had = {each.name for each in booster.status.backend_statuses if each.replicas}
+    return not had.isdisjoint(bare)
 
 
 def _inactive(why: str) -> Verdict:
@@ -125,7 +172,19 @@ def is_settled(serving: Manifest) -> bool:
     return conditions.get("Available") == "True"
 
 
+def has_available(serving: Manifest) -> bool:
+    """Whether one of its replicas is available at least, or it is to have none."""
+    available: int = (serving.get("status") or {}).get("availableReplicas", 0)
+    return is_settled(serving) or available > 0
+
+
 def _failed(failures: Sequence[str]) -> Verdict:
     if failures:
         return Verdict(FAILED, True, "ModelAbnormal", "\n".join(failures))
     return Verdict(FAILED, False, "ModelNormal", "")
+
+
+def _valid(invalid: Sequence[str]) -> Verdict:
+    if invalid:
+        return Verdict(VALID, False, "InvalidSpec", "\n".join(invalid))
+    return Verdict(VALID, True, "Valid")

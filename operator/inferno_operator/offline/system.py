@@ -34,8 +34,8 @@ def read_system(paths: Iterable[str]) -> System:
     Raises
     ------
     InputError
-        Something cannot be read, is of an unknown kind or has a value that makes no sense;
-        the text names the file, or the object and the field.
+        Something cannot be read, is of a kind of ours that there is none of, or has a value that
+        makes no sense; the text names the file, or the object and the field.
     UnsupportedError
         It asks for what this version cannot do.
     """
@@ -62,7 +62,7 @@ def _system_of_manifests(documents: Iterable[Document]) -> System:
     from inferno_operator.resources import Optimizer
     from inferno_operator.snapshot import build_system
 
-    resources = [_parsed(document) for document in documents if not _is_namespace(document)]
+    resources = [_parsed(document) for document in documents if not _is_of_others(document)]
     if not resources:
         raise InputError("nothing to optimize: there is no object")
     _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
@@ -72,10 +72,21 @@ def _system_of_manifests(documents: Iterable[Document]) -> System:
     return snapshot.system
 
 
-def _is_namespace(document: Document) -> bool:
-    """A Namespace may lie beside its objects; it says nothing about a plan."""
+def _is_of_others(document: Document) -> bool:
+    """What lies beside our objects, such as a Namespace or a ModelBooster, says nothing of a plan.
+
+    A kind of ours in a group of nobody that we know is a slip, and left to be refused.
+    """
+    from inferno_operator.boosters.dialects import DIALECTS
+    from inferno_operator.resources import GROUP, RESOURCES
+
     content = document.content
-    return isinstance(content, Mapping) and content.get("kind") == "Namespace"
+    if not isinstance(content, Mapping) or not isinstance(content.get("apiVersion"), str):
+        return False
+    group, kind = content["apiVersion"].rpartition("/")[0], content.get("kind")
+    boosters = [(dialect.booster.group, dialect.booster.kind) for dialect in DIALECTS.values()]
+    ours = [resource.kind for resource in RESOURCES]
+    return group != GROUP and (kind not in ours or (group, kind) in boosters)
 
 
 def _parsed(document: Document) -> "Resource":

@@ -1,5 +1,8 @@
 """Policies and bindings of a booster."""
 
+import pytest
+
+from inferno_operator.boosters.booster import Booster
 from inferno_operator.boosters.convert import convert
 from inferno_operator.boosters.dialects import KTHENA
 from tests.unit.operator.boosters.making import METRICS, backend, booster, child, made
@@ -48,7 +51,10 @@ def test_metrics_are_read_where_the_sidecar_has_them() -> None:
     assert configuration["target"]["metricEndpoint"] == {"port": 8900}
 
 
-def test_a_policy_comes_before_its_binding() -> None:
-    kinds = [made["kind"] for made in convert(booster(autoscalingPolicy=METRICS), KTHENA)]
+@pytest.mark.parametrize(
+    "asked", [booster(autoscalingPolicy=METRICS), booster(backend(autoscalingPolicy=METRICS))]
+)
+def test_a_policy_comes_before_its_binding(asked: Booster) -> None:
+    kinds = [made["kind"] for made in convert(asked, KTHENA)]
 
     assert kinds.index("AutoscalingPolicy") < kinds.index("AutoscalingPolicyBinding")

@@ -42,6 +42,7 @@ def test_an_unknown_connector_is_left_out(transfer: object) -> None:
     server = child(booster(disaggregated(workers=workers)), KTHENA.server, "m-a")
 
     assert "kvConnector" not in server["spec"]
+    assert server["spec"]["workloadPort"] == {"port": 8000}
 
 
 def test_the_served_name_is_that_of_the_engine() -> None:
@@ -51,9 +52,10 @@ def test_the_served_name_is_that_of_the_engine() -> None:
 
 
 def test_one_backend_has_one_rule() -> None:
-    rules = child(booster(backend(loraAdapters=[SQL])), KTHENA.route, "m")["spec"]["rules"]
+    route = child(booster(backend(loraAdapters=[SQL])), KTHENA.route, "m")["spec"]
 
-    assert rules == [{"name": "default", "targetModels": [{"modelServerName": "m-a"}]}]
+    assert route["loraAdapters"] == ["sql"]
+    assert route["rules"] == [{"name": "default", "targetModels": [{"modelServerName": "m-a"}]}]
 
 
 def test_an_adapter_is_routed_to_the_backends_that_have_it() -> None:

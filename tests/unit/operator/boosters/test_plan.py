@@ -1,10 +1,11 @@
 """What is written and deleted for a booster, and what stays."""
 
+import json
 from typing import Any
 
 import pytest
 
-from inferno_operator.boosters.booster import Booster
+from inferno_operator.boosters.booster import Booster, read_booster
 from inferno_operator.boosters.convert import convert
 from inferno_operator.boosters.dialects import KTHENA
 from inferno_operator.boosters.plan import Apply, plan
@@ -15,6 +16,7 @@ from tests.unit.operator.boosters.making import (
     backend,
     booster,
     disaggregated,
+    manifest,
     there,
     worker,
 )
@@ -46,6 +48,7 @@ def test_fields_that_the_api_or_others_added_are_no_drift() -> None:
     children = present(asked)
     for child in children:
         child["spec"] = {**child["spec"], "added": 1}
+        child["metadata"]["labels"] = {**child["metadata"]["labels"], "team": "blue"}
 
     assert plan(asked, children, KTHENA).applies == ()
 
@@ -61,13 +64,18 @@ def test_metadata_that_was_edited_is_mended(field: str) -> None:
     assert [a.manifest["kind"] for a in plan(asked, children, KTHENA).applies] == ["ModelServer"]
 
 
-def test_a_spec_that_was_edited_is_mended() -> None:
-    asked = booster()
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("ModelServing", "schedulerName"), ("ModelServer", "model"), ("ModelRoute", "modelName")],
+)
+@pytest.mark.parametrize("more", [{}, {"scalingCost": 1}], ids=["valid", "odd"])
+def test_a_spec_that_was_edited_is_mended(kind: str, field: str, more: Manifest) -> None:
+    asked = booster(backend(**more))
     children = present(asked)
-    route = next(child for child in children if child["kind"] == "ModelRoute")
-    route["spec"] = {**route["spec"], "rules": []}
+    edited = next(child for child in children if child["kind"] == kind)
+    edited["spec"] = {**edited["spec"], field: "of-somebody-else"}
 
-    assert [a.manifest["kind"] for a in plan(asked, children, KTHENA).applies] == ["ModelRoute"]
+    assert [a.manifest["kind"] for a in plan(asked, children, KTHENA).applies] == [kind]
 
 
 def test_what_is_not_wanted_any_more_is_deleted_bindings_first() -> None:
@@ -84,14 +92,27 @@ def test_what_is_not_wanted_any_more_is_deleted_bindings_first() -> None:
     ]
 
 
-def test_a_policy_that_moves_to_the_model_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize(
+    ("asked", "new"),
+    [
+        (booster(), []),
+        (
+            booster(backend(maxReplicas=2, scalingCost=1), autoscalingPolicy=METRICS),
+            ["AutoscalingPolicy m", "AutoscalingPolicyBinding m"],
+        ),
+    ],
+    ids=["gone", "moved to the model"],
+)
+def test_a_policy_that_goes_or_moves_leaves_nothing_behind(asked: Booster, new: list[str]) -> None:
     children = present(booster(backend(maxReplicas=2, autoscalingPolicy=METRICS)))
-    asked = booster(backend(maxReplicas=2, scalingCost=1), autoscalingPolicy=METRICS)
 
     decided = plan(asked, children, KTHENA)
 
-    assert [apply.manifest["metadata"]["name"] for apply in decided.applies] == ["m", "m"]
-    assert [delete.key.name for delete in decided.deletes] == ["m-a", "m-a"]
+    assert [f"{a.kind.kind} {a.manifest['metadata']['name']}" for a in decided.applies] == new
+    assert [f"{delete.kind.kind} {delete.key.name}" for delete in decided.deletes] == [
+        "AutoscalingPolicyBinding m-a",
+        "AutoscalingPolicy m-a",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,6 +157,31 @@ def test_replicas_that_are_ours_are_sent_with_the_version_that_they_are_of() -> 
 
     assert serving["spec"]["replicas"] == 1
     assert serving["metadata"]["resourceVersion"] == "7"
+
+
+def test_replicas_of_an_autoscaler_stay_when_the_template_changes() -> None:
+    scaled: Manifest = {"maxReplicas": 5, "autoscalingPolicy": METRICS}
+    children = present(booster(backend(**scaled)), AUTOSCALER)
+    for child in children:
+        if child["kind"] == "ModelServing":
+            child["spec"]["replicas"] = 3
+    asked = booster(backend(workers=[worker(image="engine:2")], **scaled))
+
+    assert "replicas" not in serving_of(plan(asked, children, KTHENA).applies)["spec"]
+
+
+def test_replicas_that_were_scaled_by_hand_stay_whatever_else_that_manager_wrote() -> None:
+    asked = booster(backend(workers=[worker(image="engine:2")]))
+    children = present(booster())
+    serving = next(child for child in children if child["kind"] == "ModelServing")
+    serving["spec"]["replicas"] = 3
+    fields: Manifest = {"f:spec": {"f:replicas": {}}}
+    serving["metadata"]["managedFields"] += [
+        {"manager": "kubectl", "subresource": "scale", "fieldsV1": fields},
+        {"manager": "kubectl", "fieldsV1": fields},
+    ]
+
+    assert serving_of(plan(asked, children, KTHENA).applies)["spec"]["replicas"] == 3
 
 
 @pytest.mark.parametrize("of_model", [False, True])
@@ -193,16 +239,69 @@ def test_a_child_of_somebody_else_is_told_and_left_alone() -> None:
     assert [str(problem).split(" is ")[0] for problem in decided.problems] == ["ModelRoute m"]
 
 
-def test_a_bad_backend_does_not_hinder_the_others() -> None:
-    decided = plan(booster(backend("a"), backend("b", type="MindIE")), [], KTHENA)
+@pytest.mark.parametrize(
+    ("kind", "name", "changed"),
+    [
+        ("ModelServer", "m-a", {"ModelRoute"}),
+        ("ModelServer", "m-b", {"ModelRoute"}),
+        ("ModelServing", "m-b", {"ModelRoute", "AutoscalingPolicyBinding"}),
+    ],
+)
+def test_nothing_leads_to_a_child_of_somebody_else(kind: str, name: str, changed: set[str]) -> None:
+    costs = {"scalingCost": 1, "maxReplicas": 2}
+    asked = booster(backend("a", **costs), backend("b", **costs), autoscalingPolicy=METRICS)
+    children = present(asked)
+    stranger = next(c for c in children if (c["kind"], c["metadata"]["name"]) == (kind, name))
+    stranger["metadata"]["ownerReferences"] = [{"uid": "of-somebody-else"}]
+
+    decided = plan(asked, children, KTHENA)
+
+    assert {apply.kind.kind for apply in decided.applies} == changed
+    assert f'"{name}"' not in json.dumps([apply.manifest["spec"] for apply in decided.applies])
+    assert decided.deletes == ()
+    assert [problem.path for problem in decided.problems] == [f"{kind} {name}"]
+
+
+def test_a_route_that_leads_only_to_somebody_else_goes() -> None:
+    children = present(booster())
+    server = next(child for child in children if child["kind"] == "ModelServer")
+    server["metadata"]["ownerReferences"] = [{"uid": "of-somebody-else"}]
+
+    decided = plan(booster(), children, KTHENA)
+
+    assert decided.applies == ()
+    assert [(delete.kind, delete.key.name) for delete in decided.deletes] == [(KTHENA.route, "m")]
+
+
+def test_what_somebody_else_made_is_not_deleted_where_its_name_is_not_wanted() -> None:
+    children = present(booster(backend(autoscalingPolicy=METRICS)))
+    for child in children[-2:]:  # policy and binding
+        child["metadata"]["ownerReferences"] = [{"uid": "of-somebody-else"}]
+
+    assert plan(booster(), children, KTHENA).deletes == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "MindIE"},
+        {"workers": [worker(config=["a"])]},
+        {"workers": [worker("decode")]},
+        {"minReplicas": 3},
+    ],
+    ids=["type", "config", "role", "bounds"],
+)
+def test_a_bad_backend_does_not_hinder_the_others(change: Manifest) -> None:
+    decided = plan(booster(backend("a"), backend("b", **change)), [], KTHENA)
 
     assert [a.manifest["metadata"]["name"] for a in decided.applies] == ["m-a", "m-a", "m"]
     assert [problem.backend for problem in decided.problems] == ["b"]
 
 
-def test_a_backend_that_became_bad_goes_on_as_it_was() -> None:
-    children = present(booster(backend("a"), backend("b")))
-    broken = booster(backend("a"), backend("b", workers=[worker(image="a b")]))
+@pytest.mark.parametrize("others", [[backend("a")], []], ids=["beside another", "alone"])
+def test_a_backend_that_became_bad_goes_on_as_it_was(others: list[Manifest]) -> None:
+    children = present(booster(*others, backend("b")))
+    broken = booster(*others, backend("b", workers=[worker(image="a b")]))
 
     decided = plan(broken, children, KTHENA)
 
@@ -210,10 +309,26 @@ def test_a_backend_that_became_bad_goes_on_as_it_was() -> None:
     assert len(decided.problems) == 1
 
 
+def test_a_backend_that_became_bad_scales_as_it_did() -> None:
+    cost: Manifest = {"scalingCost": 1}
+    good = backend("a", maxReplicas=2, **cost)
+    before = booster(good, backend("b", maxReplicas=4, **cost), autoscalingPolicy=METRICS)
+    bad = backend("b", minReplicas=9, maxReplicas=4, **cost)
+
+    decided = plan(booster(good, bad, autoscalingPolicy=METRICS), present(before), KTHENA)
+
+    (binding,) = (apply.manifest["spec"] for apply in decided.applies)
+    bounds = [
+        (param["minReplicas"], param["maxReplicas"])
+        for param in binding["optimizerConfiguration"]["params"]
+    ]
+    assert bounds == [(1, 2), (1, 4)]
+
+
 def test_a_booster_that_makes_no_sense_as_a_whole_changes_nothing() -> None:
     children = present(booster(backend("a"), backend("b")))
 
-    decided = plan(booster(backend("a"), costExpansionRatePercent=1), children, KTHENA)
+    decided = plan(read_booster({**manifest(), "spec": {}}, KTHENA), children, KTHENA)
 
     assert (decided.applies, decided.deletes) == ((), ())
 

@@ -1,6 +1,8 @@
 """From a backend to its ModelServing, where the original fails its user (design 9)."""
 
 import json
+import shlex
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from inferno_operator.boosters.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.unit.operator.boosters.making import (
     FACTS,
     METRICS,
+    UID,
     Manifest,
     asking,
     backend,
@@ -23,6 +26,7 @@ from tests.unit.operator.boosters.making import (
 )
 
 REVISION = KTHENA.label("revision")
+SQL = {"name": "sql", "artifactURL": "hf://example/sql"}
 
 
 def serving(*backends: Manifest, **spec: Any) -> Manifest:  # noqa: ANN401 - of a manifest
@@ -36,8 +40,9 @@ def serving(*backends: Manifest, **spec: Any) -> Manifest:  # noqa: ANN401 - of 
         (backend(routeWeight=7), {}),
         (backend(maxReplicas=4, autoscalingPolicy=METRICS), {}),
         (backend(scalingCost=9), {"autoscalingPolicy": METRICS}),
+        (backend(scaleToZeroGracePeriod="60s"), {}),
     ],
-    ids=["replicas", "weight", "policy and bounds", "cost"],
+    ids=["replicas", "weight", "policy and bounds", "cost", "grace"],
 )
 def test_what_is_not_about_pods_changes_neither_pods_nor_revision(
     changed: Manifest, spec: Manifest
@@ -48,8 +53,17 @@ def test_what_is_not_about_pods_changes_neither_pods_nor_revision(
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
 
 
-def test_a_new_image_changes_the_revision() -> None:
-    before, after = serving(backend()), serving(backend(workers=[worker(image="engine:2")]))
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workers": [worker(image="engine:2")]},
+        {"env": [{"name": "A", "value": "b"}]},
+        {"loraAdapters": [SQL]},  # not loaded into engines that run: left out on purpose
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_pods_are_made_of_changes_the_revision(change: Manifest) -> None:
+    before, after = serving(backend()), serving(backend(**change))
 
     assert after["metadata"]["labels"][REVISION] != before["metadata"]["labels"][REVISION]
 
@@ -61,8 +75,9 @@ def test_pods_have_no_revision_of_ours() -> None:
 
 
 @pytest.mark.parametrize("dialect", [KTHENA, MATRIXINFER], ids=lambda dialect: dialect.name)
-def test_prefill_and_decode_pods_can_be_found(dialect: Dialect) -> None:
-    asked = booster(disaggregated(), dialect=dialect)
+@pytest.mark.parametrize("one", [backend(), disaggregated()], ids=["vLLM", "disaggregated"])
+def test_first_pods_of_all_roles_can_be_found(one: Manifest, dialect: Dialect) -> None:
+    asked = booster(one, dialect=dialect)
     selector = child(asked, dialect.server, "m-a", dialect)["spec"]["workloadSelector"]
 
     for role in child(asked, dialect.serving, "m-a", dialect)["spec"]["template"]["roles"]:
@@ -131,7 +146,9 @@ def test_weights_are_mounted_at_an_absolute_path(
 
     assert pod["volumes"] == [{"name": "a-weights", **source}]
     assert pod["containers"][1]["volumeMounts"] == [{"name": "a-weights", **mount}]
-    assert pod["initContainers"][0]["args"][3].startswith(mount["mountPath"] + "/")
+    folder = pod["initContainers"][0]["args"][3]
+    assert folder.startswith(mount["mountPath"] + "/")
+    assert folder in pod["containers"][1]["command"]
 
 
 @pytest.mark.parametrize(("uri", "folder"), [*FACTS["folders"].items()][1:])
@@ -141,19 +158,20 @@ def test_the_folder_is_that_of_the_original(uri: str, folder: str) -> None:
     assert pod["initContainers"][0]["args"][3] == f"/weights/{folder}"
 
 
-def test_all_flags_of_several_pods_reach_the_engine() -> None:
-    config = {"chat-template": 'it\'s {{ a }} "template"', "max-model-len": 1000000}
-    adapter = {"name": "sql", "artifactURL": "hf://example/sql"}
-    asked = backend(workers=[worker(pods=2, config=config)], loraAdapters=[adapter])
+def test_all_flags_of_several_pods_reach_the_engine_whole() -> None:
+    template = 'it\'s {{ a }} "template"'
+    config = {"chat-template": template, "max-model-len": 1000000}
+    asked = backend(workers=[worker(pods=2, config=config)], loraAdapters=[SQL])
 
-    command = engine(serving(asked))["command"]
+    bash, option, *scripts = engine(serving(asked))["command"]
 
-    assert command[:2] == ["bash", "-c"]
-    assert len(command) == 3
-    assert "--lora-modules sql=" in command[2]
-    assert "--max-model-len 1000000" in command[2]
-    assert "--kv-events-config '{" in command[2]
-    assert """'it'"'"'s {{ a }} "template"'""" in command[2]
+    assert [bash, option, len(scripts)] == ["bash", "-c", 1]
+    words = shlex.split(scripts[0].rpartition(" && ")[2])
+    flags = {word: words[i + 1] for i, word in enumerate(words[:-1]) if word.startswith("--")}
+    assert flags["--chat-template"] == template
+    assert flags["--max-model-len"] == "1000000"
+    assert json.loads(flags["--kv-events-config"])["topic"] == "kv-events"
+    assert flags["--lora-modules"].startswith("sql=")
 
 
 @pytest.mark.parametrize(
@@ -173,14 +191,16 @@ def test_devices_are_counted_from_limits_else_requests(resources: Manifest, devi
 
 def test_affinity_of_a_worker_is_used() -> None:
     affinity: Manifest = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
-    asked = serving(backend(workers=[worker(affinity=affinity)]))
+    workers = [worker("prefill", affinity=affinity), worker("decode")]
 
-    assert pods(asked)["affinity"] == affinity
+    for asked in (backend(workers=[worker(affinity=affinity)]), disaggregated(workers=workers)):
+        assert pods(serving(asked))["affinity"] == affinity
 
 
-def test_only_pods_with_ascend_devices_are_bound_to_their_nodes() -> None:
-    ascend = {"limits": {"huawei.com/ascend-1980": "1"}}
-    gpu = {"limits": {"nvidia.com/gpu": "1"}}
+@pytest.mark.parametrize("part", ["limits", "requests"])
+def test_only_pods_with_ascend_devices_are_bound_to_their_nodes(part: str) -> None:
+    ascend = {part: {"huawei.com/ascend-1980": "1"}}
+    gpu = {part: {"nvidia.com/gpu": "1"}}
     own: Manifest = {"podAffinity": {}}
     workers = [worker("prefill", resources=ascend), worker("decode", resources=gpu)]
     asked = serving(disaggregated(workers=workers))
@@ -212,12 +232,19 @@ def test_the_downloader_gets_its_settings_from_secrets_too() -> None:
     assert pods(serving(backend(env=[entry])))["initContainers"][0]["env"] == [entry]
 
 
-def test_gangs_are_scheduled_only_if_asked_for() -> None:
-    asked = asking("gang-scheduling", disaggregated())
+@pytest.mark.parametrize(
+    ("one", "replicas"),
+    [
+        (backend(workers=[worker(replicas=2)]), {"leader": 2}),
+        (disaggregated(), {"prefill": 1, "decode": 1}),
+    ],
+    ids=["vLLM", "disaggregated"],
+)
+def test_gangs_are_scheduled_only_if_asked_for(one: Manifest, replicas: Manifest) -> None:
+    spec = child(asking("gang-scheduling", one), KTHENA.serving, "m-a")["spec"]
 
-    assert "gangPolicy" not in serving()["spec"]["template"]
-    spec = child(asked, KTHENA.serving, "m-a")["spec"]
-    assert spec["template"]["gangPolicy"] == {"minRoleReplicas": {"prefill": 1, "decode": 1}}
+    assert "gangPolicy" not in serving(one)["spec"]["template"]
+    assert spec["template"]["gangPolicy"] == {"minRoleReplicas": replicas}
     assert spec["schedulerName"] == "volcano"
 
 
@@ -234,9 +261,8 @@ def test_matrixinfer_is_told_about_gangs_for_they_are_its_default(gang: bool) ->
 
 
 def test_sglang_is_served() -> None:
-    adapter = {"name": "sql", "artifactURL": "hf://example/sql"}
     config = {"mem-fraction-static": 0.8}
-    asked = backend(type="SGLang", workers=[worker(pods=2, config=config)], loraAdapters=[adapter])
+    asked = backend(type="SGLang", workers=[worker(pods=2, config=config)], loraAdapters=[SQL])
 
     command = engine(serving(asked))["command"]
 
@@ -264,14 +290,13 @@ def test_a_config_that_is_no_object_is_named() -> None:
         convert(booster(backend(workers=[worker(config=["--x"])])), KTHENA)
 
 
-def test_an_adapter_changes_the_template_and_so_is_seen() -> None:
-    """Adapters are not loaded into engines that run: left out on purpose."""
-    adapter = {"name": "sql", "artifactURL": "hf://example/sql"}
+def test_an_adapter_is_downloaded_and_loaded() -> None:
+    asked = serving(backend(loraAdapters=[SQL]))
 
-    before, after = serving(), serving(backend(loraAdapters=[adapter]))
-
-    assert after["metadata"]["labels"][REVISION] != before["metadata"]["labels"][REVISION]
-    assert len(pods(after)["initContainers"]) == 2
+    model, adapter = pods(asked)["initContainers"]
+    assert [model["name"], adapter["name"]] == ["m-model-downloader", "m-lora-downloader-0"]
+    modules = ["--enable-lora", "--lora-modules", f"sql={adapter['args'][-1]}"]
+    assert engine(asked)["command"][-3:] == modules
 
 
 def test_names_that_others_rely_on_are_kept() -> None:
@@ -284,11 +309,59 @@ def test_names_that_others_rely_on_are_kept() -> None:
     assert pods(single)["containers"][0]["ports"] == [{"containerPort": 8100}]
 
 
-def test_children_have_both_labels_of_their_manager() -> None:
-    labels = serving()["metadata"]["labels"]
+def test_every_child_has_both_labels_of_its_manager_and_its_owner() -> None:
+    for made in convert(booster(backend(autoscalingPolicy=METRICS)), KTHENA):
+        labels, (owner,) = made["metadata"]["labels"], made["metadata"]["ownerReferences"]
 
-    assert labels["workload.serving.volcano.sh/managed-by"] == "workload.serving.volcano.sh"
-    assert labels["registry.volcano.sh/managed-by"] == "registry.volcano.sh"
+        assert labels["workload.serving.volcano.sh/managed-by"] == "workload.serving.volcano.sh"
+        assert labels["registry.volcano.sh/managed-by"] == "registry.volcano.sh"
+        assert (owner["kind"], owner["uid"]) == ("ModelBooster", UID)
+        assert (owner["controller"], owner["blockOwnerDeletion"]) == (True, True)
+
+
+SHARED = "POD_NAME NAMESPACE VLLM_USE_V1 REDIS_HOST REDIS_PORT REDIS_PASSWORD"
+
+
+@pytest.mark.parametrize(
+    ("one", "role", "names"),
+    [
+        (backend(), 0, SHARED),
+        (disaggregated(), 0, f"{SHARED} HF_HUB_OFFLINE HCCL_IF_IP"),
+        (
+            disaggregated(),
+            1,
+            f"{SHARED} HF_HUB_OFFLINE GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME HCCL_SOCKET_IFNAME",
+        ),
+    ],
+    ids=["leader", "prefill", "decode"],
+)
+def test_names_in_the_environment_are_kept(one: Manifest, role: int, names: str) -> None:
+    for container in pods(serving(one), role)["containers"]:
+        assert [entry["name"] for entry in container["env"]] == names.split()
+
+
+@pytest.mark.parametrize("one", [backend, disaggregated], ids=["vLLM", "disaggregated"])
+def test_a_setting_from_elsewhere_is_left_to_the_kubelet(one: Callable[..., Manifest]) -> None:
+    """It fills in what the container has in its environment."""
+    source = {"configMapKeyRef": {"name": "c", "key": "k"}}
+    env = [{"name": name, "valueFrom": source} for name in ("RUNTIME_URL", "RUNTIME_METRICS_PATH")]
+
+    runtime = pods(serving(one(env=env)))["containers"][0]
+
+    assert flag(runtime, "--engine-base-url") == "$(RUNTIME_URL)"
+    assert flag(runtime, "--engine-metrics-path") == "$(RUNTIME_METRICS_PATH)"
+    assert all(entry in runtime["env"] for entry in env)
+
+
+def test_a_setting_without_a_value_is_the_default_one() -> None:
+    runtime = pods(serving(backend(env=[{"name": "RUNTIME_URL"}])))["containers"][0]
+
+    assert flag(runtime, "--engine-base-url") == "http://localhost:8000"
+
+
+def flag(container: Manifest, name: str) -> str:
+    arguments: list[str] = container["args"]
+    return arguments[arguments.index(name) + 1]
 
 
 def test_no_field_is_sent_that_later_releases_lack() -> None:

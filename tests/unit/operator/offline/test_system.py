@@ -80,10 +80,25 @@ def test_a_folder_of_sections_is_the_same_system_as_the_whole_document(tmp_path:
     assert read_system([str(tmp_path)]) == read_system([str(SMALL)])
 
 
-def test_a_namespace_beside_its_objects_says_nothing_about_the_plan(tmp_path: Path) -> None:
-    namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: llm}\n"
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("v1", "Namespace"),
+        ("v1", "ConfigMap"),
+        ("workload.serving.volcano.sh/v1alpha1", "ModelBooster"),
+        ("registry.matrixinfer.ai/v1alpha1", "Model"),
+    ],
+)
+def test_what_others_look_after_says_nothing_about_the_plan(
+    tmp_path: Path, api_version: str, kind: str
+) -> None:
+    other = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: llm}}\n"
 
-    assert read(tmp_path, namespace, accelerator()) == read(tmp_path, accelerator())
+    assert read(tmp_path, other, accelerator()) == read(tmp_path, accelerator())
+
+
+def test_the_sample_with_boosters_is_read() -> None:
+    assert len(read_system([str(ROOT / "samples/model-booster")]).servers) > 0
 
 
 IDLE = {
@@ -107,8 +122,12 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         (["[]"], "a.yaml:1: neither a Kubernetes object (it has no kind) nor SystemData"),
         (["spec: {}"], "a.yaml:1: neither a Kubernetes object (it has no kind) nor SystemData"),
         (
-            [accelerator(), "apiVersion: v1\nkind: ConfigMap\n"],
-            "a.yaml:11: unknown kind 'ConfigMap'; known are Accelerator, Model, ServiceClass, ",
+            [accelerator(), "apiVersion: inferno.platform.ai/v1alpha1\nkind: Serve\n"],
+            "a.yaml:11: unknown kind 'Serve'; known are Accelerator, Model, ServiceClass, ",
+        ),
+        (
+            ["apiVersion: inferno.platform.io/v1alpha1\nkind: Server\n"],
+            "a.yaml:1: Server without a name: apiVersion must be inferno.platform.ai/v1alpha1, ",
         ),
         ([accelerator(cost="4O")], "a.yaml:1: Accelerator a: spec.cost must "),
         ([accelerator(cost=-1)], "accelerator 'A': cost: -1 is negative"),
