@@ -94,7 +94,9 @@ class LinearModel(Columns):
 
     def intervals(self, rows: slice, states: FloatArray) -> FloatArray:
         """(fixed + slope n) / n [ms]."""
-        return self.fixed[rows] * (1.0 / states) + self.slope[rows]
+        result: FloatArray = self.fixed[rows] * (1.0 / states)
+        result += self.slope[rows]
+        return result
 
     def concurrency(self, averages: Averages) -> FloatArray:
         """The batch in which an average request is served: its service time tells.
@@ -246,11 +248,21 @@ class TokenBudgetModel(Columns):
         return self.batch + self.max_queue_size
 
     def chunks(self, states: FloatArray) -> FloatArray:
-        """Prefill chunks of a request, c, in batches of n, a whole number; shaped (..., pairs).
+        """Prefill chunks of a request, c, in batches of n, a whole number; broadcasts to them.
 
-        The smallest c >= 1 with (c + k) (T - h / c) >= n (h + k), where T is the budget: a
-        quadratic inequality in c. Its root is a whole number now and then, so that rounding
-        may miss it by one.
+        The smallest c >= 1 with (c + k) (T - h / c) >= n (h + k), where T is the budget.
+        """
+        inputs, tokens = self.input_tokens, self.tokens
+        most = np.atleast_2d(states).max(axis=0)
+        several = most * (inputs + tokens) > (1 + tokens) * (TOKENS_PER_ITERATION - inputs)
+        if not several.any():  # as most often: then it is the same in all states
+            return np.ones_like(tokens)
+        return self._several_chunks(states)
+
+    def _several_chunks(self, states: FloatArray) -> FloatArray:
+        """The same where one chunk may not do: the root of a quadratic, rounded up.
+
+        It is a whole number now and then, so that rounding may miss it by one.
         """
         inputs, tokens = self.input_tokens, self.tokens
         constant = tokens * inputs
@@ -273,7 +285,7 @@ class TokenBudgetModel(Columns):
         """(c + k) alpha / n, and the work of a request [ms]."""
         chunks = self.chunks(states)
         iterations = chunks + self.tokens
-        overhead = iterations * self.alpha / states
+        overhead = iterations * self.alpha * (1.0 / states)
         return overhead + self._prefill_ms(chunks) + self._decode_ms()
 
     def _prefill_ms(self, chunks: FloatArray) -> FloatArray:

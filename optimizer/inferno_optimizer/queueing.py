@@ -234,22 +234,21 @@ def _geometric(x: FloatArray, length: FloatArray) -> tuple[FloatArray, FloatArra
     safe_exponent = np.where(series, -1.0, exponent)
     count = np.expm1(safe_exponent) / np.expm1(safe_log)
     moment = (count - 1.0 - (length - 1.0) * np.exp(safe_exponent)) / -np.expm1(safe_log)
-    return (
-        np.where(series, _power_sums(log_x, length, 0), count),
-        np.where(series, _power_sums(log_x, length, 1), moment),
-    )
+    count[series], moment[series] = _power_sums(log_x[series], length[series])
+    return count, moment
 
 
-def _power_sums(log_x: FloatArray, length: FloatArray, power: int) -> FloatArray:
-    """Sum of i^power x^i over i = 0..M-1 by the series of the exponential, x close to 1."""
+def _power_sums(log_x: FloatArray, length: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Sums of x^i and i x^i by the series of the exponential, for x close to 1."""
     m = length - 1.0
-    sums = (
-        length,
-        m * length / 2,
-        m * length * (2 * m + 1) / 6,
-        (m * length / 2) ** 2,
-        m * length * (2 * m + 1) * (3 * m**2 + 3 * m - 1) / 30,
+    sums = np.stack(
+        (
+            length,
+            m * length / 2,
+            m * length * (2 * m + 1) / 6,
+            (m * length / 2) ** 2,
+            m * length * (2 * m + 1) * (3 * m**2 + 3 * m - 1) / 30,
+        )
     )
-    linear, square, cube = log_x, log_x**2 / 2, log_x**3 / 6
-    first, second, third, fourth = sums[power : power + 4]
-    return first + second * linear + third * square + fourth * cube
+    terms = np.stack((np.ones_like(log_x), log_x, log_x**2 / 2, log_x**3 / 6))
+    return np.sum(terms * sums[:4], axis=0), np.sum(terms * sums[1:], axis=0)

@@ -12,6 +12,9 @@ TOLERANCE = 1e-10
 MAX_STEPS = 200
 """More than the search ever takes; a guard against an endless loop, not a setting."""
 
+FIRST_STRIDE, STRETCH = 0.05, 4.0
+"""Length of the first stride down from the upper end, and by how much each next one is longer."""
+
 Excess = Callable[[IntArray, FloatArray], FloatArray]
 """Values of increasing functions: those of the given rows, at one point each."""
 
@@ -31,6 +34,7 @@ def last_feasible(excess: Excess, ends: FloatArray, values: FloatArray) -> Float
     values
         The functions there: at most 0 at the lower end, above 0 at the upper one.
     """
+    ends, values = _stride_down(excess, ends, values)
     # Points in the order newest, the other end of the bracket, the one dropped last.
     x, f = ends[[0, 1, 1]], values[[0, 1, 1]]
     active = np.arange(x.shape[1])
@@ -45,6 +49,23 @@ def last_feasible(excess: Excess, ends: FloatArray, values: FloatArray) -> Float
         share = _next_share(x[:, active], f[:, active])
     feasible: FloatArray = np.where(f[0] <= 0, x[0], x[1])
     return feasible
+
+
+def _stride_down(
+    excess: Excess, ends: FloatArray, values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Narrower intervals: most functions cross 0 near the upper end, so the way starts there."""
+    ends, values = ends.copy(), values.copy()
+    active, stride = np.arange(ends.shape[1]), FIRST_STRIDE
+    while True:
+        active = active[ends[1, active] - stride > ends[0, active]]
+        if not active.size:
+            return ends, values
+        trial = ends[1, active] - stride
+        f_trial = excess(active, trial)
+        side = (f_trial > 0).astype(np.intp)
+        ends[side, active], values[side, active] = trial, f_trial
+        active, stride = active[side > 0], stride * STRETCH
 
 
 def _narrow(
