@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,11 @@ def _spin(started_by: int, arrived: Path) -> object:
 
 
 def children() -> set[int]:
-    tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
-    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    found: list[str] = []
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found += (task / "children").read_text().split()
+    return set(map(int, found))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -83,3 +87,14 @@ async def test_a_process_that_dies_is_an_error_and_replaced(tmp_path: Path) -> N
         await task
 
     assert (await optimizer.optimize(SYSTEM)).capacity == optimize(SYSTEM).capacity
+
+
+async def test_the_process_is_there_before_the_first_request() -> None:
+    optimizer, before = LocalOptimizer(), children()
+    await optimizer.run()
+    process = children() - before
+
+    await optimizer.optimize(SYSTEM)
+
+    assert len(process) == 1
+    assert children() - before == process
