@@ -110,8 +110,12 @@ RENDER = $(KUBECTL) kustomize manifests/kustomize/overlays/$(OVERLAY) \
 install: ## Install the custom resource definitions
 	$(KUBECTL) apply --server-side --filename crds
 
+.PHONY: release
+release: ## Take the operator's finalizer off every object, where no operator is left to do so
+	@manifests/release.sh $(KUBECTL)
+
 .PHONY: uninstall
-uninstall: ## Delete the definitions, and every object of theirs (ignore-not-found=true)
+uninstall: release ## Delete the definitions, and every object of theirs (ignore-not-found=true)
 	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --filename crds
 
 .PHONY: deploy
@@ -120,7 +124,11 @@ deploy: ## Deploy definitions and operator (IMG=name:tag OVERLAY=stateless)
 
 .PHONY: undeploy
 undeploy: ## Delete what deploy made, and every object of the definitions (OVERLAY=)
-	$(RENDER) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --filename -
+	@# First the operator, which would put its finalizer back.
+	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --cascade=foreground \
+	  --namespace inferno-system deployment/inferno-operator
+	@$(MAKE) --no-print-directory release KUBECTL="$(KUBECTL)"
+	$(RENDER) | $(KUBECTL) delete --ignore-not-found --filename -
 
 .PHONY: docker-build
 docker-build: ## Build the image (IMG=name:tag)

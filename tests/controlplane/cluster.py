@@ -20,7 +20,7 @@ from tests.controlplane.waiting import wait_until
 
 API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
-CONTROLLERS = "namespace-controller,garbage-collector-controller"
+CONTROLLERS = "namespace-controller,garbage-collector-controller,clusterrole-aggregation-controller"
 HOST = "127.0.0.1"
 PORT_ATTEMPTS = 5
 START_TIMEOUT_S = 60.0

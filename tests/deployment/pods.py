@@ -89,10 +89,15 @@ class Pod:
         for mount in self._container["volumeMounts"]:
             self._fill(folder, mount)
         hosts = _write(folder / "hosts", f"{POD_IP} localhost inferno-optimizer\n".encode())
-        variables = {**image_environment(image), **self._environment, **more_variables}
+        variables = {**image_environment(image), **self.environment, **more_variables}
         environment = ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
         program = [image / "bin" / "inferno", *self._container["args"]]
         return [*ISOLATED, "sh", VIEW, image, folder / "secrets", hosts, *environment, *program]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that its Deployment sets."""
+        return {item["name"]: self._value(item) for item in self._container["env"]}
 
     def template(self, **changes: object) -> Manifest:
         """Metadata and spec of the pod itself, with changes of its spec."""
@@ -108,10 +113,6 @@ class Pod:
     def _container(self) -> Manifest:
         (container,) = self._spec["containers"]
         return dict(container)
-
-    @property
-    def _environment(self) -> dict[str, str]:
-        return {item["name"]: self._value(item) for item in self._container["env"]}
 
     def _value(self, item: Manifest) -> str:
         if "value" in item:

@@ -1,5 +1,7 @@
 """Objects as kustomize and Helm render them."""
 
+import json
+import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,6 +32,26 @@ def helm_template(helm: Path, *options: str | Path, chart: Path = CHART) -> list
 def find(manifests: Iterable[Manifest], kind: str, name: str) -> Manifest:
     """The object of this kind and name."""
     return next(m for m in manifests if (m["kind"], m["metadata"]["name"]) == (kind, name))
+
+
+def copy_with_components(folder: Path, overlay: str, *components: str) -> Path:
+    """An overlay of a user's own, made of one of ours and components."""
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": NAMESPACE,
+        "resources": [_relative(OVERLAYS / overlay, folder)],
+        "components": [
+            _relative(OVERLAYS.parent / "components" / name, folder) for name in components
+        ],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
+    return folder
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """The way there, as kustomize wants it."""
+    return os.path.relpath(path, folder.resolve())
 
 
 def _rendered(command: Sequence[str | Path]) -> list[Manifest]:

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from itertools import product
 from typing import Any, Self
 
@@ -35,28 +36,32 @@ class Calls:
         events = [
             event for event in map(json.loads, audit_log) if event["user"]["username"] == user
         ]
-        decided = [(_asked(event), _decision(event)) for event in events if "objectRef" in event]
+        asked = [event for event in events if "objectRef" in event]
         return cls(
-            frozenset(right for right, decision in decided if decision == "allow"),
-            frozenset(right for right, decision in decided if decision == "forbid"),
+            frozenset(right for event in asked if not _refused(event) for right in _used(event)),
+            frozenset(_asked(event) for event in asked if _refused(event)),
         )
 
 
 def granted(manifests: Iterable[Manifest], account: str) -> frozenset[Right]:
     """What the roles that are bound to an account allow."""
+    return frozenset().union(*granted_by_rules(manifests, account))
+
+
+def granted_by_rules(manifests: Iterable[Manifest], account: str) -> list[frozenset[Right]]:
+    """What each rule of the roles that are bound to an account allows."""
     objects = list(manifests)
     bound = {
         (binding["roleRef"]["kind"], binding["roleRef"]["name"])
         for binding in objects
         if binding["kind"] in BINDINGS and account in _subjects(binding)
     }
-    return frozenset(
-        right
+    return [
+        frozenset(_rights(rule))
         for role in objects
         if (role["kind"], role["metadata"]["name"]) in bound
         for rule in role["rules"]
-        for right in _rights(rule)
-    )
+    ]
 
 
 def _subjects(binding: Manifest) -> Iterator[str]:
@@ -75,5 +80,17 @@ def _asked(event: Manifest) -> Right:
     return Right(about.get("apiGroup", ""), resource, event["verb"])
 
 
-def _decision(event: Manifest) -> str:
-    return str(event.get("annotations", {}).get("authorization.k8s.io/decision"))
+def _used(event: Manifest) -> Iterator[Right]:
+    """What a call took; to apply an object that is not there takes the right to create it."""
+    asked = _asked(event)
+    yield asked
+    if asked.verb == "patch" and _status(event) == HTTPStatus.CREATED:
+        yield replace(asked, verb="create")
+
+
+def _refused(event: Manifest) -> bool:
+    return _status(event) == HTTPStatus.FORBIDDEN
+
+
+def _status(event: Manifest) -> int:
+    return int(event.get("responseStatus", {}).get("code", 0))

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.cluster import ApiServer
 from inferno_operator.ports import Key, Reference
-from inferno_operator.resources import RESOURCES
+from inferno_operator.resources import API_VERSION, RESOURCES
 from tests.cluster.scene import FINALIZER, Scene
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane, ControlPlaneError
@@ -33,7 +33,12 @@ from tests.deployment.prometheus import Scrape
 from tests.deployment.rendering import NAMESPACE, Manifest, find, kustomize
 
 OPERATOR, OPTIMIZER = "inferno-operator", "inferno-optimizer"
-OPTIMIZERS = {"small": "inferno", "fleet": "fleet", "troubles": "troubles"}
+OPTIMIZERS = {
+    "small": "inferno",
+    "fleet": "fleet",
+    "troubles": "troubles",
+    "model-booster": "inferno",
+}
 """The Optimizer of each sample."""
 
 CLUSTER_WIDE = ("clusterroles", "clusterrolebindings", "customresourcedefinitions", "namespaces")
@@ -189,19 +194,14 @@ class Samples:
     """By the name of the sample."""
 
     def apply(self) -> None:
-        """Apply them; every object has a finalizer that another way to run has left."""
+        """Apply them; each of ours has a finalizer that another way to run has left."""
         objects = [item for sample in self.namespaces for item in self._objects(sample)]
-        text = _listed([*self._own_namespaces, *objects])
+        text = _listed([*self.own_namespaces, *objects])
         self.control_plane.kubectl("apply", "--server-side", "-f", "-", input=text)
 
-    def delete(self) -> None:
-        """Delete the namespaces that are theirs alone; they need the definitions to end."""
-        if self._own_namespaces:
-            text = _listed(self._own_namespaces)
-            self.control_plane.kubectl("delete", "--wait", "-f", "-", input=text)
-
     @property
-    def _own_namespaces(self) -> list[Manifest]:
+    def own_namespaces(self) -> list[Manifest]:
+        """Namespaces that are theirs alone."""
         names = sorted(set(self.namespaces.values()) - {NAMESPACE})
         return [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names
@@ -220,7 +220,9 @@ class Samples:
 
     def _objects(self, sample: str) -> Iterator[Manifest]:
         for item in kustomize(self.control_plane.kubectl_program, ROOT / "samples" / sample):
-            metadata = {"namespace": self.namespaces[sample], "finalizers": [FINALIZER]}
+            ours = item["apiVersion"] == API_VERSION
+            finalizers = {"finalizers": [FINALIZER]} if ours else {}
+            metadata = {"namespace": self.namespaces[sample], **finalizers}
             yield {**item, "metadata": {**item["metadata"], **metadata}}
 
 

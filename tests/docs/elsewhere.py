@@ -13,8 +13,10 @@ ELSEWHERE = {
     "make docker-build": "Dockerfile",  # there is no container engine
     "make help": "Makefile",
     "make install": "tests/cluster/deployment/test_make.py",
+    "make release": "tests/cluster/deployment/test_make.py",
     "make setup": ".ci/run",  # what every other target begins with
     "make test": ".ci/run",
+    "make undeploy": "tests/cluster/deployment/test_make.py",
     "python -m tests.bench": "tests/unit/bench/test_bench.py",
 }
 """Beginnings of commands that are not run as they stand, and where they are."""

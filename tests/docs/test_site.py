@@ -100,6 +100,12 @@ def test_a_reader_needs_no_internet(site: Site) -> None:
     assert not any(re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style) for style in styles)
 
 
+def test_no_picture_is_shown_as_its_source(site: Site) -> None:
+    sources = ("language-mermaid", 'class="mermaid"', "language-dot")
+
+    assert not [path for path in site.pages if any(s in path.read_text() for s in sources)]
+
+
 def test_every_page_can_be_reached_from_the_first(site: Site) -> None:
     start = site.pages[site.folder / "index.html"]
     linked = {(start.path.parent / urlsplit(link).path).resolve() for link in start.links}

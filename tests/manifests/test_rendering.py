@@ -1,7 +1,6 @@
 """What kustomize and Helm render: the same objects, whatever is chosen."""
 
 import json
-import os
 import subprocess
 import tomllib
 from pathlib import Path
@@ -11,7 +10,17 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from tests.deployment.rendering import CHART, OVERLAYS, Manifest, find, helm_template, kustomize
+from tests.deployment.rendering import (
+    CHART,
+    NAMESPACE,
+    OVERLAYS,
+    Manifest,
+    copy_with_components,
+    find,
+    helm_template,
+    kustomize,
+)
+from tests.deployment.rights import granted
 
 CHOICES = {
     "stateless": [],
@@ -19,8 +28,12 @@ CHOICES = {
     "remote": ["--set=remote.enabled=true"],
     "namespaced": ["--set=namespaced=true"],
     "model-booster": ["--set=modelBooster=kthena"],
+    "model-booster-matrixinfer": ["--set=modelBooster=matrixinfer"],
 }
 """Helm's words for each overlay."""
+
+OWN = f"{NAMESPACE}:inferno-operator"
+"""The operator's account."""
 
 HELMS_OWN = {"app.kubernetes.io/managed-by", "helm.sh/chart", "helm.sh/resource-policy"}
 """Labels and annotations that only Helm puts on objects."""
@@ -42,6 +55,16 @@ def test_helm_and_kustomize_render_the_same_objects(
     assert comparable(rendered) == comparable(expected)
 
 
+def test_the_right_to_scale_boosters_can_be_left_out_but_not_beside_their_controller(
+    helm: Path,
+) -> None:
+    groups = {right.group for right in granted(helm_template(helm, "--set=actuation=false"), OWN)}
+    served = helm_template(helm, "--set=actuation=false", *CHOICES["model-booster"])
+
+    assert not any(group.endswith(("volcano.sh", "matrixinfer.ai")) for group in groups)
+    assert comparable(served) == comparable(helm_template(helm, *CHOICES["model-booster"]))
+
+
 def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path) -> None:
     overlay = copy_with_components(tmp_path, "remote", "monitoring", "monitoring-optimizer")
     expected = [m for m in kustomize(kubectl, overlay) if m["kind"] != "Namespace"]
@@ -50,6 +73,29 @@ def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path
 
     assert dashboard(rendered) == dashboard(expected)
     assert comparable(rendered) == comparable(expected)
+
+
+def test_what_is_to_be_scraped_is_a_port_of_a_service(kubectl: Path, tmp_path: Path) -> None:
+    overlay = copy_with_components(tmp_path, "remote", "monitoring", "monitoring-optimizer")
+    manifests = kustomize(kubectl, overlay)
+
+    scraped = {
+        (service["metadata"]["name"], endpoint["port"])
+        for monitor in manifests
+        if monitor["kind"] == "ServiceMonitor"
+        for service in manifests
+        if service["kind"] == "Service" and selects(monitor, service)
+        for endpoint in monitor["spec"]["endpoints"]
+        if endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    }
+
+    assert scraped == {("inferno-operator", "metrics"), ("inferno-optimizer", "https")}
+
+
+def selects(monitor: Manifest, service: Manifest) -> bool:
+    wanted: dict[str, str] = monitor["spec"]["selector"]["matchLabels"]
+    labels: dict[str, str] = service["metadata"]["labels"]
+    return wanted.items() <= labels.items()
 
 
 def test_image_and_chart_have_the_version_of_the_project(kubectl: Path) -> None:
@@ -98,26 +144,6 @@ def test_a_value_that_makes_no_sense_is_named(option: str, told: str, helm: Path
 
     assert refused.returncode != 0
     assert told in refused.stderr
-
-
-def copy_with_components(folder: Path, overlay: str, *components: str) -> Path:
-    """An overlay of a user's own, made of one of ours and components."""
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "namespace": "inferno-system",
-        "resources": [relative(OVERLAYS / overlay, folder)],
-        "components": [
-            relative(OVERLAYS.parent / "components" / name, folder) for name in components
-        ],
-    }
-    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
-    return folder
-
-
-def relative(path: Path, folder: Path) -> str:
-    """The way there, as kustomize wants it."""
-    return os.path.relpath(path, folder.resolve())
 
 
 def dashboard(manifests: list[Manifest]) -> object:

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from inferno_operator.boosters.dialects import DIALECTS, Dialect
+from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
 from tests.deployment import pods
+from tests.deployment.boosters import Boosters
 from tests.deployment.pods import Pod
-from tests.deployment.rendering import NAMESPACE, OVERLAYS, Manifest, kustomize
+from tests.deployment.rendering import NAMESPACE, OVERLAYS, Manifest, find, kustomize
 from tests.deployment.rights import Calls
-from tests.deployment.run import OPTIMIZERS, Cluster, Samples, leads, write_out_of_date
+from tests.deployment.run import OPERATOR, OPTIMIZERS, Cluster, Samples, leads, write_out_of_date
 
 AUDIT_POLICY = Path(pods.__file__).with_name("audit-policy.yaml")
 
@@ -52,6 +55,8 @@ def deployment_cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) ->
     options = (f"--audit-policy-file={AUDIT_POLICY}", "--audit-log-path=audit.log")
     with ControlPlane(more_options=options) as control_plane:
         control_plane.start_controller_manager()
+        for dialect in DIALECTS:
+            control_plane.install_crds(ROOT / "crds" / dialect)
         yield Cluster(control_plane, image, tmp_path_factory.mktemp("pods"))
 
 
@@ -65,9 +70,7 @@ def promql() -> Path:
     return Binaries(os.environ).find("promql")
 
 
-@pytest.fixture(
-    scope="session", params=["stateless", "stateful", "remote", "namespaced", "model-booster"]
-)
+@pytest.fixture(scope="session", params=sorted(folder.name for folder in OVERLAYS.iterdir()))
 def deployed(request: pytest.FixtureRequest, deployment_cluster: Cluster) -> Deployed:
     """Apply an overlay, let it work on the samples, delete it."""
     cluster, control_plane = deployment_cluster, deployment_cluster.control_plane
@@ -78,8 +81,12 @@ def deployed(request: pytest.FixtureRequest, deployment_cluster: Cluster) -> Dep
     deployments = [m for m in manifests if m["kind"] == "Deployment"]
     refusals = {m["metadata"]["name"]: cluster.refusal(Pod(m, {})) for m in deployments}
     samples.apply()
+    boosters = Boosters(samples.scene("small"), looked_after(manifests))
+    boosters.apply()
     with cluster.pods(manifests) as pods_at_work:
         samples.optimize()
+        boosters.wait_until_actuated()
+        boosters.change()
         leaders = sum(map(leads, pods_at_work.operators))
     scenes = {sample: samples.scene(sample) for sample in samples.namespaces}
     servers = {sample: scene.servers() for sample, scene in scenes.items()}
@@ -90,12 +97,17 @@ def deployed(request: pytest.FixtureRequest, deployment_cluster: Cluster) -> Dep
         _uids(servers[sample]) == _uids(scene.servers()) for sample, scene in scenes.items()
     )
     calls = Calls.of(f"{NAMESPACE}:inferno-operator", cluster.audit_log()[asked_before:])
-    samples.delete()
-    cluster.delete(manifests)
+    cluster.delete([*samples.own_namespaces, *manifests])
     left_behind = cluster.cluster_wide_objects() - before
     return Deployed(
         manifests, warnings, refusals, servers, finalizers, calls, leaders, survived, left_behind
     )
+
+
+def looked_after(manifests: list[Manifest]) -> Dialect | None:
+    """The dialect whose boosters an overlay turns into what serves them."""
+    environment = Pod(find(manifests, "Deployment", OPERATOR), {}).environment
+    return DIALECTS.get(environment.get("INFERNO_MODEL_BOOSTER", ""))
 
 
 def _uids(objects: dict[str, Manifest]) -> dict[str, str]:

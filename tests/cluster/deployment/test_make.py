@@ -2,16 +2,19 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.cluster.scene import FINALIZER, Scene
 from tests.conftest import ROOT
 from tests.deployment.pods import Pod
-from tests.deployment.rendering import NAMESPACE, find
-from tests.deployment.run import Cluster
+from tests.deployment.rendering import NAMESPACE, OVERLAYS, Manifest, find
+from tests.deployment.run import Cluster, Samples
 
+OTHERS = "example.org/theirs"
 IMAGE = "registry.example.org/inferno:1.2.3"
 
 
@@ -35,27 +38,69 @@ class Make:
         assert completed.returncode == 0, completed.stderr
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def make(deployment_cluster: Cluster) -> Make:
     return Make(deployment_cluster)
 
 
-def test_deploy_runs_the_image_asked_for_and_undeploy_leaves_nothing(
-    make: Make, deployment_cluster: Cluster
-) -> None:
-    before = deployment_cluster.cluster_wide_objects()
-    make("install")
-    make("deploy", f"IMG={IMAGE}", "OVERLAY=stateful")
-
+@pytest.fixture(scope="module")
+def users(deployment_cluster: Cluster) -> Iterator[str]:
+    """A namespace of users; a namespace takes 5 s to end, so there is one for all tests."""
     control_plane = deployment_cluster.control_plane
-    deployment = control_plane.get("deployment", "inferno-operator", NAMESPACE)
+    control_plane.create_namespace("held")
+    yield "held"
+    control_plane.kubectl("delete", "namespace", "held")
+
+
+@pytest.fixture
+def held(make: Make, users: str, deployment_cluster: Cluster) -> Iterator[Scene]:
+    """A deployment, and objects that no operator lets go; in the end all is gone."""
+    before = deployment_cluster.cluster_wide_objects()
+    make("deploy", f"IMG={IMAGE}", "OVERLAY=stateful")
+    deployment_cluster.control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
+    samples = Samples(deployment_cluster.control_plane, {"small": users})
+    samples.apply()
+    yield samples.scene("small")
+    make("undeploy", "OVERLAY=stateful", "ignore-not-found=true")
+
+    assert deployment_cluster.cluster_wide_objects() == before
+
+
+def test_deploy_runs_the_image_asked_for_and_undeploy_ends_it(
+    make: Make, held: Scene, deployment_cluster: Cluster
+) -> None:
+    deployment = held.control_plane.get("deployment", "inferno-operator", NAMESPACE)
+
     assert [c["image"] for c in deployment["spec"]["template"]["spec"]["containers"]] == [IMAGE]
     refusal = deployment_cluster.refusal(Pod(deployment, {}), hostNetwork=True)
     assert "violates PodSecurity" in refusal
 
     make("undeploy", "OVERLAY=stateful")
-    make("uninstall", "ignore-not-found=true")
-    assert deployment_cluster.cluster_wide_objects() == before
+
+
+def test_definitions_can_come_first_and_go_first(make: Make, held: Scene) -> None:
+    make("install")
+    assert all(held.finalizers().values())
+
+    make("uninstall")
+
+
+def test_a_deletion_that_hangs_goes_on_when_our_finalizers_are_released(
+    make: Make, held: Scene
+) -> None:
+    control_plane = held.control_plane
+    theirs = {"metadata": {"finalizers": [OTHERS, FINALIZER]}}
+    control_plane.patch("optimizer", "inferno", theirs, held.namespace)
+    everything = ("delete", "--ignore-not-found", "--kustomize", OVERLAYS / "stateful")
+    control_plane.kubectl(*everything, "--wait=false")
+    assert all(FINALIZER in names for names in held.finalizers().values())
+
+    make("release")
+
+    assert held.optimizer("inferno")["metadata"]["finalizers"] == [OTHERS]
+    nobodys: Manifest = {"metadata": {"finalizers": []}}
+    control_plane.patch("optimizer", "inferno", nobodys, held.namespace)
+    control_plane.kubectl(*everything)
 
 
 def test_the_installer_has_all_that_deploy_applies(make: Make, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Dashboard and alerts on what operator and optimizer really tell."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,13 @@ import pytest
 import yaml
 
 from tests.controlplane.waiting import wait_until
+from tests.deployment.definitions import prometheus_definitions
 from tests.deployment.prometheus import Answer, Scrape, evaluate
-from tests.deployment.rendering import OVERLAYS, kustomize
+from tests.deployment.rendering import (
+    OVERLAYS,
+    copy_with_components,
+    kustomize,
+)
 from tests.deployment.run import OPERATOR, OPTIMIZERS, Cluster, Pods, Samples, leads
 
 COMPONENT = OVERLAYS.parent / "components" / "monitoring"
@@ -71,8 +77,7 @@ def seen(deployment_cluster: Cluster, promql: Path) -> Seen:
                 30.0,
             )
         leader = next(operator.name for operator in pods.operators if leads(operator))
-    samples.delete()
-    deployment_cluster.delete(manifests)
+    deployment_cluster.delete([*samples.own_namespaces, *manifests])
     return Seen(scrapes, leader, promql)
 
 
@@ -81,6 +86,34 @@ def _failures(page: str) -> float:
         line for line in page.splitlines() if "optimizations_total{" in line and FAILED in line
     ]
     return sum(float(line.split()[-1]) for line in lines)
+
+
+@pytest.fixture
+def definitions(deployment_cluster: Cluster) -> Iterator[None]:
+    """The Prometheus Operator's kinds are served."""
+    files = [argument for file in prometheus_definitions() for argument in ("--filename", file)]
+    deployment_cluster.control_plane.kubectl("apply", "--server-side", *files)
+    yield
+    deployment_cluster.control_plane.kubectl("delete", *files)
+
+
+@pytest.mark.usefixtures("definitions")
+def test_the_prometheus_operator_is_given_what_its_definitions_ask_for(
+    deployment_cluster: Cluster, tmp_path: Path
+) -> None:
+    control_plane = deployment_cluster.control_plane
+    overlay = copy_with_components(tmp_path, "remote", "monitoring", "monitoring-optimizer")
+    manifests = kustomize(control_plane.kubectl_program, overlay)
+    watched = [
+        {**manifest, "metadata": {**manifest["metadata"], "namespace": "default"}}
+        for manifest in manifests
+        if manifest["apiVersion"].startswith("monitoring.coreos.com/")
+    ]
+
+    warnings = deployment_cluster.apply(watched)
+
+    assert len(watched) == 3
+    assert not warnings
 
 
 @pytest.mark.parametrize(("panel", "expression"), TARGETS)

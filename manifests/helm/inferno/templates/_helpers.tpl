@@ -110,3 +110,9 @@ subjects:
     name: inferno-operator
     namespace: {{ .root.Release.Namespace }}
 {{- end }}
+
+{{- define "inferno.reading" -}}
+- apiGroups: [inferno.platform.ai]
+  resources: [accelerators, capacities, models, optimizers, servers, serviceclasses]
+  verbs: [get, list, watch]
+{{- end }}
