@@ -106,9 +106,9 @@ class _Progress:
         known = table.filled(self._counts[part], self._capacity)
         value, bound = _objective(table, level, known), relaxed.objective
         gap = 0.0 if self._exact else GAP * max(1.0, abs(bound))
-        seconds = self._seconds_left() - reserved
-        if value - bound > gap and seconds > 0:
-            found, proven = self._program(level, part).solve(known, Limits(seconds, gap, eager=True))
+        limits = Limits(self._seconds_left() - reserved, gap, eager=True)
+        if value - bound > gap and limits.seconds > 0:
+            found, proven = self._program(level, part).solve(known, limits)
             known, bound = self._better(table, level, known, found), max(bound, proven)
         self._counts[part] = known
         return min(bound, _objective(table, level, known)), relaxed
