@@ -219,9 +219,10 @@ def _no_capacity(candidates: Candidates, rows: IntArray, left: IntArray) -> Deci
 
 def _need(candidates: Candidates, row: int, left: IntArray) -> str:
     card_type = candidates.types[int(candidates.pairs.type[row])]
+    cards = candidates.pairs.cards[row] * candidates.replicas[row]
     return (
         f"{candidates.replicas[row]} x {_accelerator(candidates, row)}"
-        f" (cards of {card_type}: {candidates.cards[row]},"
+        f" (cards of {card_type}: {cards},"
         f" left {left[candidates.pairs.type[row]]})"
     )
 

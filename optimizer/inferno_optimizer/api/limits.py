@@ -18,6 +18,8 @@ class Limits:
 
     Attributes
     ----------
+    head_seconds
+        Until the headers of a request have arrived.
     body_bytes, body_seconds
         Of a request's body, and until it has arrived.
     time_limit
@@ -34,6 +36,7 @@ class Limits:
         For what runs when the server is told to stop.
     """
 
+    head_seconds: float = 10.0
     body_bytes: int = 64 * MEBIBYTE
     body_seconds: float = 30.0
     time_limit: float = 30.0

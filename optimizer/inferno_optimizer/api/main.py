@@ -16,6 +16,7 @@ from inferno_optimizer.api.app import create_app
 from inferno_optimizer.api.draining import Requests
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.api.listening import listen, url_of
+from inferno_optimizer.api.patience import patient
 from inferno_optimizer.api.security import Files, TokenGuard, tls_context
 
 KEEP_ALIVE = 30
@@ -81,7 +82,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 requests,
-                http="h11",
+                http=patient(limits.head_seconds),
                 ws="none",
                 lifespan="on",
                 ssl_context_factory=None if tls is None else lambda _, __: tls,

@@ -4,10 +4,10 @@ Reference: `sizing.md`, section 5.2. Ties, which the original leaves to chance, 
 """
 
 import math
-from bisect import insort_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import groupby
+from heapq import heapify, heappop, heappush
+from itertools import count, groupby
 
 import numpy as np
 
@@ -75,16 +75,18 @@ def serve(ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:
 
     Returns those that ran out of rows, in the order in which they did.
     """
-    line = sorted(entries, key=lambda entry: entry.rank)
+    line = [(entry.rank, place, entry) for place, entry in enumerate(entries)]
+    heapify(line)
+    first = count(-1, -1)  # of equals the one that was put back last comes first
     unserved = []
     while line:
-        entry = line.pop(0)
+        _, _, entry = heappop(line)
         row = entry.rows[entry.position]
         if ledger.fits(row):
             ledger.take_all(row)
         elif entry.position + 1 < len(entry.rows):
             stepped = replace(entry, position=entry.position + 1)
-            insort_left(line, stepped, key=lambda other: other.rank)
+            heappush(line, (stepped.rank, next(first), stepped))
         else:
             unserved.append(entry)
     return unserved
