@@ -131,7 +131,9 @@ def _mode(
     beside: list[Work] = [actuation, *_controllers(settings, models, cluster)]
     make = partial(Mode, cluster, settings.namespaces, _now, watch=watch, beside=beside)
     if settings.remote is None:
-        return make(LocalOptimizer())
+        local = LocalOptimizer()
+        beside.append(local)
+        return make(local)
     if settings.stateless:
         return make(RemoteOptimizer(settings.remote, settings.time_limit))
     keeper = StatefulRemoteOptimizer(settings.remote, settings.time_limit)

@@ -22,7 +22,7 @@ NAMESPACE = "bench"
 GROUP, VERSION = API_VERSION.split("/")
 WRITERS = 8
 DECISION_S = 300.0
-IDLE_S = 20.0
+IDLE_S = 60.0
 WRITES = re.compile(
     r'^apiserver_request_total\{.*,group="inferno\.platform\.ai".*,resource="(?P<resource>\w+)"'
     r'.*verb="(?:APPLY|DELETE|PATCH|POST|PUT)".*\} (?P<count>\S+)$',
@@ -113,7 +113,11 @@ class _Bench:
         writes, start = self.writes(), _cpu_seconds(pid)
         time.sleep(IDLE_S)
         share = (_cpu_seconds(pid) - start) / IDLE_S
-        return {"idle_writes": self.writes() - writes, "idle_cpu_percent": 100 * share}
+        return {
+            "idle_writes": self.writes() - writes,
+            "idle_cpu_percent": 100 * share,
+            "idle_mib": _resident_mib(pid),
+        }
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -127,6 +131,17 @@ def _clock_ticks() -> int:
 
 
 def _peak_mib(pid: int) -> float:
+    """The most that a process ever held."""
+    return _mib(pid, "VmHWM")
+
+
+def _resident_mib(pid: int) -> float:
+    """What the operator and the process that solves hold."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sum(_mib(process, "VmRSS") for process in (pid, *map(int, children)))
+
+
+def _mib(pid: int, what: str) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    found = re.search(rf"{what}:\s+(\d+) kB", status)
     return int(found[1]) / 1024 if found else 0.0

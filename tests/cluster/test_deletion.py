@@ -14,7 +14,7 @@ from tests.cluster.scene import (
     in_mode,
     mode_called,
 )
-from tests.conftest import StartOperator
+from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import KubectlError
 from tests.controlplane.waiting import wait_until
@@ -160,3 +160,22 @@ def test_switching_through_all_ways_to_run_leaves_nothing_behind(
     delete(scene, "inferno", "--all")
 
     assert scene.finalizers() == {}
+
+
+def test_the_definitions_can_be_deleted_while_the_operator_is_at_work(
+    scene: Scene, operator: StartOperator, holding: Mode
+) -> None:
+    scene.apply_sample("small")
+    process = in_mode(operator, holding.environment)()
+    scene.wait_until_held(holding)
+    control_plane, definitions = scene.control_plane, ROOT / "crds"
+    try:
+        control_plane.kubectl("delete", "--filename", definitions, "--timeout=60s")
+    finally:
+        control_plane.install_crds(definitions)
+
+    process.check_running()
+    scene.apply_sample("small")
+    scene.request("inferno")
+    optimizer = scene.wait_until_done("inferno")
+    assert optimizer["status"]["lastOptimization"]["allocated"] == 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.scene import Manifest, Scene, condition, decided
+from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane.waiting import wait_until
 
@@ -34,9 +34,11 @@ def wait_until_optimized_after(scene: Scene, name: str, before: datetime | None)
     return found
 
 
-def test_new_loads_are_met_without_being_asked(scene: Scene, operator: StartOperator) -> None:
+def test_new_loads_are_met_without_being_asked(
+    scene: Scene, operator: StartOperator, mode: Mode
+) -> None:
     scene.apply_sample("small")
-    operator()
+    in_mode(operator, mode.environment)()
     patch(scene, "optimizer", "inferno", EVERY_SECOND)
     wait_until_optimized_after(scene, "inferno", None)
     assert decided(scene.servers()["free-granite-13b"])[1] == 1

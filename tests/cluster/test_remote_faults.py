@@ -136,15 +136,69 @@ def test_an_optimizer_that_refuses_for_a_minute(
     rest.stop()
     operator()
     scene.request("inferno")
+    told = optimized(scene.wait_until_failed("inferno"))
     began = time.monotonic()
-    wait_until(lambda: time.monotonic() - began, lambda seconds: seconds > 60, "a minute", 70.0)
-    assert_untouched(scene)
+
+    def seconds_untouched() -> float:
+        assert_untouched(scene)
+        return time.monotonic() - began
+
+    wait_until(seconds_untouched, lambda seconds: seconds > 60, "a minute", 90.0)
+    optimizer = scene.optimizer("inferno")
+    assert optimized(optimizer) == told
+    assert told["reason"] == "Unavailable"
+    assert optimizer["spec"]["optimize"]
+    assert not optimizer["status"]["done"]
 
     rest.start()
 
     scene.wait_until_done("inferno")
     assert_decided(scene)
     assert len(scene.events("Unavailable")) == 1
+
+
+def test_answers_that_were_there_before_stay_while_it_fails(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+    before = {name: s["spec"]["desiredAlloc"] for name, s in scene.servers().items()}
+    load = {"spec": {"currentAlloc": {"load": {"arrivalRate": 600}}}}
+    scene.control_plane.patch("server", "free-granite-13b", load, scene.namespace)
+    rest.failures = [Failure.HALF, Failure.OTHERS, Failure.NO_JSON] * 1000
+    scene.request("inferno")
+
+    scene.wait_until_failed("inferno")
+
+    assert {name: s["spec"]["desiredAlloc"] for name, s in scene.servers().items()} == before
+    rest.failures = []
+    scene.wait_until_done("inferno")
+    after = {name: s["spec"]["desiredAlloc"] for name, s in scene.servers().items()}
+    assert after["premium-granite-13b"] == before["premium-granite-13b"]
+    assert after["free-granite-13b"]["numReplicas"] > before["free-granite-13b"]["numReplicas"]
+
+
+def test_requests_during_a_solve_become_one(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    rest.gate.clear()
+    scene.request("inferno")
+    assert rest.arrived.wait(30)
+    for policy in ("RoundRobin", "PriorityRoundRobin", "PriorityExhaustive"):
+        change = {"spec": {"data": {"optimizer": {"saturationPolicy": policy}}, "optimize": True}}
+        scene.control_plane.patch("optimizer", "inferno", change, scene.namespace)
+    rest.gate.set()
+
+    optimizer = scene.wait_until_done("inferno")
+
+    last = optimizer["status"]["lastOptimization"]["requestedGeneration"]
+    assert last == optimizer["metadata"]["generation"] - 1  # then the request was cleared
+    assert len(rest.solved) == 2
+    assert_decided(scene)
 
 
 def test_an_operator_that_ends_does_not_wait_for_the_optimizer(

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from kubernetes.aio import config
@@ -10,6 +11,7 @@ from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 from inferno_operator.adapters.watching import ApiServerWatch
 from inferno_operator.resources import Server
 from inferno_optimizer.errors import UnavailableError
+from tests.cluster.forgetful import ForgetfulProxy
 from tests.cluster.scene import Mode, Scene, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
@@ -33,7 +35,6 @@ async def test_a_version_that_is_too_old_is_no_end_of_a_watch(
             await anext(watch.changes(listing, since=1))
 
 
-@pytest.mark.parametrize("mode", ["stateful-local", "stateful-remote"], indirect=True)
 def test_what_happened_while_nobody_watched_is_noticed(
     scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
@@ -55,3 +56,32 @@ def test_what_happened_while_nobody_watched_is_noticed(
     assert optimizer["status"]["lastOptimization"]["servers"] == 1
     if mode.holds:
         assert mode.told == ["Premium-granite-13b"]
+
+
+def test_watches_that_are_gone_begin_anew(
+    scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path
+) -> None:
+    scene.apply_sample("small")
+    with ForgetfulProxy(scene.control_plane.kubeconfig) as proxy:
+        kubeconfig = proxy.write_kubeconfig(tmp_path / "kubeconfig")
+        process = in_mode(operator, mode.environment)(kubeconfig=kubeconfig)
+        scene.wait_until_held(mode)
+        os.kill(process.pid, signal.SIGSTOP)
+        proxy.forget()
+        finalizers = {"metadata": {"finalizers": None}}
+        scene.control_plane.patch("server", "free-granite-13b", finalizers, scene.namespace)
+        arguments = ("server", "free-granite-13b", "--namespace", scene.namespace, "--timeout=60s")
+        scene.control_plane.kubectl("delete", *arguments)
+        scene.request("inferno")
+        os.kill(process.pid, signal.SIGCONT)
+
+        optimizer = scene.wait_until_done("inferno")
+
+        process.stop()
+
+    assert optimizer["status"]["lastOptimization"]["servers"] == 1
+    watched = {path.rpartition("/")[2] for path in proxy.gone}
+    assert "optimizers" in watched
+    if mode.name.startswith("stateful"):
+        assert "servers" in watched
+        assert "too old resource version" in process.log

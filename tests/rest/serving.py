@@ -28,6 +28,11 @@ class Served:
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60)
 
+    def workers(self) -> list[int]:
+        """Processes that it started."""
+        pid = self.process.pid
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(STOPS_WITHIN)

@@ -1,5 +1,6 @@
 """Too large, too slow, too many, too long, too late: each is told so, and nothing else waits."""
 
+import itertools
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -69,6 +71,25 @@ def test_a_body_that_is_too_slow_is_refused(tmp_path: Path) -> None:
 
     assert reply.startswith(b"HTTP/1.1 408 ")
     assert reply.endswith(b'{"message":"the body did not arrive within 0.2 s"}')
+
+
+def test_headers_that_trickle_do_not_hold_a_connection(tmp_path: Path) -> None:
+    with limited(tmp_path, head_seconds=0.5) as server:
+        parts = urlsplit(server.url)
+        address = (parts.hostname, parts.port)
+        with (
+            socket.create_connection(address, timeout=SOON) as silent,
+            socket.create_connection(address, timeout=SOON) as trickling,
+            httpx.Client(base_url=server.url) as client,
+        ):
+            with suppress(ConnectionError):  # when it is closed from the other side
+                for byte in itertools.chain(b"GET /healthz HTTP/1.1\r\nX: ", itertools.repeat(46)):
+                    trickling.sendall(bytes([byte]))
+                    client.get("/healthz").raise_for_status()  # which goes on meanwhile
+            reply = b"".join(iter(lambda: silent.recv(10_000), b""))
+
+    assert reply.startswith(b"HTTP/1.1 408 ")
+    assert reply.endswith(b'{"message":"the headers did not arrive within 0.5 s"}')
 
 
 def test_an_optimization_that_takes_too_long_is_broken_off(tmp_path: Path) -> None:
@@ -166,7 +187,7 @@ def test_workers_end_with_the_server_even_at_work(tmp_path: Path) -> None:
     with serving(tmp_path) as server, ThreadPoolExecutor() as threads:
         threads.submit(post, server, long_question())
         wait_for(lambda: solves(server, "running") == 1)
-        started = workers(server)
+        started = server.workers()
         server.process.kill()
 
         wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in started))
@@ -176,15 +197,9 @@ def test_workers_end_with_the_server_even_at_work(tmp_path: Path) -> None:
 
 def test_a_worker_that_something_else_ended_is_replaced(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        (worker,) = workers(server)
+        (worker,) = server.workers()
         os.kill(worker, signal.SIGKILL)
-        wait_for(lambda: workers(server) == [])
+        wait_for(lambda: server.workers() == [])
         reply = post(server, SMALL.read_bytes())
 
     assert reply.status_code == 200
-
-
-def workers(server: Served) -> list[int]:
-    """Processes that the server started."""
-    pid = server.process.pid
-    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]

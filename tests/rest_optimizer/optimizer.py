@@ -4,6 +4,8 @@ import json
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -51,6 +53,8 @@ class RestOptimizer:
         Requests to solve wait while it is clear.
     arrived
         Set when one has come.
+    at_once, most_at_once
+        Requests to solve that are being answered, and the most that were.
     """
 
     def __init__(self) -> None:
@@ -63,6 +67,8 @@ class RestOptimizer:
         self.gate = threading.Event()
         self.gate.set()
         self.arrived = threading.Event()
+        self.at_once = self.most_at_once = 0
+        self._counting = threading.Lock()
         self._server: Server | None = None
         with socket.create_server((HOST, 0)) as probe:
             self.port: int = probe.getsockname()[1]
@@ -118,6 +124,18 @@ class RestOptimizer:
         if path == ["optimize"]:
             return self._solution(self.store.system(body))
         return self.store.call(path, body)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count a request to solve for as long as it is answered."""
+        with self._counting:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            yield
+        finally:
+            with self._counting:
+                self.at_once -= 1
 
     def _solution(self, document: Any) -> Any:  # noqa: ANN401 - JSON
         self.solved.append(document)
@@ -180,18 +198,26 @@ class Handler(BaseHTTPRequestHandler):
         owner.requests.append((self.command, self.path))
         owner.headers.append(dict(self.headers.items()))
         path = unquote(self.path).strip("/").split("/")
-        if path[0] in ("optimize", "optimizeOne"):
+        if path[0] not in ("optimize", "optimizeOne"):
+            self._send(*self._reply(path, body))
+            return
+        with owner.counting():
             owner.arrived.set()
             owner.gate.wait()
-            if owner.failures:
-                self._fail(owner.failures.pop(0))
-                return
+            failure = owner.failures.pop(0) if owner.failures else None
+            reply = (500, "") if failure else self._reply(path, body)
+        if failure:
+            self._fail(failure)
+        else:
+            self._send(*reply)
+
+    def _reply(self, path: list[str], body: Any) -> tuple[int, str]:  # noqa: ANN401 - JSON
         try:
-            self._send(200, json.dumps(owner.answer(path, body)))
+            return 200, json.dumps(self.server.owner.answer(path, body))
         except MissingError as error:
-            self._send(404, json.dumps({"message": str(error)}))
+            return 404, json.dumps({"message": str(error)})
         except InfernoError as error:
-            self._send(404, json.dumps({"message": f"optimization error: {error}"}))
+            return 404, json.dumps({"message": f"optimization error: {error}"})
 
     def _send(self, status: int, text: str) -> None:
         payload = text.encode()

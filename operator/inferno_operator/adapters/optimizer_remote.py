@@ -23,11 +23,16 @@ from inferno_optimizer.system import Solution, System
 MARGIN = 30.0
 """Seconds that a request may take besides those of the solver."""
 
+AT_ONCE = 4
+"""Requests at a time to an optimizer that keeps them apart."""
+
 
 class RemoteOptimizer:
     """An optimizer that gets the whole system with each request.
 
-    One request at a time: the original mixes up those that it gets together.
+    The original mixes up requests that it gets together, and is told by its answers, which lack
+    the certificate. So an answer that may be mixed up is not used, and until one has come from an
+    optimizer like ours there is one request at a time.
 
     Parameters
     ----------
@@ -41,19 +46,36 @@ class RemoteOptimizer:
         self._endpoint = endpoint
         self._patience = time_limit + MARGIN
         self._turn = asyncio.Lock()
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._keeps_apart = False
 
     async def optimize(self, system: System) -> Solution:
         """Solve there; what no optimizer can decide is decided here."""
         screening = screen(system)
         if not screening.system.servers:
             return screening.complete(optimize(screening.system))
-        async with self._turn, connect(self._endpoint, self._patience) as client:
-            document = await self._ask(client, screening.system)
+        return screening.complete(await self._solve(screening.system))
+
+    async def _solve(self, system: System) -> Solution:
+        if self._keeps_apart:
+            async with self._places:
+                solution, ours = await self._exchange(system)
+            if ours:
+                return solution
+        async with self._turn:
+            solution, _ = await self._exchange(system)
+        return solution
+
+    async def _exchange(self, system: System) -> tuple[Solution, bool]:
+        """The answer, and whether it comes from an optimizer like ours."""
+        async with connect(self._endpoint, self._patience) as client:
+            document = await self._ask(client, system)
+            ours = isinstance(document, dict) and "certificate" in document
+            self._keeps_apart = ours
             try:
-                solution = decode_solution(document, screening.system)
+                return decode_solution(document, system), ours
             except InputError as error:
                 raise client.unusable(error) from error
-        return screening.complete(solution)
 
     async def _ask(self, client: RestClient, system: System) -> object:
         return await client.post("optimizeOne", encode_system(system))
@@ -75,6 +97,11 @@ class StatefulRemoteOptimizer(RemoteOptimizer):
         """Let it have this system and nothing else."""
         async with self._turn, connect(self._endpoint, self._patience) as client:
             await _replace(client, contents(screen(system).system))
+
+    async def _solve(self, system: System) -> Solution:
+        async with self._turn:
+            solution, _ = await self._exchange(system)
+        return solution
 
     async def _ask(self, client: RestClient, system: System) -> object:
         await _replace(client, contents(system))

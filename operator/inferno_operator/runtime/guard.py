@@ -93,10 +93,8 @@ class GuardedCluster:
 
     async def guarded(self, call: Callable[[], Awaitable[T]], about: str) -> T:
         """A write on something else: it too happens only while we lead, and comes to its end."""
-        remaining = self._remaining()
-        if remaining <= 0:
-            raise LeadershipLostError(f"{about}: not written, for another operator may lead")
-        task = asyncio.create_task(self._bounded(call(), remaining, about))
+        until = asyncio.get_running_loop().time() + self._while_leading(about)
+        task = asyncio.create_task(self._bounded(call, until, about))
         self._in_flight.add(task)
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
@@ -117,10 +115,18 @@ class GuardedCluster:
         if not task.cancelled():
             task.exception()  # whoever asked for the write may not be there any more
 
-    async def _bounded(self, call: Awaitable[T], seconds: float, about: str) -> T:
+    def _while_leading(self, about: str) -> float:
+        """Seconds for which we may write."""
+        remaining = self._remaining()
+        if remaining <= 0:
+            raise LeadershipLostError(f"{about}: not written, for another operator may lead")
+        return remaining
+
+    async def _bounded(self, call: Callable[[], Awaitable[T]], until: float, about: str) -> T:
+        self._while_leading(about)  # still: we may have been paused before we came to it
         try:
-            async with asyncio.timeout(None if seconds == inf else seconds):
-                return await self._answered(call)
+            async with asyncio.timeout_at(None if until == inf else until):
+                return await self._answered(call())
         except TimeoutError as error:
             raise UnavailableError(f"{about}: not written before the lease ran out") from error
 

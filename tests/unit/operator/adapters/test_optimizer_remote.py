@@ -16,6 +16,7 @@ from inferno_operator.snapshot import build_system
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Decision, Reason, Solution, System
+from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 from tests.unit.operator.objects import (
     Manifest,
@@ -198,12 +199,46 @@ async def test_a_request_can_be_cancelled(remote: RemoteOptimizer, rest: RestOpt
         await task
 
 
-async def test_one_request_at_a_time(remote: RemoteOptimizer) -> None:
-    systems = [system_of(server(f"S{n}", wanted=1)) for n in range(5)]
+SYSTEMS = [system_of(server(f"S{n}", wanted=1)) for n in range(5)]
 
-    solutions = await asyncio.gather(*map(remote.optimize, systems))
 
-    assert [[d.server for d in s.decisions] for s in solutions] == [[f"S{n}"] for n in range(5)]
+async def optimized(remote: RemoteOptimizer) -> list[list[str]]:
+    """Names of the servers in the answers to several requests at once."""
+    solutions = await asyncio.gather(*map(remote.optimize, SYSTEMS))
+    return [[d.server for d in s.decisions] for s in solutions]
+
+
+async def test_requests_at_once_get_their_own_answers(remote: RemoteOptimizer) -> None:
+    assert await optimized(remote) == [["S0"], ["S1"], ["S2"], ["S3"], ["S4"]]
+
+
+async def test_the_original_gets_one_request_at_a_time(rest: RestOptimizer) -> None:
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    rest.original = True
+    await optimized(remote)
+
+    assert rest.most_at_once == 1
+
+
+async def test_one_that_keeps_requests_apart_gets_several_at_once(rest: RestOptimizer) -> None:
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    await remote.optimize(TWO)
+    rest.gate.clear()
+    waiting = asyncio.create_task(optimized(remote))
+    await asyncio.to_thread(wait_until, lambda: rest.at_once, lambda n: n == 4, "four", 10.0)
+    rest.gate.set()
+
+    assert await waiting == [["S0"], ["S1"], ["S2"], ["S3"], ["S4"]]
+
+
+async def test_what_the_original_may_have_mixed_up_is_asked_again(rest: RestOptimizer) -> None:
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    await remote.optimize(TWO)
+    rest.original = True  # another program at the same address
+    await remote.optimize(TWO)
+    await remote.optimize(TWO)
+
+    assert len(rest.solved) == 1 + 2 + 1
 
 
 async def test_integers_are_written_as_integers(rest: RestOptimizer) -> None:

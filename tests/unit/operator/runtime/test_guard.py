@@ -90,6 +90,18 @@ async def test_nothing_is_written_when_another_may_lead(part: str) -> None:
     assert not scene.cluster.events
 
 
+async def test_nothing_is_written_after_a_pause_between_the_check_and_the_write() -> None:
+    scene = Scene(FakeCluster())
+    writing = asyncio.create_task(scene.write("spec"))
+    await asyncio.sleep(0)  # checked, but not begun
+    scene.remaining = 0.0
+
+    with pytest.raises(LeadershipLostError):
+        await writing
+
+    assert not scene.cluster.writes
+
+
 async def test_a_write_that_fails_is_counted_and_told() -> None:
     scene = Scene(FakeCluster())
     scene.cluster.failures = [RejectedError("no")]
