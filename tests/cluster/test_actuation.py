@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 import pytest
 
 from tests.cluster.fleet import Fleet, running_fleet
+from tests.cluster.routes import Recording
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
@@ -79,6 +81,11 @@ class Actuated:
         load = objects.running(0, wanted)["load"]
         self.patch("server", "s", {"spec": {"currentAlloc": {"load": load}}})
         self.ask()
+
+    def have_only_h100(self) -> None:
+        """Take all other cards away."""
+        counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
+        self.patch("capacity", "cards", {"spec": {"count": counts}})
 
     def patch(self, resource: str, name: str, patch: Manifest) -> Manifest:
         return self.scene.control_plane.patch(resource, name, patch, self.scene.namespace)
@@ -157,11 +164,14 @@ def lowest(fleet: Fleet, since: int) -> int:
     return min(sum(state.values()) for state in fleet.history[since - 1 :])
 
 
+@pytest.mark.parametrize("controller", ["off", "kthena"], ids=["another's", "ours"])
 def test_a_booster_follows_load_and_capacity_without_a_gap(
-    actuated: Actuated, fleet: Fleet, operator: StartOperator
+    actuated: Actuated, fleet: Fleet, operator: StartOperator, controller: str
 ) -> None:
+    fleet.makes_servings = controller == "off"
+    recording = Recording(actuated.scene)
     actuated.boost()
-    operator()
+    operator(environment={"INFERNO_MODEL_BOOSTER": controller})
     actuated.apply(wanted=2)
 
     actuated.wait_for("Actuated", text="2 x A100")
@@ -178,8 +188,7 @@ def test_a_booster_follows_load_and_capacity_without_a_gap(
     assert server["spec"]["currentAlloc"]["load"]["arrivalRate"] == 210
 
     served = len(fleet.history)
-    counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
-    actuated.patch("capacity", "cards", {"spec": {"count": counts}})
+    actuated.have_only_h100()
     actuated.ask()
     actuated.wait_for("Actuated", text="4 x H100")
     server = actuated.wait_until_runs("H100", 4)
@@ -187,6 +196,9 @@ def test_a_booster_follows_load_and_capacity_without_a_gap(
     assert actuated.bounds() == {"a100": (0, 1), "h100": (4, 4)}
     assert lowest(fleet, served) == 4
     assert max(sum(state.values()) for state in fleet.history[served - 1 :]) == 8
+    moments = list(recording.moments())
+    assert [moment for moment in moments if moment.is_gap] == []
+    assert moments[-1].led_to == (("m-h100",) if controller == "kthena" else ())
 
 
 @pytest.mark.parametrize("target", ["ModelBooster", "ModelServing"])
@@ -194,13 +206,13 @@ def test_our_own_controller_passes_decisions_on(
     actuated: Actuated, fleet: Fleet, operator: StartOperator, target: str
 ) -> None:
     fleet.makes_servings = False
+    recording = Recording(actuated.scene)
     actuated.boost()
     operator(environment={"INFERNO_MODEL_BOOSTER": "kthena"})
     actuated.apply(wanted=2, target=target)
     actuated.wait_until_runs("A100", 2)
     served = len(fleet.history)
-    counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
-    actuated.patch("capacity", "cards", {"spec": {"count": counts}})
+    actuated.have_only_h100()
 
     actuated.load(3)
 
@@ -208,6 +220,31 @@ def test_our_own_controller_passes_decisions_on(
     actuated.wait_until_runs("H100", 3)
     assert lowest(fleet, served) == 2
     assert actuated.replicas() == {"m-a100": 0, "m-h100": 3}
+    assert [moment for moment in recording.moments() if moment.is_gap] == []
+
+
+def test_requests_follow_what_serves(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    fleet.makes_servings = False
+    actuated.boost()
+    operator(environment={"INFERNO_MODEL_BOOSTER": "kthena"})
+    actuated.apply(wanted=2)
+    actuated.wait_until_runs("A100", 2)
+    recording = Recording(actuated.scene)
+    actuated.have_only_h100()
+
+    actuated.load(3)
+    actuated.wait_until_runs("H100", 3)
+
+    moments = list(recording.moments())
+    assert [m for m in moments if m.is_gap or m.fails_some] == []
+    assert [led_to for led_to, _ in groupby(m.led_to for m in moments)] == [
+        ("m-a100",),
+        ("m-a100", "m-h100"),
+        ("m-h100",),
+    ]
+    assert fleet.available == {"m-a100": 0, "m-h100": 3}
 
 
 @pytest.mark.parametrize(
@@ -440,8 +477,7 @@ def test_a_move_that_does_not_come_up_keeps_the_old(
     actuated.apply(wanted=2)
     actuated.wait_until_runs("A100", 2)
     fleet.broken.add("m-h100")
-    counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
-    actuated.patch("capacity", "cards", {"spec": {"count": counts}})
+    actuated.have_only_h100()
     actuated.ask()
 
     told = actuated.wait_for("Moving", text="0 of 2 replicas on H100")
@@ -470,8 +506,7 @@ def test_a_booster_deleted_on_the_way_is_told_of_and_taken_up_again(
     actuated.boost()
     actuated.wait_until_runs("A100", 2)
     fleet.broken.add("m-h100")
-    counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
-    actuated.patch("capacity", "cards", {"spec": {"count": counts}})
+    actuated.have_only_h100()
     actuated.ask()
     actuated.wait_for("Moving")
     actuated.scene.control_plane.kubectl(

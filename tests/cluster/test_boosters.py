@@ -11,7 +11,7 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
 from inferno_operator.adapters.boosters import ApiServerBoosters
-from inferno_operator.boosters.dialects import DIALECTS, KTHENA, Dialect, Kind
+from inferno_operator.boosters.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect, Kind
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
@@ -359,6 +359,39 @@ def test_a_failure_is_told_and_is_over_when_it_is(
 
     boosters.wait_for("m", "Failed", "False")
     assert boosters.scene.events("Created")
+
+
+@pytest.mark.parametrize("first", ["operator", "loss"])
+def test_a_definition_that_is_missing_is_named_and_found_later(
+    scene: Scene, operator: StartOperator, first: str
+) -> None:
+    boosters, plane = Boosters(scene, MATRIXINFER), scene.control_plane
+    children: dict[str, list[str]] = {
+        MATRIXINFER.serving.kind: ["m-a"],
+        "ModelServer": ["m-a"],
+        "ModelRoute": ["m"],
+    }
+
+    def told(manifest: Manifest) -> bool:
+        advice = f"{MATRIXINFER.route} is not served: install the custom resource definitions"
+        return advice in condition(manifest, "Failed").get("message", "")
+
+    boosters.apply(booster("m", backend("a"), dialect=MATRIXINFER))
+    if first == "operator":
+        start(operator, "matrixinfer")
+        boosters.wait_for_names(**children)
+
+    plane.kubectl("delete", "crd", str(MATRIXINFER.route))
+    try:
+        if first == "loss":
+            start(operator, "matrixinfer")
+        without = boosters.wait_until(MATRIXINFER.booster, "m", told)
+    finally:
+        plane.install_crds(ROOT / "crds" / "matrixinfer")
+
+    assert condition(without, "Failed")["status"] == "True"
+    boosters.wait_for("m", "Failed", "False")
+    boosters.wait_for_names(**children)
 
 
 def test_the_one_backend_of_later_releases_is_read(

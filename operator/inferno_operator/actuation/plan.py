@@ -41,11 +41,6 @@ class Plan:
     writes: tuple[Write, ...] = ()
     again_after: float | None = None
 
-    @property
-    def finished(self) -> bool:
-        """Whether everything is as it was decided."""
-        return self.verdict is not None and self.verdict.holds is True
-
 
 def plan_actuation(
     reference: ModelBoosterRef, wanted: Wanted, world: World, status: Status, now: datetime
@@ -173,15 +168,19 @@ class _Move:
                 f" add it there, or correct modelBooster.backends"
             )
             return _refusal("NoBackend", message)
+        return self._unbound()
+
+    def _unbound(self) -> Verdict | None:
+        """Backends without the binding in which their bounds are to stand."""
         unbound = sorted(set(self._wanted) - set(self._now))
-        if unbound and self._reference.target == "Binding":
-            kind = dialect(self._reference).binding.kind
-            message = (
-                f"no {kind} scales backend {', '.join(map(repr, unbound))}:"
-                f" give it an autoscalingPolicy, or choose another modelBooster.target"
-            )
-            return _refusal("NoBinding", message)
-        return None
+        if not unbound or self._reference.target != "Binding":
+            return None
+        kind = dialect(self._reference).binding.kind
+        message = (
+            f"no {kind} scales backend {', '.join(map(repr, unbound))}:"
+            f" give it an autoscalingPolicy, or choose another modelBooster.target"
+        )
+        return _refusal("NoBinding", message)
 
     def told(self) -> str:
         """How far it is."""

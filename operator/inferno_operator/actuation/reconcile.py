@@ -131,9 +131,7 @@ async def _serve(manifest: Manifest, context: Context) -> Outcome:
         await _tell(observation, manifest, verdict, context)
         raise
     if current is not None:
-        spec = {"currentAlloc": current}
-        write = Write(Place(SERVER, observation.reference.key), observation.reference.uid, spec)
-        manifest = await context.objects.apply(write, force=True)
+        manifest = await _tell_current(observation, current, context)
     await _tell(observation, manifest, plan.verdict, context)
     return Outcome.due_after(plan.again_after)
 
@@ -255,6 +253,13 @@ async def _current(
     found = [observe(Accelerator, manifest) for manifest in accelerators]
     found += [observe(Model, manifest) for manifest in models]
     return current_allocation(server, count, unit_costs(readable(found), server.spec.model))
+
+
+async def _tell_current(observation: Observation, current: Manifest, context: Context) -> Manifest:
+    """Write what runs on the Server; returns the Server then."""
+    about = observation.reference
+    write = Write(Place(SERVER, about.key), about.uid, {"currentAlloc": current})
+    return await context.objects.apply(write, force=True)
 
 
 async def _tell(

@@ -11,18 +11,13 @@ from inferno_operator.actuation.index import Index
 from inferno_operator.actuation.plan import ACTUATED
 from inferno_operator.actuation.ports import SERVER, Objects, Place
 from inferno_operator.actuation.reconcile import Context, reconcile, reference_of
+from inferno_operator.boosters.controller import LOOKING, PAUSE
 from inferno_operator.boosters.dialects import DIALECTS, Kind
 from inferno_operator.observation import observe
 from inferno_operator.ports import Cluster, Key, Manifest, Now
 from inferno_operator.resources import Server
-from inferno_operator.runtime.work_queue import Backoff, WorkQueue
+from inferno_operator.runtime.work_queue import WorkQueue
 from inferno_optimizer.errors import InfernoError
-
-PAUSE = 0.1
-"""Seconds between the end of a watch and the next one."""
-
-LOOKING = Backoff(limit=5.0)
-"""Seconds until a kind that is not served is looked for again."""
 
 Seen = Callable[[Kind, Key, Manifest | None], None]
 """Is told of an object of a kind; without a manifest it is gone."""

@@ -18,6 +18,9 @@ from inferno_optimizer.errors import InfernoError
 PAUSE = 0.1
 """Seconds between the end of a watch and the next one."""
 
+LOOKING = Backoff(limit=5.0)
+"""Seconds until a kind that is not served is looked for again."""
+
 Area = tuple[Kind, str]
 """A kind, and a namespace or all of them ("")."""
 
@@ -67,18 +70,21 @@ class BoosterController:
         return {kind: text for (kind, _), text in sorted(self._unserved.items(), key=str)}
 
     async def _follow(self, kind: Kind, namespace: str) -> None:
-        failures, backoff = 0, Backoff()
+        failures = 0
         while True:
             try:
                 since = await self._list(kind, namespace)
                 failures = 0
                 await self._keep_up(kind, namespace, since)
-            except (GoneError, RejectedError) as error:
+            except GoneError:
+                advice = f"install the custom resource definitions of {kind.group}"
+                self._is_unserved(kind, namespace, advice)
+            except RejectedError as error:
                 self._is_unserved(kind, namespace, str(error))
             except InfernoError as error:
                 logger.info("%s; listing anew", error)
             failures += 1
-            await asyncio.sleep(backoff.seconds(failures))
+            await asyncio.sleep(LOOKING.seconds(failures))
 
     async def _list(self, kind: Kind, namespace: str) -> int:
         listed = await self._cluster.listed(kind, namespace)
@@ -102,8 +108,8 @@ class BoosterController:
         self._unserved.pop((kind, namespace), None)
         self._reconcile(self._mirror.boosters() if first else concerned)
 
-    def _is_unserved(self, kind: Kind, namespace: str, error: str) -> None:
-        area, text = (kind, namespace), f"{kind.kind} is not served: {error}"
+    def _is_unserved(self, kind: Kind, namespace: str, why: str) -> None:
+        area, text = (kind, namespace), f"{kind} is not served: {why}"
         if self._unserved.get(area) == text:
             return
         logger.warning("Model Booster: %s", text)

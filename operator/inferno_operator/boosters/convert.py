@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from inferno_operator.boosters.autoscaling import scaling
@@ -62,11 +63,7 @@ def convert_backends(
     """
     conversion = Conversion(booster, dialect, strict)
     servings, problems = _servings(conversion, backends)
-
-    def free(among: Iterable[Backend], *kinds: Kind) -> list[Backend]:
-        names = ((each, booster.child_name(each)) for each in among)
-        return [each for each, name in names if not any((k.kind, name) in taken for k in kinds)]
-
+    free = partial(_free, booster, taken)
     good = [backend for backend in booster.spec.backends if backend.name in servings]
     kept = [b for b in booster.spec.backends if b.name in servings or b.name in standing]
     servers = [server(conversion, backend) for backend in good]
@@ -74,6 +71,14 @@ def convert_backends(
     routes = [route(conversion, routed)] if routed else []
     scalers = scaling(conversion, free(good, dialect.serving), free(kept, dialect.serving))
     return Converted((*servings.values(), *servers, *routes, *scalers), problems)
+
+
+def _free(
+    booster: Booster, taken: Container[Place], among: Iterable[Backend], *kinds: Kind
+) -> list[Backend]:
+    """The backends of which nobody else has an object of these kinds."""
+    names = ((backend, booster.child_name(backend)) for backend in among)
+    return [b for b, name in names if not any((kind.kind, name) in taken for kind in kinds)]
 
 
 def _servings(

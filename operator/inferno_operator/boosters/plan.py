@@ -11,6 +11,7 @@ from inferno_operator.boosters.convert import Converted, convert_backends
 from inferno_operator.boosters.dialects import Dialect, Kind
 from inferno_operator.boosters.differences import is_applied
 from inferno_operator.boosters.keeping import is_foreign, kept
+from inferno_operator.boosters.routing import with_best_targets
 from inferno_operator.boosters.validation import problems
 from inferno_operator.ports import Key, Manifest
 
@@ -35,9 +36,11 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to write, in order, what to delete then, and what stands in the way."""
+    """What to write, in order, what to take away then, and what stands in the way."""
 
     applies: tuple[Apply, ...] = ()
+    idles: tuple[Apply, ...] = ()
+    """Servings that are to have no replica: once the route leads elsewhere."""
     deletes: tuple[Delete, ...] = ()
     problems: tuple[Problem, ...] = ()
     invalid: tuple[Problem, ...] = ()
@@ -69,10 +72,11 @@ def plan(booster: Booster, present: Iterable[Manifest], dialect: Dialect) -> Pla
     bad += converted.problems
     ours, foreign = _sorted_out(booster, converted.children, there)
     held = {problem.backend for problem in bad}
-    applies, remarks = _applies(booster, ours, there, dialect, held)
-    wanted = {_place(child) for child in converted.children}
-    deletes = _superfluous(booster, there, wanted, held, dialect)
-    return Plan(applies, deletes, (*bad, *foreign), (*bad, *advised), remarks)
+    wanted, remarks = _wanted(booster, ours, there, dialect, held)
+    applies, idles = _applies(with_best_targets(wanted, there, dialect), there, dialect)
+    places = {_place(child) for child in converted.children}
+    deletes = _superfluous(booster, there, places, held, dialect)
+    return Plan(applies, idles, deletes, (*bad, *foreign), (*bad, *advised), remarks)
 
 
 def _sorted_out(
@@ -90,24 +94,37 @@ def _sorted_out(
     return ours, foreign
 
 
-def _applies(
+def _wanted(
     booster: Booster,
     children: Iterable[Json],
     there: Mapping[Place, Manifest],
     dialect: Dialect,
     held: set[str],
-) -> tuple[tuple[Apply, ...], tuple[str, ...]]:
-    """What differs from what is there, and remarks on what cannot be as asked for."""
-    kinds = {kind.kind: kind for kind in dialect.children}
-    applies: list[Apply] = []
+) -> tuple[list[Json], tuple[str, ...]]:
+    """The children as they can be, and remarks on what cannot be as asked for."""
+    wanted: list[Json] = []
     remarks: list[str] = []
     for child in children:
-        current = there.get(_place(child))
-        wanted, remark = kept(booster, child, current, dialect, held)
+        changed, remark = kept(booster, child, there.get(_place(child)), dialect, held)
+        wanted.append(changed)
         remarks += remark
-        if current is None or not (is_going(current) or is_applied(wanted, current)):
-            applies.append(Apply(kinds[child["kind"]], wanted, new=current is None))
-    return tuple(applies), tuple(remarks)
+    return wanted, tuple(remarks)
+
+
+def _applies(
+    wanted: Iterable[Json], there: Mapping[Place, Manifest], dialect: Dialect
+) -> tuple[tuple[Apply, ...], tuple[Apply, ...]]:
+    """What differs from what is there; apart from it the servings without replicas from now on."""
+    kinds = {kind.kind: kind for kind in dialect.children}
+    applies: list[Apply] = []
+    idles: list[Apply] = []
+    for child in wanted:
+        current = there.get(_place(child))
+        if current is None or not (is_going(current) or is_applied(child, current)):
+            action = Apply(kinds[child["kind"]], child, new=current is None)
+            is_idled = not action.new and child["spec"].get("replicas") == 0
+            (idles if is_idled else applies).append(action)
+    return tuple(applies), tuple(idles)
 
 
 def is_going(child: Manifest) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inferno_operator.boosters.booster import Booster, read_booster
@@ -88,14 +88,9 @@ async def _reconcile(manifest: Manifest, boosting: Boosting) -> Outcome:
     missing = _missing(booster, boosting)
     decided = plan(booster, boosting.mirror.children(booster), dialect)
     deeds = Deeds() if missing else await _act(decided, boosting)
-    findings = Findings(
-        failures=[*missing, *map(str, decided.problems), *deeds.refused, *deeds.unanswered],
-        invalid=[str(problem) for problem in decided.invalid],
-        remarks=decided.remarks,
-    )
     for notice in deeds.notices():
         await boosting.cluster.publish(dialect.booster, manifest, notice)
-    await _report(manifest, booster, findings, boosting)
+    await _report(manifest, booster, _findings(missing, decided, deeds), boosting)
     if deeds.unanswered:
         return Outcome.FAILED
     return Outcome.due_after(REFUSED_SECONDS if deeds.refused else None)
@@ -110,14 +105,24 @@ def _missing(booster: Booster, boosting: Boosting) -> list[str]:
     return [text for kind, text in boosting.unserved().items() if kind in needed]
 
 
+def _findings(missing: Sequence[str], decided: Plan, deeds: Deeds) -> Findings:
+    """What to tell of a pass."""
+    return Findings(
+        failures=[*missing, *map(str, decided.problems), *deeds.refused, *deeds.unanswered],
+        invalid=[str(problem) for problem in decided.invalid],
+        remarks=decided.remarks,
+    )
+
+
 async def _act(decided: Plan, boosting: Boosting) -> Deeds:
-    """Write everything that can be; delete only when all of it was."""
+    """Write everything that can be; take something away only when all of it was."""
     deeds = Deeds()
     for action in decided.applies:
         await _attempt(action, deeds, boosting)
     if not (deeds.refused or deeds.unanswered):
-        for deletion in decided.deletes:
-            await _attempt(deletion, deeds, boosting)
+        withdrawals: tuple[Apply | Delete, ...] = (*decided.idles, *decided.deletes)
+        for withdrawal in withdrawals:
+            await _attempt(withdrawal, deeds, boosting)
     return deeds
 
 

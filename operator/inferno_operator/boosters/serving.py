@@ -20,9 +20,6 @@ from inferno_operator.boosters.storage import Cache, cache_of
 
 Json = dict[str, Any]
 
-SINGLE = ("vLLM", "SGLang")
-"""Types whose engine has one role."""
-
 DISAGGREGATED = "vLLMDisaggregated"
 ROLES = ("prefill", "decode")
 ASCEND = "huawei.com/ascend-1980"
@@ -65,23 +62,17 @@ def serving(conversion: Conversion, backend: Backend) -> Json:
     ConversionError
         Nothing can be made of this backend.
     """
-    if backend.type == DISAGGREGATED:
-        roles = {role: _needed(conversion, backend, role) for role in ROLES}
-        made = [_disaggregated(conversion, backend, *item) for item in roles.items()]
-    elif backend.type == "vLLM" or (backend.type == "SGLang" and not conversion.strict):
-        roles = {"leader": _needed(conversion, backend, "server")}
-        made = [_leader(conversion, backend, roles["leader"])]
-    else:
-        problem = f"{backend.type} is not supported: the router knows vLLM and SGLang only"
-        raise ConversionError(f"{conversion.path(backend)}.type", problem)
+    workers = _workers(conversion, backend)
+    replicas = {role: _replicas(conversion, worker) for role, worker in workers.items()}
+    make = _disaggregated if backend.type == DISAGGREGATED else _leader
     spec = {
         "replicas": backend.min_replicas,
         "schedulerName": _scheduler(conversion, backend),
         **_policies(conversion),
         "template": {
             "restartGracePeriodSeconds": 60,
-            **_gang(conversion, {name: _replicas(conversion, w) for name, w in roles.items()}),
-            "roles": made,
+            **_gang(conversion, replicas),
+            "roles": [make(conversion, backend, *item) for item in workers.items()],
         },
     }
     if conversion.strict and backend.type != DISAGGREGATED:
@@ -89,6 +80,16 @@ def serving(conversion: Conversion, backend: Backend) -> Json:
     return conversion.child(
         conversion.dialect.serving, spec, backend, _revision(conversion, backend, spec)
     )
+
+
+def _workers(conversion: Conversion, backend: Backend) -> dict[str, Worker]:
+    """The worker of each role, by the name of the role."""
+    if backend.type == DISAGGREGATED:
+        return {role: _needed(conversion, backend, role) for role in ROLES}
+    if backend.type == "vLLM" or (backend.type == "SGLang" and not conversion.strict):
+        return {"leader": _needed(conversion, backend, "server")}
+    problem = f"{backend.type} is not supported: the router knows vLLM and SGLang only"
+    raise ConversionError(f"{conversion.path(backend)}.type", problem)
 
 
 def _needed(conversion: Conversion, backend: Backend, role: str) -> Worker:
@@ -160,12 +161,16 @@ def _spread(conversion: Conversion, spec: Json) -> None:
         spec["template"]["roles"][0]["networkTopology"] = HARD_TOPOLOGY
 
 
-def _leader(conversion: Conversion, backend: Backend, worker: Worker) -> Json:
-    cache = cache_of(backend, strict=conversion.strict)
+def _entry_labels(conversion: Conversion, backend: Backend) -> dict[str, str]:
+    """Labels of first pods; in the original anything in the backend changes them."""
     labels = conversion.pod_labels(backend)
     if conversion.strict:
-        revision = digest(backend.to_json())
-        labels = {**labels, conversion.dialect.label("revision"): revision}
+        labels[conversion.dialect.label("revision")] = digest(backend.to_json())
+    return labels
+
+
+def _leader(conversion: Conversion, backend: Backend, role: str, worker: Worker) -> Json:
+    cache = cache_of(backend, strict=conversion.strict)
     entry = {
         **_pod(conversion, backend, worker, cache),
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -179,10 +184,13 @@ def _leader(conversion: Conversion, backend: Backend, worker: Worker) -> Json:
         "containers": [_other(conversion, backend, worker, cache)],
     }
     return {
-        "name": "leader",
+        "name": role,
         "replicas": _replicas(conversion, worker),
         "workerReplicas": pods_of(worker, strict=conversion.strict) - 1,
-        "entryTemplate": {"metadata": {"labels": labels}, "spec": entry},
+        "entryTemplate": {
+            "metadata": {"labels": _entry_labels(conversion, backend)},
+            "spec": entry,
+        },
         "workerTemplate": {"spec": others},
     }
 

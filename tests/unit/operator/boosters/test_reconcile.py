@@ -107,6 +107,38 @@ async def test_nothing_is_deleted_while_something_cannot_be_written() -> None:
     assert not [write for write in scene.cluster.writes if write.startswith("delete")]
 
 
+async def serving_a_and_b() -> Scene:
+    """A booster with two backends that serve; requests go to both."""
+    scene = Scene(manifest(backend("a"), backend("b")))
+    await scene.reconcile()
+    for name in ("m-a", "m-b"):
+        serving = scene.cluster.objects[KTHENA.serving, Key("ns", name)]
+        scene.put(KTHENA.serving, {**serving, "status": {"availableReplicas": 1}})
+    await scene.reconcile()
+    return scene
+
+
+async def test_requests_go_elsewhere_before_a_backend_goes() -> None:
+    scene = await serving_a_and_b()
+    scene.put(KTHENA.booster, manifest(backend("a", 0, maxReplicas=1), backend("b")))
+
+    await scene.reconcile()
+
+    assert scene.cluster.writes[:2] == ["apply ModelRoute m", "apply ModelServing m-a"]
+    await scene.reconcile()
+    assert scene.cluster.writes == []
+
+
+async def test_a_backend_stays_while_its_requests_cannot_go_elsewhere() -> None:
+    scene = await serving_a_and_b()
+    scene.put(KTHENA.booster, manifest(backend("a", 0, maxReplicas=1), backend("b")))
+    scene.cluster.failing[KTHENA.route] = UnavailableError("away")
+
+    assert await scene.reconcile() == Outcome.FAILED
+
+    assert "apply ModelServing m-a" not in scene.cluster.writes
+
+
 @pytest.mark.parametrize("error", [UnavailableError("away"), StaleError("changed")])
 async def test_what_may_succeed_later_is_tried_again(error: Any) -> None:  # noqa: ANN401 - errors
     scene = Scene(manifest())
@@ -219,7 +251,8 @@ async def test_a_definition_that_comes_later_is_noticed() -> None:
     cluster.put(KTHENA.booster, manifest())
 
     async with Running(cluster) as running:
-        assert "ModelRoute is not served" in await running.wait_for_failed("True")
+        told = await running.wait_for_failed("True")
+        assert "modelroutes.networking.serving.volcano.sh is not served: install" in told
         assert (KTHENA.serving, Key("ns", "m-a")) not in cluster.objects
         cluster.unserved.clear()
         await running.wait_for_failed("False")
