@@ -16,6 +16,7 @@ from inferno_operator.resources import (
     PrefillParms,
     Resource,
     Server,
+    ServerAllocation,
     ServiceClass,
     Target,
 )
@@ -188,12 +189,16 @@ def _server(resource: Server) -> core.Server:
         name=spec.name,
         service_class=spec.service_class,
         model=spec.model,
-        current=_allocation(spec.current_alloc) if spec.current_alloc else core.Allocation(),
+        current=_current(spec.current_alloc) if spec.current_alloc else core.Allocation(),
         keep_accelerator=spec.keep_accelerator,
         min_replicas=spec.min_num_replicas,
         max_batch_size=spec.max_batch_size,
         max_queue_size=spec.max_queue_size,
     )
+
+
+def _current(whole: ServerAllocation) -> core.Allocation:
+    return replace(_allocation(whole), mix=tuple(map(_allocation, whole.mix)))
 
 
 def _allocation(part: AllocationPart) -> core.Allocation:

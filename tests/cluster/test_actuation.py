@@ -51,7 +51,15 @@ class Actuated:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
 
-    def apply(self, *, wanted: int, a100: int = 10, h100: int = 10, **reference: object) -> None:
+    def apply(
+        self,
+        *,
+        wanted: int,
+        a100: int = 10,
+        h100: int = 10,
+        parameters: Manifest | None = None,
+        **reference: object,
+    ) -> None:
         """Ask for so many replicas; there are so many cards."""
         backends = [{"name": name.lower(), "accelerator": name} for name in ("A100", "H100")]
         refers = {"name": "m", "backends": backends, **reference}
@@ -66,7 +74,7 @@ class Actuated:
                 wanted=wanted,
                 spec={"modelBooster": refers, "currentAlloc": objects.running(0, wanted)},
             ),
-            objects.optimizer(optimize=True, name="inferno"),
+            objects.optimizer(optimize=True, name="inferno", parameters=parameters),
         )
 
     def boost(self, name: str = "m", *backends: Manifest) -> None:
@@ -357,6 +365,25 @@ def test_nothing_is_written_when_nothing_changes(
 
     assert versions() == before
     assert fleet.available["m-a100"] == 2
+
+
+def test_a_mix_runs_on_its_backends_and_is_known_to_the_next_optimization(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=5, a100=3, parameters={"heterogeneous": True, "milpSolver": True})
+    actuated.wait_for("Actuated", text="3 x A100")
+    actuated.wait_until_runs("A100", 5)
+    before = actuated.get("server", "s")
+
+    actuated.ask()
+
+    after = actuated.get("server", "s")
+    mix = [(p["accelerator"], p["numReplicas"]) for p in before["spec"]["currentAlloc"]["mix"]]
+    assert mix == [("A100", 3), ("H100", 2)]
+    assert after["spec"] == before["spec"]
+    assert (fleet.available["m-a100"], fleet.available["m-h100"]) == (3, 2)
 
 
 def test_fields_of_others_stay_theirs_and_ours_are_given_up_with_their_values(

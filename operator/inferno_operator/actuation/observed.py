@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from inferno_operator.actuation.targets import World, serving_name
-from inferno_operator.actuation.wanted import parts
+from inferno_operator.actuation.wanted import placements
 from inferno_operator.planning import DIGITS
 from inferno_operator.ports import Manifest
 from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Resource, Server
@@ -21,8 +21,10 @@ def running(reference: ModelBoosterRef, world: World) -> Mapping[str, int]:
 def has_changed(server: Server, running: Mapping[str, int]) -> bool:
     """Whether the Server tells of something else than what runs."""
     current = server.spec.current_alloc
-    told = None if current is None else (current.accelerator, current.num_replicas)
-    return told != (_accelerator(server, running), sum(running.values()))
+    if current is None or current.accelerator != _accelerator(server, running):
+        return True
+    told = {part.accelerator: part.num_replicas for part in placements(current)}
+    return told != {name: count for name, count in running.items() if count}
 
 
 def current_allocation(
@@ -31,15 +33,30 @@ def current_allocation(
     """What runs, without the load, which is its user's.
 
     As with a desired allocation on several accelerators, the one with most replicas gives its
-    name (the first of the reference if several do), replicas and cost are the totals.
+    name (the first of the reference if several do), replicas and cost are the totals, and
+    the mix has each.
     """
+    order = sorted(filter(running.get, running), key=lambda name: -running[name])
+    mix = [_on(name, server, running[name], unit_costs) for name in order]
+    if len(mix) == 1:
+        return mix[0]
     accelerator = _accelerator(server, running)
-    cost = sum(count * unit_costs.get(name, 0.0) for name, count in running.items())
-    return {
+    whole = {
         "accelerator": accelerator,
         "numReplicas": sum(running.values()),
         "maxBatch": _max_batch(server, accelerator),
-        "cost": round(cost, DIGITS),
+        "cost": round(sum(part["cost"] for part in mix), DIGITS),
+    }
+    return {**whole, "mix": mix} if mix else whole
+
+
+def _on(name: str, server: Server, count: int, unit_costs: Mapping[str, float]) -> Manifest:
+    """What runs on one accelerator."""
+    return {
+        "accelerator": name,
+        "numReplicas": count,
+        "maxBatch": _max_batch(server, name),
+        "cost": round(count * unit_costs.get(name, 0.0), DIGITS),
     }
 
 
@@ -69,6 +86,7 @@ def _accelerator(server: Server, running: Mapping[str, int]) -> str:
 
 def _max_batch(server: Server, accelerator: str) -> int:
     """The batch that was decided for the accelerator, or else told before."""
-    told = [*parts(server), *filter(None, [server.spec.current_alloc])]
+    desired, current = server.spec.desired_alloc, server.spec.current_alloc
+    told = [*placements(desired), *placements(current), *filter(None, [current])]
     found = (part.max_batch for part in told if part.accelerator == accelerator and accelerator)
     return next((batch for batch in found if batch), 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from inferno_operator.conditions import ALLOCATED
 from inferno_operator.observation import Observation
-from inferno_operator.resources import Allocation, Condition, Server
+from inferno_operator.resources import Allocation, Condition, Server, ServerAllocation
 from inferno_optimizer.system import Reason
 
 UNDECIDED = frozenset(reason for reason in Reason if not reason.decided)
@@ -45,17 +45,16 @@ def wanted(observation: Observation) -> Wanted:
     return Wanted(replicas)
 
 
-def parts(server: Server) -> tuple[Allocation, ...]:
-    """The desired allocation on each accelerator."""
-    desired = server.spec.desired_alloc
-    if desired is None:
+def placements(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
+    """The allocation on each accelerator that has replicas."""
+    if whole is None:
         return ()
-    return tuple(part for part in desired.mix or (desired,) if part.num_replicas > 0)
+    return tuple(part for part in whole.mix or (whole,) if part.num_replicas > 0)
 
 
 def _replicas(server: Server) -> Mapping[str, int]:
     replicas: Counter[str] = Counter()
-    for part in parts(server):
+    for part in placements(server.spec.desired_alloc):
         replicas[part.accelerator] += part.num_replicas
     return replicas
 

@@ -4,7 +4,7 @@
 """
 
 from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec, Power
-from inferno_operator.resources.allocation import Allocation, DesiredAllocation, Load
+from inferno_operator.resources.allocation import Allocation, Load, ServerAllocation
 from inferno_operator.resources.base import (
     API_VERSION,
     GROUP,
@@ -58,7 +58,6 @@ __all__ = [
     "Condition",
     "Count",
     "DecodeParms",
-    "DesiredAllocation",
     "LastOptimization",
     "Level",
     "Load",
@@ -78,6 +77,7 @@ __all__ = [
     "PrefillParms",
     "Resource",
     "Server",
+    "ServerAllocation",
     "ServerSpec",
     "ServiceClass",
     "ServiceClassSpec",

@@ -63,8 +63,8 @@ class Allocation(Part):
     """The traffic."""
 
 
-class DesiredAllocation(Allocation):
-    """The decision. With a mix, accelerator names its largest part and the rest are totals."""
+class ServerAllocation(Allocation):
+    """All of a server. With a mix, accelerator names its largest part and the rest are totals."""
 
     mix: Annotated[Items[Allocation], Field(max_length=MAX_ACCELERATORS)] = ()
     """One allocation per accelerator, when the server runs on several."""

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from inferno_operator.resources.allocation import Allocation, DesiredAllocation
+from inferno_operator.resources.allocation import ServerAllocation
 from inferno_operator.resources.base import AGE, READY, Column, Resource
 from inferno_operator.resources.model_booster import ModelBoosterRef
 from inferno_operator.resources.schema import NonEmptyText, NonNegativeInteger, Part
@@ -27,9 +27,9 @@ class ServerSpec(Part):
     """Largest batch of a replica [requests]; 0 means what the model's data allow."""
     max_queue_size: NonNegativeInteger = 0
     """Most requests that wait at a replica, for models with perfParms; others have a rule."""
-    current_alloc: Allocation | None = None
+    current_alloc: ServerAllocation | None = None
     """What runs now; its load is the input of the optimization."""
-    desired_alloc: DesiredAllocation | None = None
+    desired_alloc: ServerAllocation | None = None
     """The decision, written by the operator."""
     model_booster: ModelBoosterRef | None = None
     """The ModelBooster to scale; absent means that nothing but this object is written."""

@@ -1,13 +1,13 @@
 """What tables of a cluster's objects have in common."""
 
-from inferno_operator.resources import Allocation, DesiredAllocation
+from inferno_operator.resources import Allocation, ServerAllocation
 
 
 def placement(allocation: Allocation | None) -> str:
     """Replicas and accelerator, each where there are several; a dash where nothing runs."""
     if allocation is None or not allocation.accelerator:
         return "-"
-    mix = allocation.mix if isinstance(allocation, DesiredAllocation) else ()
+    mix = allocation.mix if isinstance(allocation, ServerAllocation) else ()
     return " + ".join(f"{part.num_replicas} x {part.accelerator}" for part in mix or (allocation,))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from inferno_operator.observation import Observation
 from inferno_operator.planning import Update, plan_updates
-from inferno_operator.resources import Allocation, DesiredAllocation, Optimizer, Server
+from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
 from inferno_operator.snapshot import Snapshot
 from inferno_optimizer.codec import encode_solution
 from inferno_optimizer.system import Solution
@@ -121,10 +121,10 @@ def _preview(observation: Observation, update: Update) -> Preview:
     )
 
 
-def _planned(update: Update, desired: DesiredAllocation | None) -> DesiredAllocation | None:
+def _planned(update: Update, desired: ServerAllocation | None) -> ServerAllocation | None:
     if update.spec is None:
         return desired
-    return DesiredAllocation.model_validate(update.spec["desiredAlloc"])
+    return ServerAllocation.model_validate(update.spec["desiredAlloc"])
 
 
 def _action(before: Allocation | None, after: Allocation | None) -> Action:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inferno_operator.observation import readable
 from inferno_operator.planning import Update, desired_allocation, plan_updates
 from inferno_operator.ports import Key
-from inferno_operator.resources.allocation import DesiredAllocation
+from inferno_operator.resources.allocation import ServerAllocation
 from inferno_operator.snapshot import build_system
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
@@ -464,6 +464,6 @@ def test_a_mix_is_read_by_the_resource_as_it_was_written() -> None:
     parts = (Allocation("A", 2, cost=20), Allocation("B", 1, cost=30))
     written = desired_allocation(Allocation("A", 3, cost=50, mix=parts))
 
-    read = DesiredAllocation.model_validate(written)
+    read = ServerAllocation.model_validate(written)
 
     assert read.to_json() == written

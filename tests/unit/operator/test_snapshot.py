@@ -104,6 +104,15 @@ def test_every_field_lands_in_its_place() -> None:
     assert system.capacity == {"A100": 16}
 
 
+def test_what_runs_on_several_accelerators_is_known_part_by_part() -> None:
+    mix = [{"accelerator": "A", "numReplicas": 2}, {"accelerator": "B", "numReplicas": 1}]
+    spec = {"currentAlloc": {**running(3, 3), "mix": mix}}
+
+    (found,) = snapshot(server(spec=spec)).system.servers
+
+    assert [(p.accelerator, p.replicas) for p in found.current.mix] == [("A", 2), ("B", 1)]
+
+
 def test_what_is_left_out_has_its_documented_default() -> None:
     load = {"arrivalRate": 0, "avgLength": 0}
     idle = {"currentAlloc": {"accelerator": "", "numReplicas": 0, "load": load}}

@@ -69,6 +69,24 @@ def test_the_accelerator_with_most_replicas_names_the_whole(
     assert "load" not in found
 
 
+def test_each_of_several_accelerators_is_told_the_largest_first() -> None:
+    decided = server(desiredAlloc={"accelerator": "B", "numReplicas": 3, "maxBatch": 7})
+
+    found = current_allocation(decided, {"A": 1, "B": 3}, COSTS)
+
+    assert found["mix"] == [
+        {"accelerator": "B", "numReplicas": 3, "maxBatch": 7, "cost": 90},
+        {"accelerator": "A", "numReplicas": 1, "maxBatch": 0, "cost": 10},
+    ]
+    assert not has_changed(server(currentAlloc=found), {"A": 1, "B": 3})
+    assert has_changed(server(currentAlloc=found), {"A": 2, "B": 2})
+
+
+@pytest.mark.parametrize("counts", [{"A": 2, "B": 0}, {"A": 0, "B": 0}])
+def test_one_accelerator_or_none_is_no_mix(counts: dict[str, int]) -> None:
+    assert "mix" not in current_allocation(server(), counts, COSTS)
+
+
 def test_who_keeps_an_accelerator_keeps_its_name_when_nothing_is_up() -> None:
     kept = server(keepAccelerator=True, currentAlloc=objects.running(2, 2))
 
