@@ -9,7 +9,7 @@ from kubernetes.aio.client import CustomObjectsApi
 from inferno_operator.actuation.ownership import managed_without_us
 from inferno_operator.actuation.ports import FIELD_MANAGER, ConflictError, Place, Write
 from inferno_operator.adapters.boosters import ApiServerBoosters
-from inferno_operator.adapters.cluster import APPLY, CONNECTIONS, TIMEOUT, answer_to, client
+from inferno_operator.adapters.calls import APPLY, CONNECTIONS, TIMEOUT, answer_to, client
 from inferno_operator.boosters.dialects import Kind
 from inferno_operator.boosters.ports import Listed
 from inferno_operator.ports import Change, GoneError, Manifest, Now, StaleError

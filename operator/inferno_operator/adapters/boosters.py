@@ -3,8 +3,7 @@
 import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from contextlib import aclosing, asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -17,14 +16,14 @@ from kubernetes.aio.client import (
     V1Preconditions,
 )
 
-from inferno_operator.adapters.cluster import APPLY, MAX_NOTE, TIMEOUT, answer_to, client
-from inferno_operator.adapters.watching import PATIENCE, WATCH_SECONDS, lines
+from inferno_operator.adapters.calls import APPLY, TIMEOUT, answer_to, client, listed
+from inferno_operator.adapters.events import Recorder, Regarding
+from inferno_operator.adapters.watching import changes
 from inferno_operator.boosters.dialects import Dialect, Kind
 from inferno_operator.boosters.keeping import FIELD_MANAGER
 from inferno_operator.boosters.ports import Listed, Notice
 from inferno_operator.ports import Change, Key, Manifest, Now
-from inferno_operator.resources import GROUP
-from inferno_optimizer.errors import InfernoError, UnavailableError
+from inferno_optimizer.errors import InfernoError
 
 WRITES = 32
 """Connections for what is written, besides one for each watch."""
@@ -44,8 +43,7 @@ class ApiServerBoosters:
 
     def __init__(self, api: CustomObjectsApi, now: Now, instance: str) -> None:
         self._api = api
-        self._now = now
-        self._instance = instance
+        self._recorder = Recorder(api, now, instance)
 
     async def with_images(self, dialect: Dialect, namespace: str) -> Dialect:
         """A dialect with the images that its ConfigMap in a namespace names, if it is there."""
@@ -61,48 +59,11 @@ class ApiServerBoosters:
 
     async def listed(self, kind: Kind, namespace: str) -> Listed:
         """All objects of a kind in a namespace, or in all ("")."""
-        read = (
-            partial(self._api.list_namespaced_custom_object, kind.group, kind.version, namespace)
-            if namespace
-            else partial(self._api.list_cluster_custom_object, kind.group, kind.version)
-        )
-        answer = await answer_to(read(kind.plural, _request_timeout=TIMEOUT), str(kind))
-        header = {"apiVersion": kind.api_version, "kind": kind.kind}
-        items = tuple({**header, **item} for item in answer["items"])
-        return Listed(int(answer["metadata"]["resourceVersion"]), items)
+        return Listed(*await listed(self._api, kind, namespace))
 
-    async def changes(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+    def changes(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
         """What changed since a version, in order, until the watch ends."""
-        about = f"watch of {kind}"
-        response = await answer_to(self._open(kind, namespace, since), about)
-        async with response:
-            if response.status != HTTPStatus.OK:
-                raise UnavailableError(f"{about}: HTTP {response.status}")
-            async with aclosing(lines(response)) as events:
-                async for event in events:
-                    yield _change(json.loads(event), about)
-
-    async def _open(self, kind: Kind, namespace: str, since: int) -> aiohttp.ClientResponse:
-        api = self._api
-        read = (
-            partial(
-                api.list_namespaced_custom_object_without_preload_content,
-                *(kind.group, kind.version, namespace),
-            )
-            if namespace
-            else partial(
-                api.list_cluster_custom_object_without_preload_content, kind.group, kind.version
-            )
-        )
-        response: aiohttp.ClientResponse = await read(
-            kind.plural,
-            watch=True,
-            allow_watch_bookmarks=True,
-            resource_version=str(since),
-            timeout_seconds=WATCH_SECONDS,
-            _request_timeout=WATCH_SECONDS + PATIENCE,
-        )
-        return response
+        return changes(self._api, kind, namespace, since)
 
     async def apply(self, kind: Kind, manifest: Manifest) -> Manifest:
         """Own exactly these fields of an object, made if need be."""
@@ -150,41 +111,8 @@ class ApiServerBoosters:
 
     async def publish(self, kind: Kind, about: Manifest, notice: Notice) -> None:
         """Create an event; nothing depends on it, so one that fails is only logged."""
-        key = _key(about)
-        call = self._api.create_namespaced_custom_object(
-            "events.k8s.io",
-            "v1",
-            key.namespace,
-            "events",
-            self._event(kind, about, notice),
-            _request_timeout=TIMEOUT,
-        )
-        try:
-            await answer_to(call, f"event of {kind.kind} {key}")
-        except InfernoError as error:
-            logger.warning("event not published: %s", error)
-
-    def _event(self, kind: Kind, about: Manifest, notice: Notice) -> dict[str, Any]:
-        key = _key(about)
-        return {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{key.name}-", "namespace": key.namespace},
-            "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": GROUP,
-            "reportingInstance": self._instance,
-            "action": "Reconcile",
-            "type": notice.type,
-            "reason": notice.reason,
-            "note": notice.message.encode()[:MAX_NOTE].decode(errors="ignore"),
-            "regarding": {
-                "apiVersion": kind.api_version,
-                "kind": kind.kind,
-                "name": key.name,
-                "namespace": key.namespace,
-                "uid": about["metadata"]["uid"],
-            },
-        }
+        regarding = Regarding(kind.api_version, kind.kind, _key(about), about["metadata"]["uid"])
+        await self._recorder.publish(regarding, "Reconcile", notice)
 
 
 async def _received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN401 - JSON
@@ -204,13 +132,3 @@ def _path(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:
 
 def _key(manifest: Manifest) -> Key:
     return Key(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
-
-
-def _change(event: dict[str, Any], about: str) -> Change:
-    item: Manifest = event["object"]
-    if event["type"] == "ERROR":  # such as 410 Gone: the version is too old
-        raise UnavailableError(f"{about}: {item.get('message')}")
-    version = int(item["metadata"]["resourceVersion"])
-    if event["type"] == "BOOKMARK":
-        return Change(version)
-    return Change(version, item, gone=event["type"] == "DELETED")

@@ -11,7 +11,8 @@ import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.cluster import MERGE, TIMEOUT, answer_to, listing
+from inferno_operator.adapters.calls import MERGE, TIMEOUT, answer_to
+from inferno_operator.adapters.cluster import listing
 from inferno_operator.adapters.watching import ApiServerWatch
 from inferno_operator.observation import Observation, observe
 from inferno_operator.ports import GoneError, Key, Listing

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubernetes.aio.client import CustomObjectsApi
 
-from inferno_operator.adapters.cluster import answer_to, client
+from inferno_operator.adapters.calls import answer_to, client
 from inferno_operator.ports import Key, Manifest
 from inferno_operator.runtime.leadership import Lease
 

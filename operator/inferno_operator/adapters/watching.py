@@ -13,9 +13,11 @@ from http import HTTPStatus
 import aiohttp
 from kubernetes.aio.client import CustomObjectsApi
 
-from inferno_operator.adapters.cluster import answer_to, client, listing
+from inferno_operator.adapters.calls import answer_to, client
+from inferno_operator.adapters.cluster import kind_of, listing
+from inferno_operator.boosters.dialects import Kind
 from inferno_operator.ports import Change, Listing, Manifest
-from inferno_operator.resources import API_VERSION, GROUP, VERSION, Resource
+from inferno_operator.resources import Resource
 from inferno_optimizer.errors import UnavailableError
 
 WATCH_SECONDS = 300
@@ -42,39 +44,50 @@ class ApiServerWatch:
         """All objects of a kind in a namespace, or in all ("")."""
         return await listing(self._api, resource, namespace)
 
-    async def changes(self, listing: Listing, since: int) -> AsyncGenerator[Change, None]:
+    def changes(self, listing: Listing, since: int) -> AsyncGenerator[Change, None]:
         """What changed since a version, in order, until the watch ends."""
-        about = f"watch of {listing.resource.plural}"
-        response = await answer_to(self._open(listing, since), about)
-        async with response:
-            if response.status != HTTPStatus.OK:
-                raise UnavailableError(f"{about}: HTTP {response.status}")
-            async with aclosing(lines(response)) as events:
-                async for event in events:
-                    yield _change(json.loads(event), listing.resource)
+        return changes(self._api, kind_of(listing.resource), listing.namespace, since)
 
-    async def _open(self, listing: Listing, since: int) -> aiohttp.ClientResponse:
-        api, namespace = self._api, listing.namespace
-        read = (
-            partial(
-                api.list_namespaced_custom_object_without_preload_content,
-                *(GROUP, VERSION, namespace),
-            )
-            if namespace
-            else partial(api.list_cluster_custom_object_without_preload_content, GROUP, VERSION)
+
+async def changes(
+    api: CustomObjectsApi, kind: Kind, namespace: str, since: int
+) -> AsyncGenerator[Change, None]:
+    """What changed among objects of a kind since a version, in order, until the watch ends."""
+    about = f"watch of {kind}"
+    response = await answer_to(_open(api, kind, namespace, since), about)
+    async with response:
+        if response.status != HTTPStatus.OK:
+            raise UnavailableError(f"{about}: HTTP {response.status}")
+        async with aclosing(_lines(response)) as events:
+            async for event in events:
+                yield _change(json.loads(event), kind, about)
+
+
+async def _open(
+    api: CustomObjectsApi, kind: Kind, namespace: str, since: int
+) -> aiohttp.ClientResponse:
+    read = (
+        partial(
+            api.list_namespaced_custom_object_without_preload_content,
+            *(kind.group, kind.version, namespace),
         )
-        response: aiohttp.ClientResponse = await read(
-            listing.resource.plural,
-            watch=True,
-            allow_watch_bookmarks=True,
-            resource_version=str(since),
-            timeout_seconds=WATCH_SECONDS,
-            _request_timeout=WATCH_SECONDS + PATIENCE,
+        if namespace
+        else partial(
+            api.list_cluster_custom_object_without_preload_content, kind.group, kind.version
         )
-        return response
+    )
+    response: aiohttp.ClientResponse = await read(
+        kind.plural,
+        watch=True,
+        allow_watch_bookmarks=True,
+        resource_version=str(since),
+        timeout_seconds=WATCH_SECONDS,
+        _request_timeout=WATCH_SECONDS + PATIENCE,
+    )
+    return response
 
 
-async def lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
     """The lines of an answer; objects may be longer than the client's own reader bears."""
     rest = b""
     try:
@@ -87,12 +100,12 @@ async def lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]
         raise UnavailableError(f"a watch broke off: {text}") from error
 
 
-def _change(event: Manifest, resource: type[Resource]) -> Change:
+def _change(event: Manifest, kind: Kind, about: str) -> Change:
     item: Manifest = event["object"]
     if event["type"] == "ERROR":  # such as 410 Gone: the version is too old
-        raise UnavailableError(f"watch of {resource.plural}: {item.get('message')}")
+        raise UnavailableError(f"{about}: {item.get('message')}")
     version = int(item["metadata"]["resourceVersion"])
     if event["type"] == "BOOKMARK":
         return Change(version)
-    manifest = {"apiVersion": API_VERSION, "kind": resource.kind, **item}
+    manifest = {"apiVersion": kind.api_version, "kind": kind.kind, **item}
     return Change(version, manifest, gone=event["type"] == "DELETED")
