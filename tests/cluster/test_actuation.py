@@ -21,6 +21,7 @@ Manifest = dict[str, Any]
 pytestmark = pytest.mark.usefixtures("crds_installed", "kthena_installed")
 
 KTHENA_CRDS = ROOT / "crds" / "kthena"
+MATRIXINFER_CRDS = ROOT / "crds" / "matrixinfer"
 BOOSTERS = "modelboosters.workload.serving.volcano.sh"
 SERVINGS = "modelservings.workload.serving.volcano.sh"
 BINDINGS = "autoscalingpolicybindings.workload.serving.volcano.sh"
@@ -639,19 +640,20 @@ def binding(name: str, spec: Manifest) -> Manifest:
 def test_kinds_that_are_missing_are_named_and_found_later(
     actuated: Actuated, operator: StartOperator
 ) -> None:
+    definitions = ("--filename", MATRIXINFER_CRDS)
+    kubectl = actuated.scene.control_plane.kubectl
+    kubectl("delete", "--ignore-not-found", *definitions)  # other tests may have installed them
     operator()
     actuated.apply(wanted=2, dialect="matrixinfer")
 
     told = actuated.wait_for("CRDMissing")
     assert "models.registry.matrixinfer.ai" in told["message"]
 
-    actuated.scene.control_plane.install_crds(ROOT / "crds" / "matrixinfer")
+    actuated.scene.control_plane.install_crds(MATRIXINFER_CRDS)
     try:
         actuated.wait_for("NoModelBooster")
     finally:
-        actuated.scene.control_plane.kubectl(
-            "delete", "--filename", ROOT / "crds" / "matrixinfer", "--wait=false"
-        )
+        kubectl("delete", *definitions, "--wait=false")
 
 
 def test_two_servers_do_not_share_a_booster(
