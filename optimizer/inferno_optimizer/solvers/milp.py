@@ -67,8 +67,10 @@ def _solve_single(
     rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
     if not len(rows):
         return _Plan(_filled(candidates, capacity, rows), {}, 0.0, np.zeros(len(capacity)))
-    rows = rows[Program.of(candidates, rows, capacity).undominated()]
-    outcome = solve_by_levels(Program.of(candidates, rows, capacity), seconds_left)
+    program = Program.of(candidates, rows, capacity)
+    undominated = program.undominated()
+    rows = rows[undominated]
+    outcome = solve_by_levels(program.take(undominated), seconds_left)
     priorities = _priorities(candidates, candidates.pairs.case[rows])
     return _Plan(
         _filled(candidates, capacity, rows[outcome.chosen]),
