@@ -49,7 +49,7 @@ def placements(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
     """The allocation on each accelerator that has replicas."""
     if whole is None:
         return ()
-    return tuple(part for part in whole.mix or (whole,) if part.num_replicas > 0)
+    return tuple(part for part in whole.parts if part.num_replicas > 0)
 
 
 def _replicas(server: Server) -> Mapping[str, int]:

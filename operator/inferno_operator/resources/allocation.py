@@ -62,9 +62,19 @@ class Allocation(Part):
     load: Load | None = None
     """The traffic."""
 
+    @property
+    def parts(self) -> "tuple[Allocation, ...]":
+        """An allocation for each accelerator."""
+        return (self,)
+
 
 class ServerAllocation(Allocation):
     """All of a server. With a mix, accelerator names its largest part and the rest are totals."""
 
     mix: Annotated[Items[Allocation], Field(max_length=MAX_ACCELERATORS)] = ()
     """One allocation per accelerator, when the server runs on several."""
+
+    @property
+    def parts(self) -> tuple[Allocation, ...]:
+        """An allocation for each accelerator."""
+        return self.mix or (self,)

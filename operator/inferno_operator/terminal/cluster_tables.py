@@ -1,14 +1,13 @@
 """What tables of a cluster's objects have in common."""
 
-from inferno_operator.resources import Allocation, ServerAllocation
+from inferno_operator.resources import Allocation
 
 
 def placement(allocation: Allocation | None) -> str:
     """Replicas and accelerator, each where there are several; a dash where nothing runs."""
     if allocation is None or not allocation.accelerator:
         return "-"
-    mix = allocation.mix if isinstance(allocation, ServerAllocation) else ()
-    return " + ".join(f"{part.num_replicas} x {part.accelerator}" for part in mix or (allocation,))
+    return " + ".join(f"{part.num_replicas} x {part.accelerator}" for part in allocation.parts)
 
 
 def cost(allocation: Allocation | None) -> float:
