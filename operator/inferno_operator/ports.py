@@ -23,6 +23,12 @@ class Key:
     namespace: str
     name: str
 
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Key":
+        """Those of an object in a namespace."""
+        metadata: Mapping[str, str] = manifest["metadata"]
+        return cls(metadata["namespace"], metadata["name"])
+
     def __str__(self) -> str:
         """As kubectl users write it."""
         return f"{self.namespace}/{self.name}"

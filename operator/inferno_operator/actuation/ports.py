@@ -4,16 +4,16 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inferno_operator.boosters.dialects import Kind
+from inferno_operator.boosters.dialects import Kind, kind_of
 from inferno_operator.boosters.ports import Listed
 from inferno_operator.ports import Change, Key, Manifest
-from inferno_operator.resources import GROUP, VERSION, Server
+from inferno_operator.resources import Server
 from inferno_optimizer.errors import InfernoError
 
 FIELD_MANAGER = "inferno-actuation"
 """Under this name we own fields of others' objects; what decides has another one."""
 
-SERVER = Kind(GROUP, Server.kind, Server.plural, VERSION)
+SERVER = kind_of(Server)
 
 
 class ConflictError(InfernoError):

@@ -100,8 +100,7 @@ async def _disown(
     kind: Kind, manifests: Iterable[Manifest], kept: set[Place], context: Context
 ) -> None:
     for manifest in manifests:
-        metadata = manifest["metadata"]
-        place = Place(kind, Key(metadata["namespace"], metadata["name"]))
+        place = Place(kind, Key.of(manifest))
         if place not in kept and owns(manifest):
             await context.objects.disown(place, manifest)
             logger.info("%s: released", place)

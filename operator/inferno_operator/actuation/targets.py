@@ -247,6 +247,4 @@ def _fields(bounds: Bounds) -> dict[str, int]:
 
 
 def _write(kind: Kind, manifest: Manifest, spec: Manifest) -> Write:
-    metadata = manifest["metadata"]
-    place = Place(kind, Key(metadata["namespace"], metadata["name"]))
-    return Write(place, metadata["uid"], spec)
+    return Write(Place(kind, Key.of(manifest)), manifest["metadata"]["uid"], spec)

@@ -11,11 +11,12 @@ from inferno_operator.actuation.index import Index
 from inferno_operator.actuation.plan import ACTUATED
 from inferno_operator.actuation.ports import SERVER, Objects, Place
 from inferno_operator.actuation.reconcile import Context, reconcile, reference_of
-from inferno_operator.boosters.controller import LOOKING, PAUSE
+from inferno_operator.boosters.controller import LOOKING
 from inferno_operator.boosters.dialects import DIALECTS, Kind
 from inferno_operator.observation import observe
 from inferno_operator.ports import Cluster, Key, Manifest, Now
 from inferno_operator.resources import Server
+from inferno_operator.runtime.watches import changes_since
 from inferno_operator.runtime.work_queue import WorkQueue
 from inferno_optimizer.errors import InfernoError
 
@@ -63,7 +64,7 @@ class Follower:
 
     async def _list(self) -> int:
         listed = await self._objects.listed(self._kind, self._namespace)
-        manifests = {_key(manifest): manifest for manifest in listed.manifests}
+        manifests = {Key.of(manifest): manifest for manifest in listed.manifests}
         for key in self._known - manifests.keys():
             self._tell(key, None)
         for key, manifest in manifests.items():
@@ -72,15 +73,12 @@ class Follower:
         return listed.version
 
     async def _keep_up(self, version: int) -> None:
-        while True:
-            changes = self._objects.changes(self._kind, self._namespace, version)
-            async with aclosing(changes):
-                async for change in changes:
-                    version = max(version, change.version)
-                    if change.manifest is not None:
-                        key = _key(change.manifest)
-                        self._tell(key, None if change.gone else change.manifest)
-            await asyncio.sleep(PAUSE)
+        watch = partial(self._objects.changes, self._kind, self._namespace)
+        async with aclosing(changes_since(version, watch)) as changes:
+            async for change in changes:
+                if change.manifest is not None:
+                    key = Key.of(change.manifest)
+                    self._tell(key, None if change.gone else change.manifest)
 
     def _tell(self, key: Key, manifest: Manifest | None) -> None:
         if manifest is None:
@@ -187,11 +185,6 @@ class Actuation:
         """A kind is served, perhaps again."""
         for key in self._index.of_dialects([dialect]):
             self._ask(key)
-
-
-def _key(manifest: Manifest) -> Key:
-    metadata = manifest["metadata"]
-    return Key(metadata["namespace"], metadata["name"])
 
 
 def _matters(manifest: Manifest) -> bool:

@@ -9,7 +9,7 @@ from kubernetes.aio.client import CustomObjectsApi
 from inferno_operator.actuation.ownership import managed_without_us
 from inferno_operator.actuation.ports import FIELD_MANAGER, ConflictError, Place, Write
 from inferno_operator.adapters.boosters import ApiServerBoosters
-from inferno_operator.adapters.calls import APPLY, CONNECTIONS, TIMEOUT, answer_to, client
+from inferno_operator.adapters.calls import APPLY, CONNECTIONS, TIMEOUT, answer_to, client, path_of
 from inferno_operator.boosters.dialects import Kind
 from inferno_operator.boosters.ports import Listed
 from inferno_operator.ports import Change, GoneError, Manifest, Now, StaleError
@@ -48,7 +48,9 @@ class ApiServerObjects:
 
     async def get(self, place: Place) -> Manifest:
         """One object."""
-        call = self._api.get_namespaced_custom_object(*_path(place), _request_timeout=TIMEOUT)
+        call = self._api.get_namespaced_custom_object(
+            *path_of(place.kind, place.key), _request_timeout=TIMEOUT
+        )
         return await _manifest(call, place)
 
     async def listed(self, kind: Kind, namespace: str) -> Listed:
@@ -62,7 +64,7 @@ class ApiServerObjects:
     async def apply(self, write: Write, *, force: bool) -> Manifest:
         """Own exactly these fields; unless forced, `ConflictError` if others hold them."""
         call = self._api.patch_namespaced_custom_object(
-            *_path(write.place),
+            *path_of(write.place.kind, write.place.key),
             {**_header(write.place, uid=write.uid), "spec": write.spec},
             field_manager=FIELD_MANAGER,
             force=force,
@@ -82,7 +84,7 @@ class ApiServerObjects:
         """Own exactly these conditions; `StaleError` if the object changed since it was seen."""
         version = seen["metadata"]["resourceVersion"]
         call = self._api.patch_namespaced_custom_object_status(
-            *_path(place),
+            *path_of(place.kind, place.key),
             {**_header(place, resourceVersion=version), "status": {"conditions": conditions}},
             field_manager=FIELD_MANAGER,
             force=True,
@@ -96,7 +98,7 @@ class ApiServerObjects:
         version = seen["metadata"]["resourceVersion"]
         entries = managed_without_us(seen)
         call = self._api.patch_namespaced_custom_object(
-            *_path(place),
+            *path_of(place.kind, place.key),
             [
                 {"op": "replace", "path": "/metadata/managedFields", "value": entries},
                 {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
@@ -111,11 +113,6 @@ class ApiServerObjects:
 async def _manifest(call: Awaitable[Any], place: Place) -> Manifest:
     answer: Manifest = await answer_to(call, str(place))
     return answer
-
-
-def _path(place: Place) -> tuple[str, str, str, str, str]:
-    kind, key = place.kind, place.key
-    return kind.group, kind.version, key.namespace, kind.plural, key.name
 
 
 def _header(place: Place, **metadata: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kubernetes.aio.client import (
     V1Preconditions,
 )
 
-from inferno_operator.adapters.calls import APPLY, TIMEOUT, answer_to, client, listed
+from inferno_operator.adapters.calls import APPLY, TIMEOUT, answer_to, client, listed, path_of
 from inferno_operator.adapters.events import Recorder, Regarding
 from inferno_operator.adapters.watching import changes
 from inferno_operator.boosters.dialects import Dialect, Kind
@@ -68,20 +68,20 @@ class ApiServerBoosters:
     async def apply(self, kind: Kind, manifest: Manifest) -> Manifest:
         """Own exactly these fields of an object, made if need be."""
         call = self._api.patch_namespaced_custom_object_without_preload_content(
-            *_path(kind, _key(manifest)),
+            *path_of(kind, Key.of(manifest)),
             dict(manifest),
             field_manager=FIELD_MANAGER,
             force=True,
             _content_type=APPLY,
             _request_timeout=TIMEOUT,
         )
-        answer: Manifest = await answer_to(_received(call), f"{kind.kind} {_key(manifest)}")
+        answer: Manifest = await answer_to(_received(call), f"{kind.kind} {Key.of(manifest)}")
         return answer
 
     async def delete(self, kind: Kind, key: Key, uid: str) -> None:
         """Delete this object; what belongs to it goes too, later."""
         call = self._api.delete_namespaced_custom_object(
-            *_path(kind, key),
+            *path_of(kind, key),
             body=V1DeleteOptions(
                 propagation_policy="Background", preconditions=V1Preconditions(uid=uid)
             ),
@@ -99,19 +99,19 @@ class ApiServerBoosters:
             "status": manifest["status"],
         }
         call = self._api.patch_namespaced_custom_object_status(
-            *_path(kind, _key(manifest)),
+            *path_of(kind, Key.of(manifest)),
             body,
             field_manager=FIELD_MANAGER,
             force=True,
             _content_type=APPLY,
             _request_timeout=TIMEOUT,
         )
-        answer: Manifest = await answer_to(call, f"{kind.kind} {_key(manifest)}")
+        answer: Manifest = await answer_to(call, f"{kind.kind} {Key.of(manifest)}")
         return answer
 
     async def publish(self, kind: Kind, about: Manifest, notice: Notice) -> None:
         """Create an event; nothing depends on it, so one that fails is only logged."""
-        regarding = Regarding(kind.api_version, kind.kind, _key(about), about["metadata"]["uid"])
+        regarding = Regarding(kind.api_version, kind.kind, Key.of(about), about["metadata"]["uid"])
         await self._recorder.publish(regarding, "Reconcile", notice)
 
 
@@ -124,11 +124,3 @@ async def _received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: AN
         error.body = body
         raise error
     return json.loads(body)
-
-
-def _path(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:
-    return kind.group, kind.version, key.namespace, kind.plural, key.name
-
-
-def _key(manifest: Manifest) -> Key:
-    return Key(manifest["metadata"]["namespace"], manifest["metadata"]["name"])

@@ -15,7 +15,7 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, ApiException, Configuration, CustomObjectsApi
 
 from inferno_operator.boosters.dialects import Kind
-from inferno_operator.ports import GoneError, Manifest, RejectedError, StaleError
+from inferno_operator.ports import GoneError, Key, Manifest, RejectedError, StaleError
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 APPLY = "application/apply-patch+yaml"
@@ -128,3 +128,8 @@ async def listed(
     header = {"apiVersion": kind.api_version, "kind": kind.kind}
     manifests = tuple({**header, **item} for item in answer["items"])
     return int(answer["metadata"]["resourceVersion"]), manifests
+
+
+def path_of(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:
+    """Where an object is, in the order of the client's arguments."""
+    return kind.group, kind.version, key.namespace, kind.plural, key.name

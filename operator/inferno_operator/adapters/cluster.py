@@ -11,9 +11,17 @@ from typing import Any
 
 from kubernetes.aio.client import CustomObjectsApi
 
-from inferno_operator.adapters.calls import APPLY, MERGE, TIMEOUT, answer_to, client, listed
+from inferno_operator.adapters.calls import (
+    APPLY,
+    MERGE,
+    TIMEOUT,
+    answer_to,
+    client,
+    listed,
+    path_of,
+)
 from inferno_operator.adapters.events import Recorder, Regarding
-from inferno_operator.boosters.dialects import Kind
+from inferno_operator.boosters.dialects import kind_of
 from inferno_operator.ports import (
     Event,
     GoneError,
@@ -54,7 +62,7 @@ class ApiServer:
     async def get(self, resource: type[Resource], key: Key) -> Manifest:
         """One object."""
         call = self._api.get_namespaced_custom_object(
-            GROUP, VERSION, key.namespace, resource.plural, key.name, _request_timeout=TIMEOUT
+            *path_of(kind_of(resource), key), _request_timeout=TIMEOUT
         )
         answer: Manifest = await answer_to(call, f"{resource.kind} {key}")
         return answer
@@ -138,11 +146,6 @@ class ApiServer:
         await self._recorder.publish(regarding, "Optimize", event)
 
 
-def kind_of(resource: type[Resource]) -> Kind:
-    """How the API server serves a kind of ours."""
-    return Kind(GROUP, resource.kind, resource.plural, VERSION)
-
-
 async def listing(api: CustomObjectsApi, resource: type[Resource], namespace: str) -> Listing:
     """All objects of a kind in a namespace, or in all (""), with their version."""
     version, manifests = await listed(api, kind_of(resource), namespace)
@@ -150,8 +153,7 @@ async def listing(api: CustomObjectsApi, resource: type[Resource], namespace: st
 
 
 def _path(reference: Reference) -> tuple[str, str, str, str, str]:
-    key = reference.key
-    return GROUP, VERSION, key.namespace, reference.resource.plural, key.name
+    return path_of(kind_of(reference.resource), reference.key)
 
 
 def _header(reference: Reference) -> dict[str, Any]:

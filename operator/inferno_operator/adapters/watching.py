@@ -14,8 +14,8 @@ import aiohttp
 from kubernetes.aio.client import CustomObjectsApi
 
 from inferno_operator.adapters.calls import answer_to, client
-from inferno_operator.adapters.cluster import kind_of, listing
-from inferno_operator.boosters.dialects import Kind
+from inferno_operator.adapters.cluster import listing
+from inferno_operator.boosters.dialects import Kind, kind_of
 from inferno_operator.ports import Change, Listing, Manifest
 from inferno_operator.resources import Resource
 from inferno_optimizer.errors import UnavailableError

@@ -12,11 +12,9 @@ from inferno_operator.boosters.mirror import BoosterMirror
 from inferno_operator.boosters.ports import BoosterCluster
 from inferno_operator.boosters.reconcile import Boosting, reconcile_booster
 from inferno_operator.ports import GoneError, Key, Now, RejectedError
+from inferno_operator.runtime.watches import changes_since
 from inferno_operator.runtime.work_queue import Backoff, WorkQueue
 from inferno_optimizer.errors import InfernoError
-
-PAUSE = 0.1
-"""Seconds between the end of a watch and the next one."""
 
 LOOKING = Backoff(limit=5.0)
 """Seconds until a kind that is not served is looked for again."""
@@ -94,12 +92,10 @@ class BoosterController:
 
     async def _keep_up(self, kind: Kind, namespace: str, since: int) -> None:
         """Apply changes, watch after watch, for as long as the API server remembers them."""
-        while True:
-            async with aclosing(self._cluster.changes(kind, namespace, since)) as changes:
-                async for change in changes:
-                    since = max(since, change.version)
-                    self._reconcile(self._mirror.apply(kind, change))
-            await asyncio.sleep(PAUSE)
+        watch = partial(self._cluster.changes, kind, namespace)
+        async with aclosing(changes_since(since, watch)) as changes:
+            async for change in changes:
+                self._reconcile(self._mirror.apply(kind, change))
 
     def _known(self, kind: Kind, namespace: str, concerned: Iterable[Key]) -> None:
         """An area is known now; with the last one every booster has its turn."""

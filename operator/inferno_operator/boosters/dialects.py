@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from inferno_operator.resources import GROUP, VERSION, Resource
+
 DialectName = Literal["kthena", "matrixinfer"]
 
 
@@ -24,6 +26,11 @@ class Kind:
     def __str__(self) -> str:
         """As kubectl users write it."""
         return f"{self.plural}.{self.group}"
+
+
+def kind_of(resource: type[Resource]) -> Kind:
+    """How the API server serves a kind of ours."""
+    return Kind(GROUP, resource.kind, resource.plural, VERSION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class FakeBoosters:
 
     def put(self, kind: Kind, manifest: Manifest) -> Manifest:
         """Have an object, as if somebody else had written it."""
-        key = Key(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+        key = Key.of(manifest)
         version = next(self._versions)
         defaults = {"uid": f"uid-{version}", "generation": 1}
         metadata = {**defaults, **manifest["metadata"], "resourceVersion": str(version)}
@@ -63,7 +63,7 @@ class FakeBoosters:
     async def apply(self, kind: Kind, manifest: Manifest) -> Manifest:
         """Set these fields."""
         self._note("apply", kind, manifest["metadata"]["name"])
-        key = Key(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+        key = Key.of(manifest)
         before = self.objects.get((kind, key), {"metadata": {}, "spec": {}})
         metadata = {**before["metadata"], **manifest["metadata"]}
         spec = {**before["spec"], **manifest["spec"]}

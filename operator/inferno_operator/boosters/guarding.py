@@ -55,4 +55,4 @@ class GuardedBoosters:
 
 
 def _about(kind: Kind, manifest: Manifest) -> str:
-    return f"{kind.kind} {manifest['metadata']['namespace']}/{manifest['metadata']['name']}"
+    return f"{kind.kind} {Key.of(manifest)}"

@@ -48,7 +48,7 @@ class BoosterMirror:
         """Something happened to an object."""
         if change.manifest is None:
             return set()
-        place = kind, _key(change.manifest)
+        place = kind, Key.of(change.manifest)
         if change.version <= self._versions.get(place, -1):
             return set()
         self._versions[place] = change.version
@@ -66,7 +66,7 @@ class BoosterMirror:
 
     def replace(self, kind: Kind, namespace: str, listed: Listed) -> set[Key]:
         """All objects of a kind were listed; those that are not among them are gone."""
-        there = {_key(manifest) for manifest in listed.manifests}
+        there = {Key.of(manifest) for manifest in listed.manifests}
         gone = [
             place
             for place, version in self._versions.items()
@@ -119,10 +119,6 @@ class BoosterMirror:
 def _owners(manifest: Manifest) -> set[str]:
     metadata = manifest.get("metadata") or {}
     return {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
-
-
-def _key(manifest: Manifest) -> Key:
-    return Key(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
 
 
 def _version(manifest: Manifest) -> int:

@@ -4,16 +4,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 
 from inferno_operator.observation import Observation
 from inferno_operator.ports import Change, Listing, Watch
 from inferno_operator.resources import RESOURCES, Optimizer, Resource
 from inferno_operator.runtime.mirror import Mirror
+from inferno_operator.runtime.watches import changes_since
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError, UnavailableError
-
-PAUSE = 0.1
-"""Seconds between the end of a watch and the next one."""
 
 Area = tuple[type[Resource], str]
 """A kind, and a namespace or all of them ("")."""
@@ -92,13 +91,10 @@ class Informer:
 
     async def _keep_up(self, listing: Listing) -> None:
         """Apply changes, watch after watch, for as long as the API server remembers them."""
-        version = listing.version
-        while True:
-            async with aclosing(self._watch.changes(listing, version)) as changes:
-                async for change in changes:
-                    version = max(version, change.version)
-                    self._apply(listing.resource, change)
-            await asyncio.sleep(PAUSE)
+        watch = partial(self._watch.changes, listing)
+        async with aclosing(changes_since(listing.version, watch)) as changes:
+            async for change in changes:
+                self._apply(listing.resource, change)
 
     def _listed(self, listing: Listing) -> None:
         changed = self._mirror.replace(listing)

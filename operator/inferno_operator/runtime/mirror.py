@@ -4,7 +4,6 @@ Of each object the newest version counts, in whatever order they come. Versions 
 as numbers, which they are: kubernetes.io/docs/reference/using-api/api-concepts.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inferno_operator.observation import Observation, observe
@@ -31,7 +30,7 @@ class Mirror:
 
     def put(self, resource: type[Resource], manifest: Manifest) -> frozenset[str]:
         """An object was seen."""
-        place = resource, _key(manifest)
+        place = resource, Key.of(manifest)
         if not self._is_news(place, _version(manifest)):
             return frozenset()
         before = self._objects.get(place)
@@ -42,14 +41,14 @@ class Mirror:
 
     def remove(self, resource: type[Resource], manifest: Manifest) -> frozenset[str]:
         """An object was seen to be gone, at the version that the manifest tells."""
-        place = resource, _key(manifest)
+        place = resource, Key.of(manifest)
         if not self._is_news(place, _version(manifest)):
             return frozenset()
         return frozenset({place[1].namespace}) if self._drop(place) else frozenset()
 
     def replace(self, listing: Listing) -> frozenset[str]:
         """All objects of a kind were listed; those that are not among them are gone."""
-        listed = {_key(manifest) for manifest in listing.manifests}
+        listed = {Key.of(manifest) for manifest in listing.manifests}
         unlisted = [
             (resource, key)
             for resource, key in self._versions
@@ -96,11 +95,6 @@ class Mirror:
             return False
         self._versions[place] = version
         return True
-
-
-def _key(manifest: Manifest) -> Key:
-    metadata: Mapping[str, str] = manifest["metadata"]
-    return Key(metadata["namespace"], metadata["name"])
 
 
 def _version(manifest: Manifest) -> int:
