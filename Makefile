@@ -78,7 +78,7 @@ type: $(READY) ## Check types
 
 .PHONY: crds
 crds: $(READY) ## Generate crds/ from the models in operator/inferno_operator/resources
-	$(BIN)/python -m inferno_operator.crds crds
+	$(BIN)/python -m inferno_operator.resources.definitions crds
 
 .PHONY: docs
 docs: $(READY) ## Build the documentation into site/

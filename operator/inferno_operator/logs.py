@@ -5,7 +5,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from inferno_operator.ports import Key, Reference
+from inferno_operator.resources.objects import Key, Reference
 
 TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 

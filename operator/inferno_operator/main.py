@@ -13,21 +13,24 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from inferno_operator.actuation.guarding import GuardedObjects
-from inferno_operator.actuation.watching import Actuation
-from inferno_operator.adapters import actuating, boosters, cluster, health, lease, watching
-from inferno_operator.adapters.optimizer_local import LocalOptimizer
-from inferno_operator.adapters.optimizer_remote import RemoteOptimizer, StatefulRemoteOptimizer
-from inferno_operator.boosters.controller import BoosterController
-from inferno_operator.boosters.guarding import GuardedBoosters
-from inferno_operator.boosters.ports import BoosterCluster
+from inferno_operator.adapters.http import health
+from inferno_operator.adapters.kubernetes import boosters, cluster, lease, workloads
+from inferno_operator.adapters.kubernetes import watch as watches
+from inferno_operator.adapters.optimizers.local import LocalOptimizer
+from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
+from inferno_operator.controllers.actuation.controller import Actuation
+from inferno_operator.controllers.actuation.guard import GuardedObjects
+from inferno_operator.controllers.boosters.controller import BoosterController
+from inferno_operator.controllers.boosters.guard import GuardedBoosters
+from inferno_operator.controllers.boosters.ports import BoosterCluster
+from inferno_operator.controllers.optimization.mode import Mode, Work
 from inferno_operator.logs import configure
-from inferno_operator.mode import Mode, Work
-from inferno_operator.operation import Operation
-from inferno_operator.ports import Key, Watch
+from inferno_operator.manager import Operation
 from inferno_operator.resources import RESOURCES
-from inferno_operator.runtime.guard import GuardedCluster
-from inferno_operator.runtime.leadership import Election
+from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.leader_election import Election
+from inferno_operator.runtime.ports import Watch
+from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
 
 LEASE = "inferno-operator"
@@ -68,7 +71,7 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         async with (
             _watch(settings) as watch,
             _boosters(settings, identity) as models,
-            actuating.connect(len(settings.namespaces) or 1, _now, identity) as objects,
+            workloads.connect(len(settings.namespaces) or 1, _now, identity) as objects,
         ):
             if in_cluster:
                 settings = await _with_images(settings, models, key.namespace)
@@ -85,7 +88,7 @@ def _watch(settings: Settings) -> AbstractAsyncContextManager[Watch | None]:
     """What is mirrored, if anything is; every kind in every namespace takes a connection."""
     if settings.stateless:
         return nullcontext()
-    return watching.connect(len(RESOURCES) * (len(settings.namespaces) or 1))
+    return watches.connect(len(RESOURCES) * (len(settings.namespaces) or 1))
 
 
 def _boosters(
@@ -123,7 +126,7 @@ def _mode(
     settings: Settings,
     watch: Watch | None,
     models: BoosterCluster | None,
-    objects: actuating.ApiServerObjects,
+    objects: workloads.ApiServerObjects,
     cluster: GuardedCluster,
 ) -> Mode:
     """The way to run that the settings ask for."""

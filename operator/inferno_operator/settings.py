@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from inferno_operator.boosters.dialects import DIALECTS, Dialect
-from inferno_operator.endpoint import Endpoint
+from inferno_operator.adapters.optimizers.endpoint import Endpoint
+from inferno_operator.resources.dialects import DIALECTS, Dialect
 from inferno_optimizer.errors import InputError
 
 YES = frozenset({"true", "1", "yes", "on"})

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from inferno_optimizer.cases import Catalogue
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Allocation, CapacityUse, Server
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferno_optimizer.candidates import MAX_REPLICAS, MS_PER_MINUTE, Candidates
-from inferno_optimizer.queueing import FloatArray, IntArray
-from inferno_optimizer.sizing import Latencies
+from inferno_optimizer.sizing.candidates import MAX_REPLICAS, MS_PER_MINUTE, Candidates
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.rates import Latencies
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
 from inferno_optimizer.system import Allocation, Decision, Generation, Reason, Tail
 

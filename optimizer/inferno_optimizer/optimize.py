@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from inferno_optimizer.candidates import Candidates, build_candidates
 from inferno_optimizer.capacity import available_cards, capacity_use
-from inferno_optimizer.cases import Case, Catalogue
 from inferno_optimizer.decisions import decide, unattainable
+from inferno_optimizer.sizing.candidates import Candidates, build_candidates
+from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.solvers import solve
 from inferno_optimizer.solvers.assignment import Answer
 from inferno_optimizer.system import Certificate, Decision, Solution, System

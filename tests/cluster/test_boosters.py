@@ -10,8 +10,9 @@ import pytest
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.boosters import ApiServerBoosters
-from inferno_operator.boosters.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect, Kind
+from inferno_operator.adapters.kubernetes.boosters import ApiServerBoosters
+from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
+from inferno_operator.resources.objects import Kind
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane

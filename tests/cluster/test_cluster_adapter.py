@@ -13,16 +13,10 @@ import pytest
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.cluster import ApiServer
-from inferno_operator.ports import (
-    Event,
-    GoneError,
-    Key,
-    Reference,
-    RejectedError,
-    StaleError,
-)
+from inferno_operator.adapters.kubernetes.cluster import ApiServer
 from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Resource, Server
+from inferno_operator.resources.objects import Event, Key, Reference
+from inferno_operator.runtime.ports import GoneError, RejectedError, StaleError
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until

@@ -8,7 +8,7 @@ import pytest
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.watching import ApiServerWatch
+from inferno_operator.adapters.kubernetes.watch import ApiServerWatch
 from inferno_operator.resources import Server
 from inferno_optimizer.errors import UnavailableError
 from tests.cluster.forgetful import ForgetfulProxy

@@ -18,9 +18,9 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferno_operator.adapters.cluster import ApiServer
-from inferno_operator.ports import Key, Reference
+from inferno_operator.adapters.kubernetes.cluster import ApiServer
 from inferno_operator.resources import API_VERSION, RESOURCES
+from inferno_operator.resources.objects import Key, Reference
 from tests.cluster.scene import FINALIZER, Scene
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane, ControlPlaneError

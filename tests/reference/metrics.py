@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from inferno_operator.adapters.metrics import METRICS
+from inferno_operator.adapters.http.metrics import METRICS
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.api.metrics import Metrics
 from inferno_optimizer.api.solving import Solver

@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
-from inferno_optimizer.codec import decode_system, encode_solution
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.rest_optimizer.store import MissingError, Store
 
 HOST = "127.0.0.1"

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
-from inferno_operator.observation import Observation, observe
-from inferno_operator.ports import Cluster, StaleError
 from inferno_operator.resources import Resource
+from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.concurrently import write_each
+from inferno_operator.runtime.ports import Cluster, StaleError
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
 

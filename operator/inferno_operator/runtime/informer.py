@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from inferno_operator.observation import Observation
-from inferno_operator.ports import Change, Listing, Watch
 from inferno_operator.resources import RESOURCES, Optimizer, Resource
-from inferno_operator.runtime.mirror import Mirror
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.cache import Mirror
+from inferno_operator.runtime.ports import Change, Listing, Watch
 from inferno_operator.runtime.watches import changes_since
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError, UnavailableError

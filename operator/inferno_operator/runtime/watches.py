@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from inferno_operator.ports import Change
+from inferno_operator.runtime.ports import Change
 
 PAUSE = 0.1
 """Seconds between the end of a watch and the next one."""

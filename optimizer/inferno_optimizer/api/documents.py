@@ -7,7 +7,7 @@ were sent; unlike a System it has also what no optimization needs, as clients re
 from collections.abc import Mapping
 from typing import Any
 
-from inferno_optimizer.fields import (
+from inferno_optimizer.wire.fields import (
     FLAG,
     INTEGER,
     TEXT,

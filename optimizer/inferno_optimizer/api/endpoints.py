@@ -6,7 +6,7 @@ from typing import Any
 
 from inferno_optimizer.api import documents, store
 from inferno_optimizer.api.documents import Document
-from inferno_optimizer.fields import Object, Schema
+from inferno_optimizer.wire.fields import Object, Schema
 
 NAME: Schema = {"type": "string"}
 

@@ -18,7 +18,7 @@ from inferno_optimizer.api.stateful import Stateful
 from inferno_optimizer.api.store import Contents
 from inferno_optimizer.api.text import parse_json
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.fields import MisfitError, Object
+from inferno_optimizer.wire.fields import MisfitError, Object
 
 CLIENT_CLOSED_REQUEST = 499
 """For the metrics: nobody is there any more to read it."""

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from inferno_optimizer.api.documents import ALLOCATION, BODY, SYSTEM, Document
 from inferno_optimizer.api.refusals import Refusal
-from inferno_optimizer.fields import LARGEST_INTEGER, value_of
 from inferno_optimizer.system import LOWEST_PRIORITY, Reason
+from inferno_optimizer.wire.fields import LARGEST_INTEGER, value_of
 
 T = TypeVar("T")
 

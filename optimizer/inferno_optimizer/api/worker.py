@@ -16,11 +16,11 @@ from typing import BinaryIO
 
 from inferno_optimizer.api.store import contents_of
 from inferno_optimizer.api.text import parse_json, write_json
-from inferno_optimizer.codec import decode_system, encode_solution
 from inferno_optimizer.errors import InfernoError, InputError
-from inferno_optimizer.fields import MisfitError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import System
+from inferno_optimizer.wire.codec import decode_system, encode_solution
+from inferno_optimizer.wire.fields import MisfitError
 
 QUESTION = struct.Struct(">Q")
 ANSWER = struct.Struct(">HQ")

@@ -11,8 +11,8 @@ from itertools import count, groupby
 
 import numpy as np
 
-from inferno_optimizer.candidates import Candidates
-from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import Answer
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.saturation import share_out

@@ -5,8 +5,8 @@ import logging
 import sys
 
 from inferno_operator.logs import JsonFormatter
-from inferno_operator.ports import Key, Reference
 from inferno_operator.resources import Server
+from inferno_operator.resources.objects import Key, Reference
 
 KEY = Key("llm", "a")
 

@@ -5,10 +5,11 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from inferno_operator.ports import Change, Listing, Manifest
 from inferno_operator.resources import Resource, Server
+from inferno_operator.resources.objects import Manifest
+from inferno_operator.runtime.cache import Mirror
 from inferno_operator.runtime.informer import Informer
-from inferno_operator.runtime.mirror import Mirror
+from inferno_operator.runtime.ports import Change, Listing
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import server
 
