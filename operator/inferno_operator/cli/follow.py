@@ -6,10 +6,10 @@ from contextlib import aclosing
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.progress import Progress, Stage, progress
+from inferno_operator.controllers.optimization.source import Mirror
+from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.cache import Mirror
-from inferno_operator.runtime.informer import Informer
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 RETRY_SECONDS = 1.0
@@ -91,18 +91,16 @@ async def follow_objects(session: Session, interval: float, draw: Draw) -> None:
     InfernoError
         They cannot be read at first.
     """
-    mirror, namespace = Mirror(), session.namespace
-    informer = Informer(
-        session.watch, mirror, (namespace,), changed=lambda _: None, patience=interval
-    )
+    namespace = session.namespace
+    mirror = Mirror(session.reader, RESOURCES, (namespace,), patience=interval)
     seen: Sequence[Observation] = await session.objects()
     draw(seen, "")
     async with asyncio.TaskGroup() as group:
-        group.create_task(informer.run())
+        group.create_task(mirror.run())
         while True:
             trouble = ""
             try:
-                await informer.objects(namespace)
+                await mirror.objects(namespace)
                 seen = [o for o in mirror.all(namespace) if o.deleted is None]
             except UnavailableError as error:
                 trouble = f"what is shown may be old: {error}"

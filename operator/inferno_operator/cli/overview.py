@@ -73,7 +73,7 @@ def overview(observations: Sequence[Observation]) -> Overview:
     resources = readable(observations)
     classes = [resource for resource in resources if isinstance(resource, ServiceClass)]
     targets = {(c.spec.name, target.model): target for c in classes for target in c.spec.data}
-    servers = [o for o in observations if o.reference.resource is Server]
+    servers = [o for o in observations if o.kind is Server]
     optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
     return Overview(

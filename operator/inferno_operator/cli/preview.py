@@ -8,6 +8,7 @@ from typing import Any
 from inferno_operator.controllers.optimization.plan import Update, plan_updates
 from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
+from inferno_operator.resources.objects import kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.system import Solution
 from inferno_optimizer.wire.codec import encode_solution
@@ -24,6 +25,9 @@ class Action(StrEnum):
     SCALE_DOWN = "scale down"
     BATCH = "change batch"
     UPDATE = "update numbers"
+
+
+SERVER = kind_of(Server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,13 @@ class Plan:
 
 def preview(observations: Iterable[Observation], snapshot: Snapshot, solution: Solution) -> Plan:
     """Tell what the operator would write on the objects: it plans in the same way."""
-    read = [o for o in observations if o.reference.resource is not Optimizer]
+    read = [o for o in observations if o.kind is not Optimizer]
     read.sort(key=lambda observation: observation.reference.key)
     updates = plan_updates(read, snapshot, solution)
     servers = (
         _preview(observation, update)
         for observation, update in zip(read, updates, strict=True)
-        if observation.reference.resource is Server
+        if observation.kind is Server
     )
     return Plan(tuple(servers), tuple(_troubles(updates)))
 
@@ -92,9 +96,9 @@ def _server_document(item: Preview) -> dict[str, Any]:
 
 def _troubles(updates: Iterable[Update]) -> Iterator[str]:
     for update in updates:
-        kind, verdict = update.reference.resource, update.verdicts[0]
-        if kind is not Server and verdict.holds is False:
-            yield f"{kind.kind} {update.reference.key.name}: {verdict.message}"
+        reference, verdict = update.reference, update.verdicts[0]
+        if reference.kind != SERVER and verdict.holds is False:
+            yield f"{reference.kind.kind} {reference.key.name}: {verdict.message}"
 
 
 def runs(allocation: Allocation | None) -> bool:

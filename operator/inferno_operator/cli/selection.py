@@ -21,7 +21,7 @@ def choose_optimizer(
     InputError
         There is none, or there are several, or it cannot be read.
     """
-    found = {o.reference.key.name: o for o in observations if o.reference.resource is Optimizer}
+    found = {o.reference.key.name: o for o in observations if o.kind is Optimizer}
     if not found:
         raise InputError(f"namespace {namespace!r} has no Optimizer")
     known = ", ".join(sorted(found))
@@ -41,7 +41,7 @@ def choose_server(observations: Iterable[Observation], namespace: str, name: str
     InputError
         There is none, or it cannot be read.
     """
-    servers = [o for o in observations if o.reference.resource is Server]
+    servers = [o for o in observations if o.kind is Server]
     for observation in servers:
         if observation.reference.key.name == name:
             return _readable(observation, Server)

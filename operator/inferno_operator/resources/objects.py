@@ -1,4 +1,4 @@
-"""What every object has: a place, an identity, events that tell of it."""
+"""What every object of the API server has: a kind, a place, an identity; and events about it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -57,24 +57,64 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """One object of a kind of ours, and the version of it that was seen last."""
+class Place:
+    """Where an object is."""
 
-    resource: type[Resource]
+    kind: Kind
+    key: Key
+
+    def __str__(self) -> str:
+        """Kind, namespace and name."""
+        return f"{self.kind.kind} {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One object, and the version of it that was seen last."""
+
+    kind: Kind
     key: Key
     uid: str
     version: str
 
+    @classmethod
+    def of(cls, kind: Kind, manifest: Manifest) -> "Reference":
+        """To an object that was read."""
+        metadata = manifest["metadata"]
+        return cls(kind, Key.of(manifest), metadata["uid"], metadata["resourceVersion"])
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return Place(self.kind, self.key)
+
+    def manifest(self, **fields: object) -> dict[str, Any]:
+        """A manifest with these fields, for this very object: one made anew has another uid."""
+        return self._manifest({"uid": self.uid}, fields)
+
+    def manifest_at_version(self, **fields: object) -> dict[str, Any]:
+        """A manifest with these fields, for the version that was seen."""
+        return self._manifest({"uid": self.uid, "resourceVersion": self.version}, fields)
+
+    def _manifest(self, identity: Mapping[str, str], fields: Manifest) -> dict[str, Any]:
+        key = {"name": self.key.name, "namespace": self.key.namespace}
+        header = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
+        return {**header, "metadata": {**key, **identity}, **fields}
+
     def __str__(self) -> str:
         """Kind, namespace and name."""
-        return f"{self.resource.kind} {self.key}"
+        return str(self.place)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something worth telling the people who look at an object."""
+    """Something worth telling the people who look at an object.
+
+    `action` is what the operator was doing, in one word: Optimize, Reconcile.
+    """
 
     about: Reference
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    action: str = "Optimize"

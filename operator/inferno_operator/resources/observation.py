@@ -13,16 +13,17 @@ from inferno_operator.resources import (
     Status,
     parse,
 )
-from inferno_operator.resources.objects import Key, Manifest, Reference
+from inferno_operator.resources.objects import Key, Manifest, Reference, kind_of
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One object; `resource` is None where its spec cannot be read, and `problem` says why.
+    """One object; `resource` is None if its spec cannot be read, and `problem` says why.
 
-    `deleted` is when its deletion was asked for; it goes when it has no `finalizers` any more.
+    `deleted` is when its deletion was requested; it is gone when it has no `finalizers` left.
     """
 
+    kind: type[Resource]
     reference: Reference
     generation: int
     status: Status
@@ -33,10 +34,10 @@ class Observation:
 
 
 def observe(kind: type[Resource], manifest: Manifest) -> Observation:
-    """Read an object; a spec that makes no sense is a problem of that object only."""
+    """Read an object; a spec that cannot be read is a problem of that object only."""
     metadata = Metadata.model_validate(manifest["metadata"])
     key = Key(metadata.namespace, metadata.name)
-    reference = Reference(kind, key, metadata.uid, metadata.resource_version)
+    reference = Reference(kind_of(kind), key, metadata.uid, metadata.resource_version)
     resource: Resource | None
     status: Status
     try:
@@ -49,6 +50,7 @@ def observe(kind: type[Resource], manifest: Manifest) -> Observation:
     else:
         status, problem = resource.status, ""
     return Observation(
+        kind,
         reference,
         metadata.generation,
         status,

@@ -1,111 +1,92 @@
-"""The objects of all namespaces as events tell of them; pure.
+"""The newest version of objects, from listings, watches and our own writes; pure.
 
 Of each object the newest version counts, in whatever order they come. Versions are compared
 as numbers, which they are: kubernetes.io/docs/reference/using-api/api-concepts.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from inferno_operator.resources import Resource, Server
-from inferno_operator.resources.objects import Key, Manifest
-from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.ports import Listing
+from inferno_operator.resources.objects import Key, Kind, Manifest, Place
+from inferno_operator.runtime.ports import Change, Listing
 
-Place = tuple[type[Resource], Key]
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An object before and after; None where it is not there."""
+
+    place: Place
+    before: Manifest | None
+    after: Manifest | None
 
 
 @dataclass(slots=True)
-class Mirror:
-    """What is known of every object; the methods that change it tell which namespaces changed.
-
-    What we write ourselves is no change: the status, and the decision in a Server's spec.
-    """
+class Cache:
+    """Objects of some kinds; the methods that change it return what differs."""
 
     _objects: dict[Place, Manifest] = field(default_factory=dict)
-    _observations: dict[Place, Observation] = field(default_factory=dict)
-    """Of the objects that were looked at since they changed: reading them takes its time."""
     _versions: dict[Place, int] = field(default_factory=dict)
     """Newest version of each object, also of those that are gone since the last listing."""
-    _floors: dict[tuple[type[Resource], str], int] = field(default_factory=dict)
+    _floors: dict[tuple[Kind, str], int] = field(default_factory=dict)
     """Version of the last listing by kind and namespace: what is older is no news."""
 
-    def put(self, resource: type[Resource], manifest: Manifest) -> frozenset[str]:
-        """An object was seen."""
-        place = resource, Key.of(manifest)
-        if not self._is_news(place, _version(manifest)):
-            return frozenset()
-        before = self._objects.get(place)
-        self._objects[place] = manifest
-        self._observations.pop(place, None)
-        same = before is not None and _input(resource, before) == _input(resource, manifest)
-        return frozenset() if same else frozenset({place[1].namespace})
+    def get(self, place: Place) -> Manifest | None:
+        """An object, if it is there."""
+        return self._objects.get(place)
 
-    def remove(self, resource: type[Resource], manifest: Manifest) -> frozenset[str]:
-        """An object was seen to be gone, at the version that the manifest tells."""
-        place = resource, Key.of(manifest)
-        if not self._is_news(place, _version(manifest)):
-            return frozenset()
-        return frozenset({place[1].namespace}) if self._drop(place) else frozenset()
+    def places(self) -> Iterator[Place]:
+        """Where all objects are."""
+        return iter(self._objects)
 
-    def replace(self, listing: Listing) -> frozenset[str]:
+    def apply(self, kind: Kind, change: Change) -> tuple[Difference, ...]:
+        """An object was seen, or seen to be gone; None or one difference."""
+        if change.manifest is None:
+            return ()
+        place = Place(kind, Key.of(change.manifest))
+        if not self._is_news(place, change.version):
+            return ()
+        return self._replaced(place, None if change.gone else change.manifest)
+
+    def written(self, kind: Kind, manifest: Manifest) -> tuple[Difference, ...]:
+        """An object is like this since this operator wrote it."""
+        return self.apply(kind, Change(version_of(manifest), manifest))
+
+    def replace(self, listing: Listing) -> tuple[Difference, ...]:
         """All objects of a kind were listed; those that are not among them are gone."""
         listed = {Key.of(manifest) for manifest in listing.manifests}
         unlisted = [
-            (resource, key)
-            for resource, key in self._versions
-            if resource is listing.resource
-            and listing.namespace in ("", key.namespace)
-            and key not in listed
+            place
+            for place, version in self._versions.items()
+            if place.kind == listing.kind
+            and listing.namespace in ("", place.key.namespace)
+            and place.key not in listed
+            and version <= listing.version
         ]
-        changed = {place[1].namespace for place in unlisted if self._forget(place, listing.version)}
+        differences: list[Difference] = []
+        for place in unlisted:
+            del self._versions[place]
+            differences += self._replaced(place, None)
         for manifest in listing.manifests:
-            changed |= self.put(listing.resource, manifest)
-        area = listing.resource, listing.namespace
+            differences += self.written(listing.kind, manifest)
+        area = listing.kind, listing.namespace
         self._floors[area] = max(listing.version, self._floors.get(area, -1))
-        return frozenset(changed)
+        return tuple(differences)
 
-    def _forget(self, place: Place, version: int) -> bool:
-        """Drop what is not newer than a version; whether there was an object."""
-        if self._versions[place] > version:
-            return False
-        del self._versions[place]
-        return self._drop(place)
-
-    def _drop(self, place: Place) -> bool:
-        self._observations.pop(place, None)
-        return self._objects.pop(place, None) is not None
-
-    def all(self, namespace: str) -> list[Observation]:
-        """Every object of a namespace, also those about to go."""
-        return [self._observe(place) for place in self._objects if place[1].namespace == namespace]
-
-    def _observe(self, place: Place) -> Observation:
-        if place not in self._observations:
-            self._observations[place] = observe(place[0], self._objects[place])
-        return self._observations[place]
-
-    def namespaces(self) -> frozenset[str]:
-        """Namespaces that have objects."""
-        return frozenset(key.namespace for _, key in self._objects)
+    def _replaced(self, place: Place, after: Manifest | None) -> tuple[Difference, ...]:
+        before = self._objects.pop(place, None)
+        if after is not None:
+            self._objects[place] = after
+        return () if before is None and after is None else (Difference(place, before, after),)
 
     def _is_news(self, place: Place, version: int) -> bool:
         """Whether nothing as new is known of the object; what comes then must be newer."""
-        resource, key = place
-        floors = (self._floors.get((resource, area), -1) for area in ("", key.namespace))
+        floors = (self._floors.get((place.kind, area), -1) for area in ("", place.key.namespace))
         if version <= max(self._versions.get(place, -1), *floors):
             return False
         self._versions[place] = version
         return True
 
 
-def _version(manifest: Manifest) -> int:
+def version_of(manifest: Manifest) -> int:
+    """The version of an object."""
     return int(manifest["metadata"]["resourceVersion"])
-
-
-def _input(resource: type[Resource], manifest: Manifest) -> tuple[object, ...]:
-    """What follows for others from an object, without what we write on it ourselves."""
-    metadata, spec = manifest["metadata"], manifest.get("spec")
-    if resource is Server and spec:
-        spec = {key: value for key, value in spec.items() if key != "desiredAlloc"}
-    names = "uid", "finalizers", "deletionTimestamp"
-    return (spec, *(metadata.get(name) for name in names))

@@ -1,15 +1,14 @@
-"""Writes happen only while we lead, and those that have begun are brought to their end."""
+"""Writes happen only while this operator leads, and every write that has begun is finished."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from inferno_operator.resources import Resource
-from inferno_operator.resources.objects import Event, Key, Manifest, Reference
+from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference
 from inferno_operator.runtime.leader_election import Clock, LeadershipLostError
 from inferno_operator.runtime.observer import Observer
-from inferno_operator.runtime.ports import Cluster
+from inferno_operator.runtime.ports import Change, Cluster, Listing
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 T = TypeVar("T")
@@ -19,21 +18,21 @@ DRAIN_TIMEOUT = 10.0
 
 
 class GuardedCluster:
-    """A `Cluster` that refuses to write when somebody else may lead.
+    """A `Cluster` that refuses to write when another operator may lead.
 
-    A write has at most as long as we may still write, and goes on when the work that asked
-    for it is cancelled.
+    A write takes at most as long as this operator may still write, and goes on when the work
+    that asked for it is cancelled.
 
     Parameters
     ----------
     cluster
         What it guards.
     remaining
-        Seconds for which we may write.
+        Seconds for which this operator may write.
     observer
-        Is told of every write.
+        Gets a call for every write.
     clock
-        Tells when there was an answer last.
+        For the time of the last answer.
     """
 
     def __init__(
@@ -46,43 +45,58 @@ class GuardedCluster:
         self._in_flight: set[asyncio.Task[object]] = set()
         self.answered_at = clock()
 
-    async def served(self) -> frozenset[str]:
-        """Kinds of ours that the API server knows now, in the plural."""
-        return await self._answered(self._cluster.served())
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server knows a kind now."""
+        return await self._answered(self._cluster.serves(kind))
 
-    async def get(self, resource: type[Resource], key: Key) -> Manifest:
+    async def get(self, kind: Kind, key: Key) -> Manifest:
         """One object."""
-        return await self._answered(self._cluster.get(resource, key))
+        return await self._answered(self._cluster.get(kind, key))
 
-    async def list(self, resource: type[Resource], namespace: str) -> Sequence[Manifest]:
-        """All objects of a kind in a namespace."""
-        return await self._answered(self._cluster.list(resource, namespace))
+    async def list(self, kind: Kind, namespace: str) -> Listing:
+        """All objects of a kind in a namespace, or in all ("")."""
+        return await self._answered(self._cluster.list(kind, namespace))
 
-    async def apply_spec(self, reference: Reference, spec: Manifest) -> Manifest:
-        """Own exactly these fields of the spec."""
+    def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+        """What changed since a version, in order, for some minutes."""
+        return self._cluster.watch(kind, namespace, since)
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        """Own exactly the fields of a manifest."""
+        part = "status" if "status" in manifest else "spec"
         return await self._write(
-            lambda: self._cluster.apply_spec(reference, spec), reference, "spec"
+            lambda: self._cluster.apply(kind, manifest, manager, force=force),
+            (kind, f"{kind.kind} {Key.of(manifest)}", part),
         )
 
-    async def apply_status(self, reference: Reference, status: Manifest) -> Manifest:
-        """Own exactly these fields of the status."""
-        return await self._write(
-            lambda: self._cluster.apply_status(reference, status), reference, "status"
-        )
-
-    async def clear_request(self, reference: Reference) -> None:
-        """Set `optimize` to false, unless the object changed since it was seen."""
-        await self._write(lambda: self._cluster.clear_request(reference), reference, "request")
-
-    async def set_finalizers(self, reference: Reference, finalizers: Sequence[str]) -> None:
-        """Replace the finalizers, unless the object changed since it was seen."""
+    async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
+        """Set the fields of a manifest."""
+        part = "spec" if "spec" in manifest else "metadata"
         await self._write(
-            lambda: self._cluster.set_finalizers(reference, finalizers), reference, "finalizers"
+            lambda: self._cluster.merge(kind, manifest, manager),
+            (kind, f"{kind.kind} {Key.of(manifest)}", part),
+        )
+
+    async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
+        """Replace who owns which fields of an object."""
+        await self._write(
+            lambda: self._cluster.set_managers(reference, entries),
+            (reference.kind, str(reference), "metadata"),
+        )
+
+    async def delete(self, reference: Reference) -> None:
+        """Delete this object."""
+        await self._write(
+            lambda: self._cluster.delete(reference), (reference.kind, str(reference), "deletion")
         )
 
     async def publish(self, event: Event) -> None:
-        """Make an event known."""
-        await self._write(lambda: self._cluster.publish(event), event.about, "event")
+        """Create an event."""
+        await self._write(
+            lambda: self._cluster.publish(event), (event.about.kind, str(event.about), "event")
+        )
 
     async def drain(self) -> None:
         """Let the writes that have begun end, if we lead and it does not take too long."""
@@ -92,24 +106,25 @@ class GuardedCluster:
         for task in self._in_flight:
             task.cancel()
 
-    async def guarded(self, call: Callable[[], Awaitable[T]], about: str) -> T:
-        """A write on something else: it too happens only while we lead, and comes to its end."""
+    async def _write(self, call: Callable[[], Awaitable[T]], written: tuple[Kind, str, str]) -> T:
+        """Write a part of an object of a kind, and count it."""
+        kind, about, part = written
+        try:
+            answer = await self._guarded(call, about)
+        except LeadershipLostError:
+            raise  # nothing was tried
+        except InfernoError:
+            self._observer.wrote(kind, part, succeeded=False)
+            raise
+        self._observer.wrote(kind, part, succeeded=True)
+        return answer
+
+    async def _guarded(self, call: Callable[[], Awaitable[T]], about: str) -> T:
         until = asyncio.get_running_loop().time() + self._while_leading(about)
         task = asyncio.create_task(self._bounded(call, until, about))
         self._in_flight.add(task)
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
-
-    async def _write(self, call: Callable[[], Awaitable[T]], reference: Reference, part: str) -> T:
-        try:
-            written = await self.guarded(call, str(reference))
-        except LeadershipLostError:
-            raise  # nothing was tried
-        except InfernoError:
-            self._observer.wrote(reference, part, succeeded=False)
-            raise
-        self._observer.wrote(reference, part, succeeded=True)
-        return written
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._in_flight.discard(task)

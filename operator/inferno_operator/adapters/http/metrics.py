@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from inferno_operator.resources.objects import Key, Reference
+from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.leader_election import Clock
 from inferno_operator.runtime.observer import Observer
 from inferno_optimizer.system import LOWEST_PRIORITY, Solution, System
@@ -61,7 +61,7 @@ WRITES = Metric(
     "inferno_writes_total",
     "counter",
     ("kind", "part", "result"),
-    "Writes; part is spec, status, request, finalizers or event, result is written or failed.",
+    "Writes; part is spec, status, metadata, event or deletion, result is written or failed.",
 )
 LEADER = Metric("inferno_leader", "gauge", (), "1 if this operator leads, else 0.")
 QUEUE_DEPTH = Metric(
@@ -187,10 +187,10 @@ class Metrics(Observer):
         if result is not None and result.optimizer == key.name:
             del self._results[key.namespace]
 
-    def wrote(self, reference: Reference, part: str, *, succeeded: bool) -> None:
+    def wrote(self, kind: Kind, part: str, *, succeeded: bool) -> None:
         """Count it."""
         outcome = "written" if succeeded else "failed"
-        self._writes.labels(reference.resource.kind, part, outcome).inc()
+        self._writes.labels(kind.kind, part, outcome).inc()
 
     def _counter(self, metric: Metric) -> Counter:
         return Counter(metric.name, metric.help, metric.labels, registry=self._registry)

@@ -1,9 +1,8 @@
-"""Calls of the API server through the official client's asyncio half, whatever the kind."""
+"""Connections to the API server, and the translation of its errors into ours."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,11 +13,12 @@ import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, ApiException, Configuration, CustomObjectsApi
 
-from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.ports import GoneError, RejectedError, StaleError
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 
 SERVER_ERRORS = 500
@@ -112,22 +112,6 @@ def _message(error: ApiException) -> str:
     except (ValueError, KeyError, TypeError):
         message = error.reason or error.body
     return " ".join(f"{message} (HTTP {error.status})".split())
-
-
-async def listed(
-    api: CustomObjectsApi, kind: Kind, namespace: str
-) -> tuple[int, tuple[Manifest, ...]]:
-    """All objects of a kind in a namespace, or in all (""), after the version of the list."""
-    read = (
-        partial(api.list_namespaced_custom_object, kind.group, kind.version, namespace)
-        if namespace
-        else partial(api.list_cluster_custom_object, kind.group, kind.version)
-    )
-    about = f"{kind} of {namespace or 'all namespaces'}"
-    answer = await answer_to(read(kind.plural, _request_timeout=TIMEOUT), about)
-    header = {"apiVersion": kind.api_version, "kind": kind.kind}
-    manifests = tuple({**header, **item} for item in answer["items"])
-    return int(answer["metadata"]["resourceVersion"]), manifests
 
 
 def path_of(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:

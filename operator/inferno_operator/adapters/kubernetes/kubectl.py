@@ -11,11 +11,10 @@ import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
+from inferno_operator.adapters.kubernetes.api_server import ApiReader
 from inferno_operator.adapters.kubernetes.client import MERGE, TIMEOUT, answer_to
-from inferno_operator.adapters.kubernetes.cluster import listing
-from inferno_operator.adapters.kubernetes.watch import ApiServerWatch
 from inferno_operator.resources import GROUP, RESOURCES, VERSION, Optimizer, Resource
-from inferno_operator.resources.objects import Key
+from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.ports import GoneError, Listing
 from inferno_optimizer.errors import InputError
@@ -43,16 +42,16 @@ class Session:
     def __init__(self, api: CustomObjectsApi, namespace: str) -> None:
         self._api = api
         self.namespace = namespace
-        self.watch = ApiServerWatch(api)
+        self.reader = ApiReader(api)
 
     async def objects(self) -> list[Observation]:
         """All objects of our kinds that are to stay."""
-        lists = await asyncio.gather(*map(self._list, RESOURCES))
-        return [o for found in lists for o in _observed(found) if o.deleted is None]
+        lists = await asyncio.gather(*map(self._observed, RESOURCES))
+        return [o for found in lists for o in found if o.deleted is None]
 
     async def optimizers(self) -> list[Observation]:
         """Its Optimizers."""
-        return _observed(await self._list(Optimizer))
+        return await self._observed(Optimizer)
 
     async def request(self, name: str) -> Observation:
         """Set `optimize` of an Optimizer, and nothing else; returns the object then."""
@@ -76,11 +75,12 @@ class Session:
         """
         gone = GoneError(f"Optimizer {Key(self.namespace, name)}: is gone")
         found = await self._list(Optimizer)
-        current = [o for o in _observed(found) if o.reference.key.name == name]
+        current = [m for m in found.manifests if m["metadata"]["name"] == name]
         if not current:
             raise gone
-        yield current[0]
-        async with aclosing(self.watch.changes(found, found.version)) as changes:
+        yield observe(Optimizer, current[0])
+        watch = self.reader.watch(found.kind, found.namespace, found.version)
+        async with aclosing(watch) as changes:
             async for change in changes:
                 if change.manifest is None or change.manifest["metadata"]["name"] != name:
                     continue
@@ -88,9 +88,12 @@ class Session:
                     raise gone
                 yield observe(Optimizer, change.manifest)
 
+    async def _observed(self, kind: type[Resource]) -> list[Observation]:
+        return [observe(kind, manifest) for manifest in (await self._list(kind)).manifests]
+
     async def _list(self, kind: type[Resource]) -> Listing:
         try:
-            return await listing(self._api, kind, self.namespace)
+            return await self.reader.list(kind_of(kind), self.namespace)
         except GoneError as error:
             raise InputError(
                 f"the cluster has no {kind.plural}.{GROUP}: install the custom resource definitions"
@@ -133,7 +136,3 @@ def _kubeconfig(place: Place) -> str:
     if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
         raise InputError(f"no access to a cluster: there is no kubeconfig {paths}")
     return paths
-
-
-def _observed(found: Listing) -> list[Observation]:
-    return [observe(found.resource, manifest) for manifest in found.manifests]

@@ -1,22 +1,16 @@
-"""Watches of the API server.
-
-kopf watches too, but tells neither when it has seen all objects nor, after a watch that it had
-to begin anew, which ones went in between; a mirror needs both.
-"""
+"""Lists and watches of the API server, for objects of any kind."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
 
 import aiohttp
 from kubernetes.aio.client import CustomObjectsApi
 
-from inferno_operator.adapters.kubernetes.client import answer_to, client
-from inferno_operator.adapters.kubernetes.cluster import listing
-from inferno_operator.resources import Resource
-from inferno_operator.resources.objects import Kind, Manifest, kind_of
+from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to
+from inferno_operator.resources.objects import Kind, Manifest
 from inferno_operator.runtime.ports import Change, Listing
 from inferno_optimizer.errors import UnavailableError
 
@@ -27,26 +21,18 @@ PATIENCE = 60
 """Seconds more that the API server may take to end it."""
 
 
-@asynccontextmanager
-async def connect(connections: int) -> AsyncIterator["ApiServerWatch"]:
-    """Connect as for everything else; each watch takes one of so many connections."""
-    async with client(connections) as api:
-        yield ApiServerWatch(api)
-
-
-class ApiServerWatch:
-    """The `Watch` of `ports` on a real API server."""
-
-    def __init__(self, api: CustomObjectsApi) -> None:
-        self._api = api
-
-    async def listing(self, resource: type[Resource], namespace: str) -> Listing:
-        """All objects of a kind in a namespace, or in all ("")."""
-        return await listing(self._api, resource, namespace)
-
-    def changes(self, listing: Listing, since: int) -> AsyncGenerator[Change, None]:
-        """What changed since a version, in order, until the watch ends."""
-        return changes(self._api, kind_of(listing.resource), listing.namespace, since)
+async def listing(api: CustomObjectsApi, kind: Kind, namespace: str) -> Listing:
+    """All objects of a kind in a namespace, or in all (""), with their version."""
+    read = (
+        partial(api.list_namespaced_custom_object, kind.group, kind.version, namespace)
+        if namespace
+        else partial(api.list_cluster_custom_object, kind.group, kind.version)
+    )
+    about = f"{kind} of {namespace or 'all namespaces'}"
+    answer = await answer_to(read(kind.plural, _request_timeout=TIMEOUT), about)
+    header = {"apiVersion": kind.api_version, "kind": kind.kind}
+    manifests = tuple({**header, **item} for item in answer["items"])
+    return Listing(kind, namespace, int(answer["metadata"]["resourceVersion"]), manifests)
 
 
 async def changes(

@@ -25,15 +25,12 @@ class LocalOptimizer:
     def __init__(self) -> None:
         self._limiter = CapacityLimiter(WORKERS)
 
-    async def run(self) -> None:
+    async def warm_up(self) -> None:
         """Start the process, so that the first request does not wait for it."""
         try:
             await self.optimize(System(capacity={}))
         except SolverError as error:
             logger.warning("not ready to solve yet: %s", error)
-
-    async def end(self) -> None:
-        """Nothing begins by itself."""
 
     async def optimize(self, system: System) -> Solution:
         """Solve in a process that is killed when the task is cancelled."""

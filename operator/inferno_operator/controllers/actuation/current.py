@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.actuation.decision import placements
 from inferno_operator.controllers.actuation.targets import World, serving_name
-from inferno_operator.controllers.optimization.plan import DIGITS
-from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Resource, Server
+from inferno_operator.resources import DIGITS, Accelerator, Model, ModelBoosterRef, Resource, Server
 from inferno_operator.resources.objects import Manifest
 
 

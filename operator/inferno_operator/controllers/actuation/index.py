@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.actuation.ports import Place
 from inferno_operator.controllers.actuation.targets import booster_place, read_places
 from inferno_operator.resources import ModelBoosterRef
-from inferno_operator.resources.objects import Key
+from inferno_operator.resources.objects import Key, Place
 
 Age = tuple[object, str]
 
@@ -67,6 +66,10 @@ class Index:
             if booster_place(self._entries[key].reference, key.namespace) == booster
         ]
         return min(keys, key=lambda key: self._entries[key].age, default=None)
+
+    def keys(self, namespace: str) -> frozenset[Key]:
+        """The Servers of a namespace, or of all (""), that refer to something."""
+        return frozenset(key for key in self._entries if namespace in ("", key.namespace))
 
     def dialects(self) -> frozenset[str]:
         """The dialects that are referred to."""

@@ -7,8 +7,10 @@ back to one replica, and a ModelBooster without its bounds is refused. So only t
 from collections.abc import Iterator
 from typing import Any
 
-from inferno_operator.controllers.actuation.ports import FIELD_MANAGER
 from inferno_operator.resources.objects import Manifest
+
+FIELD_MANAGER = "inferno-actuation"
+"""The field manager of what actuation writes; decisions have another one."""
 
 NOBODY: list[dict[str, Any]] = [{}]
 """How to say that nobody owns anything; an empty list would change nothing."""

@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.actuation.decision import Wanted
-from inferno_operator.controllers.actuation.ports import Write
+from inferno_operator.controllers.actuation.status import (
+    ACTUATED,
+    crd_missing,
+    no_booster,
+    refusal,
+    taken,
+)
 from inferno_operator.controllers.actuation.targets import (
-    Bounds,
     World,
+    Write,
     bounds_for,
     compose,
     dialect,
@@ -25,8 +31,6 @@ from inferno_operator.controllers.actuation.targets import (
 from inferno_operator.resources import ModelBoosterRef, Status
 from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import Kind, Manifest
-
-ACTUATED = "Actuated"
 
 MOVE_TIMEOUT = timedelta(minutes=10)
 """After so long a move is told to have got stuck."""
@@ -41,75 +45,60 @@ class Plan:
     again_after: float | None = None
 
 
-def plan_actuation(
-    reference: ModelBoosterRef, wanted: Wanted, world: World, status: Status, now: datetime
-) -> Plan:
-    """Decide the next step.
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a decision about a Server rests on.
 
     Parameters
     ----------
-    reference, wanted
-        What the Server refers to, and what was decided for it.
+    reference, wanted, status
+        What the Server refers to, what was decided for it, and its status.
     world
-        What is there.
-    status
-        Of the Server; its condition tells since when it moves.
-    now
-        The time.
+        What is there of the reference; None if the booster is not there or being deleted.
+    rival
+        Name of an older Server that refers to the same booster.
+    unserved
+        A kind that is needed, and that the API server does not know.
     """
-    if not wanted.fresh:
+
+    reference: ModelBoosterRef
+    wanted: Wanted
+    status: Status
+    world: World | None = None
+    rival: str | None = None
+    unserved: Kind | None = None
+
+
+def decide(scene: Scene, now: datetime) -> Plan:
+    """Decide the next step, and what to say."""
+    obstacle = _obstacle(scene)
+    if obstacle is not None:
+        return Plan(obstacle)
+    if scene.world is None or not scene.wanted.fresh:
         return Plan(None)
-    if wanted.replicas is None:
-        return Plan(_refusal("Held", f"what runs is kept as it is: {wanted.why}"))
-    move = _Move(reference, wanted.replicas, world)
-    writes = compose(reference, world, move.next())
+    if scene.wanted.replicas is None:
+        return Plan(refusal("Held", f"what runs is kept as it is: {scene.wanted.why}"))
+    return _step(scene, _Move(scene.reference, scene.wanted.replicas, scene.world), now)
+
+
+def _obstacle(scene: Scene) -> Verdict | None:
+    """Why nothing can be decided."""
+    if scene.rival is not None:
+        return taken(scene.reference, scene.rival)
+    if scene.unserved is not None:
+        return crd_missing(scene.unserved)
+    return no_booster(scene.reference) if scene.world is None else None
+
+
+def _step(scene: Scene, move: "_Move", now: datetime) -> Plan:
+    """The next step of a move."""
+    writes = move.writes()
     problem = move.problem()
     if problem is not None:
         return Plan(problem, writes)
     if not writes and not move.missing():
         return Plan(Verdict(ACTUATED, holds=True, reason="Actuated", message=move.told()))
-    return _moving(move, writes, status, now)
-
-
-def crd_missing(kind: Kind) -> Verdict:
-    """Say that a kind is not served."""
-    message = f"{kind} is not served: install the custom resource definitions of {kind.group}"
-    return _refusal("CRDMissing", message)
-
-
-def no_booster(reference: ModelBoosterRef) -> Verdict:
-    """Say that the booster is not there, or about to go."""
-    kind = dialect(reference).booster.kind
-    message = f"{kind} {reference.name!r} is not there: create it, or correct modelBooster.name"
-    return _refusal("NoModelBooster", message)
-
-
-def conflict(problem: str, seconds: float) -> Verdict:
-    """Say that somebody else sets our fields."""
-    message = (
-        f"{problem}; it was set already, and set back: stop that writer, or choose another"
-        f" modelBooster.target; set again {seconds:g} s after the last time"
-    )
-    return _refusal("Conflict", message)
-
-
-def taken(reference: ModelBoosterRef, other: str) -> Verdict:
-    """Say that an older Server has the booster."""
-    message = (
-        f"Server {other!r}, which is older, refers to {reference.name!r} too:"
-        f" let only one of them do so"
-    )
-    return _refusal("Conflict", message)
-
-
-def released() -> Verdict:
-    """Say that nothing is ours any more."""
-    message = "the numbers of replicas stay as they were, and belong to nobody now"
-    return _refusal("Released", message)
-
-
-def _refusal(reason: str, message: str) -> Verdict:
-    return Verdict(ACTUATED, holds=False, reason=reason, message=message)
+    return _moving(move, writes, scene.status, now)
 
 
 def _moving(move: "_Move", writes: tuple[Write, ...], status: Status, now: datetime) -> Plan:
@@ -144,11 +133,12 @@ class _Move:
             for name, now in self._now.items()
         }
 
-    def next(self) -> Mapping[str, Bounds]:
-        """The bounds to have next."""
+    def writes(self) -> tuple[Write, ...]:
+        """What to write next: first backends grow, and once all are there others shrink."""
+        bounds = self._final
         if self.missing():
-            return {name: self._now[name].joined(final) for name, final in self._final.items()}
-        return self._final
+            bounds = {n: self._now[n].joined(final) for n, final in self._final.items()}
+        return compose(self._reference, self._world, bounds)
 
     def missing(self) -> Sequence[str]:
         """Backends, and accelerators without one, that have to come up before others go."""
@@ -159,14 +149,14 @@ class _Move:
         if self._unplaced:
             names = ", ".join(map(repr, self._unplaced))
             message = f"no backend in modelBooster.backends runs on accelerator {names}: add one"
-            return _refusal("NoBackend", message)
+            return refusal("NoBackend", message)
         unknown = sorted(set(self._wanted) - set(self._world.backends()))
         if unknown:
             message = (
                 f"{self._reference.name!r} has no backend {', '.join(map(repr, unknown))}:"
                 f" add it there, or correct modelBooster.backends"
             )
-            return _refusal("NoBackend", message)
+            return refusal("NoBackend", message)
         return self._unbound()
 
     def _unbound(self) -> Verdict | None:
@@ -179,7 +169,7 @@ class _Move:
             f"no {kind} scales backend {', '.join(map(repr, unbound))}:"
             f" give it an autoscalingPolicy, or choose another modelBooster.target"
         )
-        return _refusal("NoBinding", message)
+        return refusal("NoBinding", message)
 
     def told(self) -> str:
         """How far it is."""

@@ -4,10 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from inferno_operator.controllers.actuation.ports import Place, Write
 from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.dialects import DIALECTS, Dialect
-from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.resources.objects import Key, Kind, Manifest, Place, Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """All fields of an object's spec that actuation owns from now on, with their values."""
+
+    reference: Reference
+    spec: Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,4 +254,4 @@ def _fields(bounds: Bounds) -> dict[str, int]:
 
 
 def _write(kind: Kind, manifest: Manifest, spec: Manifest) -> Write:
-    return Write(Place(kind, Key.of(manifest)), manifest["metadata"]["uid"], spec)
+    return Write(Reference.of(kind, manifest), spec)

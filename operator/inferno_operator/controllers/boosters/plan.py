@@ -13,7 +13,7 @@ from inferno_operator.controllers.boosters.differences import is_applied
 from inferno_operator.controllers.boosters.retention import is_foreign, kept
 from inferno_operator.controllers.boosters.validation import problems
 from inferno_operator.resources.dialects import Dialect
-from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.resources.objects import Kind, Manifest, Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,7 @@ class Apply:
 class Delete:
     """Delete a child that is not wanted any more."""
 
-    kind: Kind
-    key: Key
-    uid: str
+    reference: Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,7 @@ def _superfluous(
     """Children of ours that nothing wants; a binding goes before its policy."""
     label = dialect.label("backend-name")
     deletes = (
-        Delete(kind, Key(booster.metadata.namespace, name), child["metadata"]["uid"])
+        Delete(Reference.of(kind, child))
         for kind in reversed(dialect.children)
         for (of_kind, name), child in there.items()
         if of_kind == kind.kind

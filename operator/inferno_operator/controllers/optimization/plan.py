@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
-from inferno_operator.resources import Resource, Server, Status
+from inferno_operator.resources import DIGITS, Resource, Server, Status
 from inferno_operator.resources.conditions import (
     ALLOCATED,
     READY,
@@ -20,9 +20,6 @@ from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.system import Allocation, Decision, Load, Reason, Solution
 from inferno_optimizer.validation import Problem
-
-DIGITS = 6
-"""Decimals that are written: more than anyone reads, and the same number every time."""
 
 VALID = Verdict(READY, holds=True, reason="Valid")
 
@@ -120,7 +117,7 @@ class _Plan:
 
     def update(self, observation: Observation) -> Update:
         """What one object is to say."""
-        if observation.reference.resource is Server:
+        if observation.kind is Server:
             return _server_update(observation, self._decision(observation))
         verdict = self._verdict(observation)
         return Update.of(observation, (verdict,), active=verdict.holds is True)

@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Protocol
 
 from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.objects import Now
 from inferno_operator.resources.observation import Observation, readable
-from inferno_operator.runtime.cache import Mirror
 from inferno_operator.runtime.finalizers import FINALIZER, hold, release
 from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import Outcome
@@ -48,7 +48,7 @@ async def reconcile_namespace(namespace: str, telling: Telling) -> Outcome:
     """Let the optimizer have what is in a namespace, then let go what is to go."""
     try:
         objects = telling.mirror.all(namespace)
-        told = [o for o in objects if o.reference.resource is not Optimizer]
+        told = [o for o in objects if o.kind is not Optimizer]
         await hold(told, telling.cluster)
         leaving = [o for o in told if o.deleted is not None and FINALIZER in o.finalizers]
         if not leaving and telling.mirror.namespaces() != {namespace}:

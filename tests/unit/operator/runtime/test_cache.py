@@ -1,16 +1,16 @@
-"""Whatever the order of events, the mirror holds what a list would give."""
+"""Whatever the order of events, the cache holds what a list would give."""
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.resources import RESOURCES, Capacity, Resource, Server
-from inferno_operator.resources.objects import Key
-from inferno_operator.resources.observation import observe
-from inferno_operator.runtime.cache import Mirror
-from inferno_operator.runtime.ports import Listing
+from inferno_operator.resources import RESOURCES, Capacity, Server
+from inferno_operator.resources.objects import Key, Kind, Place, kind_of
+from inferno_operator.runtime.cache import Cache, Difference
+from inferno_operator.runtime.ports import Change, Listing
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
@@ -21,7 +21,8 @@ from tests.unit.operator.objects import (
     service_class,
 )
 
-KINDS = {kind.kind: kind for kind in RESOURCES}
+KINDS = {kind.kind: kind_of(kind) for kind in RESOURCES}
+SERVER = kind_of(Server)
 SPECS: dict[str, Callable[[str], Manifest]] = {
     "Accelerator": accelerator,
     "Model": model,
@@ -33,7 +34,7 @@ SPECS: dict[str, Callable[[str], Manifest]] = {
 NAMESPACES = ("one", "two")
 
 Steps = list[tuple[str, str, str, str]]
-Event = tuple[str, type[Resource], Manifest]
+Event = tuple[str, Kind, Manifest]
 
 
 def versioned(manifest: Manifest, namespace: str, name: str, version: int, uid: str) -> Manifest:
@@ -45,33 +46,34 @@ class World:
     """A cluster that changes; remembers each event and what was there at each version."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[type[Resource], Key], Manifest] = {}
+        self.objects: dict[Place, Manifest] = {}
         self.events: list[Event] = []
         self.listings: list[Listing] = []
         self.version = 0
 
     def step(self, kind_name: str, namespace: str, name: str, action: str) -> None:
         self.version += 1
-        kind, key = KINDS[kind_name], Key(namespace, name)
-        old = self.objects.get((kind, key))
+        kind = KINDS[kind_name]
+        place = Place(kind, Key(namespace, name))
+        old = self.objects.get(place)
         if action == "list":
             self.listings.append(self.listing(kind, namespace))
         elif action == "put":
             uid = old["metadata"]["uid"] if old else f"uid-{self.version}"
             spec_name = f"name-{self.version}"  # renamed with every change
             manifest = versioned(SPECS[kind_name](spec_name), namespace, name, self.version, uid)
-            self.objects[kind, key] = manifest
+            self.objects[place] = manifest
             self.events.append(("MODIFIED" if old else "ADDED", kind, manifest))
         elif old is not None:
-            del self.objects[kind, key]
+            del self.objects[place]
             gone = versioned(old, namespace, name, self.version, old["metadata"]["uid"])
             self.events.append(("DELETED", kind, gone))
 
-    def listing(self, kind: type[Resource], namespace: str) -> Listing:
+    def listing(self, kind: Kind, namespace: str) -> Listing:
         found = tuple(
             manifest
-            for (a_kind, key), manifest in self.objects.items()
-            if a_kind is kind and namespace in ("", key.namespace)
+            for place, manifest in self.objects.items()
+            if place.kind == kind and namespace in ("", place.key.namespace)
         )
         return Listing(kind, namespace, self.version, found)
 
@@ -94,23 +96,16 @@ def world_of(steps: Steps) -> World:
     return world
 
 
-def tell(mirror: Mirror, event: Event | Listing) -> frozenset[str]:
+def tell(cache: Cache, event: Event | Listing) -> tuple[Difference, ...]:
     if isinstance(event, Listing):
-        return mirror.replace(event)
+        return cache.replace(event)
     type_, kind, manifest = event
-    return mirror.remove(kind, manifest) if type_ == "DELETED" else mirror.put(kind, manifest)
+    version = int(manifest["metadata"]["resourceVersion"])
+    return cache.apply(kind, Change(version, manifest, gone=type_ == "DELETED"))
 
 
-def held(mirror: Mirror) -> dict[tuple[type[Resource], Key], object]:
-    return {
-        (seen.reference.resource, seen.reference.key): seen
-        for namespace in NAMESPACES
-        for seen in mirror.all(namespace)
-    }
-
-
-def listed(world: World) -> dict[tuple[type[Resource], Key], object]:
-    return {place: observe(place[0], manifest) for place, manifest in world.objects.items()}
+def held(cache: Cache) -> dict[Place, Any]:
+    return {place: cache.get(place) for place in cache.places()}
 
 
 @given(STEPS, st.randoms(use_true_random=False))
@@ -118,92 +113,69 @@ def test_any_order_of_events_gives_what_a_list_gives(steps: Steps, random: Rando
     world = world_of(steps)
     events: list[Event | Listing] = [*world.events, *world.listings]
     random.shuffle(events)
-    mirror = Mirror()
+    cache = Cache()
 
     for event in events:
-        tell(mirror, event)
+        tell(cache, event)
 
-    assert held(mirror) == listed(world)
+    assert held(cache) == world.objects
 
 
 @given(STEPS, STEPS)
 def test_a_list_makes_good_for_events_that_were_missed(seen: Steps, missed: Steps) -> None:
     world = world_of(seen)
-    mirror = Mirror()
+    cache = Cache()
     for event in world.events:
-        tell(mirror, event)
+        tell(cache, event)
     for step in missed:
         world.step(*step)
 
-    for kind in RESOURCES:
-        mirror.replace(world.listing(kind, ""))
+    for kind in KINDS.values():
+        cache.replace(world.listing(kind, ""))
 
-    assert held(mirror) == listed(world)
+    assert held(cache) == world.objects
 
 
 @given(STEPS)
 def test_an_event_that_comes_twice_changes_nothing(steps: Steps) -> None:
-    mirror, events = Mirror(), world_of(steps).events
+    cache, events = Cache(), world_of(steps).events
     for event in events:
-        tell(mirror, event)
-        before = held(mirror)
+        tell(cache, event)
+        before = held(cache)
 
-        assert tell(mirror, event) == frozenset()
-        assert held(mirror) == before
+        assert tell(cache, event) == ()
+        assert held(cache) == before
 
 
-def put(mirror: Mirror, manifest: Manifest, version: int, namespace: str = "one") -> frozenset[str]:
+@given(STEPS)
+def test_differences_lead_from_one_state_to_the_next(steps: Steps) -> None:
+    world, cache = world_of(steps), Cache()
+    followed: dict[Place, Any] = {}
+    events: list[Event | Listing] = [*world.listings, *world.events]
+    for event in events:
+        for difference in tell(cache, event):
+            assert followed.pop(difference.place, None) == difference.before
+            if difference.after is not None:
+                followed[difference.place] = difference.after
+
+        assert held(cache) == followed
+
+
+def put(cache: Cache, manifest: Manifest, version: int, namespace: str) -> None:
     kind = KINDS[manifest["kind"]]
     name = manifest["metadata"]["name"]
-    metadata = {**versioned(manifest, namespace, name, version, "u")["metadata"]}
-    return mirror.put(kind, {**manifest, "metadata": {**manifest["metadata"], **metadata}})
-
-
-def test_a_change_is_told_with_its_namespace() -> None:
-    mirror = Mirror()
-
-    assert put(mirror, server("S"), 1, "two") == {"two"}
-    assert put(mirror, server("S", wanted=3), 2, "two") == {"two"}
-    assert mirror.namespaces() == {"two"}
-
-
-def test_what_we_write_ourselves_is_no_change() -> None:
-    mirror = Mirror()
-    put(mirror, server("S"), 1)
-    decision = {"desiredAlloc": {"accelerator": "A", "numReplicas": 2}}
-
-    assert put(mirror, server("S", spec=decision), 2) == frozenset()
-    assert put(mirror, {**server("S", spec=decision), "status": {"active": True}}, 3) == frozenset()
-
-
-def test_a_deletion_that_was_asked_for_is_a_change() -> None:
-    mirror = Mirror()
-    put(mirror, server("S"), 1)
-    leaving = server("S", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["f"])
-
-    assert put(mirror, leaving, 2) == {"one"}
-    (seen,) = mirror.all("one")
-    assert seen.deleted is not None
-    assert seen.finalizers == ("f",)
+    cache.written(kind, versioned(manifest, namespace, name, version, "u"))
 
 
 def test_namespaces_and_kinds_are_kept_apart() -> None:
-    mirror = Mirror()
-    put(mirror, server("S"), 1, "one")
-    put(mirror, server("S"), 2, "two")
-    put(mirror, capacity(3, "s"), 3, "one")
+    cache = Cache()
+    put(cache, server("S"), 1, "one")
+    put(cache, server("S"), 2, "two")
+    put(cache, capacity(3, "s"), 3, "one")
 
-    mirror.replace(Listing(Server, "one", 9, ()))
+    cache.replace(Listing(SERVER, "one", 9, ()))
 
-    assert [seen.reference.resource for seen in mirror.all("one")] == [Capacity]
-    assert [seen.reference.resource for seen in mirror.all("two")] == [Server]
-
-
-def test_an_object_that_cannot_be_read_is_kept_with_its_problem() -> None:
-    mirror = Mirror()
-    put(mirror, {**server("S"), "spec": {}}, 1)
-
-    (seen,) = mirror.all("one")
-
-    assert seen.resource is None
-    assert seen.problem
+    assert set(held(cache)) == {
+        Place(kind_of(Capacity), Key("one", "s")),
+        Place(SERVER, Key("two", "s")),
+    }

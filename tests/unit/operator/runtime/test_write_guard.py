@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from inferno_operator.resources import Server
-from inferno_operator.resources.objects import Event, Manifest, Reference
+from inferno_operator.resources.objects import Event, Kind, Manifest, Reference, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.leader_election import LeadershipLostError
 from inferno_operator.runtime.observer import Observer
@@ -17,6 +17,8 @@ from tests.unit.operator.objects import server
 
 PATIENCE_S = 5.0
 
+SERVER = kind_of(Server)
+
 
 class Slow(FakeCluster):
     """Writes when the gate is open; tells that a write has begun."""
@@ -26,18 +28,20 @@ class Slow(FakeCluster):
         self.begun = asyncio.Event()
         self.gate = asyncio.Event()
 
-    async def apply_spec(self, reference: Reference, spec: Manifest) -> Manifest:
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
         self.begun.set()
         await self.gate.wait()
-        return await super().apply_spec(reference, spec)
+        return await super().apply(kind, manifest, manager, force=force)
 
 
 class Counting(Observer):
     def __init__(self) -> None:
         self.writes: list[tuple[str, str, bool]] = []
 
-    def wrote(self, reference: Reference, part: str, *, succeeded: bool) -> None:
-        self.writes.append((reference.resource.kind, part, succeeded))
+    def wrote(self, kind: Kind, part: str, *, succeeded: bool) -> None:
+        self.writes.append((kind.kind, part, succeeded))
 
 
 class Scene:
@@ -52,40 +56,57 @@ class Scene:
             cluster, lambda: self.remaining, self.observer, lambda: self.time
         )
         key = cluster.add(server())
-        stored = cluster.objects["Server", key]["metadata"]
-        self.reference = Reference(Server, key, stored["uid"], stored["resourceVersion"])
+        self.reference = Reference.of(SERVER, cluster.objects["Server", key])
 
-    async def write(self, part: str) -> None:
-        if part == "spec":
-            await self.guarded.apply_spec(self.reference, {"minNumReplicas": 3})
-        elif part == "status":
-            await self.guarded.apply_status(self.reference, {"active": True})
-        elif part == "request":
-            await self.guarded.clear_request(self.reference)
+    async def write(self, what: str) -> None:
+        reference, guarded = self.reference, self.guarded
+        if what == "spec":
+            await guarded.apply(SERVER, reference.manifest(spec={"minNumReplicas": 3}), "us")
+        elif what == "status":
+            await guarded.apply(SERVER, reference.manifest(status={"active": True}), "us")
+        elif what == "merge":
+            await guarded.merge(SERVER, reference.manifest(spec={"minNumReplicas": 3}), "us")
+        elif what == "finalizers":
+            manifest = reference.manifest()
+            manifest["metadata"]["finalizers"] = ["f"]
+            await guarded.merge(SERVER, manifest, "us")
+        elif what == "managers":
+            await guarded.set_managers(reference, [{}])
+        elif what == "deletion":
+            await guarded.delete(reference)
         else:
-            await self.guarded.publish(Event(self.reference, "Normal", "Allocated", "text"))
+            await guarded.publish(Event(reference, "Normal", "Allocated", "text"))
 
 
-PARTS = ["spec", "status", "request", "event"]
+PARTS = {
+    "spec": "spec",
+    "status": "status",
+    "merge": "spec",
+    "finalizers": "metadata",
+    "managers": "metadata",
+    "deletion": "deletion",
+    "event": "event",
+}
+"""What is counted for each write."""
 
 
-@pytest.mark.parametrize("part", PARTS)
-async def test_a_write_is_made_and_counted(part: str) -> None:
+@pytest.mark.parametrize(("what", "part"), PARTS.items())
+async def test_a_write_is_made_and_counted(what: str, part: str) -> None:
     scene = Scene(FakeCluster())
 
-    await scene.write(part)
+    await scene.write(what)
 
     assert scene.cluster.writes or scene.cluster.events
     assert scene.observer.writes == [("Server", part, True)]
 
 
-@pytest.mark.parametrize("part", PARTS)
-async def test_nothing_is_written_when_another_may_lead(part: str) -> None:
+@pytest.mark.parametrize("what", PARTS)
+async def test_nothing_is_written_when_another_may_lead(what: str) -> None:
     scene = Scene(FakeCluster())
     scene.remaining = 0.0
 
     with pytest.raises(LeadershipLostError, match="Server default/s"):
-        await scene.write(part)
+        await scene.write(what)
 
     assert not scene.cluster.writes
     assert not scene.cluster.events
@@ -117,8 +138,8 @@ async def test_reading_needs_no_lease() -> None:
     scene = Scene(FakeCluster())
     scene.remaining = 0.0
 
-    assert await scene.guarded.get(Server, scene.reference.key)
-    assert await scene.guarded.list(Server, "default")
+    assert await scene.guarded.get(SERVER, scene.reference.key)
+    assert (await scene.guarded.list(SERVER, "default")).manifests
 
 
 async def test_a_write_ends_before_the_lease_can_be_taken() -> None:
@@ -145,7 +166,7 @@ async def test_a_write_that_has_begun_ends_though_the_work_is_cancelled() -> Non
     async with asyncio.timeout(PATIENCE_S):
         await draining
 
-    assert cluster.writes == [("Server", scene.reference.key)]
+    assert cluster.writes == ["apply Server s"]
 
 
 async def test_a_write_that_has_begun_is_given_up_when_another_may_lead() -> None:
@@ -168,6 +189,6 @@ async def test_every_answer_is_a_sign_of_life_even_a_failure() -> None:
     scene.time, scene.cluster.failures = 7.0, [UnavailableError("connection refused")]
 
     with pytest.raises(UnavailableError):
-        await scene.guarded.get(Server, scene.reference.key)
+        await scene.guarded.get(SERVER, scene.reference.key)
 
     assert scene.guarded.answered_at == 7.0

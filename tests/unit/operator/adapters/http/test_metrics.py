@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.http.metrics import METRICS, Metrics
 from inferno_operator.resources import Server as ServerResource
-from inferno_operator.resources.objects import Key, Reference
+from inferno_operator.resources.objects import Key, kind_of
 from inferno_optimizer.system import (
     Allocation,
     CapacityUse,
@@ -166,9 +166,8 @@ def test_namespaces_are_told_apart(metrics: Metrics) -> None:
 
 
 def test_writes_are_counted(metrics: Metrics) -> None:
-    reference = Reference(ServerResource, Key("llm", "a"), "u", "1")
     for succeeded in (True, True, False):
-        metrics.wrote(reference, "spec", succeeded=succeeded)
+        metrics.wrote(kind_of(ServerResource), "spec", succeeded=succeeded)
 
     assert read(metrics)["inferno_writes_total"] == {
         labels(kind="Server", part="spec", result="written"): 2,
@@ -196,7 +195,7 @@ def test_operators_in_one_process_share_nothing(metrics: Metrics) -> None:
 
 def test_every_series_of_ours_is_in_the_table_with_its_labels(metrics: Metrics) -> None:
     metrics.follow(leading=lambda: True, queue_depth=lambda: 0)
-    metrics.wrote(Reference(ServerResource, INFERNO, "u", "1"), "spec", succeeded=True)
+    metrics.wrote(kind_of(ServerResource), "spec", succeeded=True)
     table = {metric.name: set(metric.labels) for metric in METRICS}
 
     ending = re.compile(r"_(bucket|count|sum|created)$")

@@ -91,7 +91,7 @@ async def test_a_process_that_dies_is_an_error_and_replaced(tmp_path: Path) -> N
 
 async def test_the_process_is_there_before_the_first_request() -> None:
     optimizer, before = LocalOptimizer(), children()
-    await optimizer.run()
+    await optimizer.warm_up()
     process = children() - before
 
     await optimizer.optimize(SYSTEM)

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.decision import Wanted, wanted
-from inferno_operator.controllers.actuation.plan import MOVE_TIMEOUT, Plan, plan_actuation
-from inferno_operator.controllers.actuation.ports import Write
-from inferno_operator.controllers.actuation.targets import World
+from inferno_operator.controllers.actuation.plan import MOVE_TIMEOUT, Plan, Scene, decide
+from inferno_operator.controllers.actuation.targets import World, Write
 from inferno_operator.resources import ModelBoosterRef, Status
 from inferno_operator.resources.conditions import merge_conditions
 from tests.unit.operator import objects
@@ -63,13 +62,20 @@ class Fleet:
 
     @staticmethod
     def _object(name: str, spec: Manifest) -> Manifest:
-        metadata = {"name": name, "namespace": "default", "uid": name, "generation": 1}
+        metadata = {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "generation": 1,
+            "resourceVersion": "1",
+        }
         return {"metadata": metadata, "spec": spec, "status": {"observedGeneration": 1}}
 
     def step(self, decision: Mapping[str, int] | None) -> Plan:
         """Plan, and write what was planned."""
         world = World(self.booster, self.servings, self.bindings)
-        plan = plan_actuation(self.reference, Wanted(decision), world, self.status, self.now)
+        scene = Scene(self.reference, Wanted(decision), self.status, world)
+        plan = decide(scene, self.now)
         for write in plan.writes:
             self._apply(write)
         if plan.verdict is not None:
@@ -78,7 +84,7 @@ class Fleet:
         return plan
 
     def _apply(self, write: Write) -> None:
-        kind, name = write.place.kind.kind, write.place.key.name
+        kind, name = write.reference.kind.kind, write.reference.key.name
         if kind == "ModelBooster":
             for fields in write.spec["backends"]:
                 self._backends()[fields["name"]].update(fields)

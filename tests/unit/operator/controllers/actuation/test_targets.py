@@ -24,7 +24,7 @@ def reference(**fields: object) -> ModelBoosterRef:
 
 
 def world(backend: Manifest, **spec: object) -> World:
-    metadata = {"name": "m", "namespace": "ns", "uid": "u"}
+    metadata = {"name": "m", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
     return World({"metadata": metadata, "spec": {"backend": {"name": "a", **backend}, **spec}})
 
 

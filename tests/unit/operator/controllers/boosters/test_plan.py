@@ -84,7 +84,7 @@ def test_what_is_not_wanted_any_more_is_deleted_bindings_first() -> None:
 
     deletes = plan(booster(backend("a")), children, KTHENA).deletes
 
-    assert [f"{delete.kind.kind} {delete.key.name}" for delete in deletes] == [
+    assert [f"{delete.reference.kind.kind} {delete.reference.key.name}" for delete in deletes] == [
         "AutoscalingPolicyBinding m-b",
         "AutoscalingPolicy m-b",
         "ModelServer m-b",
@@ -109,7 +109,9 @@ def test_a_policy_that_goes_or_moves_leaves_nothing_behind(asked: Booster, new: 
     decided = plan(asked, children, KTHENA)
 
     assert [f"{a.kind.kind} {a.manifest['metadata']['name']}" for a in decided.applies] == new
-    assert [f"{delete.kind.kind} {delete.key.name}" for delete in decided.deletes] == [
+    assert [
+        f"{delete.reference.kind.kind} {delete.reference.key.name}" for delete in decided.deletes
+    ] == [
         "AutoscalingPolicyBinding m-a",
         "AutoscalingPolicy m-a",
     ]
@@ -270,7 +272,9 @@ def test_a_route_that_leads_only_to_somebody_else_goes() -> None:
     decided = plan(booster(), children, KTHENA)
 
     assert decided.applies == ()
-    assert [(delete.kind, delete.key.name) for delete in decided.deletes] == [(KTHENA.route, "m")]
+    assert [(delete.reference.kind, delete.reference.key.name) for delete in decided.deletes] == [
+        (KTHENA.route, "m")
+    ]
 
 
 def test_what_somebody_else_made_is_not_deleted_where_its_name_is_not_wanted() -> None:

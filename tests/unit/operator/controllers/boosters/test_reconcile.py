@@ -6,18 +6,17 @@ from typing import Any, Self
 
 import pytest
 
-from inferno_operator.controllers.boosters.cache import BoosterMirror
+from inferno_operator.controllers.boosters.cache import BoosterCache
 from inferno_operator.controllers.boosters.controller import BoosterController
-from inferno_operator.controllers.boosters.fakes import FakeBoosters
-from inferno_operator.controllers.boosters.ports import Listed
 from inferno_operator.controllers.boosters.reconcile import (
     REFUSED_SECONDS,
-    Boosting,
+    Context,
     reconcile_booster,
 )
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, Dialect
 from inferno_operator.resources.objects import Key, Kind
-from inferno_operator.runtime.ports import Change, RejectedError, StaleError
+from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.ports import Change, Listing, RejectedError, StaleError
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.controllers.boosters.making import METRICS, Manifest, backend, manifest
@@ -28,26 +27,27 @@ PATIENCE_S = 10.0
 
 
 class Scene:
-    """A cluster with one booster, as the mirror knows it."""
+    """A cluster with one booster, as the cache knows it."""
 
     def __init__(
         self, asked: Manifest, dialect: Dialect = KTHENA, missing: Kind | None = None
     ) -> None:
-        self.cluster = FakeBoosters()
-        self.mirror = BoosterMirror(dialect)
+        self.cluster = FakeCluster()
+        self.cache = BoosterCache(dialect)
         unserved = {} if missing is None else {missing: f"{missing.kind} is not served"}
-        self.boosting = Boosting(self.cluster, self.mirror, lambda: NOW, lambda: unserved)
+        self.context = Context(self.cluster, self.cache, lambda: NOW, lambda: unserved)
         self.put(dialect.booster, asked)
 
     def put(self, kind: Kind, asked: Manifest) -> None:
-        self.mirror.written(kind, self.cluster.put(kind, asked))
+        key = self.cluster.add({**asked, "kind": kind.kind})
+        self.cache.written(kind, self.cluster.objects[kind.kind, key])
 
     async def reconcile(self) -> Outcome:
         self.cluster.writes.clear()
-        return await reconcile_booster(M, self.boosting)
+        return await reconcile_booster(M, self.context)
 
     def conditions(self) -> dict[str, tuple[str, str]]:
-        booster = self.mirror.booster(M) or {}
+        booster = self.cache.booster(M) or {}
         found = booster["status"]["conditions"]
         return {c["type"]: (c["status"], c["message"]) for c in found}
 
@@ -74,7 +74,7 @@ async def test_what_is_done_is_told_by_events() -> None:
     scene.put(KTHENA.booster, manifest(backend("a", routeWeight=5)))
     await scene.reconcile()
 
-    assert [(n.reason, n.message) for n in scene.cluster.notices] == [
+    assert [(n.reason, n.message) for n in scene.cluster.events] == [
         (
             "Created",
             "ModelServing m-a, ModelServing m-b, ModelServer m-a, ModelServer m-b, ModelRoute m",
@@ -86,14 +86,14 @@ async def test_what_is_done_is_told_by_events() -> None:
 
 async def test_a_refusal_is_told_once_and_tried_again_much_later() -> None:
     scene = Scene(manifest())
-    scene.cluster.failing[KTHENA.route] = RejectedError("ModelRoute ns/m: not allowed")
+    scene.cluster.failing["ModelRoute"] = RejectedError("ModelRoute ns/m: not allowed")
 
     assert await scene.reconcile() == Outcome.due_after(REFUSED_SECONDS)
 
     assert scene.conditions()["Failed"] == ("True", "ModelRoute ns/m: not allowed")
     assert scene.conditions()["Initialized"][0] == "False"
     await scene.reconcile()
-    assert [n.reason for n in scene.cluster.notices] == ["Created", "Failed"]
+    assert [n.reason for n in scene.cluster.events] == ["Created", "Failed"]
     assert scene.cluster.writes == []
 
     scene.cluster.failing.clear()
@@ -105,7 +105,7 @@ async def test_nothing_is_deleted_while_something_cannot_be_written() -> None:
     scene = Scene(manifest(backend("a"), backend("b")))
     await scene.reconcile()
     scene.put(KTHENA.booster, manifest(backend("a")))
-    scene.cluster.failing[KTHENA.route] = RejectedError("no")
+    scene.cluster.failing["ModelRoute"] = RejectedError("no")
 
     await scene.reconcile()
 
@@ -117,7 +117,7 @@ async def serving_a_and_b() -> Scene:
     scene = Scene(manifest(backend("a"), backend("b")))
     await scene.reconcile()
     for name in ("m-a", "m-b"):
-        serving = scene.cluster.objects[KTHENA.serving, Key("ns", name)]
+        serving = scene.cluster.objects["ModelServing", Key("ns", name)]
         scene.put(KTHENA.serving, {**serving, "status": {"availableReplicas": 1}})
     await scene.reconcile()
     return scene
@@ -137,7 +137,7 @@ async def test_requests_go_elsewhere_before_a_backend_goes() -> None:
 async def test_a_backend_stays_while_its_requests_cannot_go_elsewhere() -> None:
     scene = await serving_a_and_b()
     scene.put(KTHENA.booster, manifest(backend("a", 0, maxReplicas=1), backend("b")))
-    scene.cluster.failing[KTHENA.route] = UnavailableError("away")
+    scene.cluster.failing["ModelRoute"] = UnavailableError("away")
 
     assert await scene.reconcile() == Outcome.FAILED
 
@@ -147,7 +147,7 @@ async def test_a_backend_stays_while_its_requests_cannot_go_elsewhere() -> None:
 @pytest.mark.parametrize("error", [UnavailableError("away"), StaleError("changed")])
 async def test_what_may_succeed_later_is_tried_again(error: Any) -> None:  # noqa: ANN401 - errors
     scene = Scene(manifest())
-    scene.cluster.failing[KTHENA.serving] = error
+    scene.cluster.failing["ModelServing"] = error
 
     assert await scene.reconcile() == Outcome.FAILED
 
@@ -188,42 +188,42 @@ async def test_a_booster_that_goes_is_left_to_the_garbage_collector(asked: str |
     going["metadata"]["deletionTimestamp"] = asked or "2026-01-01T00:00:00Z"
     scene = Scene(going)
     if asked is None:
-        scene.mirror.replace(KTHENA.booster, "", Listed(99, ()))
+        scene.cache.replace(Listing(KTHENA.booster, "", 99, ()))
 
     assert await scene.reconcile() == Outcome.SETTLED
     assert scene.cluster.writes == []
 
 
 def test_of_an_object_the_newest_version_counts() -> None:
-    mirror = BoosterMirror(KTHENA)
+    cache = BoosterCache(KTHENA)
     old = manifest()
     new = manifest(backend("b"))
 
-    mirror.apply(KTHENA.booster, Change(5, new))
-    mirror.apply(KTHENA.booster, Change(4, old))
-    assert mirror.booster(M) == new
+    cache.apply(KTHENA.booster, Change(5, new))
+    cache.apply(KTHENA.booster, Change(4, old))
+    assert cache.booster(M) == new
 
-    mirror.apply(KTHENA.booster, Change(6, new, gone=True))
-    mirror.apply(KTHENA.booster, Change(5, new))
-    assert mirror.booster(M) is None
+    cache.apply(KTHENA.booster, Change(6, new, gone=True))
+    cache.apply(KTHENA.booster, Change(5, new))
+    assert cache.booster(M) is None
 
 
 def test_a_child_concerns_its_owner_and_without_one_those_that_need_its_name() -> None:
-    mirror = BoosterMirror(KTHENA)
-    mirror.apply(KTHENA.booster, Change(1, manifest()))
+    cache = BoosterCache(KTHENA)
+    cache.apply(KTHENA.booster, Change(1, manifest()))
     owner = {"kind": "ModelBooster", "name": "other", "uid": "u"}
     child = {"metadata": {"namespace": "ns", "name": "m-a", "ownerReferences": [owner]}}
     free = {"metadata": {"namespace": "ns", "name": "m-a"}}
 
-    assert mirror.apply(KTHENA.server, Change(2, child)) == {Key("ns", "other")}
-    assert mirror.apply(KTHENA.server, Change(3, free)) == {M}
-    assert mirror.apply(KTHENA.server, Change(4, free, gone=True)) == {M}
+    assert cache.apply(KTHENA.server, Change(2, child)) == {Key("ns", "other")}
+    assert cache.apply(KTHENA.server, Change(3, free)) == {M}
+    assert cache.apply(KTHENA.server, Change(4, free, gone=True)) == {M}
 
 
 class Running:
     """A controller at work on a cluster in memory."""
 
-    def __init__(self, cluster: FakeBoosters) -> None:
+    def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
         self.controller = BoosterController(cluster, KTHENA, (), lambda: NOW)
 
@@ -233,7 +233,7 @@ class Running:
 
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
-        await self.controller.end()
+        await self.controller.stop()
         await asyncio.wait([self._task])
 
     async def wait_for_failed(self, status: str) -> str:
@@ -243,23 +243,24 @@ class Running:
                 for condition in self._conditions():
                     if (condition["type"], condition["status"]) == ("Failed", status):
                         return str(condition["message"])
-                await self.cluster.something_written()
+                await self.cluster.something_changed()
 
     def _conditions(self) -> list[Manifest]:
-        status = self.cluster.objects[KTHENA.booster, M].get("status", {})
+        status = self.cluster.objects["ModelBooster", M].get("status", {})
         found: list[Manifest] = status.get("conditions", [])
         return found
 
 
 async def test_a_definition_that_comes_later_is_noticed() -> None:
-    cluster = FakeBoosters(unserved={KTHENA.route})
-    cluster.put(KTHENA.booster, manifest())
+    cluster = FakeCluster()
+    cluster.unserved.add("ModelRoute")
+    cluster.add(manifest())
 
     async with Running(cluster) as running:
         told = await running.wait_for_failed("True")
         assert "modelroutes.networking.serving.volcano.sh is not served: install" in told
-        assert (KTHENA.serving, Key("ns", "m-a")) not in cluster.objects
+        assert ("ModelServing", Key("ns", "m-a")) not in cluster.objects
         cluster.unserved.clear()
         await running.wait_for_failed("False")
 
-    assert (KTHENA.serving, Key("ns", "m-a")) in cluster.objects
+    assert ("ModelServing", Key("ns", "m-a")) in cluster.objects

@@ -121,7 +121,7 @@ def test_an_update_is_about_the_object_that_was_read() -> None:
 
     update = decide(subject, allocated())
 
-    assert (update.reference.resource.kind, update.reference.key, update.reference.uid) == (
+    assert (update.reference.kind.kind, update.reference.key, update.reference.uid) == (
         "Server",
         Key("prod", "chat"),
         "1-2-3",
@@ -400,7 +400,7 @@ def cards_used(updates: Iterable[Update], asked: dict[str, Manifest]) -> int:
         if update.active and update.spec
         else asked[update.reference.key.name]["spec"]["currentAlloc"]["numReplicas"]
         for update in updates
-        if update.reference.resource.kind == "Server"
+        if update.reference.kind.kind == "Server"
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,10 +12,9 @@ import pytest
 
 from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
 from inferno_operator.controllers.optimization.source import OnDemand
-from inferno_operator.resources import Resource
-from inferno_operator.resources.objects import Key, Manifest, Reference
+from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
-from inferno_operator.runtime.ports import StaleError
+from inferno_operator.runtime.ports import Listing, StaleError
 from inferno_operator.runtime.work_queue import Backoff, Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
 from inferno_optimizer.system import Solution, System
@@ -70,21 +69,19 @@ class Unreliable(FakeCluster):
             self.failures.append(UnavailableError("connection refused"))
         self.calls += 1
 
-    async def get(self, resource: type[Resource], key: Key) -> Manifest:
+    async def get(self, kind: Kind, key: Key) -> Manifest:
         self._count()
-        return await super().get(resource, key)
+        return await super().get(kind, key)
 
-    async def list(self, resource: type[Resource], namespace: str) -> Sequence[Manifest]:
+    async def list(self, kind: Kind, namespace: str) -> Listing:
         self._count()
-        return await super().list(resource, namespace)
+        return await super().list(kind, namespace)
 
-    async def apply_spec(self, reference: Reference, spec: Manifest) -> Manifest:
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
         self._count()
-        return await super().apply_spec(reference, spec)
-
-    async def apply_status(self, reference: Reference, status: Manifest) -> Manifest:
-        self._count()
-        return await super().apply_status(reference, status)
+        return await super().apply(kind, manifest, manager, force=force)
 
 
 class Watched(FakeCluster):
@@ -92,16 +89,20 @@ class Watched(FakeCluster):
 
     queue: WorkQueue[Key]
 
-    async def apply_spec(self, reference: Reference, spec: Manifest) -> Manifest:
-        return self._notify(reference, await super().apply_spec(reference, spec))
-
-    async def apply_status(self, reference: Reference, status: Manifest) -> Manifest:
-        return self._notify(reference, await super().apply_status(reference, status))
-
-    def _notify(self, reference: Reference, written: Manifest) -> Manifest:
-        if reference.resource.kind == "Optimizer":
-            self.queue.add(reference.key, written["metadata"]["generation"])
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        written = await super().apply(kind, manifest, manager, force=force)
+        self._notify(kind, Key.of(written))
         return written
+
+    async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
+        await super().merge(kind, manifest, manager)
+        self._notify(kind, Key.of(manifest))
+
+    def _notify(self, kind: Kind, key: Key) -> None:
+        if kind.kind == "Optimizer":
+            self.queue.add(key, self.objects[kind.kind, key]["metadata"]["generation"])
 
 
 def filled(cluster: FakeCluster, *manifests: Manifest) -> FakeCluster:
@@ -161,7 +162,8 @@ def change(cluster: FakeCluster, **spec: object) -> None:
 
 
 def written(cluster: FakeCluster, kind: str) -> list[str]:
-    return [key.name for written_kind, key in cluster.writes if written_kind == kind]
+    writes = (write.split() for write in cluster.writes)
+    return [name for _, written_kind, name in writes if written_kind == kind]
 
 
 def state(cluster: FakeCluster) -> dict[Any, Any]:
@@ -210,9 +212,10 @@ async def test_the_request_is_cleared_after_everything_else_is_written() -> None
 
     await reconcile(cluster)
 
-    last_of_others = max(i for i, (kind, _) in enumerate(cluster.writes) if kind != "Optimizer")
-    assert cluster.writes[0] == ("Optimizer", INFERNO)  # being worked on
-    assert cluster.writes[last_of_others + 1 :] == [("Optimizer", INFERNO)] * 2  # done, cleared
+    on_others = [i for i, write in enumerate(cluster.writes) if " Optimizer " not in write]
+    assert cluster.writes[0] == "status Optimizer inferno"  # being worked on
+    done_and_cleared = ["status Optimizer inferno", "merge Optimizer inferno"]
+    assert cluster.writes[max(on_others) + 1 :] == done_and_cleared
 
 
 async def test_nothing_but_the_desired_allocation_changes_in_a_spec() -> None:
@@ -235,7 +238,7 @@ async def test_an_optimizer_that_asks_for_nothing_writes_on_nobody_else() -> Non
     outcome = await reconcile(cluster, solver)
 
     assert outcome is Outcome.SETTLED
-    assert cluster.writes == [("Optimizer", INFERNO)]
+    assert cluster.writes == ["status Optimizer inferno"]
     assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
     assert not solver.systems
 
@@ -262,7 +265,7 @@ async def test_asking_again_with_nothing_changed_writes_the_optimizer_only() -> 
 
     await until_settled(cluster)
 
-    assert {kind for kind, _ in cluster.writes} == {"Optimizer"}
+    assert {write.split()[1] for write in cluster.writes} == {"Optimizer"}
     assert not cluster.events
 
 
@@ -515,11 +518,11 @@ async def test_a_change_right_before_the_request_is_cleared_is_not_lost() -> Non
     class Edited(FakeCluster):
         edited = False
 
-        async def clear_request(self, reference: Reference) -> None:
+        async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
             if not self.edited:
                 self.edited = True
                 change(self, interval=60)
-            await super().clear_request(reference)
+            await super().merge(kind, manifest, manager)
 
     cluster, solver = Edited(), FakeOptimizer()
     filled(cluster, *SCENE, *TWO_SERVERS, optimizer())

@@ -115,7 +115,7 @@ async def test_an_interval_with_nothing_changed_writes_the_time_only() -> None:
 
     await reconcile(cluster, solver, later=60)
 
-    assert cluster.writes == [("Optimizer", INFERNO)]
+    assert cluster.writes == ["status Optimizer inferno"]
     assert not cluster.events
 
 

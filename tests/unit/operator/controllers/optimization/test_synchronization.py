@@ -4,17 +4,17 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.synchronization import (
     PATIENCE,
     Telling,
     reconcile_namespace,
 )
 from inferno_operator.resources import RESOURCES
-from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.cache import Mirror
+from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up
-from inferno_operator.runtime.ports import StaleError
+from inferno_operator.runtime.ports import Listing, StaleError
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from inferno_optimizer.system import System
@@ -23,7 +23,6 @@ from tests.unit.operator.objects import (
     Manifest,
     accelerator,
     capacity,
-    kind_of,
     model,
     optimizer,
     server,
@@ -61,9 +60,10 @@ def cluster_of(*manifests: Manifest, namespace: str = "default") -> FakeCluster:
 async def reconcile(
     cluster: FakeCluster, keeper: FakeKeeper, now: datetime = NOW, namespace: str = "default"
 ) -> Outcome:
-    mirror = Mirror()
-    for manifest in cluster.objects.values():
-        mirror.put(kind_of(manifest), manifest)
+    mirror = Mirror(cluster, RESOURCES, ())
+    for kind in map(kind_of, RESOURCES):
+        found = tuple(m for (name, _), m in cluster.objects.items() if name == kind.kind)
+        mirror.listed(Listing(kind, "", 99, found))
     return await reconcile_namespace(namespace, Telling(mirror, keeper, cluster, lambda: now))
 
 
