@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -26,7 +25,6 @@ from inferno_operator.controllers.optimization.controller import OptimizationCon
 from inferno_operator.controllers.optimization.ports import Optimizer
 from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.source import OnDemand
-from inferno_operator.controllers.optimization.synchronization import Keeper
 from inferno_operator.logs import configure
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.dialects import DIALECTS, Dialect
@@ -80,18 +78,17 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
     async with (
         api_server.connect(watches, _now, identity) as cluster,
         lease.connect(key) as store,
-        _optimizer(settings) as (optimizer, keeper),
+        _optimizer(settings) as optimizer,
     ):
         election = Election(store, identity, _elapsed, _now) if settings.leader_election else None
         remaining = election.remaining if election else lambda: inf
         metrics = Metrics()
         guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
+        optimization = _optimization(settings, guard, optimizer, metrics)
         dialect = settings.model_booster
         if in_cluster and dialect is not None:
             dialect = await with_images(dialect, cluster, key.namespace)
-        parts = _Parts(settings, guard, metrics, dialect)
-        optimization = parts.optimization(optimizer, keeper)
-        controllers = [optimization, *parts.others()]
+        controllers = [optimization, *_others(settings, guard, dialect)]
         patience = PROGRESS_SECONDS + settings.time_limit
         manager = Manager(guard, controllers, election, _elapsed, patience)
         metrics.follow(
@@ -104,21 +101,42 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
 
 
 @asynccontextmanager
-async def _optimizer(settings: Settings) -> AsyncIterator[tuple[Optimizer, Keeper | None]]:
-    """Where systems are solved, and the same again if it keeps what it is sent."""
+async def _optimizer(settings: Settings) -> AsyncIterator[Optimizer]:
+    """Where systems are solved."""
     if settings.remote is None:
         local = LocalOptimizer()
         warm_up = asyncio.create_task(local.warm_up())
         try:
-            yield local, None
+            yield local
         finally:
             warm_up.cancel()
             await asyncio.wait([warm_up])
     elif settings.stateless:
-        yield RemoteOptimizer(settings.remote, settings.time_limit), None
+        yield RemoteOptimizer(settings.remote, settings.time_limit)
     else:
-        keeper = StatefulRemoteOptimizer(settings.remote, settings.time_limit)
-        yield keeper, keeper
+        yield StatefulRemoteOptimizer(settings.remote, settings.time_limit)
+
+
+def _optimization(
+    settings: Settings, cluster: GuardedCluster, optimizer: Optimizer, metrics: Metrics
+) -> OptimizationController:
+    """The optimization controller."""
+    source = OnDemand(cluster)
+    context = Context(cluster, source, optimizer, _now, settings.time_limit, metrics)
+    keeper = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
+    return OptimizationController(
+        context, settings.namespaces, stateful=not settings.stateless, keeper=keeper
+    )
+
+
+def _others(
+    settings: Settings, cluster: GuardedCluster, dialect: Dialect | None
+) -> Sequence[Controller]:
+    """The actuation controller, and that of ModelBoosters if it is to run."""
+    actuation = ActuationController(cluster, settings.namespaces, _now)
+    if dialect is None:
+        return (actuation,)
+    return actuation, BoosterController(cluster, dialect, settings.namespaces, _now)
 
 
 async def with_images(dialect: Dialect, cluster: ApiServer, namespace: str) -> Dialect:
@@ -128,32 +146,6 @@ async def with_images(dialect: Dialect, cluster: ApiServer, namespace: str) -> D
     except InfernoError as error:
         logger.info("images are the default ones: %s", error)
         return dialect
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Makes the controllers."""
-
-    settings: Settings
-    cluster: GuardedCluster
-    metrics: Metrics
-    dialect: Dialect | None
-
-    def optimization(self, optimizer: Optimizer, keeper: Keeper | None) -> OptimizationController:
-        """The optimization controller."""
-        settings, source = self.settings, OnDemand(self.cluster)
-        context = Context(self.cluster, source, optimizer, _now, settings.time_limit, self.metrics)
-        return OptimizationController(
-            context, settings.namespaces, stateful=not settings.stateless, keeper=keeper
-        )
-
-    def others(self) -> Sequence[Controller]:
-        """The actuation, and the Model Booster controller if it is to run."""
-        namespaces = self.settings.namespaces
-        actuation = ActuationController(self.cluster, namespaces, _now)
-        if self.dialect is None:
-            return (actuation,)
-        return actuation, BoosterController(self.cluster, self.dialect, namespaces, _now)
 
 
 def _lease_namespace(settings: Settings, *, in_cluster: bool) -> str:
