@@ -249,9 +249,8 @@ def serve(  # noqa: PLR0913 - an argument for each option
     /openapi.json; /healthz, /readyz and /metrics are there too.
     """
     from inferno_optimizer.api.limits import Limits
-    from inferno_optimizer.api.listening import port_of
-    from inferno_optimizer.api.main import serve
     from inferno_optimizer.api.security import Files
+    from inferno_optimizer.api.server import port_of, serve
 
     files = Files(tls_cert, tls_key, tls_ca, token_file)
     limits = Limits.for_solver(time_limit)

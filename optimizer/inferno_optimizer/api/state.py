@@ -1,8 +1,8 @@
-"""What a stateful server knows, as an immutable value, and every way to look at or change it.
+"""What a server knows, as an immutable value, and every way to look at or change it.
 
-What changes it returns a new value and leaves the old one as it is: whoever holds that, a
-reader or an optimization, sees nothing half done. Answers are those of the original, also
-the words of those that say that something is not found.
+A change returns a new value and leaves the old one as it is, so that a reader or an
+optimization that holds the old one never sees a change half done. Answers are those of the
+original, also the messages that something is not found.
 """
 
 import re
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from inferno_optimizer.api.documents import ALLOCATION, BODY, SYSTEM, Document
-from inferno_optimizer.api.refusals import Refusal
+from inferno_optimizer.api.documents import ALLOCATION, Document, system_of
+from inferno_optimizer.api.messages import Refusal
 from inferno_optimizer.system import LOWEST_PRIORITY, Reason
-from inferno_optimizer.wire.fields import LARGEST_INTEGER, value_of
+from inferno_optimizer.wire.fields import LARGEST_INTEGER
 
 T = TypeVar("T")
 
@@ -55,9 +55,7 @@ def contents_of(body: object) -> Contents:
     MisfitError
         Something has the wrong type.
     """
-    inner = value_of(body, "system") is None and body is not None
-    system = SYSTEM.read(body) if inner else (BODY.read(body) if body else BODY.zero)["system"]
-    contents = Contents()
+    system, contents = system_of(body), Contents()
     for change, section in (
         (set_accelerators, "acceleratorData"),
         (set_capacities, "capacityData"),

@@ -1,4 +1,4 @@
-"""Optimizations in processes of their own: none holds up a request, each can be broken off."""
+"""A pool of worker processes: an optimization holds up no request, and can be broken off."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ import sys
 from http import HTTPStatus
 
 from inferno_optimizer.api.limits import MEBIBYTE, Limits
-from inferno_optimizer.api.refusals import Refusal
+from inferno_optimizer.api.messages import Refusal
 from inferno_optimizer.api.worker import ANSWER, QUESTION
 
 Answer = tuple[int, bytes]
@@ -70,7 +70,7 @@ class Worker:
         await self._process.wait()
 
 
-class Solver:
+class WorkerPool:
     """Optimizes on a bounded number of workers, which are started when they are needed."""
 
     def __init__(self, limits: Limits) -> None:
