@@ -99,9 +99,14 @@ class Candidates:
         return self.pairs.cards * self.replicas
 
     def ranked(self) -> IntArray:
-        """Usable rows by case; in a case by value, then price, then name of accelerator."""
+        """Usable rows by case; in a case by value, then price, then name of accelerator.
+
+        Values are compared in single precision, as in the original, so that the rounding of
+        doubles breaks no tie.
+        """
         rows = np.flatnonzero(self.usable)
-        keys = (rows, self.unit_cost[rows], self.value[rows], self.pairs.case[rows])
+        value = self.value[rows].astype(np.float32)
+        keys = (rows, self.unit_cost[rows], value, self.pairs.case[rows])
         return rows[np.lexsort(keys)]
 
     def rows_of(self, case: int) -> IntArray:
