@@ -158,6 +158,12 @@ class Load:
             return self.tokens_per_request or self.output_tokens
         return self.output_tokens or self.tokens_per_request
 
+    @property
+    def sequence_tokens(self) -> int:
+        """Tokens of a request that a replica keeps in memory in the end: input and output."""
+        later = self.input_tokens + self.tokens_of(Generation.PREFILL_DECODE)
+        return max(self.tokens_per_request, later)
+
 
 @dataclass(frozen=True, slots=True)
 class Tail:
@@ -304,12 +310,16 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome for one server; `allocation` is None where it gets nothing."""
+    """The outcome for one server; `allocation` is None where it gets nothing.
+
+    `warnings` tell why the numbers of the allocation may not hold, see `plausibility`.
+    """
 
     server: str
     reason: Reason
     message: str
     allocation: Allocation | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Status(StrEnum):

@@ -8,6 +8,7 @@ from typing import Any
 from inferno_operator.controllers.optimization.plan import Update, plan_updates
 from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
+from inferno_operator.resources.conditions import WARNINGS
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.system import Solution
 from inferno_optimizer.wire.codec import encode_solution
@@ -30,7 +31,8 @@ class Action(StrEnum):
 class Preview:
     """One Server: what runs, what is desired now, and what would be.
 
-    `action` tells how the last two differ; a spec that nobody can read stays as it is.
+    `action` tells how the last two differ; a spec that nobody can read stays as it is. `warnings`
+    are those of the planned allocation, in one line.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Preview:
     action: Action
     reason: str
     message: str
+    warnings: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ def _server_document(item: Preview) -> dict[str, Any]:
         "action": str(item.action) or None,
         "reason": item.reason,
         "message": item.message,
+        **({"warnings": item.warnings} if item.warnings else {}),
         **{name: part.to_json() for name, part in parts if part},
     }
 
@@ -118,6 +122,7 @@ def _preview(observation: Observation, update: Update) -> Preview:
         action=_action(spec.desired_alloc, planned) if update.spec else Action.NONE,
         reason=verdict.reason,
         message=verdict.message,
+        warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
     )
 
 

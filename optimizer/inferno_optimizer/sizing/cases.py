@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from inferno_optimizer.system import Decision, Reason, Server, ServiceClass, System, Target
+from inferno_optimizer.system import (
+    Decision,
+    PerformanceProfile,
+    Reason,
+    Server,
+    ServiceClass,
+    System,
+    Target,
+)
 from inferno_optimizer.validation import Problem, find_problems
 
 
@@ -61,12 +69,17 @@ class Catalogue:
         return {model: tuple(positions) for model, positions in found.items()}
 
     @cached_property
-    def _accelerators_per_replica(self) -> Mapping[tuple[str, str], int]:
-        return {(p.model, p.accelerator): max(p.accelerator_count, 1) for p in self.system.profiles}
+    def _profile(self) -> Mapping[tuple[str, str], PerformanceProfile]:
+        return {(p.model, p.accelerator): p for p in self.system.profiles}
+
+    def profile(self, model: str, accelerator: str) -> PerformanceProfile | None:
+        """How a model performs on an accelerator, usable or not; None where nothing tells."""
+        return self._profile.get((model, accelerator))
 
     def accelerators_per_replica(self, model: str, accelerator: str) -> int:
         """Accelerators that one replica occupies; 1 where there is no profile."""
-        return self._accelerators_per_replica.get((model, accelerator), 1)
+        profile = self.profile(model, accelerator)
+        return max(profile.accelerator_count, 1) if profile else 1
 
     def profile_problems(self, model: str, accelerator: str) -> list[Problem]:
         """What keeps a profile from being used: its own problems or its accelerator's."""

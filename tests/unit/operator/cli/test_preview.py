@@ -92,6 +92,12 @@ def test_objects_that_are_no_good_are_named() -> None:
     assert plan.troubles == ("Accelerator free: cost: -1 is negative",)
 
 
+def test_warnings_are_shown_below_the_servers_that_they_are_about() -> None:
+    _, shown = planned(server(spec={"maxBatchSize": 7}))
+
+    assert "\ns: warning: a batch of 7 on A keeps 7 tokens in memory" in shown
+
+
 def test_a_change_that_makes_no_sense_is_refused() -> None:
     observations = [observed(m) for m in (server(), optimizer())]
 

@@ -86,12 +86,11 @@ def test_of_equal_ranks_the_first_name_comes_first() -> None:
 
 
 @pytest.mark.parametrize("prices", [(1, 2), (3, 10), (25, 40), (33, 66), (33.1, 47.7)])
-@pytest.mark.parametrize("names", ["ab", "ba"])
+@pytest.mark.parametrize(("cheap", "dear"), [("a", "b"), ("b", "a")])
 def test_regrets_that_differ_by_rounding_alone_are_equal(
-    names: str, prices: tuple[float, float]
+    cheap: str, dear: str, prices: tuple[float, float]
 ) -> None:
     # Both regrets are 1.1 * (Y - X), whatever runs now; the value is larger where 400 is paid.
-    cheap, dear = names
     demands = [
         Demand(cheap, {"X": 1, "Y": 1}, current=Allocation("Z", 1, cost=400)),
         Demand(dear, {"X": 1, "Y": 1}, current=Allocation("Z", 1, cost=800)),
