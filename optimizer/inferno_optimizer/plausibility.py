@@ -77,8 +77,8 @@ def _without_prefill(load: Load, profile: PerformanceProfile) -> Iterator[str]:
 def has_prefill(profile: PerformanceProfile) -> bool:
     """Whether the time that input tokens take was measured."""
     match profile.parameters:
-        case PrefillDecodeParameters(gamma=gamma, delta=delta):
-            return gamma > 0 or delta > 0
+        case PrefillDecodeParameters() as parameters:
+            return parameters.has_prefill
         case TokenBudgetParameters():
             return True
         case _:

@@ -61,6 +61,11 @@ class PrefillDecodeParameters:
     gamma: float
     delta: float
 
+    @property
+    def has_prefill(self) -> bool:
+        """Whether input tokens take any time."""
+        return self.gamma > 0 or self.delta > 0
+
 
 @dataclass(frozen=True, slots=True)
 class TokenBudgetParameters:
