@@ -57,12 +57,15 @@ def warnings_of(server: Server, profile: PerformanceProfile, batch: int) -> Iter
 
 
 def _beyond_memory(load: Load, profile: PerformanceProfile, batch: int) -> Iterator[str]:
-    tokens, known = batch * load.sequence_tokens, profile.max_batch_size * profile.at_tokens
+    tokens, known = batch * load.tokens_kept, profile.max_batch_size * profile.at_tokens
+    fields = "maxBatchSize and atTokens"
+    if profile.max_tokens:
+        known, fields = profile.max_tokens, "maxTokens"
     if tokens > known > 0:
         yield (
             f"a batch of {batch} on {profile.accelerator} keeps {tokens} tokens in memory"
-            f" ({load.sequence_tokens} of each request), where maxBatchSize and atTokens of model"
-            f" {profile.model!r} tell of {known}; lower maxBatchSize of the server"
+            f" ({load.tokens_kept} of each request), where {fields} of model {profile.model!r} tell"
+            f" of {known}; give maxTokens of the model, or a smaller maxBatchSize of the server"
         )
 
 

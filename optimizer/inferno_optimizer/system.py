@@ -90,7 +90,9 @@ class PerformanceProfile:
     """How one model performs on one accelerator.
 
     `max_batch_size` is the largest batch at `at_tokens` tokens per request; a replica
-    occupies `accelerator_count` accelerators.
+    occupies `accelerator_count` accelerators. It keeps at most `max_tokens` tokens of its
+    requests in memory, input and output, and serves at most `max_sequences` requests together;
+    0 sets no such bound.
     """
 
     model: str
@@ -99,6 +101,8 @@ class PerformanceProfile:
     max_batch_size: int
     at_tokens: int
     accelerator_count: int = 1
+    max_tokens: int = 0
+    max_sequences: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +168,13 @@ class Load:
         return self.output_tokens or self.tokens_per_request
 
     @property
-    def sequence_tokens(self) -> int:
-        """Tokens of a request that a replica keeps in memory in the end: input and output."""
+    def tokens_kept(self) -> int:
+        """Tokens of a request that a replica keeps in memory in the end: input and output.
+
+        0 where there is nothing to serve.
+        """
+        if self.idle:
+            return 0
         later = self.input_tokens + self.tokens_of(Generation.PREFILL_DECODE)
         return max(self.tokens_per_request, later)
 

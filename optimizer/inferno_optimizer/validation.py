@@ -113,6 +113,8 @@ def _profile_problems(
         **parameters,
         "maxBatchSize": profile.max_batch_size,
         "atTokens": profile.at_tokens,
+        "maxTokens": profile.max_tokens,
+        "maxNumSeqs": profile.max_sequences,
         "accCount": profile.accelerator_count * max(accelerators.get(profile.accelerator, 1), 1),
     }
     yield from _sensible("model", profile.model, numbers, profile.accelerator)

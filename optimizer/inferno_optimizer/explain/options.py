@@ -15,7 +15,7 @@ from inferno_optimizer.sizing.candidates import (
     build_candidates,
 )
 from inferno_optimizer.sizing.cases import Case, Catalogue
-from inferno_optimizer.system import Generation, PerformanceProfile, System, Tail
+from inferno_optimizer.system import Generation, PerformanceProfile, Server, System, Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
     options = [_option(candidates, row) for row in (*ranked, *others)]
     sized = {option.accelerator for option in options}
     options += [
-        Option(profile.accelerator, reason=_left_out(catalogue, profile))
+        Option(profile.accelerator, reason=_left_out(catalogue, server, profile))
         for profile in catalogue.system.profiles
         if profile.model == server.model and profile.accelerator not in sized
     ]
@@ -113,8 +113,8 @@ def _out_of_reach(candidates: Candidates, row: int) -> str:
     )
 
 
-def _left_out(catalogue: Catalogue, profile: PerformanceProfile) -> str:
+def _left_out(catalogue: Catalogue, server: Server, profile: PerformanceProfile) -> str:
     problems = catalogue.profile_problems(profile.model, profile.accelerator)
     if problems:
         return "; ".join(str(problem) for problem in problems)
-    return "keepAccelerator pins the server to another accelerator"
+    return catalogue.exclusion(server, profile)

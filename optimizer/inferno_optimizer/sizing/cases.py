@@ -100,11 +100,24 @@ class Catalogue:
         )
 
     def _allowed_profiles(self, server: Server) -> tuple[int, ...]:
-        profiles = self.profiles[server.model]
-        if not (server.keep_accelerator and server.current.accelerator):
-            return profiles
-        kept = server.current.accelerator
-        return tuple(i for i in profiles if self.system.profiles[i].accelerator == kept)
+        """Usable profiles of its model that the server may be on."""
+        positions = self.profiles[server.model]
+        if not (_pinned(server) or self._has_memory_bounds):
+            return positions
+        return tuple(i for i in positions if not self.exclusion(server, self.system.profiles[i]))
+
+    @cached_property
+    def _has_memory_bounds(self) -> bool:
+        return any(profile.max_tokens for profile in self.system.profiles)
+
+    def exclusion(self, server: Server, profile: PerformanceProfile) -> str:
+        """Why a server cannot be where a usable profile of its model is for; empty if it can."""
+        if _pinned(server) and server.current.accelerator != profile.accelerator:
+            return "keepAccelerator pins the server to another accelerator"
+        tokens = server.load.tokens_kept
+        if 0 < profile.max_tokens < tokens:
+            return f"a request keeps {tokens} tokens, more than its maxTokens {profile.max_tokens}"
+        return ""
 
     def _obstacle(self, server: Server) -> tuple[Reason | None, str]:
         """The first thing that keeps a server from being sized, in words that tell the remedy."""
@@ -123,10 +136,12 @@ class Catalogue:
         return None, ""
 
     def _missing_data(self, server: Server) -> str:
-        if server.keep_accelerator and self.profiles[server.model]:
+        usable = [self.system.profiles[i] for i in self.profiles[server.model]]
+        kept = server.current.accelerator
+        if _pinned(server) and usable and all(p.accelerator != kept for p in usable):
             return (
                 f"model {server.model!r} has no usable performance data for accelerator"
-                f" {server.current.accelerator!r}, which keepAccelerator asks for; add it or"
+                f" {kept!r}, which keepAccelerator asks for; add it or"
                 f" drop keepAccelerator"
             )
         problems = [
@@ -135,4 +150,10 @@ class Catalogue:
             if profile.model == server.model
             for problem in self.profile_problems(profile.model, profile.accelerator)
         ]
+        problems += [f"{p.accelerator}: {self.exclusion(server, p)}" for p in usable]
         return f"model {server.model!r} has no usable performance data: {'; '.join(problems)}"
+
+
+def _pinned(server: Server) -> bool:
+    """Whether a server is to stay on its accelerator."""
+    return server.keep_accelerator and bool(server.current.accelerator)

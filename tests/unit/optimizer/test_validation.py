@@ -100,6 +100,8 @@ TABLE: list[tuple[System, str]] = [
         f"{ON_G2}: alpha: alpha and beta are both 0: the performance is not measured yet",
     ),
     (having(replace(PROFILE, max_batch_size=-1)), f"{ON_G2}: maxBatchSize: -1 is negative"),
+    (having(replace(PROFILE, max_tokens=-1)), f"{ON_G2}: maxTokens: -1 is negative"),
+    (having(replace(PROFILE, max_sequences=-1)), f"{ON_G2}: maxNumSeqs: -1 is negative"),
     (having(replace(PROFILE, at_tokens=-512)), f"{ON_G2}: atTokens: -512 is negative"),
     (having(Target(itl_ms=-1)), f"{IN_PREMIUM}: slo-itl: -1 is negative"),
     (having(Target(wait_ms=-0.1)), f"{IN_PREMIUM}: slo-ttw: -0.1 is negative"),
@@ -159,7 +161,8 @@ TABLE: list[tuple[System, str]] = [
         replace(later(PrefillDecodeParameters(9, 1, 0, 0.1)), classes=(PROMISING,)),
         (
             f"{CHAT}: currentAlloc.load.avgInTokens: is missing, where class 'Premium' has a"
-            " slo-ttft for model 'llm' and its data a prefill time; give avgInTokens and avgOutTokens"
+            " slo-ttft for model 'llm' and its data a prefill time; give avgInTokens and"
+            " avgOutTokens"
         ),
     ),
     (replace(SYSTEM, capacity={"G2": -4}), "capacity 'G2': count: -4 is negative"),

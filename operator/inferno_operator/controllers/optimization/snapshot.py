@@ -153,6 +153,8 @@ def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:
         max_batch_size=data.max_batch_size,
         at_tokens=data.at_tokens,
         accelerator_count=max(data.acc_count, 1),
+        max_tokens=data.max_tokens or 0,
+        max_sequences=data.max_num_seqs or 0,
     )
 
 

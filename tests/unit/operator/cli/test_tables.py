@@ -14,7 +14,8 @@ SYSTEM = one_server(SERVER, PROFILE)
 
 WARNING = (
     "warning: a batch of 64 on G2 keeps 32768 tokens in memory (512 of each request), where"
-    " maxBatchSize and atTokens of model 'llm' tell of 19456; lower maxBatchSize of the server"
+    " maxBatchSize and atTokens of model 'llm' tell of 19456; give maxTokens of the"
+    " model, or a smaller maxBatchSize of the server"
 )
 
 

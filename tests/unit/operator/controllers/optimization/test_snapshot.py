@@ -39,7 +39,8 @@ metadata: {name: m}
 spec:
   name: granite
   data:
-  - {acc: 2xA100, accCount: 3, alpha: 20.5, beta: 0.4, maxBatchSize: 32, atTokens: 512}
+  - {acc: 2xA100, accCount: 3, alpha: 20.5, beta: 0.4, maxBatchSize: 32, atTokens: 512,
+     maxTokens: 99000, maxNumSeqs: 48}
 ---
 apiVersion: inferno.platform.ai/v1alpha1
 kind: ServiceClass
@@ -94,6 +95,7 @@ def test_every_field_lands_in_its_place() -> None:
     assert (profile.model, profile.accelerator) == ("granite", "2xA100")
     assert profile.parameters == core.DecodeParameters(20.5, 0.4)
     assert (profile.max_batch_size, profile.at_tokens, profile.accelerator_count) == (32, 512, 3)
+    assert (profile.max_tokens, profile.max_sequences) == (99000, 48)
     gold = core.Target(itl_ms=40, wait_ms=500.5, tokens_per_second=7)
     assert system.classes == (core.ServiceClass("Gold", 7, {"granite": gold}),)
     load = core.Load(60, 128, arrival_cov=1.5, service_cov=2)
