@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferno_operator.cli.headroom import Headroom, headrooms
-from inferno_operator.controllers.optimization.snapshot import KINDS, build_system
+from inferno_operator.controllers.optimization.snapshot import KINDS, build_system, priced_current
 from inferno_operator.resources import (
     CapacityUse,
     LastOptimization,
@@ -82,8 +82,9 @@ def overview(observations: Sequence[Observation]) -> Overview:
     optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
     snapshot = build_system(resources)
+    catalogue = Catalogue(snapshot.system)
     return Overview(
-        servers=tuple(_view(o, targets) for o in sorted(servers, key=_name)),
+        servers=tuple(_view(o, targets, catalogue) for o in sorted(servers, key=_name)),
         cards=_cards(snapshot.system, _latest_use(optimizers)),
         optimizers=tuple(optimizers),
         troubles=tuple(str(p) for p in snapshot.problems if p.kind != KINDS[Server.kind]),
@@ -140,11 +141,12 @@ def _name(observation: Observation) -> str:
     return observation.reference.key.name
 
 
-def _view(observation: Observation, targets: Targets) -> ServerView:
+def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> ServerView:
     resource, name = observation.resource, _name(observation)
     if not isinstance(resource, Server):
         return ServerView(name, None, (), Reason.INVALID_SPEC, observation.problem)
-    spec, ready = resource.spec, observation.status.condition(READY)
+    current, ready = priced_current(resource, catalogue), observation.status.condition(READY)
+    spec = resource.spec.model_copy(update={"current_alloc": current})
     target = targets.get((spec.service_class, spec.model))
     reason, message = (ready.reason, ready.message) if ready else ("", "")
     warnings = observation.status.condition(WARNINGS)

@@ -6,10 +6,11 @@ from enum import StrEnum
 from typing import Any
 
 from inferno_operator.controllers.optimization.plan import Update, plan_updates
-from inferno_operator.controllers.optimization.snapshot import Snapshot
+from inferno_operator.controllers.optimization.snapshot import Snapshot, priced_current
 from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
 from inferno_operator.resources.conditions import WARNINGS
 from inferno_operator.resources.observation import Observation
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Solution
 from inferno_optimizer.wire.codec import encode_solution
 
@@ -58,9 +59,9 @@ def preview(observations: Iterable[Observation], snapshot: Snapshot, solution: S
     """Tell what the operator would write on the objects: it plans in the same way."""
     read = [o for o in observations if o.reference.resource is not Optimizer]
     read.sort(key=lambda observation: observation.reference.key)
-    updates = plan_updates(read, snapshot, solution)
+    updates, catalogue = plan_updates(read, snapshot, solution), Catalogue(snapshot.system)
     servers = (
-        _preview(observation, update)
+        _preview(observation, update, catalogue)
         for observation, update in zip(read, updates, strict=True)
         if observation.reference.resource is Server
     )
@@ -106,7 +107,7 @@ def runs(allocation: Allocation | None) -> bool:
     return allocation is not None and bool(allocation.accelerator)
 
 
-def _preview(observation: Observation, update: Update) -> Preview:
+def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> Preview:
     name, verdict = observation.reference.key.name, update.verdicts[0]
     resource = observation.resource
     if not isinstance(resource, Server):
@@ -116,7 +117,7 @@ def _preview(observation: Observation, update: Update) -> Preview:
     return Preview(
         name=name,
         service_class=spec.service_class,
-        current=spec.current_alloc,
+        current=priced_current(resource, catalogue),
         desired=spec.desired_alloc,
         planned=planned,
         action=_action(spec.desired_alloc, planned) if update.spec else Action.NONE,

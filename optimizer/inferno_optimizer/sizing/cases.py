@@ -81,6 +81,14 @@ class Catalogue:
         profile = self.profile(model, accelerator)
         return max(profile.accelerator_count, 1) if profile else 1
 
+    def unit_cost(self, model: str, accelerator: str) -> float:
+        """Cost of one replica of a model [cents/hour]; 0 on an unknown accelerator."""
+        position = self.accelerators.get(accelerator)
+        if position is None:
+            return 0.0
+        price = self.system.accelerators[position].cost
+        return price * self.accelerators_per_replica(model, accelerator)
+
     def profile_problems(self, model: str, accelerator: str) -> list[Problem]:
         """What keeps a profile from being used: its own problems or its accelerator's."""
         own = [p for p in self.problems.get(("model", model), ()) if p.part == accelerator]

@@ -45,6 +45,15 @@ def lines(*manifests: Manifest) -> list[str]:
     return [" ".join(line.split()) for line in "\n".join(map(str, parts)).splitlines()]
 
 
+def test_a_cost_that_is_not_told_is_worked_out() -> None:
+    here = measured("S", 30)
+    del here["spec"]["currentAlloc"]["cost"]
+
+    shown = lines(here, accelerator(), model())
+
+    assert "cost 20.00 now" in "".join(shown)
+
+
 def test_warnings_are_told_below_the_servers() -> None:
     warned = measured("S", 30, status="True", reason="Allocated", message="2 x A")
     when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}

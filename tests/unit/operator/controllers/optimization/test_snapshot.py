@@ -115,6 +115,48 @@ def test_what_runs_on_several_accelerators_is_known_part_by_part() -> None:
     assert [(p.accelerator, p.replicas) for p in found.current.mix] == [("A", 2), ("B", 1)]
 
 
+def test_a_cost_that_is_not_told_is_that_of_the_replicas() -> None:
+    spec = {"currentAlloc": running(3, 3)}
+    del spec["currentAlloc"]["cost"]
+    data = [{**performance(), "accCount": 2}]
+
+    (found,) = snapshot(accelerator(cost=7), model(data=data), server(spec=spec)).system.servers
+
+    assert found.current.cost == 3 * 2 * 7
+
+
+def test_the_cost_of_a_mix_that_is_not_told_is_that_of_its_parts() -> None:
+    mix = [
+        {"accelerator": "A", "numReplicas": 2},
+        {"accelerator": "B", "numReplicas": 1, "cost": 5},
+    ]
+    spec = {"currentAlloc": {**running(3, 3), "mix": mix}}
+    del spec["currentAlloc"]["cost"]
+
+    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+
+    assert [part.cost for part in found.current.mix] == [14, 5]
+    assert found.current.cost == 19
+
+
+@pytest.mark.parametrize("told", [0, 1.5])
+def test_a_cost_that_is_told_counts(told: float) -> None:
+    spec = {"currentAlloc": {**running(3, 3), "cost": told}}
+
+    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+
+    assert found.current.cost == told
+
+
+def test_on_an_unknown_accelerator_what_runs_costs_nothing() -> None:
+    spec = {"currentAlloc": running(3, 3, "Gone")}
+    del spec["currentAlloc"]["cost"]
+
+    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+
+    assert found.current.cost == 0
+
+
 def test_what_is_left_out_has_its_documented_default() -> None:
     load = {"arrivalRate": 0, "avgLength": 0}
     idle = {"currentAlloc": {"accelerator": "", "numReplicas": 0, "load": load}}
