@@ -42,10 +42,15 @@ def _without_usable_row(candidates: Candidates, case: int) -> Decision:
 def _demand(candidates: Candidates, row: int) -> str:
     """What is asked for, in the words of the larger of load and throughput target."""
     case = candidates.cases[int(candidates.pairs.case[row])]
-    rate = case.server.load.arrival_rate
-    if candidates.pairs.demand[row] > rate / MS_PER_MINUTE:
+    if _is_for_throughput(candidates, row):
         return f"a slo-tps of {case.target.tokens_per_second:g} tokens/s"
-    return f"an arrival rate of {rate:g} requests/min"
+    return f"an arrival rate of {case.server.load.arrival_rate:g} requests/min"
+
+
+def _is_for_throughput(candidates: Candidates, row: int) -> bool:
+    """Whether the throughput target asks for more than the load."""
+    load = candidates.cases[int(candidates.pairs.case[row])].server.load
+    return bool(candidates.pairs.demand[row] > load.arrival_rate / MS_PER_MINUTE)
 
 
 class Miss(NamedTuple):
@@ -128,9 +133,20 @@ def _served(
         return Decision(server.name, Reason.ALLOCATED, allocation.placement, allocation)
     message = (
         f"{allocation.placement} of the {wanted} that its targets take: capacity is short;"
-        f" expect an inter-token latency of {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
+        f" at {_forecast_load(candidates, row)} expect an inter-token latency of"
+        f" {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
     )
     return Decision(server.name, Reason.BEST_EFFORT, message, allocation)
+
+
+def _forecast_load(candidates: Candidates, row: int) -> str:
+    """The load that the latencies of a share hold at: what the replicas are to provide for."""
+    case = candidates.cases[int(candidates.pairs.case[row])]
+    load = f"{case.server.load.arrival_rate:g} requests/min"
+    if not _is_for_throughput(candidates, row):
+        return load
+    asked = candidates.pairs.demand[row] * MS_PER_MINUTE
+    return f"the {asked:.4g} requests/min that slo-tps asks for (the load is {load})"
 
 
 def _allocation(

@@ -8,6 +8,7 @@ import numpy as np
 
 from inferno_optimizer.capacity import available_cards, capacity_use
 from inferno_optimizer.decisions import decide, unattainable
+from inferno_optimizer.plausibility import warned
 from inferno_optimizer.sizing.candidates import Candidates, build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.solvers import solve
@@ -47,7 +48,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     used = answer.assignment.used(candidates)
     decided = decide(candidates, answer.assignment, np.maximum(capacity - used, 0))
     by_server = {decision.server: decision for decision in (*undecided, *decided)}
-    decisions = tuple(by_server[server.name] for server in system.servers)
+    decisions = warned(catalogue, (by_server[server.name] for server in system.servers))
     end = clock()
     phases = (
         ("sizing", sized - start),

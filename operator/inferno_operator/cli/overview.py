@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferno_operator.cli.headroom import Headroom, headrooms
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.snapshot import KINDS, build_system, priced_current
 from inferno_operator.resources import (
     CapacityUse,
     LastOptimization,
     Optimizer,
-    Resource,
     Server,
     ServerSpec,
     ServiceClass,
     Target,
 )
-from inferno_operator.resources.conditions import READY
+from inferno_operator.resources.conditions import READY, WARNINGS
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.sizing.cases import Catalogue
@@ -31,7 +30,8 @@ Targets = Mapping[tuple[str, str], Target]
 class ServerView:
     """One Server: what it is and has, and how it does; `spec` is None where it is unreadable.
 
-    `reason` is that of its condition Ready, empty where nobody has looked at it yet.
+    `reason` is that of its condition Ready, empty where nobody has looked at it yet; `warnings`
+    is what its condition Warnings tells, if it has one.
     """
 
     name: str
@@ -39,6 +39,7 @@ class ServerView:
     headrooms: tuple[Headroom, ...]
     reason: str
     message: str
+    warnings: str = ""
 
     def headroom(self, latency: str) -> Headroom | None:
         """That of one latency, where it is known and has a target."""
@@ -61,11 +62,15 @@ class Cards:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A namespace: its Servers, cards and Optimizers, each by name."""
+    """A namespace: its Servers, cards and Optimizers, each by name.
+
+    `troubles` are what is wrong with objects of other kinds, a line each.
+    """
 
     servers: tuple[ServerView, ...]
     cards: tuple[Cards, ...]
     optimizers: tuple[Optimizer, ...]
+    troubles: tuple[str, ...] = ()
 
 
 def overview(observations: Sequence[Observation]) -> Overview:
@@ -76,10 +81,13 @@ def overview(observations: Sequence[Observation]) -> Overview:
     servers = [o for o in observations if o.kind is Server]
     optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
+    snapshot = build_system(resources)
+    catalogue = Catalogue(snapshot.system)
     return Overview(
-        servers=tuple(_view(o, targets) for o in sorted(servers, key=_name)),
-        cards=_cards(resources, _latest_use(optimizers)),
+        servers=tuple(_view(o, targets, catalogue) for o in sorted(servers, key=_name)),
+        cards=_cards(snapshot.system, _latest_use(optimizers)),
         optimizers=tuple(optimizers),
+        troubles=tuple(str(p) for p in snapshot.problems if p.kind != KINDS[Server.kind]),
     )
 
 
@@ -97,6 +105,7 @@ def overview_document(seen: Overview) -> dict[str, Any]:
             }
             for cards in seen.cards
         ],
+        "troubles": list(seen.troubles),
         "optimizers": [
             {
                 "name": optimizer.metadata.name,
@@ -124,6 +133,7 @@ def _server_document(view: ServerView) -> dict[str, Any]:
         },
         "reason": view.reason,
         "message": view.message,
+        **({"warnings": view.warnings} if view.warnings else {}),
     }
 
 
@@ -131,14 +141,23 @@ def _name(observation: Observation) -> str:
     return observation.reference.key.name
 
 
-def _view(observation: Observation, targets: Targets) -> ServerView:
+def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> ServerView:
     resource, name = observation.resource, _name(observation)
     if not isinstance(resource, Server):
         return ServerView(name, None, (), Reason.INVALID_SPEC, observation.problem)
-    spec, ready = resource.spec, observation.status.condition(READY)
+    current, ready = priced_current(resource, catalogue), observation.status.condition(READY)
+    spec = resource.spec.model_copy(update={"current_alloc": current})
     target = targets.get((spec.service_class, spec.model))
     reason, message = (ready.reason, ready.message) if ready else ("", "")
-    return ServerView(name, spec, headrooms(spec.current_alloc, target), reason, message)
+    warnings = observation.status.condition(WARNINGS)
+    return ServerView(
+        name=name,
+        spec=spec,
+        headrooms=headrooms(spec.current_alloc, target),
+        reason=reason,
+        message=message,
+        warnings=warnings.message if warnings else "",
+    )
 
 
 def _latest_use(optimizers: Iterable[Optimizer]) -> Mapping[str, CapacityUse]:
@@ -152,8 +171,7 @@ def _time(plan: LastOptimization) -> Any:  # noqa: ANN401 - to sort by
     return plan.time
 
 
-def _cards(resources: Iterable[Resource], planned: Mapping[str, CapacityUse]) -> tuple[Cards, ...]:
-    system = build_system(resources).system
+def _cards(system: System, planned: Mapping[str, CapacityUse]) -> tuple[Cards, ...]:
     running = _running(system)
     names = sorted({*system.capacity, *running, *planned})
     return tuple(

@@ -6,10 +6,12 @@ from enum import StrEnum
 from typing import Any
 
 from inferno_operator.controllers.optimization.plan import Update, plan_updates
-from inferno_operator.controllers.optimization.snapshot import Snapshot
+from inferno_operator.controllers.optimization.snapshot import Snapshot, priced_current
 from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
+from inferno_operator.resources.conditions import WARNINGS
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.resources.observation import Observation
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Solution
 from inferno_optimizer.wire.codec import encode_solution
 
@@ -34,7 +36,8 @@ SERVER = kind_of(Server)
 class Preview:
     """One Server: what runs, what is desired now, and what would be.
 
-    `action` tells how the last two differ; a spec that nobody can read stays as it is.
+    `action` tells how the last two differ; a spec that nobody can read stays as it is. `warnings`
+    are those of the planned allocation, in one line.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Preview:
     action: Action
     reason: str
     message: str
+    warnings: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,9 @@ def preview(observations: Iterable[Observation], snapshot: Snapshot, solution: S
     """Tell what the operator would write on the objects: it plans in the same way."""
     read = [o for o in observations if o.kind is not Optimizer]
     read.sort(key=lambda observation: observation.reference.key)
-    updates = plan_updates(read, snapshot, solution)
+    updates, catalogue = plan_updates(read, snapshot, solution), Catalogue(snapshot.system)
     servers = (
-        _preview(observation, update)
+        _preview(observation, update, catalogue)
         for observation, update in zip(read, updates, strict=True)
         if observation.kind is Server
     )
@@ -90,6 +94,7 @@ def _server_document(item: Preview) -> dict[str, Any]:
         "action": str(item.action) or None,
         "reason": item.reason,
         "message": item.message,
+        **({"warnings": item.warnings} if item.warnings else {}),
         **{name: part.to_json() for name, part in parts if part},
     }
 
@@ -106,7 +111,7 @@ def runs(allocation: Allocation | None) -> bool:
     return allocation is not None and bool(allocation.accelerator)
 
 
-def _preview(observation: Observation, update: Update) -> Preview:
+def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> Preview:
     name, verdict = observation.reference.key.name, update.verdicts[0]
     resource = observation.resource
     if not isinstance(resource, Server):
@@ -116,12 +121,13 @@ def _preview(observation: Observation, update: Update) -> Preview:
     return Preview(
         name=name,
         service_class=spec.service_class,
-        current=spec.current_alloc,
+        current=priced_current(resource, catalogue),
         desired=spec.desired_alloc,
         planned=planned,
         action=_action(spec.desired_alloc, planned) if update.spec else Action.NONE,
         reason=verdict.reason,
         message=verdict.message,
+        warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
     )
 
 

@@ -10,6 +10,9 @@ READY = "Ready"
 ALLOCATED = "Allocated"
 OPTIMIZED = "Optimized"
 
+WARNINGS = "Warnings"
+"""Condition that is there only while there is something to be warned of."""
+
 MAX_MESSAGE = 32768
 """Characters that a condition's message may have."""
 

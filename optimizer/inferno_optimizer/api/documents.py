@@ -119,6 +119,8 @@ PERFORMANCE = _document(
         "decodeParms": _document({"alpha": NUMBER, "beta": NUMBER}),
         "prefillParms": _document({"gamma": NUMBER, "delta": NUMBER}),
         "perfParms": _document({"alpha": NUMBER, "beta": NUMBER, "gamma": NUMBER}),
+        "maxTokens": INTEGER,
+        "maxNumSeqs": INTEGER,
     },
 )
 MODELS = _document({"models": _list("performance data", ("name", "acc"), PERFORMANCE)})

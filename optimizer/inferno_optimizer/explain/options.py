@@ -7,6 +7,7 @@ import numpy as np
 
 from inferno_optimizer.decisions import misses
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.plausibility import warnings_of
 from inferno_optimizer.sizing.candidates import (
     MAX_REPLICAS,
     MS_PER_MINUTE,
@@ -14,7 +15,7 @@ from inferno_optimizer.sizing.candidates import (
     build_candidates,
 )
 from inferno_optimizer.sizing.cases import Case, Catalogue
-from inferno_optimizer.system import Generation, PerformanceProfile, System, Tail
+from inferno_optimizer.system import Generation, PerformanceProfile, Server, System, Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Option:
     `cards` of `type` and `cost` [cents/hour] are those of all replicas; latencies are means
     [ms] at the server's load; `max_rate` is what one replica carries within all targets
     [requests/min], 0 for an idle server. `reason` says why it is out, empty if it is not;
-    the numbers of one that is out are 0.
+    the numbers of one that is out are 0. `warnings` tell why the numbers may not hold, see
+    `plausibility`.
     """
 
     accelerator: str
@@ -41,6 +43,7 @@ class Option:
     ttft_ms: float = 0.0
     tail: Tail | None = None
     generation: Generation = Generation.DECODE
+    warnings: tuple[str, ...] = ()
 
 
 def explain(system: System, server_name: str) -> tuple[Option, ...]:
@@ -64,7 +67,7 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
     options = [_option(candidates, row) for row in (*ranked, *others)]
     sized = {option.accelerator for option in options}
     options += [
-        Option(profile.accelerator, reason=_left_out(catalogue, profile))
+        Option(profile.accelerator, reason=_left_out(catalogue, server, profile))
         for profile in catalogue.system.profiles
         if profile.model == server.model and profile.accelerator not in sized
     ]
@@ -74,6 +77,8 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
 def _option(candidates: Candidates, row: int) -> Option:
     accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
     batch, generation = int(candidates.pairs.batch[row]), candidates.generation(row)
+    profile = candidates.system.profiles[int(candidates.pairs.profile[row])]
+    server = candidates.cases[int(candidates.pairs.case[row])].server
     fixed = Option(accelerator.name, accelerator.type, max_batch_size=batch, generation=generation)
     if not candidates.usable[row]:
         return replace(fixed, reason=_out_of_reach(candidates, row))
@@ -89,6 +94,7 @@ def _option(candidates: Candidates, row: int) -> Option:
         max_rate=_per_minute(float(candidates.sizing.max_rate[row])),
         ttft_ms=float(latencies.ttft_ms[0]),
         tail=latencies.tail(0),
+        warnings=tuple(warnings_of(server, profile, batch)),
     )
 
 
@@ -107,8 +113,8 @@ def _out_of_reach(candidates: Candidates, row: int) -> str:
     )
 
 
-def _left_out(catalogue: Catalogue, profile: PerformanceProfile) -> str:
+def _left_out(catalogue: Catalogue, server: Server, profile: PerformanceProfile) -> str:
     problems = catalogue.profile_problems(profile.model, profile.accelerator)
     if problems:
         return "; ".join(str(problem) for problem in problems)
-    return "keepAccelerator pins the server to another accelerator"
+    return catalogue.exclusion(server, profile)

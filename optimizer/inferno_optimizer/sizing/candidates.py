@@ -99,9 +99,14 @@ class Candidates:
         return self.pairs.cards * self.replicas
 
     def ranked(self) -> IntArray:
-        """Usable rows by case; in a case by value, then price, then name of accelerator."""
+        """Usable rows by case; in a case by value, then price, then name of accelerator.
+
+        Values are compared in single precision, as in the original, so that the rounding of
+        doubles breaks no tie.
+        """
         rows = np.flatnonzero(self.usable)
-        keys = (rows, self.unit_cost[rows], self.value[rows], self.pairs.case[rows])
+        value = self.value[rows].astype(np.float32)
+        keys = (rows, self.unit_cost[rows], value, self.pairs.case[rows])
         return rows[np.lexsort(keys)]
 
     def rows_of(self, case: int) -> IntArray:
@@ -202,12 +207,33 @@ def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: In
 def _batch(
     system: System, cases: Sequence[Case], case: IntArray, profile: IntArray, tokens: IntArray
 ) -> IntArray:
-    """Largest batch: the server's own, or the profile's, scaled to the request length if any."""
+    """Largest batch: the server's own, or the profile's, scaled to the request length if any.
+
+    Neither exceeds the bounds of the profile.
+    """
     most = np.array([p.max_batch_size for p in system.profiles], dtype=np.float64)[profile]
     fitting = np.array([p.max_batch_size * p.at_tokens for p in system.profiles], dtype=np.float64)
     scaled = np.where(tokens > 0, fitting[profile] // np.maximum(tokens, 1), most)
     own = np.array([c.server.max_batch_size for c in cases], dtype=np.float64)[case]
-    return np.clip(np.where(own > 0, own, scaled), 1, MAX_BATCH).astype(np.int64)
+    bound = _most_sequences(system, cases, case, profile)
+    return np.clip(np.where(own > 0, own, scaled), 1, bound).astype(np.int64)
+
+
+def _most_sequences(
+    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray
+) -> FloatArray:
+    """Most requests that a replica can serve together: told, or as its memory keeps; at least 1."""
+    told = _bounds(p.max_sequences for p in system.profiles)[profile]
+    memory = _bounds(p.max_tokens for p in system.profiles)[profile]
+    length = np.array([c.server.load.tokens_kept for c in cases], dtype=np.float64)[case]
+    kept = np.where(length > 0, np.floor(memory / np.maximum(length, 1)), np.inf)
+    return np.clip(np.minimum(told, kept), 1, MAX_BATCH)
+
+
+def _bounds(values: Iterable[int]) -> FloatArray:
+    """Bounds as an array; 0 stands for none."""
+    bounds = np.array([*values], dtype=np.float64)
+    return np.where(bounds > 0, bounds, np.inf)
 
 
 def _demand(cases: Sequence[Case], case: IntArray, tokens: IntArray) -> FloatArray:

@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from inferno_optimizer.system import Decision, Reason, Server, ServiceClass, System, Target
+from inferno_optimizer.system import (
+    Decision,
+    PerformanceProfile,
+    Reason,
+    Server,
+    ServiceClass,
+    System,
+    Target,
+)
 from inferno_optimizer.validation import Problem, find_problems
 
 
@@ -61,12 +69,25 @@ class Catalogue:
         return {model: tuple(positions) for model, positions in found.items()}
 
     @cached_property
-    def _accelerators_per_replica(self) -> Mapping[tuple[str, str], int]:
-        return {(p.model, p.accelerator): max(p.accelerator_count, 1) for p in self.system.profiles}
+    def _profile(self) -> Mapping[tuple[str, str], PerformanceProfile]:
+        return {(p.model, p.accelerator): p for p in self.system.profiles}
+
+    def profile(self, model: str, accelerator: str) -> PerformanceProfile | None:
+        """How a model performs on an accelerator, usable or not; None where nothing tells."""
+        return self._profile.get((model, accelerator))
 
     def accelerators_per_replica(self, model: str, accelerator: str) -> int:
         """Accelerators that one replica occupies; 1 where there is no profile."""
-        return self._accelerators_per_replica.get((model, accelerator), 1)
+        profile = self.profile(model, accelerator)
+        return max(profile.accelerator_count, 1) if profile else 1
+
+    def unit_cost(self, model: str, accelerator: str) -> float:
+        """Cost of one replica of a model [cents/hour]; 0 on an unknown accelerator."""
+        position = self.accelerators.get(accelerator)
+        if position is None:
+            return 0.0
+        price = self.system.accelerators[position].cost
+        return price * self.accelerators_per_replica(model, accelerator)
 
     def profile_problems(self, model: str, accelerator: str) -> list[Problem]:
         """What keeps a profile from being used: its own problems or its accelerator's."""
@@ -87,11 +108,24 @@ class Catalogue:
         )
 
     def _allowed_profiles(self, server: Server) -> tuple[int, ...]:
-        profiles = self.profiles[server.model]
-        if not (server.keep_accelerator and server.current.accelerator):
-            return profiles
-        kept = server.current.accelerator
-        return tuple(i for i in profiles if self.system.profiles[i].accelerator == kept)
+        """Usable profiles of its model that the server may be on."""
+        positions = self.profiles[server.model]
+        if not (_pinned(server) or self._has_memory_bounds):
+            return positions
+        return tuple(i for i in positions if not self.exclusion(server, self.system.profiles[i]))
+
+    @cached_property
+    def _has_memory_bounds(self) -> bool:
+        return any(profile.max_tokens for profile in self.system.profiles)
+
+    def exclusion(self, server: Server, profile: PerformanceProfile) -> str:
+        """Why a server cannot be where a usable profile of its model is for; empty if it can."""
+        if _pinned(server) and server.current.accelerator != profile.accelerator:
+            return "keepAccelerator pins the server to another accelerator"
+        tokens = server.load.tokens_kept
+        if 0 < profile.max_tokens < tokens:
+            return f"a request keeps {tokens} tokens, more than its maxTokens {profile.max_tokens}"
+        return ""
 
     def _obstacle(self, server: Server) -> tuple[Reason | None, str]:
         """The first thing that keeps a server from being sized, in words that tell the remedy."""
@@ -110,10 +144,12 @@ class Catalogue:
         return None, ""
 
     def _missing_data(self, server: Server) -> str:
-        if server.keep_accelerator and self.profiles[server.model]:
+        usable = [self.system.profiles[i] for i in self.profiles[server.model]]
+        kept = server.current.accelerator
+        if _pinned(server) and usable and all(p.accelerator != kept for p in usable):
             return (
                 f"model {server.model!r} has no usable performance data for accelerator"
-                f" {server.current.accelerator!r}, which keepAccelerator asks for; add it or"
+                f" {kept!r}, which keepAccelerator asks for; add it or"
                 f" drop keepAccelerator"
             )
         problems = [
@@ -122,4 +158,10 @@ class Catalogue:
             if profile.model == server.model
             for problem in self.profile_problems(profile.model, profile.accelerator)
         ]
+        problems += [f"{p.accelerator}: {self.exclusion(server, p)}" for p in usable]
         return f"model {server.model!r} has no usable performance data: {'; '.join(problems)}"
+
+
+def _pinned(server: Server) -> bool:
+    """Whether a server is to stay on its accelerator."""
+    return server.keep_accelerator and bool(server.current.accelerator)

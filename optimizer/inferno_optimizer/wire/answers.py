@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from inferno_optimizer.capacity import available_cards, capacity_use, cards_in_use
 from inferno_optimizer.decisions import unattainable
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.plausibility import warned
 from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.system import (
@@ -61,7 +62,8 @@ def solution_of(answer: Answer, system: System) -> Solution:
     _refuse(_contradictions(answer, catalogue, decided))
     silent = [server for server in system.servers if server.name not in decided]
     decided |= {decision.server: decision for decision in _unexplained(catalogue, silent)}
-    decisions = tuple(_in_our_words(decided[server.name], server) for server in system.servers)
+    told = (_in_our_words(decided[server.name], server) for server in system.servers)
+    decisions = warned(catalogue, told)
     capacity = _capacity(catalogue, decisions, answer.prices or {})
     if not system.options.unlimited:
         _refuse(_excess(capacity))

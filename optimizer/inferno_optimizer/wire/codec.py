@@ -139,16 +139,21 @@ def _read_given(server: str, value: object) -> Decision:
 
 
 def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
-    """Write an allocation, and why it is less than the server needs where it is."""
+    """Write an allocation, why it is less than the server needs where it is, and warnings."""
     document = ANSWER.write(allocation)
-    if decision.reason is Reason.ALLOCATED:
-        return document
-    return {**document, "reason": str(decision.reason), "message": decision.message}
+    if decision.reason is not Reason.ALLOCATED:
+        document |= {"reason": str(decision.reason), "message": decision.message}
+    return document | _warnings(decision)
+
+
+def _warnings(told: Decision | Option) -> dict[str, Any]:
+    """Write warnings where there are any."""
+    return {"warnings": list(told.warnings)} if told.warnings else {}
 
 
 def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
     """Write the options of a server; fields that an allocation has too are named as there."""
-    return [OPTION.write(option) for option in options]
+    return [OPTION.write(option) | _warnings(option) for option in options]
 
 
 def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:

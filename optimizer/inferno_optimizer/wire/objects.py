@@ -103,6 +103,8 @@ def _profile(  # noqa: PLR0913 - an argument for each key
     budget: TokenBudgetParameters | None,
     max_batch_size: int,
     at_tokens: int,
+    max_tokens: int,
+    max_sequences: int,
 ) -> PerformanceProfile:
     """Build a profile; of parameters of several generations the latest count."""
     parameters: PerformanceParameters = DecodeParameters(alpha, beta)
@@ -112,14 +114,23 @@ def _profile(  # noqa: PLR0913 - an argument for each key
         steps, first = decode or DecodeParameters(0, 0), prefill or _Prefill(0, 0)
         parameters = PrefillDecodeParameters(steps.alpha, steps.beta, *first)
     return PerformanceProfile(
-        model, accelerator, parameters, max_batch_size, at_tokens, accelerator_count
+        model,
+        accelerator,
+        parameters,
+        max_batch_size,
+        at_tokens,
+        accelerator_count,
+        max_tokens,
+        max_sequences,
     )
 
 
-def _other_parameters(profile: PerformanceProfile) -> Container[str]:
-    """Keys of the parameters of other generations."""
+def _not_told(profile: PerformanceProfile) -> Container[str]:
+    """Keys of the parameters of other generations, and of bounds that there are not."""
     mine = _PARAMETERS[profile.parameters.generation]
-    return {key for keys in _PARAMETERS.values() for key in keys} - {*mine}
+    others = {key for keys in _PARAMETERS.values() for key in keys} - {*mine}
+    bounds = {"maxTokens": profile.max_tokens, "maxNumSeqs": profile.max_sequences}
+    return others | {key for key, bound in bounds.items() if not bound}
 
 
 _PARAMETERS = {
@@ -333,8 +344,10 @@ _PROFILES = List(
             "perfParms": ("parameters", optional(_BUDGET), "budget"),
             "maxBatchSize": ("max_batch_size", INTEGER),
             "atTokens": ("at_tokens", INTEGER),
+            "maxTokens": ("max_tokens", INTEGER),
+            "maxNumSeqs": ("max_sequences", INTEGER),
         },
-        left_out=_other_parameters,
+        left_out=_not_told,
     ),
     collect=_unique("model", "accelerator"),
     spread=tuple,

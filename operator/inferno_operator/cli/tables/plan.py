@@ -67,10 +67,12 @@ def _planned_cells(item: Preview, *, ttft: bool) -> tuple[str, ...]:
 
 
 def _notes(previews: Iterable[Preview]) -> Iterator[str]:
-    """Why servers get less than they need; below the table, for these are sentences."""
+    """Why servers get less than they need, and warnings; below the table, as sentences."""
     for item in previews:
         if item.reason != Reason.ALLOCATED:
             yield f"{item.name}: {item.message}"
+        if item.warnings:
+            yield f"{item.name}: warning: {item.warnings}"
 
 
 def _totals(previews: Sequence[Preview]) -> str:

@@ -11,6 +11,7 @@ from inferno_optimizer.system import (
     Allocation,
     CapacityUse,
     Certificate,
+    Decision,
     Generation,
     Level,
     Reason,
@@ -18,6 +19,7 @@ from inferno_optimizer.system import (
     Solution,
     System,
 )
+from inferno_optimizer.validation import UNKNOWN_ACCELERATOR, find_problems
 
 GAP = "  "
 """What stands between columns."""
@@ -51,7 +53,7 @@ def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
     """Servers with what they have and what they get, then totals, cards and the proof."""
     yield _servers(system, solution)
     yield ""
-    if notes := list(_notes(solution)):
+    if notes := list(_notes(system, solution)):
         yield from notes
         yield ""
     yield _totals(system, solution)
@@ -72,6 +74,9 @@ def option_parts(options: Iterable[Option]) -> Iterator[Part]:
     ttft = with_ttft(options)
     latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
     yield Table((*headings, *latencies), [_option_row(option, ttft=ttft) for option in options])
+    if warnings := [warning for option in options for warning in option.warnings]:
+        yield ""
+        yield from (f"warning: {warning}" for warning in warnings)
 
 
 def with_ttft(predictions: Iterable[Allocation | Option]) -> bool:
@@ -144,11 +149,20 @@ def placed(allocation: Allocation) -> str:
     return allocation.placement if allocation.accelerator else "-"
 
 
-def _notes(solution: Solution) -> Iterator[str]:
-    """Why servers got less than they need; below the table, for these are whole sentences."""
+def _notes(system: System, solution: Solution) -> Iterator[str]:
+    """What is to be said of servers and models; below the table, for these are sentences."""
     for decision in solution.decisions:
-        if decision.reason is not Reason.ALLOCATED:
-            yield f"{decision.server}: {decision.message}"
+        yield from decision_notes(decision)
+    for problem in find_problems(system):
+        if problem.reason == UNKNOWN_ACCELERATOR:
+            yield f"warning: {problem}"
+
+
+def decision_notes(decision: Decision) -> Iterator[str]:
+    """Why a server gets less than it needs, and the warnings about what it gets."""
+    if decision.reason is not Reason.ALLOCATED:
+        yield f"{decision.server}: {decision.message}"
+    yield from (f"{decision.server}: warning: {warning}" for warning in decision.warnings)
 
 
 def _totals(system: System, solution: Solution) -> str:

@@ -25,7 +25,7 @@ def top_parts(seen: Overview, now: datetime) -> Iterator[Part]:
     else:
         yield _servers(seen.servers)
         yield ""
-        if notes := list(_notes(seen.servers)):
+        if notes := list(_notes(seen)):
             yield from notes
             yield ""
         yield _totals(seen.servers)
@@ -93,10 +93,13 @@ def _headroom_cells(view: ServerView, latency: str) -> tuple[str, str]:
     return f"{found.value_ms:.1f}/{found.target_ms:g}", f"{100 * found.share:.0f}%"
 
 
-def _notes(views: Sequence[ServerView]) -> Iterator[str]:
-    for view in views:
+def _notes(seen: Overview) -> Iterator[str]:
+    for view in seen.servers:
         if view.reason not in ("", Reason.ALLOCATED) and view.message:
             yield f"{view.name}: {view.message}"
+        if view.warnings:
+            yield f"{view.name}: warning: {view.warnings}"
+    yield from (f"warning: {trouble}" for trouble in seen.troubles)
 
 
 def _totals(views: Sequence[ServerView]) -> str:

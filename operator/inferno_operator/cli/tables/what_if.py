@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from inferno_operator.cli.tables.solution import (
     Part,
     Table,
+    decision_notes,
     latency_cells,
     latency_headings,
     placed,
@@ -67,10 +68,9 @@ def _placement(allocation: Allocation | None) -> tuple[str, str]:
 
 
 def _notes(differences: Iterable[Difference]) -> Iterator[str]:
-    """Why servers get less than they need then; below the table, for these are sentences."""
+    """Why servers get less than they need then, and warnings; below the table, as sentences."""
     for difference in differences:
-        if difference.after.reason is not Reason.ALLOCATED:
-            yield f"{difference.server}: {difference.after.message}"
+        yield from decision_notes(difference.after)
 
 
 def _totals(before: Solution, after: Solution) -> str:

@@ -12,6 +12,7 @@ from inferno_operator.resources import DIGITS, Resource, Server, Status
 from inferno_operator.resources.conditions import (
     ALLOCATED,
     READY,
+    WARNINGS,
     Verdict,
     changed,
     merge_conditions,
@@ -71,7 +72,7 @@ class Update:
             **self.extra_status,
         }
         current = self.status.to_json()
-        ours = {verdict.type for verdict in self.verdicts}
+        ours = {WARNINGS, *(verdict.type for verdict in self.verdicts)}
         kept = [c for c in current.get("conditions", []) if c["type"] in ours]
         return None if {**current, "conditions": kept} == {**current, **written} else written
 
@@ -168,9 +169,17 @@ def _server_update(observation: Observation, decision: Decision) -> Update:
         reason=decision.reason,
         message=decision.message,
     )
+    verdicts = (ready, *_warnings(decision), allocated)
     desired = desired_allocation(decision.allocation)
     spec = None if observation.resource is None else _spec_change(observation.resource, desired)
-    return Update.of(observation, (ready, allocated), active=decision.reason.decided, spec=spec)
+    return Update.of(observation, verdicts, active=decision.reason.decided, spec=spec)
+
+
+def _warnings(decision: Decision) -> Iterator[Verdict]:
+    """What a decision cannot be trusted for; nothing is said where that is nothing."""
+    if decision.warnings:
+        message = "; ".join(decision.warnings)
+        yield Verdict(WARNINGS, holds=True, reason="Implausible", message=message)
 
 
 def _spec_change(server: Resource, desired: Manifest) -> Manifest | None:

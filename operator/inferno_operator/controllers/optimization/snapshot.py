@@ -31,6 +31,7 @@ Named = Accelerator | Model | ServiceClass | Server
 """Objects that others know by their `spec.name`."""
 
 Kind = TypeVar("Kind", bound=Resource)
+Priced = TypeVar("Priced", bound=AllocationPart)
 
 DUPLICATE_NAME = "DuplicateName"
 
@@ -80,13 +81,16 @@ def build_system(
         accelerators=tuple(map(_accelerator, _only(Accelerator, loaded))),
         profiles=_profiles(_only(Model, loaded)),
         classes=tuple(map(_service_class, _only(ServiceClass, loaded))),
-        servers=tuple(map(_server, _only(Server, loaded))),
         capacity=_capacity(_only(Capacity, in_order)),
         options=_options(asked.spec.data.optimizer if asked else None, time_limit),
     )
+    catalogue = Catalogue(system)
     if system.options.hold_undecided:
-        held = map(_server, _only(Server, (resource for resource, _ in excluded)))
-        system = replace(system, capacity=available_cards(Catalogue(system), held))
+        left_out = _only(Server, (resource for resource, _ in excluded))
+        held = (_server(resource, catalogue) for resource in left_out)
+        system = replace(system, capacity=available_cards(catalogue, held))
+    servers = tuple(_server(resource, catalogue) for resource in _only(Server, loaded))
+    system = replace(system, servers=servers)
     return Snapshot(system, find_problems(system), tuple(excluded))
 
 
@@ -153,6 +157,8 @@ def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:
         max_batch_size=data.max_batch_size,
         at_tokens=data.at_tokens,
         accelerator_count=max(data.acc_count, 1),
+        max_tokens=data.max_tokens or 0,
+        max_sequences=data.max_num_seqs or 0,
     )
 
 
@@ -183,18 +189,47 @@ def _target(part: Target) -> core.Target:
     )
 
 
-def _server(resource: Server) -> core.Server:
-    spec = resource.spec
+def _server(resource: Server, catalogue: Catalogue) -> core.Server:
+    spec, current = resource.spec, priced_current(resource, catalogue)
     return core.Server(
         name=spec.name,
         service_class=spec.service_class,
         model=spec.model,
-        current=_current(spec.current_alloc) if spec.current_alloc else core.Allocation(),
+        current=_current(current) if current else core.Allocation(),
         keep_accelerator=spec.keep_accelerator,
         min_replicas=spec.min_num_replicas,
         max_batch_size=spec.max_batch_size,
         max_queue_size=spec.max_queue_size,
     )
+
+
+def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
+    """What runs now; where its cost is not told it is that of its replicas.
+
+    Parameters
+    ----------
+    resource
+        The Server.
+    catalogue
+        Accelerators and performance data of its namespace.
+    """
+    whole, model = resource.spec.current_alloc, resource.spec.model
+    if whole is None:
+        return None
+    mix = tuple(_priced(part, model, catalogue) for part in whole.mix)
+    if not mix:
+        return _priced(whole, model, catalogue)
+    total = sum(part.cost or 0.0 for part in mix)
+    return whole.model_copy(
+        update={"mix": mix, "cost": total if whole.cost is None else whole.cost}
+    )
+
+
+def _priced(part: Priced, model: str, catalogue: Catalogue) -> Priced:
+    if part.cost is not None:
+        return part
+    cost = max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator)
+    return part.model_copy(update={"cost": cost})
 
 
 def _current(whole: ServerAllocation) -> core.Allocation:

@@ -16,6 +16,7 @@ from tests.unit.operator.objects import (
     model,
     observed,
     optimizer,
+    performance,
     running,
     server,
 )
@@ -42,6 +43,30 @@ def measured(name: str, itl: float, **condition: str) -> Manifest:
 def lines(*manifests: Manifest) -> list[str]:
     parts = list(top_parts(overview([observed(m) for m in manifests]), NOW))
     return [" ".join(line.split()) for line in "\n".join(map(str, parts)).splitlines()]
+
+
+def test_a_cost_that_is_not_told_is_worked_out() -> None:
+    here = measured("S", 30)
+    del here["spec"]["currentAlloc"]["cost"]
+
+    shown = lines(here, accelerator(), model())
+
+    assert "cost 20.00 now" in "".join(shown)
+
+
+def test_warnings_are_told_below_the_servers() -> None:
+    warned = measured("S", 30, status="True", reason="Allocated", message="2 x A")
+    when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    told = {"type": "Warnings", "status": "True", "reason": "Implausible", "message": "a large one"}
+    warned["status"]["conditions"].append({**when, **told})
+    known, unknown = performance(), performance("Gone")
+
+    shown = lines(warned, PROMISES, accelerator(), model(data=[known, unknown]), optimizer())
+
+    assert shown[3:5] == [
+        "s: warning: a large one",
+        "warning: model 'M' (Gone): acc: no accelerator is named 'Gone'; correct it or add one",
+    ]
 
 
 def test_servers_stand_beside_their_targets_and_cards() -> None:

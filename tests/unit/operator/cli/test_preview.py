@@ -80,6 +80,16 @@ def test_what_runs_stands_beside_what_is_desired_and_what_would_be() -> None:
     ]
 
 
+def test_a_cost_that_is_not_told_is_worked_out() -> None:
+    here = server(spec={"currentAlloc": running(3, 2)})
+    del here["spec"]["currentAlloc"]["cost"]
+
+    _, shown = planned(here)
+
+    assert shown.splitlines()[1].split()[2:6] == ["3", "x", "A", "30.00"]
+    assert "cost 30.00 now" in shown
+
+
 def test_objects_that_are_no_good_are_named() -> None:
     broken = server("Broken")
     del broken["spec"]["model"]
@@ -90,6 +100,12 @@ def test_objects_that_are_no_good_are_named() -> None:
     assert "\nbroken: spec.model is missing\n" in shown
     assert [item.reason for item in plan.servers] == ["InvalidSpec", "Allocated"]
     assert plan.troubles == ("Accelerator free: cost: -1 is negative",)
+
+
+def test_warnings_are_shown_below_the_servers_that_they_are_about() -> None:
+    _, shown = planned(server(spec={"maxBatchSize": 7}))
+
+    assert "\ns: warning: a batch of 7 on A keeps 7 tokens in memory" in shown
 
 
 def test_a_change_that_makes_no_sense_is_refused() -> None:

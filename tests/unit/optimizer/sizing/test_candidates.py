@@ -17,14 +17,22 @@ from inferno_optimizer.system import (
     DecodeParameters,
     Load,
     Options,
+    PerformanceParameters,
     PerformanceProfile,
+    PrefillDecodeParameters,
     Reason,
     SaturationPolicy,
     Server,
     System,
     Target,
+    TokenBudgetParameters,
 )
-from inferno_optimizer.wire.codec import encode_explanation, encode_solution
+from inferno_optimizer.wire.codec import (
+    decode_system,
+    encode_explanation,
+    encode_solution,
+    encode_system,
+)
 from tests.unit.optimizer import oracles
 from tests.unit.optimizer.systems import NOTHING, Demand, accelerators, one_server, system_of
 
@@ -294,3 +302,84 @@ def test_absurd_costs_stay_numbers(solver: Options) -> None:
     solution = optimize(made)
 
     assert json.dumps(encode_solution(solution), allow_nan=False)
+
+
+IN_AND_OUT = Load(60, input_tokens=1500, output_tokens=100)
+GENERATIONS = (
+    DecodeParameters(17.15, 0.34),
+    PrefillDecodeParameters(17.15, 0.34, 50, 0.01),
+    TokenBudgetParameters(6, 0.05, 0.0005),
+)
+
+
+def bounded(
+    load: Load, parameters: PerformanceParameters = GENERATIONS[0], batch: int = 0, **bounds: int
+) -> System:
+    """A server on data of 384 requests at 512 tokens, with bounds."""
+    profile = PerformanceProfile("llm", "G2", parameters, 384, 512, **bounds)
+    served = Server("chat", "Premium", "llm", Allocation(load=load), max_batch_size=batch)
+    return one_server(served, profile)
+
+
+def batch_of(of: System) -> int:
+    (found,) = optimize(of).allocations.values()
+    return found.max_batch_size
+
+
+@pytest.mark.parametrize("parameters", GENERATIONS)
+def test_memory_bounds_the_batch_by_input_and_output(parameters: PerformanceParameters) -> None:
+    found = bounded(IN_AND_OUT, parameters, max_tokens=200_000)
+
+    assert batch_of(found) == 200_000 // 1600
+    assert decision(found).warnings == ()
+
+
+@pytest.mark.parametrize("parameters", GENERATIONS)
+def test_a_number_of_sequences_bounds_the_batch(parameters: PerformanceParameters) -> None:
+    assert batch_of(bounded(IN_AND_OUT, parameters, max_sequences=64)) == 64
+
+
+def test_a_number_of_sequences_bounds_the_batch_of_an_idle_server_too() -> None:
+    assert batch_of(bounded(Load(0, 512), max_sequences=64, max_tokens=1)) == 64
+
+
+def test_the_tighter_one_of_all_bounds_counts() -> None:
+    assert batch_of(bounded(Load(60, 512), max_tokens=10**9, max_sequences=10**6)) == 384
+    assert batch_of(bounded(Load(60, 512), max_tokens=51200, max_sequences=99)) == 99
+    assert batch_of(bounded(Load(60, 512), max_tokens=51200, max_sequences=101)) == 100
+
+
+def test_the_bounds_hold_for_the_batch_of_the_server_too() -> None:
+    assert batch_of(bounded(Load(60, 512), batch=256, max_tokens=51200)) == 100
+    assert batch_of(bounded(Load(60, 512), batch=256, max_sequences=30)) == 30
+
+
+def test_where_no_request_fits_into_the_memory_is_no_option() -> None:
+    short = bounded(IN_AND_OUT, max_tokens=1599)
+    exact = bounded(IN_AND_OUT, max_tokens=1600)
+
+    made = decision(short)
+
+    assert batch_of(exact) == 1
+    assert made.reason is Reason.NO_PERFORMANCE_DATA
+    assert "G2: a request keeps 1600 tokens, more than its maxTokens 1599" in made.message
+
+
+def test_an_accelerator_that_no_request_fits_on_is_left_out_of_several() -> None:
+    small = PerformanceProfile("llm", "G2", GENERATIONS[0], 384, 512, max_tokens=1599)
+    served = Server("chat", "Premium", "llm", Allocation(load=IN_AND_OUT))
+    found = {o.accelerator: o for o in explain(one_server(served, A100, small), "chat")}
+
+    assert found["A100"].reason == ""
+    assert found["G2"].reason == "a request keeps 1600 tokens, more than its maxTokens 1599"
+
+
+def test_bounds_go_over_the_wire_where_they_are() -> None:
+    told = bounded(IN_AND_OUT, max_tokens=200_000, max_sequences=64)
+    untold = bounded(IN_AND_OUT)
+
+    data = [encode_system(one)["system"]["modelData"]["models"][0] for one in (told, untold)]
+
+    assert (data[0]["maxTokens"], data[0]["maxNumSeqs"]) == (200_000, 64)
+    assert data[1].keys() & {"maxTokens", "maxNumSeqs"} == set()
+    assert decode_system(encode_system(told)).profiles == told.profiles

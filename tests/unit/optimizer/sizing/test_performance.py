@@ -118,7 +118,7 @@ def test_the_rate_of_a_prefill_and_decode_replica_is_that_of_bisection(
     target = Target(
         itl * replica.decode(1),
         tokens_per_second=tps,
-        ttft_ms=ttft * (replica.prefill(1) + replica.decode(1)),
+        ttft_ms=ttft * (replica.prefill(1) + replica.decode(1)) if replica.inputs else 0,
     )
 
     found = option(replica, 60, target)
@@ -399,10 +399,15 @@ def test_generations_mix_in_one_system() -> None:
     )
     server = replace(second.servers[0], max_queue_size=30)
 
-    found = {o.generation: o for o in explain(replace(both, servers=(server,)), "chat")}
+    found = {
+        o.generation: replace(o, warnings=())
+        for o in explain(replace(both, servers=(server,)), "chat")
+    }
 
     alone = {
-        Generation.PREFILL_DECODE: explain(first, "chat")[0],
-        Generation.TOKEN_BUDGET: replace(explain(second, "chat")[0], accelerator="A100"),
+        Generation.PREFILL_DECODE: replace(explain(first, "chat")[0], warnings=()),
+        Generation.TOKEN_BUDGET: replace(
+            explain(second, "chat")[0], accelerator="A100", warnings=()
+        ),
     }
     assert found == alone

@@ -5,6 +5,8 @@ Nothing runs at first, so the value of a candidate is 1.1 times its cost.
 
 from dataclasses import replace
 
+import pytest
+
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Accelerator, Allocation, Load, Server, Status
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
@@ -81,6 +83,34 @@ def test_of_equal_ranks_the_first_name_comes_first() -> None:
         "a": ("X", 2),
         "b": NOTHING,
     }
+
+
+@pytest.mark.parametrize("prices", [(1, 2), (3, 10), (25, 40), (33, 66), (33.1, 47.7)])
+@pytest.mark.parametrize(("cheap", "dear"), [("a", "b"), ("b", "a")])
+def test_regrets_that_differ_by_rounding_alone_are_equal(
+    cheap: str, dear: str, prices: tuple[float, float]
+) -> None:
+    # Both regrets are 1.1 * (Y - X), whatever runs now; the value is larger where 400 is paid.
+    demands = [
+        Demand(cheap, {"X": 1, "Y": 1}, current=Allocation("Z", 1, cost=400)),
+        Demand(dear, {"X": 1, "Y": 1}, current=Allocation("Z", 1, cost=800)),
+    ]
+    units = accelerators(X=prices[0], Y=prices[1], Z=1)
+
+    chosen = outcome(system_of(demands, units, {"X": 1, "Y": 1}))
+
+    assert chosen == {cheap: ("X", 1), dear: ("Y", 1)}
+
+
+def test_a_regret_that_is_rounding_alone_is_none() -> None:
+    # 3 x 0.1 is 0.30000000000000004, yet a loses nothing if it gets X instead of Y. Neither does
+    # b, whose value is larger.
+    demands = [Demand("a", {"X": 3, "Y": 1}), Demand("b", {"Y": 2, "Z": 1})]
+    units = accelerators(X=0.1, Y=0.3, Z=0.6)
+
+    chosen = outcome(system_of(demands, units, {"X": 3, "Y": 2, "Z": 1}))
+
+    assert chosen == {"a": ("X", 3), "b": ("Y", 2)}
 
 
 def test_the_penalty_for_moving_is_part_of_the_order() -> None:

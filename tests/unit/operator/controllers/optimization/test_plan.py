@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,6 +115,21 @@ def test_a_decision_is_written_with_every_number_and_its_load() -> None:
         "Ready": (True, "Allocated", "2 x A"),
         "Allocated": (True, "Allocated", "2 x A"),
     }
+
+
+def test_warnings_are_a_condition_of_their_own_which_goes_with_them() -> None:
+    warned = replace(allocated(), warnings=("a large batch", "no input"))
+    update = decide(server(), warned)
+
+    assert said(update)["Warnings"] == (True, "Implausible", "a large batch; no input")
+    assert update.verdicts[-1].type == "Allocated"
+
+    after = carried_out(server(), update)
+    assert decide(after, warned).status_at(2, LATER) is None
+
+    cured = decide(after, allocated()).status_at(2, LATER)
+    assert cured is not None
+    assert [condition["type"] for condition in cured["conditions"]] == ["Ready", "Allocated"]
 
 
 def test_an_update_is_about_the_object_that_was_read() -> None:

@@ -39,7 +39,8 @@ metadata: {name: m}
 spec:
   name: granite
   data:
-  - {acc: 2xA100, accCount: 3, alpha: 20.5, beta: 0.4, maxBatchSize: 32, atTokens: 512}
+  - {acc: 2xA100, accCount: 3, alpha: 20.5, beta: 0.4, maxBatchSize: 32, atTokens: 512,
+     maxTokens: 99000, maxNumSeqs: 48}
 ---
 apiVersion: inferno.platform.ai/v1alpha1
 kind: ServiceClass
@@ -94,6 +95,7 @@ def test_every_field_lands_in_its_place() -> None:
     assert (profile.model, profile.accelerator) == ("granite", "2xA100")
     assert profile.parameters == core.DecodeParameters(20.5, 0.4)
     assert (profile.max_batch_size, profile.at_tokens, profile.accelerator_count) == (32, 512, 3)
+    assert (profile.max_tokens, profile.max_sequences) == (99000, 48)
     gold = core.Target(itl_ms=40, wait_ms=500.5, tokens_per_second=7)
     assert system.classes == (core.ServiceClass("Gold", 7, {"granite": gold}),)
     load = core.Load(60, 128, arrival_cov=1.5, service_cov=2)
@@ -111,6 +113,48 @@ def test_what_runs_on_several_accelerators_is_known_part_by_part() -> None:
     (found,) = snapshot(server(spec=spec)).system.servers
 
     assert [(p.accelerator, p.replicas) for p in found.current.mix] == [("A", 2), ("B", 1)]
+
+
+def test_a_cost_that_is_not_told_is_that_of_the_replicas() -> None:
+    spec = {"currentAlloc": running(3, 3)}
+    del spec["currentAlloc"]["cost"]
+    data = [{**performance(), "accCount": 2}]
+
+    (found,) = snapshot(accelerator(cost=7), model(data=data), server(spec=spec)).system.servers
+
+    assert found.current.cost == 3 * 2 * 7
+
+
+def test_the_cost_of_a_mix_that_is_not_told_is_that_of_its_parts() -> None:
+    mix = [
+        {"accelerator": "A", "numReplicas": 2},
+        {"accelerator": "B", "numReplicas": 1, "cost": 5},
+    ]
+    spec = {"currentAlloc": {**running(3, 3), "mix": mix}}
+    del spec["currentAlloc"]["cost"]
+
+    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+
+    assert [part.cost for part in found.current.mix] == [14, 5]
+    assert found.current.cost == 19
+
+
+@pytest.mark.parametrize("told", [0, 1.5])
+def test_a_cost_that_is_told_counts(told: float) -> None:
+    spec = {"currentAlloc": {**running(3, 3), "cost": told}}
+
+    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+
+    assert found.current.cost == told
+
+
+def test_on_an_unknown_accelerator_what_runs_costs_nothing() -> None:
+    spec = {"currentAlloc": running(3, 3, "Gone")}
+    del spec["currentAlloc"]["cost"]
+
+    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+
+    assert found.current.cost == 0
 
 
 def test_what_is_left_out_has_its_documented_default() -> None:
