@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -48,7 +49,7 @@ class RestOptimizer:
     failures
         What the next requests to solve end with, one each.
     original
-        Answer with allocations only, as the original does.
+        Answer with allocations only and hold no cards back, as the original does.
     gate
         Requests to solve wait while it is clear.
     arrived
@@ -139,8 +140,12 @@ class RestOptimizer:
 
     def _solution(self, document: Any) -> Any:  # noqa: ANN401 - JSON
         self.solved.append(document)
-        answer = encode_solution(optimize(decode_system(document)))
-        return {"allocations": answer["allocations"]} if self.original else answer
+        system = decode_system(document)
+        if not self.original:
+            return encode_solution(optimize(system))
+        known = replace(system.options, hold_undecided=False)
+        answer = encode_solution(optimize(replace(system, options=known)))
+        return {"allocations": answer["allocations"]}
 
 
 class Server(ThreadingHTTPServer):

@@ -6,14 +6,13 @@ becomes half a plan.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inferno_optimizer.capacity import available_cards, capacity_use, cards_in_use
-from inferno_optimizer.decisions import unattainable
+from inferno_optimizer.capacity import capacity_use, cards_in_use, cards_to_hand_out
+from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.sizing.candidates import build_candidates
-from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import (
     Allocation,
     CapacityUse,
@@ -78,7 +77,7 @@ def _contradictions(
     answer: Answer, catalogue: Catalogue, decided: Mapping[str, Decision]
 ) -> Iterator[str]:
     servers = {server.name: server for server in catalogue.system.servers}
-    for name in decided.keys() - servers.keys():
+    for name in sorted(decided.keys() - servers.keys()):
         yield f"there is a decision for server {name!r}, which it was not asked about"
     counts = Counter(decision.server for decision in (*answer.refused, *answer.given))
     for name, count in counts.items():
@@ -124,33 +123,23 @@ def _in_our_words(decision: Decision, server: Server) -> Decision:
 
 def _unexplained(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Decision]:
     """Decisions for servers that got nothing and no reason."""
-    cases = []
-    for server in servers:
-        outcome = catalogue.case(server)
-        if isinstance(outcome, Case):
-            cases.append(outcome)
-        else:
-            yield outcome
-    hopeless = {d.server: d for d in unattainable(build_candidates(catalogue, cases))}
+    candidates, undecided = size_servers(catalogue, servers)
+    yield from undecided
+    names = {case.server.name for case in candidates.cases} - {d.server for d in undecided}
     message = "the optimizer found no allocation for it; add capacity or lower the load"
-    for case in cases:
-        name = case.server.name
-        yield hopeless.get(name) or Decision(name, Reason.NO_CAPACITY, message)
+    for name in sorted(names):
+        yield Decision(name, Reason.NO_CAPACITY, message)
 
 
 def _capacity(
-    catalogue: Catalogue, decisions: Iterable[Decision], prices: Mapping[str, float]
+    catalogue: Catalogue, decisions: Sequence[Decision], prices: Mapping[str, float]
 ) -> tuple[CapacityUse, ...]:
-    servers = {server.name: server for server in catalogue.system.servers}
+    models = {server.name: server.model for server in catalogue.system.servers}
     used: Counter[str] = Counter()
-    held = []
     for decision in decisions:
-        server = servers[decision.server]
         if decision.allocation is not None:
-            used.update(cards_in_use(catalogue, server.model, decision.allocation))
-        elif catalogue.system.options.hold_undecided and not decision.reason.decided:
-            held.append(server)
-    return capacity_use(available_cards(catalogue, held), used, prices)
+            used.update(cards_in_use(catalogue, models[decision.server], decision.allocation))
+    return capacity_use(cards_to_hand_out(catalogue, decisions), used, prices)
 
 
 def _excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:

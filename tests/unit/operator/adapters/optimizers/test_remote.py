@@ -121,6 +121,27 @@ async def test_an_optimizer_without_reasons_gets_ours(
     assert all(decision.message for decision in solution.decisions)
 
 
+async def test_cards_of_undecided_servers_are_held_back_from_an_optimizer_that_cannot_do_so(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    rest.original = True
+    hurried = service_class("D")
+    hurried["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
+    out_of_reach = server("T", spec={"class": "D", "currentAlloc": running(3, 3)})
+    unknown = server("U", spec={"model": "gone", "currentAlloc": running(1, 1)})
+    system = system_of(hurried, server("S", wanted=2), out_of_reach, unknown)
+
+    solution = await remote.optimize(system)
+
+    reasons = {decision.server: decision.reason for decision in solution.decisions}
+    assert reasons == {
+        "S": Reason.NO_CAPACITY,
+        "T": Reason.UNATTAINABLE_SLO,
+        "U": Reason.UNKNOWN_MODEL,
+    }
+    assert solution.capacity == optimize(system).capacity
+
+
 @pytest.mark.parametrize("failure", [Failure.CUT, Failure.HALF, Failure.BROKEN])
 async def test_a_failure_that_passes_is_not_noticed(
     remote: RemoteOptimizer, rest: RestOptimizer, failure: Failure
