@@ -31,6 +31,7 @@ class Failure(Enum):
     NO_ANSWER = "JSON that is no answer"
     OTHERS = "the answer to another request"
     OVERDRAWN = "a million cards for server S"
+    NOBODY = "nothing for anybody, without a reason"
     BROKEN = "HTTP 500"
     REFUSED = "HTTP 404 with a message"
 
@@ -237,6 +238,7 @@ class Handler(BaseHTTPRequestHandler):
             Failure.NO_ANSWER: (200, json.dumps({"allocations": {"x": [1, 2]}})),
             Failure.OTHERS: (200, json.dumps({"allocations": {"stranger": {"numReplicas": 1}}})),
             Failure.OVERDRAWN: (200, json.dumps({"allocations": {"S": MILLION}})),
+            Failure.NOBODY: (200, json.dumps({"allocations": {}})),
             Failure.BROKEN: (500, ""),
             Failure.REFUSED: (404, json.dumps({"message": "optimization error: no luck"})),
         }

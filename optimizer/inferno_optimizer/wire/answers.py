@@ -47,8 +47,8 @@ class Answer:
 def solution_of(answer: Answer, system: System) -> Solution:
     """The solution that an answer gives for a system.
 
-    A server that the answer does not speak of has no capacity, unless its targets are out of
-    reach anyway.
+    A server that the answer does not speak of has no capacity, unless it needs none or its
+    targets are out of reach anyway. Whether cards are left for it is told by `plausibility`.
 
     Raises
     ------
@@ -124,11 +124,17 @@ def _in_our_words(decision: Decision, server: Server) -> Decision:
 def _unexplained(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Decision]:
     """Decisions for servers that got nothing and no reason."""
     candidates, undecided = size_servers(catalogue, servers)
-    yield from undecided
-    names = {case.server.name for case in candidates.cases} - {d.server for d in undecided}
+    for case in candidates.cases:
+        yield _without_words(case.server)
+    yield from undecided  # some of them have been sized
+
+
+def _without_words(server: Server) -> Decision:
+    """The decision for a server of which the answer does not speak."""
+    if server.load.idle and server.min_replicas == 0:
+        return Decision(server.name, Reason.ALLOCATED, "", Allocation())
     message = "the optimizer found no allocation for it; add capacity or lower the load"
-    for name in sorted(names):
-        yield Decision(name, Reason.NO_CAPACITY, message)
+    return Decision(server.name, Reason.NO_CAPACITY, message)
 
 
 def _capacity(

@@ -15,7 +15,7 @@ from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, Statefu
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Decision, Reason, Solution, System
+from inferno_optimizer.system import Decision, Options, Reason, Solution, System
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 from tests.unit.operator.objects import (
@@ -163,6 +163,7 @@ async def test_a_failure_that_passes_is_not_noticed(
         (Failure.NO_ANSWER, SolverError),
         (Failure.OTHERS, SolverError),
         (Failure.OVERDRAWN, SolverError),
+        (Failure.NOBODY, SolverError),
         (Failure.REFUSED, SolverError),
     ],
 )
@@ -187,6 +188,30 @@ async def test_an_answer_is_not_asked_for_again(
 
     with pytest.raises(SolverError):
         await remote.optimize(TWO)
+
+    assert not rest.failures
+
+
+async def test_an_answer_that_leaves_servers_out_although_cards_are_left_is_asked_for_again(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    rest.original = True
+    rest.failures = [Failure.NOBODY]
+
+    solution = await remote.optimize(TWO)
+
+    assert solution.allocations.keys() == {"S", "T"}
+
+
+@pytest.mark.parametrize("options", [Options(), Options(unlimited=True), Options(milp=True)])
+async def test_an_answer_that_goes_on_leaving_servers_out_is_refused_with_their_name(
+    remote: RemoteOptimizer, rest: RestOptimizer, options: Options
+) -> None:
+    rest.original = True
+    rest.failures = [Failure.NOBODY] * 2
+
+    with pytest.raises(SolverError, match=r"gives nothing to server 'S'.* cards for 2 x A"):
+        await remote.optimize(replace(TWO, options=options))
 
     assert not rest.failures
 
