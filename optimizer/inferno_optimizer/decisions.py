@@ -6,11 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferno_optimizer.sizing.candidates import MAX_REPLICAS, MS_PER_MINUTE, Candidates
+from inferno_optimizer.sizing.candidates import (
+    MAX_REPLICAS,
+    MS_PER_MINUTE,
+    Candidates,
+    build_candidates,
+)
+from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Latencies
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
-from inferno_optimizer.system import Allocation, Decision, Generation, Reason, Tail
+from inferno_optimizer.system import Allocation, Decision, Generation, Reason, Server, Tail
 
 OPTIONS_NAMED = 3
 """How many of the options that a server has a message names."""
@@ -19,7 +25,23 @@ TARGETS = ("slo-itl", "slo-ttw", "slo-ttft")
 """Fields of the targets of latencies."""
 
 
-def unattainable(candidates: Candidates) -> list[Decision]:
+def size_servers(
+    catalogue: Catalogue, servers: Iterable[Server]
+) -> tuple[Candidates, list[Decision]]:
+    """Size servers on their accelerators.
+
+    Returns
+    -------
+    The candidates of all servers that can be sized, and a decision for each server that no
+    plan can serve: it cannot be sized, or no number of replicas keeps its targets.
+    """
+    outcomes = [catalogue.case(server) for server in servers]
+    candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
+    not_sized = [o for o in outcomes if isinstance(o, Decision)]
+    return candidates, not_sized + _unattainable(candidates)
+
+
+def _unattainable(candidates: Candidates) -> list[Decision]:
     """Decisions for the cases that have no usable row: no number of replicas helps them."""
     with_rows = set(np.unique(candidates.pairs.case[candidates.usable]).tolist())
     return [

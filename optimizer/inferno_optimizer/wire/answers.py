@@ -6,15 +6,14 @@ becomes half a plan.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inferno_optimizer.capacity import available_cards, capacity_use, cards_in_use
-from inferno_optimizer.decisions import unattainable
+from inferno_optimizer.capacity import capacity_use, cards_in_use, cards_to_hand_out
+from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.plausibility import warned
-from inferno_optimizer.sizing.candidates import build_candidates
-from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import (
     Allocation,
     CapacityUse,
@@ -49,8 +48,8 @@ class Answer:
 def solution_of(answer: Answer, system: System) -> Solution:
     """The solution that an answer gives for a system.
 
-    A server that the answer does not speak of has no capacity, unless its targets are out of
-    reach anyway.
+    A server that the answer does not speak of has no capacity, unless it needs none or its
+    targets are out of reach anyway. Whether cards are left for it is told by `plausibility`.
 
     Raises
     ------
@@ -80,7 +79,7 @@ def _contradictions(
     answer: Answer, catalogue: Catalogue, decided: Mapping[str, Decision]
 ) -> Iterator[str]:
     servers = {server.name: server for server in catalogue.system.servers}
-    for name in decided.keys() - servers.keys():
+    for name in sorted(decided.keys() - servers.keys()):
         yield f"there is a decision for server {name!r}, which it was not asked about"
     counts = Counter(decision.server for decision in (*answer.refused, *answer.given))
     for name, count in counts.items():
@@ -126,33 +125,29 @@ def _in_our_words(decision: Decision, server: Server) -> Decision:
 
 def _unexplained(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Decision]:
     """Decisions for servers that got nothing and no reason."""
-    cases = []
-    for server in servers:
-        outcome = catalogue.case(server)
-        if isinstance(outcome, Case):
-            cases.append(outcome)
-        else:
-            yield outcome
-    hopeless = {d.server: d for d in unattainable(build_candidates(catalogue, cases))}
+    candidates, undecided = size_servers(catalogue, servers)
+    for case in candidates.cases:
+        yield _without_words(case.server)
+    yield from undecided  # some of them have been sized
+
+
+def _without_words(server: Server) -> Decision:
+    """The decision for a server of which the answer does not speak."""
+    if server.load.idle and server.min_replicas == 0:
+        return Decision(server.name, Reason.ALLOCATED, "", Allocation())
     message = "the optimizer found no allocation for it; add capacity or lower the load"
-    for case in cases:
-        name = case.server.name
-        yield hopeless.get(name) or Decision(name, Reason.NO_CAPACITY, message)
+    return Decision(server.name, Reason.NO_CAPACITY, message)
 
 
 def _capacity(
-    catalogue: Catalogue, decisions: Iterable[Decision], prices: Mapping[str, float]
+    catalogue: Catalogue, decisions: Sequence[Decision], prices: Mapping[str, float]
 ) -> tuple[CapacityUse, ...]:
-    servers = {server.name: server for server in catalogue.system.servers}
+    models = {server.name: server.model for server in catalogue.system.servers}
     used: Counter[str] = Counter()
-    held = []
     for decision in decisions:
-        server = servers[decision.server]
         if decision.allocation is not None:
-            used.update(cards_in_use(catalogue, server.model, decision.allocation))
-        elif catalogue.system.options.hold_undecided and not decision.reason.decided:
-            held.append(server)
-    return capacity_use(available_cards(catalogue, held), used, prices)
+            used.update(cards_in_use(catalogue, models[decision.server], decision.allocation))
+    return capacity_use(cards_to_hand_out(catalogue, decisions), used, prices)
 
 
 def _excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:

@@ -1,16 +1,16 @@
 """What another optimizer is asked: only what can be decided, for others may break on the rest."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from inferno_optimizer.capacity import available_cards
-from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.capacity import cards_to_hand_out
+from inferno_optimizer.decisions import size_servers
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Decision, ServiceClass, Solution, System
 
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """A system without what makes no sense, and the decisions that follow from that.
+    """A system without what no plan can serve, and the decisions for that.
 
     `asked` is the whole of it, `system` the rest.
     """
@@ -28,15 +28,17 @@ class Screening:
 
 
 def screen(system: System) -> Screening:
-    """Leave out what has senseless numbers or unknown names.
+    """Leave out the servers that no plan can serve, senseless numbers and unknown names.
 
-    The original never ends on performance data that are all 0, and breaks on a server of an
-    unknown model. Cards that servers hold for which there is no decision are taken off the
-    capacity if the options say so.
+    Other optimizers do not survive them. The original never ends on performance data that
+    are all 0 or on a load of 1e30 requests/min, and breaks on a server of an unknown model;
+    optimizer-light serves nobody where a target of one server is out of reach. Cards that
+    these servers hold are taken off the capacity if the options say so: others would hand
+    them out.
     """
     catalogue = Catalogue(system)
-    outcomes = {server.name: catalogue.case(server) for server in system.servers}
-    decisions = tuple(o for o in outcomes.values() if isinstance(o, Decision))
+    _, decisions = size_servers(catalogue, system.servers)
+    left_out = {decision.server for decision in decisions}
     usable = {position for positions in catalogue.profiles.values() for position in positions}
     rest = replace(
         system,
@@ -45,10 +47,10 @@ def screen(system: System) -> Screening:
         ),
         profiles=tuple(p for i, p in enumerate(system.profiles) if i in usable),
         classes=tuple(_usable_part(c, catalogue) for c in system.classes),
-        servers=tuple(s for s in system.servers if isinstance(outcomes[s.name], Case)),
-        capacity=_cards(catalogue, decisions),
+        servers=tuple(s for s in system.servers if s.name not in left_out),
+        capacity=dict(sorted(cards_to_hand_out(catalogue, decisions).items())),
     )
-    return Screening(system, rest, decisions)
+    return Screening(system, rest, tuple(decisions))
 
 
 def _usable_part(service_class: ServiceClass, catalogue: Catalogue) -> ServiceClass:
@@ -56,11 +58,3 @@ def _usable_part(service_class: ServiceClass, catalogue: Catalogue) -> ServiceCl
     senseless = {problem.part for problem in problems}
     targets = {m: t for m, t in service_class.targets.items() if m not in senseless}
     return replace(service_class, targets=targets, priority=service_class.effective_priority)
-
-
-def _cards(catalogue: Catalogue, decisions: tuple[Decision, ...]) -> Mapping[str, int]:
-    undecided = {decision.server for decision in decisions}
-    if not catalogue.system.options.hold_undecided:
-        undecided = set()
-    held = (server for server in catalogue.system.servers if server.name in undecided)
-    return dict(sorted(available_cards(catalogue, held).items()))

@@ -2,13 +2,24 @@
 
 import json
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Reason, SaturationPolicy, Solution, Status, System
+from inferno_optimizer.system import (
+    Allocation,
+    Load,
+    Reason,
+    SaturationPolicy,
+    Solution,
+    Status,
+    System,
+)
 from inferno_optimizer.wire.codec import (
     decode_solution,
     decode_system,
@@ -17,10 +28,12 @@ from inferno_optimizer.wire.codec import (
 )
 from inferno_optimizer.wire.screening import screen
 from tests.generate import fleet
+from tests.unit.optimizer.random_systems import Kind, random_options, random_system
 
 JsonObject = dict[str, Any]
 
 FLEET = decode_system(fleet(40, 5, seed=1, demand=2.0))
+FEW_SERVERS = Kind(servers=5, batches=(4, 16))
 
 
 def asked(system: System, **options: Any) -> System:  # noqa: ANN401 - options of any type
@@ -140,13 +153,31 @@ def test_what_is_no_answer_to_this_system_is_refused(spoil: Any, words: str) -> 
 
 def test_screening_leaves_out_what_cannot_be_decided_and_nothing_else() -> None:
     lost = replace(FLEET.servers[0], model="gone")
-    system = asked(replace(FLEET, servers=(lost, *FLEET.servers[1:])), hold_undecided=True)
+    flood = Load(arrival_rate=1e30, tokens_per_request=512)
+    flooded = replace(FLEET.servers[1], current=Allocation(load=flood))
+    system = asked(replace(FLEET, servers=(lost, flooded, *FLEET.servers[2:])))
 
     screening = screen(system)
 
-    assert [d.reason for d in screening.decisions] == [Reason.UNKNOWN_MODEL]
-    assert screening.system.servers == FLEET.servers[1:]
+    assert {d.server: d.reason for d in screening.decisions} == {
+        lost.name: Reason.UNKNOWN_MODEL,
+        flooded.name: Reason.INVALID_SPEC,
+    }
+    assert screening.system.servers == FLEET.servers[2:]
     assert screening.system.profiles == FLEET.profiles
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_a_screened_system_has_the_cards_that_the_whole_one_hands_out(
+    random: Random, milp: bool
+) -> None:
+    system = random_system(random, FEW_SERVERS, random_options(random, milp=milp))
+
+    screened = screen(system).system
+
+    available = {use.type: use.available for use in optimize(system).capacity}
+    assert {t: screened.capacity.get(t, 0) for t in available} == available
 
 
 @pytest.mark.parametrize("hold", [True, False])

@@ -15,7 +15,7 @@ from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, Statefu
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Decision, Reason, Solution, System
+from inferno_optimizer.system import Decision, Options, Reason, Solution, System
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 from tests.unit.operator.objects import (
@@ -121,6 +121,27 @@ async def test_an_optimizer_without_reasons_gets_ours(
     assert all(decision.message for decision in solution.decisions)
 
 
+async def test_cards_of_undecided_servers_are_held_back_from_an_optimizer_that_cannot_do_so(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    rest.original = True
+    hurried = service_class("D")
+    hurried["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
+    out_of_reach = server("T", spec={"class": "D", "currentAlloc": running(3, 3)})
+    unknown = server("U", spec={"model": "gone", "currentAlloc": running(1, 1)})
+    system = system_of(hurried, server("S", wanted=2), out_of_reach, unknown)
+
+    solution = await remote.optimize(system)
+
+    reasons = {decision.server: decision.reason for decision in solution.decisions}
+    assert reasons == {
+        "S": Reason.NO_CAPACITY,
+        "T": Reason.UNATTAINABLE_SLO,
+        "U": Reason.UNKNOWN_MODEL,
+    }
+    assert solution.capacity == optimize(system).capacity
+
+
 @pytest.mark.parametrize("failure", [Failure.CUT, Failure.HALF, Failure.BROKEN])
 async def test_a_failure_that_passes_is_not_noticed(
     remote: RemoteOptimizer, rest: RestOptimizer, failure: Failure
@@ -142,6 +163,7 @@ async def test_a_failure_that_passes_is_not_noticed(
         (Failure.NO_ANSWER, SolverError),
         (Failure.OTHERS, SolverError),
         (Failure.OVERDRAWN, SolverError),
+        (Failure.NOBODY, SolverError),
         (Failure.REFUSED, SolverError),
     ],
 )
@@ -166,6 +188,30 @@ async def test_an_answer_is_not_asked_for_again(
 
     with pytest.raises(SolverError):
         await remote.optimize(TWO)
+
+    assert not rest.failures
+
+
+async def test_an_answer_that_leaves_servers_out_although_cards_are_left_is_asked_for_again(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    rest.original = True
+    rest.failures = [Failure.NOBODY]
+
+    solution = await remote.optimize(TWO)
+
+    assert solution.allocations.keys() == {"S", "T"}
+
+
+@pytest.mark.parametrize("options", [Options(), Options(unlimited=True), Options(milp=True)])
+async def test_an_answer_that_goes_on_leaving_servers_out_is_refused_with_their_name(
+    remote: RemoteOptimizer, rest: RestOptimizer, options: Options
+) -> None:
+    rest.original = True
+    rest.failures = [Failure.NOBODY] * 2
+
+    with pytest.raises(SolverError, match=r"gives nothing to server 'S'.* cards for 2 x A"):
+        await remote.optimize(replace(TWO, options=options))
 
     assert not rest.failures
 
