@@ -12,8 +12,8 @@ exact with the queue limit too; without one it is the exponential of the M/M/N q
 """
 
 import numpy as np
-from scipy.special import gammaincc, gammainccinv, gammaln
 
+from inferno_optimizer.sizing.erlang import log_erlang_tail
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
 from inferno_optimizer.sizing.roots import last_feasible
 
@@ -21,12 +21,6 @@ TINY = np.finfo(np.float64).tiny
 
 EVEN_LOAD = 1e-5
 """Where |1 - r| M is below this, the difference above cancels and its expansion is exact."""
-
-DEEP = 1e-280
-"""Below this an Erlang tail is about to underflow; its continued fraction is exact."""
-
-TERMS = 30
-"""Terms of the continued fraction, more than it needs where the tail is that deep."""
 
 
 def log_tail(queue: Averages, time_ms: FloatArray) -> FloatArray:
@@ -36,8 +30,9 @@ def log_tail(queue: Averages, time_ms: FloatArray) -> FloatArray:
     """
     places, load = np.maximum(queue.places, 1.0), queue.load
     x = np.maximum(time_ms / queue.interval, TINY)
-    even = np.abs(1.0 - load) * places < EVEN_LOAD
-    log_sum = np.where(even, _log_sum_at_even_load(places, load, x), _log_sum(places, load, x))
+    log_sum = _log_sum(places, load, x)
+    even = np.flatnonzero(np.abs(1.0 - load) * places < EVEN_LOAD)
+    log_sum[even] = _log_sum_at_even_load(places[even], load[even], x[even])
     share = np.log(np.maximum(queue.peak, TINY)) + log_sum
     return np.where(time_ms < 0, 0.0, np.where(queue.places > 0, np.minimum(share, 0), -np.inf))
 
@@ -50,8 +45,8 @@ def _log_sum(places: FloatArray, load: FloatArray, x: FloatArray) -> FloatArray:
     """
     log_load = np.log(load)
     scale = np.maximum(places * log_load, 0.0)
-    first = -x * (1.0 - load) + _log_erlang_tail(places, load * x) - scale
-    second = places * log_load - scale + _log_erlang_tail(places, x)
+    first = -x * (1.0 - load) + log_erlang_tail(places, load * x) - scale
+    second = places * log_load - scale + log_erlang_tail(places, x)
     gap = np.maximum(np.abs(first - second), np.abs(log_load))
     log_share = np.log(-np.expm1(-np.maximum(gap, TINY)) / np.maximum(np.abs(1.0 - load), TINY))
     return np.where(load > 1.0, second, first) + log_share
@@ -60,34 +55,16 @@ def _log_sum(places: FloatArray, load: FloatArray, x: FloatArray) -> FloatArray:
 def _log_sum_at_even_load(places: FloatArray, load: FloatArray, x: FloatArray) -> FloatArray:
     """The same for r about 1, to the first order of r - 1."""
     scale = np.maximum(places * np.log(load), 0.0)
-    tails = [_erlang_tail(np.maximum(places - less, 0.0), x) for less in range(3)]
+    tails = [_erlang_tail(places - less, x) for less in range(3)]
     value = places * tails[0] - x * tails[1]
     slope = (places * (places - 1.0) * tails[0] - x**2 * tails[2]) / 2
     return np.log(np.maximum(value + slope * (load - 1.0), TINY)) - scale
 
 
 def _erlang_tail(shape: FloatArray, x: FloatArray) -> FloatArray:
-    """Q(shape, x)."""
-    tail: FloatArray = gammaincc(shape, x)
-    return tail
-
-
-def _log_erlang_tail(shape: FloatArray, x: FloatArray) -> FloatArray:
-    """Logarithm of Q(shape, x), which does not underflow."""
-    tail = _erlang_tail(shape, x)
-    result = np.log(np.maximum(tail, DEEP))
-    deep = np.flatnonzero(tail < DEEP)
-    result[deep] = _log_deep_tail(shape[deep], x[deep])
-    return result
-
-
-def _log_deep_tail(shape: FloatArray, x: FloatArray) -> FloatArray:
-    """Legendre's continued fraction [Abramowitz and Stegun, 6.5.31], for x above the shape."""
-    fraction = x + (2 * TERMS + 1) - shape
-    for term in range(TERMS, 0, -1):
-        fraction = x + (2 * term - 1) - shape - term * (term - shape) / fraction
-    log_factorial: FloatArray = gammaln(shape)
-    return -x + shape * np.log(x) - log_factorial - np.log(fraction)
+    """Q(shape, x); 0 where the shape is 0 or less, which no time exceeds."""
+    tail: FloatArray = np.exp(log_erlang_tail(np.maximum(shape, 1.0), x))
+    return np.where(shape > 0, tail, 0.0)
 
 
 def wait_percentile(queue: Averages, share: FloatArray) -> FloatArray:
@@ -110,8 +87,12 @@ def wait_percentile(queue: Averages, share: FloatArray) -> FloatArray:
 
 
 def _longest(queue: Averages, log_rest: FloatArray) -> FloatArray:
-    """A time that is not below the percentile: of M departures, or of an endless queue [ms]."""
-    departures: FloatArray = gammainccinv(queue.places, np.exp(log_rest))
+    """A time that is not below the percentile: of M departures, or of an endless queue [ms].
+
+    M + sqrt(2 M y) + y bounds the percentile 1 - exp(-y) of a sum of M exponentials of mean 1
+    [Laurent and Massart, Ann. Statist. 28 (2000) 1302-1338, lemma 1].
+    """
+    departures = queue.places + np.sqrt(-2.0 * queue.places * log_rest) - log_rest
     stable = queue.load < 1.0
     room = np.where(stable, 1.0 - queue.load, 1.0)
     log_share = np.log(np.maximum(queue.peak, TINY)) - np.log(room) - log_rest

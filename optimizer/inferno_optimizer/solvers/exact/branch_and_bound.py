@@ -1,10 +1,9 @@
-"""A program of PuLP's, solved by HiGHS; by CBC where HiGHS fails."""
+"""A program of PuLP's, solved by HiGHS; by CBC where HiGHS fails and CBC is installed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import cbcbox
 import highspy
 import numpy as np
 import pulp
@@ -89,10 +88,10 @@ def highs(problem: pulp.LpProblem, start: Start, limits: Limits) -> Found:
 
 
 def cbc(problem: pulp.LpProblem, _start: Start, limits: Limits) -> Found:
-    """CBC; it tells a bound only of what it has solved."""
+    """CBC, which is an extra; it tells a bound only of what it has solved."""
     problem.solve(
         pulp.COIN_CMD(
-            path=cbcbox.cbc_bin_path(),
+            path=_path_of_cbc(),
             msg=False,
             threads=1,
             timeLimit=limits.seconds,
@@ -104,6 +103,15 @@ def cbc(problem: pulp.LpProblem, _start: Start, limits: Limits) -> Found:
     if problem.sol_status == pulp.LpSolutionOptimal:
         return Found(solution=True, bound=float(pulp.value(problem.objective)) - limits.gap)
     return Found(problem.sol_status == pulp.LpSolutionIntegerFeasible, -np.inf)
+
+
+def _path_of_cbc() -> str:
+    try:
+        import cbcbox  # noqa: PLC0415 - 600 MB that most installations do without
+    except ModuleNotFoundError as missing:
+        hint = "CBC, which would take its place, is not installed: install inferno-operator[cbc]"
+        raise pulp.PulpSolverError(hint) from missing
+    return str(cbcbox.cbc_bin_path())
 
 
 def branch_and_bound(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import highspy
 import numpy as np
-from scipy import sparse
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.sparse import SparseMatrix
 
 NOTHING = -1
 """Decision to choose no row of a case."""
@@ -96,33 +96,29 @@ class Relaxation:
         self, objective: FloatArray, floors: FloatArray, shortfall: FloatArray, whole: int
     ) -> highspy.HighsLp:
         program, missed = self._program, len(floors)
-        matrix, model = self._matrix(), highspy.HighsLp()
+        model = highspy.HighsLp()
+        self._matrix().put_into(model)
         must = program.level[program.starts] < whole
         below = np.full(len(program.capacity), -np.inf)
-        model.num_row_, model.num_col_ = matrix.shape
         model.col_cost_ = np.concatenate((objective, shortfall))
-        model.col_lower_ = np.zeros(matrix.shape[1])
+        model.col_lower_ = np.zeros(len(objective) + missed)
         model.col_upper_ = np.append(np.ones(len(objective)), np.full(missed, np.inf))
         model.row_lower_ = np.concatenate((must.astype(np.float64), below, floors))
         model.row_upper_ = np.concatenate(
             (np.ones(len(must)), program.capacity, np.full(missed, np.inf))
         )
-        model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        model.a_matrix_.start_ = matrix.indptr
-        model.a_matrix_.index_ = matrix.indices
-        model.a_matrix_.value_ = matrix.data
         return model
 
-    def _matrix(self) -> "sparse.csc_matrix[np.float64]":
+    def _matrix(self) -> SparseMatrix:
         """One row for each case, each type and each level with a floor that can be missed."""
-        program, place = self._program, np.arange(len(self._program.case))
-        shape = len(program.starts), len(place)
-        cases = sparse.csr_matrix((np.ones(len(place)), (program.place, place)), shape=shape)
-        shape = len(program.capacity), len(place)
-        cards = sparse.csr_matrix((program.cards, (program.type, place)), shape=shape)
-        loads = (program.level == self._levels[:, None]) * program.weight
-        choices = sparse.vstack((cases, cards, sparse.csr_matrix(loads)))
-        shape = choices.shape[0], len(self._levels)
-        rows = np.arange(shape[0] - shape[1], shape[0])
-        ones = (np.ones(len(rows)), (rows, np.arange(len(rows))))
-        return sparse.csc_matrix(sparse.hstack((choices, sparse.csr_matrix(ones, shape=shape))))
+        program, levels = self._program, self._levels
+        place, missed = np.arange(len(program.case)), np.arange(len(levels))
+        types, loads = len(program.starts), len(program.starts) + len(program.capacity)
+        soft = np.flatnonzero(np.isin(program.level, levels))
+        entries = (
+            (program.place, place, np.ones(len(place))),
+            (types + program.type, place, program.cards),
+            (loads + np.searchsorted(levels, program.level[soft]), soft, program.weight[soft]),
+            (loads + missed, len(place) + missed, np.ones(len(missed))),
+        )
+        return SparseMatrix.of((loads + len(missed), len(place) + len(missed)), entries)

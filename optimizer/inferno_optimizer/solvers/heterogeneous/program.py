@@ -11,13 +11,13 @@ from functools import cached_property
 import highspy
 import numpy as np
 import pulp
-from scipy import sparse
 
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits, branch_and_bound
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
+from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
 
 SCALE = 1e3
 """Needs count in thousandths: HiGHS lets a row be short by more than we do."""
@@ -88,15 +88,11 @@ class MixProgram:
     def _model(self) -> highspy.HighsLp:
         """The relaxation in arrays."""
         (matrix, least), model = self._rows, highspy.HighsLp()
-        model.num_row_, model.num_col_ = matrix.shape
+        matrix.put_into(model)
         model.col_cost_ = self.objective
         model.col_lower_, model.col_upper_ = self._bounds
         model.row_lower_ = least
         model.row_upper_ = np.full(len(least), np.inf)
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = matrix.indptr
-        model.a_matrix_.index_ = matrix.indices
-        model.a_matrix_.value_ = matrix.data
         return model
 
     def solve(self, known: IntArray, limits: Limits) -> tuple[IntArray | None, float]:
@@ -120,8 +116,8 @@ class MixProgram:
         problem.setObjective(pulp.LpAffineExpression([(columns[i], cost) for i, cost in terms]))
         matrix, least = self._rows
         for row, limit in enumerate(least.tolist()):
-            mine = slice(matrix.indptr[row], matrix.indptr[row + 1])
-            terms = zip(matrix.indices[mine].tolist(), matrix.data[mine].tolist(), strict=True)
+            mine = slice(matrix.starts[row], matrix.starts[row + 1])
+            terms = zip(matrix.columns[mine].tolist(), matrix.values[mine].tolist(), strict=True)
             problem += pulp.LpAffineExpression([(columns[i], a) for i, a in terms]) >= limit
         start = dict(zip(columns, self._columns_of(known).tolist(), strict=True))
         found = branch_and_bound(problem, start, limits)
@@ -194,7 +190,7 @@ class MixProgram:
         return np.concatenate([part.astype(np.float64) for part in parts])
 
     @cached_property
-    def _rows(self) -> tuple[sparse.csr_array, FloatArray]:
+    def _rows(self) -> tuple[SparseMatrix, FloatArray]:
         """The rows and their limits; those of the capacity first."""
         table, items = self.table, np.arange(len(self._place))
         served = len(items) + self._place
@@ -249,7 +245,7 @@ class _Rows:
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
-        self._blocks: list[sparse.csr_array] = []
+        self._entries: list[Entries] = []
         self._least: list[FloatArray] = []
 
     def add(
@@ -258,19 +254,16 @@ class _Rows:
         *entries: tuple[IntArray, IntArray, FloatArray | IntArray | float],
     ) -> None:
         """Add rows with these limits; entries are rows of the block, columns, values."""
-        row = np.concatenate([entry[0] for entry in entries])
-        column = np.concatenate([entry[1] for entry in entries])
-        value = np.concatenate([np.broadcast_to(e[2], e[0].shape) for e in entries])
-        shape = (len(least), self.columns)
-        self._blocks.append(
-            sparse.csr_array((value.astype(np.float64), (row, column)), shape=shape)
-        )
+        first = sum(map(len, self._least))
+        for row, column, value in entries:
+            values = np.broadcast_to(value, row.shape).astype(np.float64)
+            self._entries.append((first + row, column, values))
         self._least.append(least.astype(np.float64))
 
     @property
-    def matrix(self) -> sparse.csr_array:
+    def matrix(self) -> SparseMatrix:
         """All rows."""
-        return sparse.csr_array(sparse.vstack(self._blocks, format="csr"))
+        return SparseMatrix.of((len(self.least), self.columns), self._entries)
 
     @property
     def least(self) -> FloatArray:

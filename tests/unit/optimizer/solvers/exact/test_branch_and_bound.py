@@ -1,6 +1,7 @@
 """The MILP solvers behind PuLP: each alone, and one for the other."""
 
 import math
+import sys
 from collections.abc import Mapping
 
 import pulp
@@ -63,6 +64,16 @@ def test_cbc_steps_in_where_highs_fails() -> None:
 
     assert found.solution
     assert found.bound == pytest.approx(-MOST_WORTH)
+
+
+def test_where_highs_fails_and_cbc_is_not_installed_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cbcbox", None)  # Python's own way to hide a module
+    problem, columns = knapsack()
+
+    with pytest.raises(SolverError, match=r"out of order; CBC.*install inferno-operator\[cbc\]"):
+        branch_and_bound(problem, nothing(columns), AMPLE, engines=(broken, cbc))
 
 
 def test_a_failure_of_all_solvers_is_told_in_their_words() -> None:
