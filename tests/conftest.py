@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
@@ -24,6 +25,11 @@ NEEDS = {
     "kubectl": ["kubectl"],
     "promql": ["promql"],
 }
+ON_ONE_WORKER = {"deployment_cluster", "originals"}
+"""Fixtures with a control plane of their own, beside the one that each worker has."""
+
+WORKER = "PYTEST_XDIST_WORKER"
+FIRST = "gw0"
 OPERATORS = pytest.StashKey[list[OperatorProcess]]()
 
 
@@ -48,16 +54,34 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the workers learn who belongs together
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests one worker has to run: those that share what takes long to make."""
+    for item in items:
+        shared = ON_ONE_WORKER & set(getattr(item, "fixturenames", ()))
+        if shared or not item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.xdist_group("-".join(sorted(shared)) or item.location[0]))
+
+
+@pytest.hookimpl(tryfirst=True)  # before a worker says that it is ready for tests
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build what the selected tests need now: it may take longer than a test may."""
-    if session.config.option.collectonly:
+    """Build what the selected tests need now: it may take longer than a test may.
+
+    Tests begin when all workers are ready, so it is enough that one of them builds.
+    """
+    if session.config.option.collectonly or os.environ.get(WORKER, FIRST) != FIRST:
         return
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    binaries = Binaries(os.environ, say=reporter.write_line) if reporter else Binaries(os.environ)
-    with suppress(BinaryError):  # the fixture meets and reports it
-        for name in [name for fixture in NEEDS.keys() & fixtures for name in NEEDS[fixture]]:
-            binaries.find(name)
+    names = {name for fixture in NEEDS.keys() & fixtures for name in NEEDS[fixture]}
+    capture = session.config.pluginmanager.get_plugin("capturemanager")
+    assert capture is not None
+    with capture.global_and_fixture_disabled(), suppress(BinaryError):  # its fixture reports it
+        Binaries(os.environ, _say).find_all(names)
+
+
+def _say(line: str) -> None:
+    """Print a line where people see it; of a worker they see the errors only."""
+    sys.stderr.write(f"{line}\n")  # with its end, for others may print at the same time
 
 
 @pytest.hookimpl(wrapper=True)

@@ -47,9 +47,9 @@ class ControlPlane(Client):
         self._more_options = more_options  # of the API server
 
     def __enter__(self) -> Self:
-        self.kubectl_program = self._binaries.find("kubectl")
-        for name in ("etcd", API_SERVER):  # may build, which takes minutes: before anything starts
-            self._binaries.find(name)
+        # May build, which takes minutes: before anything starts.
+        programs = self._binaries.find_all(("etcd", API_SERVER, "kubectl"))
+        self.kubectl_program = programs["kubectl"]
         with ExitStack() as stack:
             self.processes = stack.enter_context(Processes())
             self._start()
