@@ -47,7 +47,7 @@ demo-stop: $(READY) ## Stop what `make demo KEEP=1` left running
 	@$(BIN)/python -m tests.demo --stop
 
 # As many workers as cores, and no more than their control planes leave memory for; WORKERS=0: none.
-PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadgroup
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --maxprocesses 4
 
 .PHONY: test
 test: lint type ## Run every check and every test (ARGS="-k name", WORKERS=1)

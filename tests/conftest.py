@@ -15,6 +15,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.errors import BinaryError
 from tests.controlplane.operator_process import OperatorProcess
+from tests.workers import Sharing
 
 ROOT = Path(__file__).parents[1]
 NEEDS = {
@@ -25,9 +26,6 @@ NEEDS = {
     "kubectl": ["kubectl"],
     "promql": ["promql"],
 }
-ON_ONE_WORKER = {"deployment_cluster", "originals"}
-"""Fixtures with a control plane of their own, beside the one that each worker has."""
-
 WORKER = "PYTEST_XDIST_WORKER"
 FIRST = "gw0"
 OPERATORS = pytest.StashKey[list[OperatorProcess]]()
@@ -54,13 +52,10 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before the workers learn who belongs together
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests one worker has to run: those that share what takes long to make."""
-    for item in items:
-        shared = ON_ONE_WORKER & set(getattr(item, "fixturenames", ()))
-        if shared or not item.get_closest_marker("cluster"):
-            item.add_marker(pytest.mark.xdist_group("-".join(sorted(shared)) or item.location[0]))
+@pytest.hookimpl(optionalhook=True)  # only where there are workers
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
+    """Give tests to workers our own way."""
+    return Sharing(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # before a worker says that it is ready for tests
@@ -124,7 +119,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     control_plane.create_namespace(name)
     yield name
     # Nobody is there to finish the deletion, so there is nothing to wait for.
-    control_plane.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+    control_plane.api.delete_namespace(name)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from inferno_operator.terminal.solution_tables import Table
 from tests.controlplane import ControlPlane, ControlPlaneError, kept
+from tests.controlplane.api import Manifest
 from tests.controlplane.binaries import Binaries
-from tests.controlplane.client import Manifest
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.processes import ROOT
 
