@@ -17,6 +17,7 @@ CONTAINER_TOOL ?= docker
 ignore-not-found ?= false
 KEEP ?=
 ARGS ?=
+WORKERS ?= logical
 OUT ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -45,17 +46,20 @@ demo: $(READY) ## See it work on a real control plane (KEEP=1 leaves it running)
 demo-stop: $(READY) ## Stop what `make demo KEEP=1` left running
 	@$(BIN)/python -m tests.demo --stop
 
+# As many workers as cores, and no more than their control planes leave memory for; WORKERS=0: none.
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --maxprocesses 4
+
 .PHONY: test
-test: lint type control-plane ## Run every check and every test
-	$(BIN)/pytest $(ARGS)
+test: lint type ## Run every check and every test (ARGS="-k name", WORKERS=1)
+	$(PYTEST) $(ARGS)
 
 .PHONY: unit-test
 unit-test: $(READY) ## Run the tests that need nothing but Python (seconds)
-	$(BIN)/pytest -m "not cluster and not slow" $(ARGS)
+	$(PYTEST) -m "not cluster and not slow" $(ARGS)
 
 .PHONY: cluster-test
-cluster-test: control-plane ## Run the tests on a real control plane
-	$(BIN)/pytest -m cluster $(ARGS)
+cluster-test: $(READY) ## Run the tests on a real control plane
+	$(PYTEST) -m cluster $(ARGS)
 
 .PHONY: control-plane
 control-plane: $(READY) ## Find or build etcd, kube-apiserver and kubectl
@@ -145,4 +149,4 @@ build-installer: ## Write dist/install.yaml, all that deploy applies (IMG=name:t
 
 .PHONY: clean
 clean: ## Remove what the other targets made (not the cached control plane)
-	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.errors import BinaryError
 from tests.controlplane.operator_process import OperatorProcess
+from tests.workers import Sharing
 
 ROOT = Path(__file__).parents[1]
 NEEDS = {
@@ -24,6 +26,8 @@ NEEDS = {
     "kubectl": ["kubectl"],
     "promql": ["promql"],
 }
+WORKER = "PYTEST_XDIST_WORKER"
+FIRST = "gw0"
 OPERATORS = pytest.StashKey[list[OperatorProcess]]()
 
 
@@ -48,16 +52,31 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)  # only where there are workers
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
+    """Give tests to workers our own way."""
+    return Sharing(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before a worker says that it is ready for tests
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build what the selected tests need now: it may take longer than a test may."""
-    if session.config.option.collectonly:
+    """Build what the selected tests need now: it may take longer than a test may.
+
+    Tests begin when all workers are ready, so it is enough that one of them builds.
+    """
+    if session.config.option.collectonly or os.environ.get(WORKER, FIRST) != FIRST:
         return
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    binaries = Binaries(os.environ, say=reporter.write_line) if reporter else Binaries(os.environ)
-    with suppress(BinaryError):  # the fixture meets and reports it
-        for name in [name for fixture in NEEDS.keys() & fixtures for name in NEEDS[fixture]]:
-            binaries.find(name)
+    names = {name for fixture in NEEDS.keys() & fixtures for name in NEEDS[fixture]}
+    capture = session.config.pluginmanager.get_plugin("capturemanager")
+    assert capture is not None
+    with capture.global_and_fixture_disabled(), suppress(BinaryError):  # its fixture reports it
+        Binaries(os.environ, _say).find_all(names)
+
+
+def _say(line: str) -> None:
+    """Print a line where people see it; of a worker they see the errors only."""
+    sys.stderr.write(f"{line}\n")  # with its end, for others may print at the same time
 
 
 @pytest.hookimpl(wrapper=True)
@@ -100,7 +119,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     control_plane.create_namespace(name)
     yield name
     # Nobody is there to finish the deletion, so there is nothing to wait for.
-    control_plane.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+    control_plane.api.delete_namespace(name)
 
 
 @pytest.fixture

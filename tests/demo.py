@@ -11,8 +11,8 @@ from pathlib import Path
 
 from inferno_operator.cli.tables.solution import Table
 from tests.controlplane import ControlPlane, ControlPlaneError, kept
+from tests.controlplane.api import Manifest
 from tests.controlplane.binaries import Binaries
-from tests.controlplane.client import Manifest
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.processes import ROOT
 
@@ -62,8 +62,7 @@ def run(keep_record: Path | None) -> None:
     step = Steps()
     step("Find etcd, kube-apiserver and kubectl")
     binaries = Binaries(os.environ)
-    for name in ("etcd", "kube-apiserver", "kubectl"):
-        binaries.find(name)
+    binaries.find_all(("etcd", "kube-apiserver", "kubectl"))
     step("Start etcd and kube-apiserver")
     with ControlPlane(binaries) as control_plane:
         step("Install the custom resources (crds/)")

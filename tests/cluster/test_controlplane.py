@@ -13,7 +13,7 @@ import pytest
 
 from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
-from tests.controlplane.errors import KubectlError, ProgramError, WaitTimeoutError
+from tests.controlplane.errors import ApiError, ProgramError, WaitTimeoutError
 from tests.controlplane.processes import ROOT
 from tests.controlplane.waiting import wait_until
 
@@ -121,7 +121,7 @@ def test_two_run_side_by_side(control_plane: ControlPlane) -> None:
         other.create_namespace("only-there")
 
         assert other.url != control_plane.url
-        with pytest.raises(KubectlError, match="NotFound"):
+        with pytest.raises(ApiError, match="NotFound"):
             control_plane.get("namespace", "only-there")
 
 

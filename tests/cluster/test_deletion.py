@@ -16,7 +16,7 @@ from tests.cluster.scene import (
 )
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
-from tests.controlplane.errors import KubectlError
+from tests.controlplane.errors import ApiError
 from tests.controlplane.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
@@ -32,7 +32,7 @@ def holding(tmp_path: Path) -> Iterator[Mode]:
 def is_gone(control_plane: ControlPlane, resource: str, name: str, namespace: str | None) -> bool:
     try:
         control_plane.get(resource, name, namespace)
-    except KubectlError as error:
+    except ApiError as error:
         return "NotFound" in str(error)
     return False
 

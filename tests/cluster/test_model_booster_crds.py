@@ -16,7 +16,7 @@ from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, D
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
-from tests.controlplane.errors import KubectlError
+from tests.controlplane.errors import ApiError
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 
@@ -190,7 +190,7 @@ def test_a_gang_policy_stays_and_cannot_change(ours: ControlPlane, namespace: st
 
     for change in ({"minRoleReplicas": {"leader": 5}}, None):
         patch = {"spec": {"template": {"gangPolicy": change}}}
-        with pytest.raises(KubectlError, match=r"is immutable|is required|cannot"):
+        with pytest.raises(ApiError, match=r"is immutable|is required|cannot"):
             ours.patch(str(KTHENA.serving), name, patch, namespace)
 
 

@@ -11,8 +11,8 @@ def main() -> int:
     """Print a line for each program; the exit status."""
     binaries = Binaries(os.environ)
     try:
-        for name in ("etcd", "kube-apiserver", "kubectl"):
-            print(f"{name:15} {binaries.find(name)} ({binaries.origin(name)})")
+        for name, path in binaries.find_all(("etcd", "kube-apiserver", "kubectl")).items():
+            print(f"{name:15} {path} ({binaries.origin(name)})")
     except BinaryError as error:
         print(error, file=sys.stderr)
         return 1

@@ -4,7 +4,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.controlplane.programs import PROGRAMS
 
 OLDEST_KUBECTL_MINOR = 31
 VERSION_TIMEOUT_S = 30
+BUILDS_AT_ONCE = 2
 
 
 def _print_now(line: str) -> None:
@@ -46,6 +48,18 @@ class Binaries:
         found = self._in_assets(name) or self._on_path(name)
         cache = cache_folder(self.environment)
         return found or build(PROGRAMS[name], cache, self.environment, self.say)
+
+    def find_all(self, names: Iterable[str]) -> dict[str, Path]:
+        """Paths of several programs by name; what is missing is built side by side.
+
+        Raises
+        ------
+        BinaryError
+            When one of them is nowhere, and can't be built.
+        """
+        wanted = sorted(set(names))
+        with ThreadPoolExecutor(BUILDS_AT_ONCE) as threads:
+            return dict(zip(wanted, threads.map(self.find, wanted), strict=True))
 
     def origin(self, name: str) -> str:
         """Where `find` takes a program from, in words."""

@@ -13,7 +13,6 @@ from tests.controlplane.errors import BinaryError
 from tests.controlplane.parent_death import die_with_parent
 from tests.controlplane.programs import Program
 
-PARTIAL_PREFIX = ".building-"
 ERROR_LINES = 15
 
 
@@ -40,7 +39,7 @@ def build(
         return target
     go = _go(program, environment)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _only_one(target.parent, say):
+    with _only_one(program, target.parent, say):
         if not target.exists():
             _build(go, program, target, environment, say)
     return target
@@ -58,12 +57,12 @@ def _go(program: Program, environment: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def _only_one(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    with (folder / ".lock").open("w") as lock:
+def _only_one(program: Program, folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    with (folder / f".{program.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("Another run is building the control plane; waiting for it")
+            say(f"Another run is building {program.name}; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -75,14 +74,15 @@ def _build(
     environment: Mapping[str, str],
     say: Callable[[str], None],
 ) -> None:
-    for leftover in target.parent.glob(f"{PARTIAL_PREFIX}*"):  # of a build that was killed
+    partial_prefix = f".building-{program.name}-"
+    for leftover in target.parent.glob(f"{partial_prefix}*"):  # of a build that was killed
         shutil.rmtree(leftover)
     say(
         f"Building {program.name} {program.module.version} from its Go module, once, into "
         f"{target.parent} (neither in KUBEBUILDER_ASSETS nor on PATH): up to {program.build_time}"
     )
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=PARTIAL_PREFIX) as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=partial_prefix) as folder:
         partial = Path(folder, program.name)
         _run_go(go, program, partial, environment)
         partial.rename(target)

@@ -1,16 +1,13 @@
-"""What tests and the demo do with a cluster, through kubectl."""
+"""What tests and the demo do with a cluster."""
 
-import json
 import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from tests.controlplane.errors import KubectlError
+from tests.controlplane.api import Api, Manifest
+from tests.controlplane.errors import ApiError, KubectlError
 from tests.controlplane.waiting import wait_until
-
-Manifest = dict[str, Any]
 
 KUBECTL_TIMEOUT_S = 90.0
 
@@ -20,6 +17,8 @@ class Client:
 
     Attributes
     ----------
+    api
+        The API server, for what takes no kubectl.
     kubectl_program
         The kubectl to run.
     kubeconfig
@@ -28,6 +27,7 @@ class Client:
         Where kubectl keeps what it discovered, instead of the user's home.
     """
 
+    api: Api
     kubectl_program: Path
     kubeconfig: Path
     kubectl_cache: Path
@@ -68,13 +68,18 @@ class Client:
         return completed
 
     def get(self, resource: str, name: str, namespace: str | None = None) -> Manifest:
-        """Read one object."""
-        return self._json("get", resource, name, *_in(namespace))
+        """Read one object.
+
+        Raises
+        ------
+        ApiError
+            When there is none, or the API server is away.
+        """
+        return self.api.get(resource, name, namespace)
 
     def items(self, resource: str, namespace: str | None = None) -> list[Manifest]:
-        """Read all objects of a kind, sorted by name."""
-        found: list[Manifest] = self._json("get", resource, *_in(namespace))["items"]
-        return found
+        """Read all objects of a kind or a category, each kind sorted by name."""
+        return self.api.items(resource, namespace)
 
     def patch(
         self,
@@ -85,9 +90,7 @@ class Client:
         subresource: str | None = None,
     ) -> Manifest:
         """Merge `patch` into an object and return the result."""
-        part = [f"--subresource={subresource}"] if subresource else []
-        body = ["--type=merge", "--patch", json.dumps(patch)]
-        return self._json("patch", resource, name, *_in(namespace), *part, *body)
+        return self.api.patch(resource, name, patch, namespace, subresource)
 
     def wait_for(
         self,
@@ -108,7 +111,7 @@ class Client:
         def state() -> Manifest | str:
             try:
                 return self.get(resource, name, namespace)
-            except KubectlError as error:  # not there yet, or the API server is away
+            except ApiError as error:  # not there yet, or the API server is away
                 return str(error)
 
         def met(state: Manifest | str) -> bool:
@@ -121,18 +124,10 @@ class Client:
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace."""
-        self.kubectl("create", "namespace", name)
+        self.api.create_namespace(name)
 
     def install_crds(self, folder: Path) -> None:
         """Apply the custom resource definitions in `folder`; they are served on return."""
         self.kubectl("apply", "--server-side", "--filename", folder)
         waiting = ("--for=condition=Established", "--timeout=60s", "--recursive=false")
         self.kubectl("wait", *waiting, "--filename", folder)
-
-    def _json(self, *arguments: str) -> Manifest:
-        manifest: Manifest = json.loads(self.kubectl(*arguments, "--output=json").stdout)
-        return manifest
-
-
-def _in(namespace: str | None) -> list[str]:
-    return [] if namespace is None else ["--namespace", namespace]

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.controlplane.api import Api
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.client import Client
 from tests.controlplane.credentials import Credentials
@@ -47,12 +48,15 @@ class ControlPlane(Client):
         self._more_options = more_options  # of the API server
 
     def __enter__(self) -> Self:
-        self.kubectl_program = self._binaries.find("kubectl")
-        for name in ("etcd", API_SERVER):  # may build, which takes minutes: before anything starts
-            self._binaries.find(name)
+        # May build, which takes minutes: before anything starts.
+        programs = self._binaries.find_all(("etcd", API_SERVER, "kubectl"))
+        self.kubectl_program = programs["kubectl"]
         with ExitStack() as stack:
             self.processes = stack.enter_context(Processes())
             self._start()
+            self.api = stack.enter_context(Api(self.url, self._credentials))
+            # The API server makes it a little after it says that it's ready.
+            self.wait_for("namespace", "default", lambda _: True)
             self._stack = stack.pop_all()
         return self
 
@@ -118,8 +122,6 @@ class ControlPlane(Client):
         self.kubeconfig = self._credentials.write_admin_kubeconfig(
             self.folder / "admin.kubeconfig", self.url
         )
-        # The API server makes it a little after it says that it's ready.
-        self.wait_for("namespace", "default", lambda _: True)
 
     def _start_on_free_port(self, name: str, options: Callable[[int], list[str]]) -> int:
         for _ in range(PORT_ATTEMPTS):

@@ -3,6 +3,7 @@
 ControlPlaneError
 ├── BinaryError       a program was neither found nor could be built
 ├── ProgramError      a program ended, or did not start
+├── ApiError          the API server refused a request, or did not answer
 ├── KubectlError      kubectl failed
 └── WaitTimeoutError  what was waited for did not happen in time
 """
@@ -18,6 +19,10 @@ class BinaryError(ControlPlaneError):
 
 class ProgramError(ControlPlaneError):
     """A program ended, or did not start."""
+
+
+class ApiError(ControlPlaneError):
+    """The API server refused a request, or did not answer."""
 
 
 class KubectlError(ControlPlaneError):

@@ -145,7 +145,21 @@ def test_of_two_runs_at_once_one_builds_and_the_other_says_that_it_waits(machine
     second.join()
 
     assert machine.go_calls == 1
-    assert said_by_second == ["Another run is building the control plane; waiting for it"]
+    assert said_by_second == ["Another run is building etcd; waiting for it"]
+
+
+def test_several_are_built_side_by_side(machine: Machine) -> None:
+    machine.install_go()
+    both_build = threading.Barrier(2, timeout=30)
+
+    def meet(line: str) -> None:
+        if line.startswith("Building"):
+            both_build.wait()
+
+    built = machine.binaries(meet).find_all(["kube-apiserver", "kube-controller-manager"])
+
+    assert machine.go_calls == 2
+    assert [path.name for path in built.values()] == ["kube-apiserver", "kube-controller-manager"]
 
 
 def test_a_failed_build_shows_what_go_said_and_leaves_nothing(machine: Machine) -> None:
@@ -154,14 +168,14 @@ def test_a_failed_build_shows_what_go_said_and_leaves_nothing(machine: Machine) 
     with pytest.raises(BinaryError, match=r"building etcd failed.*\nno space left on device"):
         machine.binaries().find("etcd")
 
-    assert [path.name for path in machine.home.rglob("*etcd*/*")] == [".lock"]
+    assert [path.name for path in machine.home.rglob("*etcd*/*")] == [".etcd.lock"]
 
 
 def test_the_rest_of_a_killed_build_is_removed_and_not_used(machine: Machine) -> None:
     machine.install_go()
     built = machine.binaries().find("etcd")
     built.unlink()
-    rest = built.parent / ".building-killed" / "etcd"
+    rest = built.parent / ".building-etcd-killed" / "etcd"
     rest.parent.mkdir()
     rest.write_text("half")
 
