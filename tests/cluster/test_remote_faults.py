@@ -13,6 +13,9 @@ from tests.rest_optimizer import Failure, RestOptimizer
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
+KUBECTL_SECONDS = 5
+"""What kubectl and the watch of it may take besides, on a busy machine."""
+
 
 @pytest.fixture
 def rest() -> Iterator[RestOptimizer]:
@@ -224,3 +227,21 @@ def test_what_an_optimizer_forgot_is_sent_again(
         scene.wait_until_done("inferno")
         assert_decided(scene)
         rest.restart_empty()
+
+
+@pytest.mark.parametrize("operator", ["stateful-remote"], indirect=True)
+def test_an_object_goes_within_ten_seconds_while_a_request_hangs(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    rest.gate.clear()
+    scene.request("inferno")
+    assert rest.arrived.wait(30)
+
+    began = time.monotonic()
+    arguments = ["--namespace", scene.namespace, "--timeout=60s"]
+    scene.control_plane.kubectl("delete", "server", "free-granite-13b", *arguments)
+
+    assert time.monotonic() - began < 10 + KUBECTL_SECONDS
+    assert rest.at_once == 1

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -11,8 +10,8 @@ from inferno_operator.controllers.optimization.ports import Optimizer as Optimiz
 from inferno_operator.controllers.optimization.source import OnDemand, Source
 from inferno_operator.controllers.optimization.synchronization import (
     Keeper,
+    Synchronization,
     Telling,
-    reconcile_namespace,
 )
 from inferno_operator.resources import RESOURCES, Optimizer
 from inferno_operator.resources.objects import Now
@@ -20,7 +19,6 @@ from inferno_operator.runtime.cache import Mirror
 from inferno_operator.runtime.finalizers import clean_up, release
 from inferno_operator.runtime.informer import Informer
 from inferno_operator.runtime.ports import Cluster, Watch
-from inferno_operator.runtime.work_queue import WorkQueue
 from inferno_optimizer.errors import InfernoError
 
 CHECK_SECONDS = 30.0
@@ -77,12 +75,12 @@ class Mode:
         self._mirror = Mirror()
         self._rounds = count()
         self._informer: Informer | None = None
-        self._queue: WorkQueue[str] | None = None
+        self._queue: Synchronization | None = None
         if watch is not None:
             self.source = self._informer = Informer(watch, self._mirror, namespaces, self._changed)
         if keeper is not None:
             telling = Telling(self._mirror, keeper, cluster, now)
-            self._queue = WorkQueue(partial(reconcile_namespace, telling=telling))
+            self._queue = Synchronization(telling)
 
     async def run(self) -> None:
         """Do what has to be done beside the requests, until cancelled."""
