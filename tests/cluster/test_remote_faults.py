@@ -13,6 +13,9 @@ from tests.rest_optimizer import Failure, RestOptimizer
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
+KUBECTL_SECONDS = 5
+"""What kubectl and the watch of it may take besides, on a busy machine."""
+
 
 @pytest.fixture
 def rest() -> Iterator[RestOptimizer]:
@@ -42,6 +45,13 @@ def assert_decided(scene: Scene) -> None:
     assert desired == {"premium-granite-13b": ("G2", True), "free-granite-13b": ("G2", True)}
 
 
+def begin_to_hang(scene: Scene, rest: RestOptimizer) -> None:
+    """Ask for an optimization, and let it have no end once it has come."""
+    rest.gate.clear()
+    scene.request("inferno")
+    assert rest.arrived.wait(30)
+
+
 def assert_untouched(scene: Scene) -> None:
     assert all("status" not in server for server in scene.servers().values())
 
@@ -52,9 +62,7 @@ def test_an_optimizer_killed_during_a_solve(
 ) -> None:
     scene.apply_sample("small")
     operator()
-    rest.gate.clear()
-    scene.request("inferno")
-    assert rest.arrived.wait(30)
+    begin_to_hang(scene, rest)
     rest.stop()
     rest.gate.set()
 
@@ -72,7 +80,15 @@ def test_an_optimizer_killed_during_a_solve(
 
 
 @pytest.mark.parametrize(
-    "failure", [Failure.NO_JSON, Failure.NO_ANSWER, Failure.OTHERS, Failure.HALF, Failure.BROKEN]
+    "failure",
+    [
+        Failure.NO_JSON,
+        Failure.NO_ANSWER,
+        Failure.OTHERS,
+        Failure.NOBODY,
+        Failure.HALF,
+        Failure.BROKEN,
+    ],
 )
 def test_an_optimizer_that_answers_garbage(
     scene: Scene, operator: StartOperator, rest: RestOptimizer, failure: Failure
@@ -167,7 +183,7 @@ def test_answers_that_were_there_before_stay_while_it_fails(
     before = {name: s["spec"]["desiredAlloc"] for name, s in scene.servers().items()}
     load = {"spec": {"currentAlloc": {"load": {"arrivalRate": 600}}}}
     scene.control_plane.patch("server", "free-granite-13b", load, scene.namespace)
-    rest.failures = [Failure.HALF, Failure.OTHERS, Failure.NO_JSON] * 1000
+    rest.failures = [Failure.HALF, Failure.OTHERS, Failure.NO_JSON, Failure.NOBODY] * 1000
     scene.request("inferno")
 
     scene.wait_until_failed("inferno")
@@ -185,9 +201,7 @@ def test_requests_during_a_solve_become_one(
 ) -> None:
     scene.apply_sample("small")
     operator()
-    rest.gate.clear()
-    scene.request("inferno")
-    assert rest.arrived.wait(30)
+    begin_to_hang(scene, rest)
     for policy in ("RoundRobin", "PriorityRoundRobin", "PriorityExhaustive"):
         change = {"spec": {"data": {"optimizer": {"saturationPolicy": policy}}, "optimize": True}}
         scene.control_plane.patch("optimizer", "inferno", change, scene.namespace)
@@ -206,9 +220,7 @@ def test_an_operator_that_ends_does_not_wait_for_the_optimizer(
 ) -> None:
     scene.apply_sample("small")
     process = operator()
-    rest.gate.clear()
-    scene.request("inferno")
-    assert rest.arrived.wait(30)
+    begin_to_hang(scene, rest)
 
     assert process.stop() == 0
     assert_untouched(scene)
@@ -224,3 +236,38 @@ def test_what_an_optimizer_forgot_is_sent_again(
         scene.wait_until_done("inferno")
         assert_decided(scene)
         rest.restart_empty()
+
+
+def test_the_original_completes_a_request_with_servers_that_cannot_be_decided(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    rest.original = True
+    scene.apply_sample("troubles")
+    operator()
+    scene.request("troubles")
+
+    scene.wait_until_done("troubles")
+
+    reasons = {name: condition(s, "Allocated")["reason"] for name, s in scene.servers().items()}
+    assert reasons == {
+        "fine": "Allocated",
+        "unknown-model": "UnknownModel",
+        "unattainable-slo": "UnattainableSLO",
+        "no-capacity": "NoCapacity",
+    }
+
+
+@pytest.mark.parametrize("operator", ["stateful-remote"], indirect=True)
+def test_an_object_goes_within_ten_seconds_while_a_request_hangs(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    begin_to_hang(scene, rest)
+
+    began = time.monotonic()
+    arguments = ["--namespace", scene.namespace, "--timeout=60s"]
+    scene.control_plane.kubectl("delete", "server", "free-granite-13b", *arguments)
+
+    assert time.monotonic() - began < 10 + KUBECTL_SECONDS
+    assert rest.at_once == 1

@@ -12,8 +12,8 @@ from inferno_operator.controllers.optimization.reconcile import Context, reconci
 from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.synchronization import (
     Keeper,
+    Synchronization,
     Telling,
-    reconcile_namespace,
 )
 from inferno_operator.resources import RESOURCES, Optimizer, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
@@ -66,10 +66,10 @@ class OptimizationController:
             context = replace(context, source=self._mirror)
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
         self._rounds = count()
-        self._synchronizations: WorkQueue[str] | None = None
+        self._synchronization: Synchronization | None = None
         if keeper is not None:
             telling = Telling(self._mirror, keeper, context.cluster, context.now)
-            self._synchronizations = WorkQueue(partial(reconcile_namespace, telling=telling))
+            self._synchronization = Synchronization(telling)
 
     def unready(self) -> str:
         """What is missing until Optimizers are served; "" if nothing is."""
@@ -77,19 +77,19 @@ class OptimizationController:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        foreign = RESOURCES if self._synchronizations is None else (Optimizer,)
+        foreign = RESOURCES if self._synchronization is None else (Optimizer,)
         async with asyncio.TaskGroup() as group:
             group.create_task(clean_up(foreign, self._namespaces, self._cluster))
             group.create_task(self._mirror.run())
-            if self._synchronizations is not None:
+            if self._synchronization is not None:
                 group.create_task(self._check())
 
     async def stop(self) -> None:
         """Begin nothing new, and leave no object behind that waits for this operator."""
         await self.queue.close()
-        if self._synchronizations is None:
+        if self._synchronization is None:
             return
-        await self._synchronizations.close()
+        await self._synchronization.close()
         objects = [o for ns in self._mirror.namespaces() for o in self._mirror.all(ns)]
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
@@ -115,8 +115,8 @@ class OptimizationController:
             self._synchronize(namespace)
 
     def _synchronize(self, namespace: str) -> None:
-        if self._synchronizations is not None:
-            self._synchronizations.add(namespace, next(self._rounds))
+        if self._synchronization is not None:
+            self._synchronization.add(namespace, next(self._rounds))
 
     async def _check(self) -> None:
         """Compare from time to time what a stateful optimizer has: it may have been restarted."""
