@@ -56,7 +56,8 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
         decisions=decisions,
         certificate=_certificate(candidates, answer, phases),
         capacity=capacity_use(
-            cards,
+            catalogue,
+            decisions,
             dict(zip(candidates.types, used.tolist(), strict=True)),
             _prices(candidates, answer),
         ),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inferno_optimizer.capacity import capacity_use, cards_in_use, cards_to_hand_out
+from inferno_optimizer.capacity import capacity_use, cards_in_use
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.plausibility import warned
@@ -147,13 +147,13 @@ def _capacity(
     for decision in decisions:
         if decision.allocation is not None:
             used.update(cards_in_use(catalogue, models[decision.server], decision.allocation))
-    return capacity_use(cards_to_hand_out(catalogue, decisions), used, prices)
+    return capacity_use(catalogue, decisions, used, prices)
 
 
 def _excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:
     for use in capacity:
-        if use.used > use.available:
-            yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.available}"
+        if use.used > use.usable:
+            yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.usable}"
 
 
 def _cost(decisions: Iterable[Decision]) -> float:

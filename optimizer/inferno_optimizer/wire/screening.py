@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from inferno_optimizer.capacity import cards_to_hand_out
+from inferno_optimizer.capacity import capacity_use, cards_to_hand_out
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Decision, ServiceClass, Solution, System
@@ -20,11 +20,13 @@ class Screening:
     decisions: tuple[Decision, ...]
 
     def complete(self, solution: Solution) -> Solution:
-        """The solution of the rest, with the servers that were left out."""
+        """The solution of the rest, with the servers that were left out and what they hold."""
         decided = {d.server: d for d in (*self.decisions, *solution.decisions)}
-        return replace(
-            solution, decisions=tuple(decided[server.name] for server in self.asked.servers)
-        )
+        decisions = tuple(decided[server.name] for server in self.asked.servers)
+        used = {use.type: use.used for use in solution.capacity}
+        prices = {use.type: use.price for use in solution.capacity if use.price is not None}
+        capacity = capacity_use(Catalogue(self.asked), decisions, used, prices)
+        return replace(solution, decisions=decisions, capacity=capacity)
 
 
 def screen(system: System) -> Screening:
@@ -49,6 +51,7 @@ def screen(system: System) -> Screening:
         classes=tuple(_usable_part(c, catalogue) for c in system.classes),
         servers=tuple(s for s in system.servers if s.name not in left_out),
         capacity=dict(sorted(cards_to_hand_out(catalogue, decisions).items())),
+        held={},
     )
     return Screening(system, rest, tuple(decisions))
 
