@@ -82,7 +82,7 @@ type: $(READY) ## Check types
 
 .PHONY: crds
 crds: $(READY) ## Generate crds/ from the models in operator/inferno_operator/resources
-	$(BIN)/python -m inferno_operator.crds crds
+	$(BIN)/python -m inferno_operator.resources.definitions crds
 
 .PHONY: docs
 docs: $(READY) ## Build the documentation into site/
@@ -111,8 +111,10 @@ RENDER = $(KUBECTL) kustomize manifests/kustomize/overlays/$(OVERLAY) \
   | sed 's|image: inferno-operator:.*|image: $(IMG)|'
 
 .PHONY: install
-install: ## Install the custom resource definitions
-	$(KUBECTL) apply --server-side --filename crds
+install: ## Install the custom resource definitions, also over those of another tool
+	@echo "Fields of the definitions that another tool set are taken over (--force-conflicts)." \
+	  "A tool that still applies them would undo this: stop it."
+	$(KUBECTL) apply --server-side --force-conflicts --filename crds
 
 .PHONY: release
 release: ## Take the operator's finalizer off every object, where no operator is left to do so
@@ -123,7 +125,7 @@ uninstall: release ## Delete the definitions, and every object of theirs (ignore
 	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --filename crds
 
 .PHONY: deploy
-deploy: ## Deploy definitions and operator (IMG=name:tag OVERLAY=stateless)
+deploy: install ## Deploy definitions and operator (IMG=name:tag OVERLAY=stateless)
 	$(RENDER) | $(KUBECTL) apply --server-side --filename -
 
 .PHONY: undeploy

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from inferno_operator.terminal.solution_tables import Table
+from inferno_operator.cli.tables.solution import Table
 from tests.controlplane import ControlPlane, ControlPlaneError, kept
 from tests.controlplane.api import Manifest
 from tests.controlplane.binaries import Binaries

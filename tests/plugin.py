@@ -34,7 +34,7 @@ class Plugin:
         self.kubeconfig.write_text(yaml.safe_dump(config))
         program = folder / "kubectl-inferno"
         program.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -m inferno_operator.kubectl_plugin "$@"\n'
+            f'#!/bin/sh\nexec "{sys.executable}" -m inferno_operator.cli.kubectl_inferno "$@"\n'
         )
         program.chmod(0o755)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("INFERNO_", "COLUMNS"))}

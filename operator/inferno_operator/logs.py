@@ -5,7 +5,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from inferno_operator.ports import Key, Reference
+from inferno_operator.resources.objects import Key, Reference
 
 TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -15,10 +15,7 @@ def configure(*, as_json: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else logging.Formatter(TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    for chatty in ("httpx", "kopf"):  # they tell of every request, and of every event
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    # That it is not in the main thread, and does not end with the process: as it is to be.
-    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request
 
 
 class JsonFormatter(logging.Formatter):
@@ -45,7 +42,7 @@ def _about(record: logging.LogRecord) -> dict[str, str]:
     """Kind (where it is known), namespace and name of the object of a line."""
     for argument in record.args if isinstance(record.args, tuple) else ():
         if isinstance(argument, Reference):
-            kind, key = {"kind": argument.resource.kind}, argument.key
+            kind, key = {"kind": argument.kind.kind}, argument.key
             return {**kind, "namespace": key.namespace, "name": key.name}
         if isinstance(argument, Key):
             return {"namespace": argument.namespace, "name": argument.name}

@@ -6,34 +6,45 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 
-from inferno_operator.actuation.guarding import GuardedObjects
-from inferno_operator.actuation.watching import Actuation
-from inferno_operator.adapters import actuating, boosters, cluster, health, lease, watching
-from inferno_operator.adapters.optimizer_local import LocalOptimizer
-from inferno_operator.adapters.optimizer_remote import RemoteOptimizer, StatefulRemoteOptimizer
-from inferno_operator.boosters.controller import BoosterController
-from inferno_operator.boosters.guarding import GuardedBoosters
-from inferno_operator.boosters.ports import BoosterCluster
+from inferno_operator.adapters.http import health
+from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.adapters.kubernetes import api_server, lease
+from inferno_operator.adapters.kubernetes.api_server import ApiServer
+from inferno_operator.adapters.optimizers.local import LocalOptimizer
+from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
+from inferno_operator.controllers.actuation.controller import ActuationController
+from inferno_operator.controllers.boosters.controller import BoosterController
+from inferno_operator.controllers.optimization.controller import OptimizationController
+from inferno_operator.controllers.optimization.ports import Optimizer
+from inferno_operator.controllers.optimization.reconcile import Context
+from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.logs import configure
-from inferno_operator.mode import Mode, Work
-from inferno_operator.operation import Operation
-from inferno_operator.ports import Key, Watch
 from inferno_operator.resources import RESOURCES
-from inferno_operator.runtime.guard import GuardedCluster
-from inferno_operator.runtime.leadership import Election
+from inferno_operator.resources.dialects import DIALECTS, Dialect
+from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.leader_election import Election
+from inferno_operator.runtime.manager import Controller, Manager
+from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
+from inferno_optimizer.errors import InfernoError
 
 LEASE = "inferno-operator"
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Where a pod finds the name of its namespace."""
+
+WATCHED_KINDS = len(RESOURCES) + 1 + 3 * len(DIALECTS) + 6
+"""At most: our kinds; Servers again and what they refer to; boosters and their children."""
+
+PROGRESS_SECONDS = 300.0
+"""In which work makes progress, besides those that the solver may take."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,81 +74,78 @@ def run(
 async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) -> None:
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     key = Key(_lease_namespace(settings, in_cluster=in_cluster), LEASE)
-    async with cluster.connect(_now, identity) as api_server, lease.connect(key) as store:
+    watches = WATCHED_KINDS * (len(settings.namespaces) or 1)
+    async with (
+        api_server.connect(watches, _now, identity) as cluster,
+        lease.connect(key) as store,
+        _optimizer(settings) as optimizer,
+    ):
         election = Election(store, identity, _elapsed, _now) if settings.leader_election else None
-        async with (
-            _watch(settings) as watch,
-            _boosters(settings, identity) as models,
-            actuating.connect(len(settings.namespaces) or 1, _now, identity) as objects,
-        ):
-            if in_cluster:
-                settings = await _with_images(settings, models, key.namespace)
-            mode = partial(_mode, settings, watch, models, objects)
-            operation = Operation(settings, api_server, mode, election, _now, _elapsed)
-            host = "" if in_cluster else health.LOOPBACK
-            async with health.serve(
-                host, health_port, operation.stuck, operation.unready, operation.metrics.page
-            ):
-                await operation.run()
+        remaining = election.remaining if election else lambda: inf
+        metrics = Metrics()
+        guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
+        optimization = _optimization(settings, guard, optimizer, metrics)
+        dialect = settings.model_booster
+        if in_cluster and dialect is not None:
+            dialect = await with_images(dialect, cluster, key.namespace)
+        controllers = [optimization, *_others(settings, guard, dialect)]
+        patience = PROGRESS_SECONDS + settings.time_limit
+        manager = Manager(guard, controllers, election, _elapsed, patience)
+        metrics.follow(
+            leading=lambda: remaining() > 0, queue_depth=lambda: optimization.queue.depth
+        )
+        unready = partial(manager.unready, optimization.unready)
+        host = "" if in_cluster else health.LOOPBACK
+        async with health.serve(host, health_port, manager.stuck, unready, metrics.page):
+            await manager.run()
 
 
-def _watch(settings: Settings) -> AbstractAsyncContextManager[Watch | None]:
-    """What is mirrored, if anything is; every kind in every namespace takes a connection."""
-    if settings.stateless:
-        return nullcontext()
-    return watching.connect(len(RESOURCES) * (len(settings.namespaces) or 1))
-
-
-def _boosters(
-    settings: Settings, identity: str
-) -> AbstractAsyncContextManager[boosters.ApiServerBoosters | None]:
-    """Where ModelBoosters are, if they are looked after; every kind is watched."""
-    dialect = settings.model_booster
-    if dialect is None:
-        return nullcontext()
-    kinds = (dialect.booster, *dialect.children)
-    return boosters.connect(len(kinds) * (len(settings.namespaces) or 1), _now, identity)
-
-
-async def _with_images(
-    settings: Settings, models: boosters.ApiServerBoosters | None, namespace: str
-) -> Settings:
-    """The settings with the images that the controller's ConfigMap names."""
-    if settings.model_booster is None or models is None:
-        return settings
-    dialect = await models.with_images(settings.model_booster, namespace)
-    return replace(settings, model_booster=dialect)
-
-
-def _controllers(
-    settings: Settings, models: BoosterCluster | None, guard: GuardedCluster
-) -> Sequence[BoosterController]:
-    """The Model Booster controller, if it is to run."""
-    if settings.model_booster is None or models is None:
-        return ()
-    cluster = GuardedBoosters(models, guard)
-    return (BoosterController(cluster, settings.model_booster, settings.namespaces, _now),)
-
-
-def _mode(
-    settings: Settings,
-    watch: Watch | None,
-    models: BoosterCluster | None,
-    objects: actuating.ApiServerObjects,
-    cluster: GuardedCluster,
-) -> Mode:
-    """The way to run that the settings ask for."""
-    actuation = Actuation(cluster, GuardedObjects(objects, cluster), settings.namespaces, _now)
-    beside: list[Work] = [actuation, *_controllers(settings, models, cluster)]
-    make = partial(Mode, cluster, settings.namespaces, _now, watch=watch, beside=beside)
+@asynccontextmanager
+async def _optimizer(settings: Settings) -> AsyncIterator[Optimizer]:
+    """Where systems are solved."""
     if settings.remote is None:
         local = LocalOptimizer()
-        beside.append(local)
-        return make(local)
-    if settings.stateless:
-        return make(RemoteOptimizer(settings.remote, settings.time_limit))
-    keeper = StatefulRemoteOptimizer(settings.remote, settings.time_limit)
-    return make(keeper, keeper=keeper)
+        warm_up = asyncio.create_task(local.warm_up())
+        try:
+            yield local
+        finally:
+            warm_up.cancel()
+            await asyncio.wait([warm_up])
+    elif settings.stateless:
+        yield RemoteOptimizer(settings.remote, settings.time_limit)
+    else:
+        yield StatefulRemoteOptimizer(settings.remote, settings.time_limit)
+
+
+def _optimization(
+    settings: Settings, cluster: GuardedCluster, optimizer: Optimizer, metrics: Metrics
+) -> OptimizationController:
+    """The optimization controller."""
+    source = OnDemand(cluster)
+    context = Context(cluster, source, optimizer, _now, settings.time_limit, metrics)
+    keeper = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
+    return OptimizationController(
+        context, settings.namespaces, stateful=not settings.stateless, keeper=keeper
+    )
+
+
+def _others(
+    settings: Settings, cluster: GuardedCluster, dialect: Dialect | None
+) -> Sequence[Controller]:
+    """The actuation controller, and that of ModelBoosters if it is to run."""
+    actuation = ActuationController(cluster, settings.namespaces, _now)
+    if dialect is None:
+        return (actuation,)
+    return actuation, BoosterController(cluster, dialect, settings.namespaces, _now)
+
+
+async def with_images(dialect: Dialect, cluster: ApiServer, namespace: str) -> Dialect:
+    """The dialect with the images that the controller's ConfigMap names."""
+    try:
+        return dialect.with_images(await cluster.config_map(Key(namespace, dialect.images)))
+    except InfernoError as error:
+        logger.info("images are the default ones: %s", error)
+        return dialect
 
 
 def _lease_namespace(settings: Settings, *, in_cluster: bool) -> str:

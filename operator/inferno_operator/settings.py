@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from inferno_operator.boosters.dialects import DIALECTS, Dialect
-from inferno_operator.endpoint import Endpoint
+from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from inferno_operator.resources.dialects import Dialect
 
 YES = frozenset({"true", "1", "yes", "on"})
 NO = frozenset({"false", "0", "no", "off"})
@@ -79,7 +82,7 @@ class Settings:
     leader_election: bool = False
     stateless: bool = True
     remote: Endpoint | None = None
-    model_booster: Dialect | None = None
+    model_booster: "Dialect | None" = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -103,7 +106,10 @@ class Settings:
         )
 
 
-def _dialect(environment: Mapping[str, str]) -> Dialect | None:
+def _dialect(environment: Mapping[str, str]) -> "Dialect | None":
+    # The custom resources take a while to build, and `inferno --help` needs the variables alone.
+    from inferno_operator.resources.dialects import DIALECTS  # noqa: PLC0415
+
     name = environment.get("INFERNO_MODEL_BOOSTER") or OFF
     if name != OFF and name not in DIALECTS:
         choices = ", ".join((OFF, *DIALECTS))

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from inferno_optimizer.cases import Catalogue
-from inferno_optimizer.system import Allocation, CapacityUse, Server
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Allocation, CapacityUse, Decision, Server
 
 
 def available_cards(catalogue: Catalogue, held: Iterable[Server]) -> Counter[str]:
@@ -14,6 +14,18 @@ def available_cards(catalogue: Catalogue, held: Iterable[Server]) -> Counter[str
         for card_type, count in cards_in_use(catalogue, server.model, server.current).items():
             cards[card_type] = max(cards[card_type] - count, 0)
     return cards
+
+
+def cards_to_hand_out(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[str]:
+    """Cards by type, less what servers hold for which no decision is possible.
+
+    The rule is the same for our solvers, for what another optimizer is asked and for the
+    check of its answer. Without `hold_undecided` all cards are handed out.
+    """
+    if not catalogue.system.options.hold_undecided:
+        return available_cards(catalogue, ())
+    undecided = {d.server for d in decisions if not d.reason.decided}
+    return available_cards(catalogue, (s for s in catalogue.system.servers if s.name in undecided))
 
 
 def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Mapping[str, int]:

@@ -6,11 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferno_optimizer.candidates import MAX_REPLICAS, MS_PER_MINUTE, Candidates
-from inferno_optimizer.queueing import FloatArray, IntArray
-from inferno_optimizer.sizing import Latencies
+from inferno_optimizer.sizing.candidates import (
+    MAX_REPLICAS,
+    MS_PER_MINUTE,
+    Candidates,
+    build_candidates,
+)
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.rates import Latencies
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
-from inferno_optimizer.system import Allocation, Decision, Generation, Reason, Tail
+from inferno_optimizer.system import Allocation, Decision, Generation, Reason, Server, Tail
 
 OPTIONS_NAMED = 3
 """How many of the options that a server has a message names."""
@@ -19,7 +25,23 @@ TARGETS = ("slo-itl", "slo-ttw", "slo-ttft")
 """Fields of the targets of latencies."""
 
 
-def unattainable(candidates: Candidates) -> list[Decision]:
+def size_servers(
+    catalogue: Catalogue, servers: Iterable[Server]
+) -> tuple[Candidates, list[Decision]]:
+    """Size servers on their accelerators.
+
+    Returns
+    -------
+    The candidates of all servers that can be sized, and a decision for each server that no
+    plan can serve: it cannot be sized, or no number of replicas keeps its targets.
+    """
+    outcomes = [catalogue.case(server) for server in servers]
+    candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
+    not_sized = [o for o in outcomes if isinstance(o, Decision)]
+    return candidates, not_sized + _unattainable(candidates)
+
+
+def _unattainable(candidates: Candidates) -> list[Decision]:
     """Decisions for the cases that have no usable row: no number of replicas helps them."""
     with_rows = set(np.unique(candidates.pairs.case[candidates.usable]).tolist())
     return [
@@ -42,10 +64,15 @@ def _without_usable_row(candidates: Candidates, case: int) -> Decision:
 def _demand(candidates: Candidates, row: int) -> str:
     """What is asked for, in the words of the larger of load and throughput target."""
     case = candidates.cases[int(candidates.pairs.case[row])]
-    rate = case.server.load.arrival_rate
-    if candidates.pairs.demand[row] > rate / MS_PER_MINUTE:
+    if _is_for_throughput(candidates, row):
         return f"a slo-tps of {case.target.tokens_per_second:g} tokens/s"
-    return f"an arrival rate of {rate:g} requests/min"
+    return f"an arrival rate of {case.server.load.arrival_rate:g} requests/min"
+
+
+def _is_for_throughput(candidates: Candidates, row: int) -> bool:
+    """Whether the throughput target asks for more than the load."""
+    load = candidates.cases[int(candidates.pairs.case[row])].server.load
+    return bool(candidates.pairs.demand[row] > load.arrival_rate / MS_PER_MINUTE)
 
 
 class Miss(NamedTuple):
@@ -128,9 +155,20 @@ def _served(
         return Decision(server.name, Reason.ALLOCATED, allocation.placement, allocation)
     message = (
         f"{allocation.placement} of the {wanted} that its targets take: capacity is short;"
-        f" expect an inter-token latency of {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
+        f" at {_forecast_load(candidates, row)} expect an inter-token latency of"
+        f" {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
     )
     return Decision(server.name, Reason.BEST_EFFORT, message, allocation)
+
+
+def _forecast_load(candidates: Candidates, row: int) -> str:
+    """The load that the latencies of a share hold at: what the replicas are to provide for."""
+    case = candidates.cases[int(candidates.pairs.case[row])]
+    load = f"{case.server.load.arrival_rate:g} requests/min"
+    if not _is_for_throughput(candidates, row):
+        return load
+    asked = candidates.pairs.demand[row] * MS_PER_MINUTE
+    return f"the {asked:.4g} requests/min that slo-tps asks for (the load is {load})"
 
 
 def _allocation(

@@ -1,18 +1,18 @@
 """The one call: a System goes in, a Solution comes out."""
 
 import time
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 
-from inferno_optimizer.candidates import Candidates, build_candidates
-from inferno_optimizer.capacity import available_cards, capacity_use
-from inferno_optimizer.cases import Case, Catalogue
-from inferno_optimizer.decisions import decide, unattainable
+from inferno_optimizer.capacity import capacity_use, cards_to_hand_out
+from inferno_optimizer.decisions import decide, size_servers
+from inferno_optimizer.plausibility import warned
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solvers import solve
 from inferno_optimizer.solvers.assignment import Answer
-from inferno_optimizer.system import Certificate, Decision, Solution, System
+from inferno_optimizer.system import Certificate, Solution, System
 
 Clock = Callable[[], float]
 
@@ -36,10 +36,8 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     """
     start = clock()
     catalogue = Catalogue(system.by_name())
-    outcomes = [catalogue.case(server) for server in catalogue.system.servers]
-    candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
-    undecided = [o for o in outcomes if isinstance(o, Decision)] + unattainable(candidates)
-    cards = _cards_to_hand_out(catalogue, undecided)
+    candidates, undecided = size_servers(catalogue, catalogue.system.servers)
+    cards = cards_to_hand_out(catalogue, undecided)
     capacity = np.array([cards[t] for t in candidates.types], dtype=np.int64)
     sized = clock()
     answer = solve(candidates, capacity, clock)
@@ -47,7 +45,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     used = answer.assignment.used(candidates)
     decided = decide(candidates, answer.assignment, np.maximum(capacity - used, 0))
     by_server = {decision.server: decision for decision in (*undecided, *decided)}
-    decisions = tuple(by_server[server.name] for server in system.servers)
+    decisions = warned(catalogue, (by_server[server.name] for server in system.servers))
     end = clock()
     phases = (
         ("sizing", sized - start),
@@ -63,14 +61,6 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
             _prices(candidates, answer),
         ),
     )
-
-
-def _cards_to_hand_out(catalogue: Catalogue, undecided: list[Decision]) -> Counter[str]:
-    """The capacity, less what undecided servers hold if the options say so."""
-    if not catalogue.system.options.hold_undecided:
-        return available_cards(catalogue, ())
-    names = {decision.server for decision in undecided}
-    return available_cards(catalogue, (s for s in catalogue.system.servers if s.name in names))
 
 
 def _prices(candidates: Candidates, answer: Answer) -> dict[str, float]:

@@ -61,6 +61,11 @@ class PrefillDecodeParameters:
     gamma: float
     delta: float
 
+    @property
+    def has_prefill(self) -> bool:
+        """Whether input tokens take any time."""
+        return self.gamma > 0 or self.delta > 0
+
 
 @dataclass(frozen=True, slots=True)
 class TokenBudgetParameters:
@@ -85,7 +90,9 @@ class PerformanceProfile:
     """How one model performs on one accelerator.
 
     `max_batch_size` is the largest batch at `at_tokens` tokens per request; a replica
-    occupies `accelerator_count` accelerators.
+    occupies `accelerator_count` accelerators. It keeps at most `max_tokens` tokens of its
+    requests in memory, input and output, and serves at most `max_sequences` requests together;
+    0 sets no such bound.
     """
 
     model: str
@@ -94,6 +101,8 @@ class PerformanceProfile:
     max_batch_size: int
     at_tokens: int
     accelerator_count: int = 1
+    max_tokens: int = 0
+    max_sequences: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,17 @@ class Load:
         if generation is Generation.DECODE:
             return self.tokens_per_request or self.output_tokens
         return self.output_tokens or self.tokens_per_request
+
+    @property
+    def tokens_kept(self) -> int:
+        """Tokens of a request that a replica keeps in memory in the end: input and output.
+
+        0 where there is nothing to serve.
+        """
+        if self.idle:
+            return 0
+        later = self.input_tokens + self.tokens_of(Generation.PREFILL_DECODE)
+        return max(self.tokens_per_request, later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,12 +324,16 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome for one server; `allocation` is None where it gets nothing."""
+    """The outcome for one server; `allocation` is None where it gets nothing.
+
+    `warnings` tell why the numbers of the allocation may not hold, see `plausibility`.
+    """
 
     server: str
     reason: Reason
     message: str
     allocation: Allocation | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Status(StrEnum):

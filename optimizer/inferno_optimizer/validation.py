@@ -81,6 +81,8 @@ def _problems(system: System) -> Iterator[Problem]:
     accelerators = {a.name: a.multiplicity for a in system.accelerators}
     models = {p.model for p in system.profiles}
     classes = {c.name for c in system.classes}
+    promised = {(c.name, m) for c in system.classes for m, t in c.targets.items() if t.ttft_ms > 0}
+    prefilled = {p.model for p in system.profiles if _needs_input(p.parameters)}
     for accelerator in system.accelerators:
         yield from _accelerator_problems(accelerator)
     for profile in system.profiles:
@@ -90,6 +92,8 @@ def _problems(system: System) -> Iterator[Problem]:
     for server in system.servers:
         yield from _server_problems(server)
         yield from _unknown_names(server, classes, models)
+        if server.model in prefilled and (server.service_class, server.model) in promised:
+            yield from _missing_input(server)
     for card_type, count in system.capacity.items():
         yield from _sensible("capacity", card_type, {"count": count})
 
@@ -109,6 +113,8 @@ def _profile_problems(
         **parameters,
         "maxBatchSize": profile.max_batch_size,
         "atTokens": profile.at_tokens,
+        "maxTokens": profile.max_tokens,
+        "maxNumSeqs": profile.max_sequences,
         "accCount": profile.accelerator_count * max(accelerators.get(profile.accelerator, 1), 1),
     }
     yield from _sensible("model", profile.model, numbers, profile.accelerator)
@@ -187,6 +193,20 @@ def _unknown_names(server: Server, classes: set[str], models: set[str]) -> Itera
             f"no model with performance data is named {server.model!r}; correct it or add the model"
         )
         yield Problem("server", server.name, "model", message, Reason.UNKNOWN_MODEL)
+
+
+def _needs_input(parameters: PerformanceParameters) -> bool:
+    """Whether a time to first token is none without input tokens: there is only the wait."""
+    return isinstance(parameters, PrefillDecodeParameters) and parameters.has_prefill
+
+
+def _missing_input(server: Server) -> Iterator[Problem]:
+    if not (server.load.input_tokens or server.load.idle):
+        message = (
+            f"is missing, where class {server.service_class!r} has a slo-ttft for model"
+            f" {server.model!r} and its data a prefill time; give avgInTokens and avgOutTokens"
+        )
+        yield Problem("server", server.name, "currentAlloc.load.avgInTokens", message)
 
 
 def _sensible(

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from inferno_optimizer.codec import decode_system, encode_solution
 from inferno_optimizer.errors import UnsupportedError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Options, Reason, Solution, System
+from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.bench import fleets
 from tests.bench.errors import NotSupportedError
 from tests.generate import JsonObject, fleet

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx
 
-from inferno_optimizer.codec import decode_system, encode_solution
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.bench.errors import NotSupportedError
 from tests.bench.library import SEED, SOLVERS, Numbers, median_seconds
 from tests.controlplane.processes import Processes

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from inferno_operator.kubectl_plugin import app
+from inferno_operator.cli.kubectl_inferno import app
 
 
 class Empty(BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ def empty_cluster(tmp_path: Path) -> Iterator[Path]:
 
 
 def plugin(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "inferno_operator.kubectl_plugin", *arguments]
+    command = [sys.executable, "-m", "inferno_operator.cli.kubectl_inferno", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 

@@ -10,7 +10,8 @@ from kubernetes import config
 from kubernetes.client import ApiClient, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 
-from inferno_operator.boosters.dialects import KTHENA, Kind
+from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.objects import Kind
 
 Manifest = dict[str, Any]
 

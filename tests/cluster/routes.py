@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferno_operator.boosters.dialects import KTHENA, Kind
+from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.objects import Kind
 from tests.cluster.scene import Scene
 
 Manifest = dict[str, Any]

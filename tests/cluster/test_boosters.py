@@ -10,8 +10,10 @@ import pytest
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.boosters import ApiServerBoosters
-from inferno_operator.boosters.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect, Kind
+from inferno_operator.adapters.kubernetes.api_server import ApiServer
+from inferno_operator.main import with_images
+from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
+from inferno_operator.resources.objects import Kind
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
@@ -442,10 +444,10 @@ async def test_images_are_those_of_the_config_map(
     name = f"--from-literal={KTHENA.image_keys[1]}=mirror.example/runtime:1"
 
     async with ApiClient(configuration) as client:
-        api = ApiServerBoosters(CustomObjectsApi(client), lambda: datetime.now(UTC), "test")
-        before = await api.with_images(KTHENA, namespace)
+        api = ApiServer(CustomObjectsApi(client), lambda: datetime.now(UTC), "test")
+        before = await with_images(KTHENA, api, namespace)
         control_plane.kubectl("create", "configmap", KTHENA.images, name, "--namespace", namespace)
-        after = await api.with_images(KTHENA, namespace)
+        after = await with_images(KTHENA, api, namespace)
 
     assert before == KTHENA
     assert after.runtime_image == "mirror.example/runtime:1"

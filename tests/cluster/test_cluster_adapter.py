@@ -13,16 +13,12 @@ import pytest
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.cluster import ApiServer
-from inferno_operator.ports import (
-    Event,
-    GoneError,
-    Key,
-    Reference,
-    RejectedError,
-    StaleError,
-)
+from inferno_operator.adapters.kubernetes.api_server import ApiServer
+from inferno_operator.controllers.optimization.writer import Writer, apply_status
 from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Resource, Server
+from inferno_operator.resources.objects import Event, Key, Kind, Reference, kind_of
+from inferno_operator.resources.objects import Manifest as Stored
+from inferno_operator.runtime.ports import GoneError, RejectedError, StaleError
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
@@ -43,6 +39,13 @@ SPECS: dict[str, Manifest] = {
 TWO = {"accelerator": "A", "numReplicas": 2}
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
+SERVER = kind_of(Server)
+
+
+async def apply_spec(api: ApiServer, reference: Reference, spec: Manifest) -> Stored:
+    """Own these fields of a spec, as the optimization controller does."""
+    return await api.apply(reference.kind, reference.manifest(spec=spec), FIELD_MANAGER)
+
 
 class Scene:
     """A namespace with objects of ours, as their user sees it."""
@@ -61,14 +64,12 @@ class Scene:
     def reference(self, kind: str, name: str = "x") -> Reference:
         """The object as it is now."""
         resource = next(resource for resource in RESOURCES if resource.kind == kind)
-        metadata = self.get(resource, name)["metadata"]
-        key = Key(self.namespace, name)
-        return Reference(resource, key, metadata["uid"], metadata["resourceVersion"])
+        return Reference.of(kind_of(resource), self.get(resource, name))
 
     def delete(self, reference: Reference) -> None:
-        self._kubectl("delete", reference.resource.plural, reference.key.name)
+        self._kubectl("delete", reference.kind.plural, reference.key.name)
 
-    def get(self, resource: type[Resource], name: str = "x") -> Manifest:
+    def get(self, resource: type[Resource] | Kind, name: str = "x") -> Manifest:
         return self.control_plane.get(resource.plural, name, self.namespace)
 
     def patch(
@@ -76,7 +77,7 @@ class Scene:
     ) -> Manifest:
         return self.control_plane.patch(resource.plural, "x", patch, self.namespace, subresource)
 
-    def names(self, resource: type[Resource]) -> list[str]:
+    def names(self, resource: type[Resource] | Kind) -> list[str]:
         items = self.control_plane.items(resource.plural, self.namespace)
         return [item["metadata"]["name"] for item in items]
 
@@ -108,7 +109,7 @@ async def connection(kubeconfig: Path) -> AsyncIterator[ApiServer]:
         config_file=str(kubeconfig), client_configuration=configuration
     )
     async with ApiClient(configuration) as client:
-        yield ApiServer(CustomObjectsApi(client), lambda: NOW)
+        yield ApiServer(CustomObjectsApi(client), lambda: NOW, "test")
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def one_line(error: pytest.ExceptionInfo[InfernoError]) -> str:
 async def test_an_object_is_read_as_it_is(scene: Scene, api: ApiServer) -> None:
     scene.create("Server")
 
-    manifest = await api.get(Server, Key(scene.namespace, "x"))
+    manifest = await api.get(SERVER, Key(scene.namespace, "x"))
 
     assert manifest["kind"] == "Server"
     assert manifest["spec"].items() >= SPECS["Server"].items()
@@ -164,7 +165,7 @@ async def test_a_list_has_whole_objects_of_one_kind_and_namespace(
         scene.create(kind, "a")
     scene.create(resource.kind, "b")
 
-    items = await api.list(resource, scene.namespace)
+    items = (await api.list(kind_of(resource), scene.namespace)).manifests
 
     assert sorted(item["metadata"]["name"] for item in items) == ["a", "b"]
     assert {(item["apiVersion"], item["kind"]) for item in items} == {(API_VERSION, resource.kind)}
@@ -172,7 +173,7 @@ async def test_a_list_has_whole_objects_of_one_kind_and_namespace(
 
 
 async def test_a_list_of_nothing_is_empty(scene: Scene, api: ApiServer) -> None:
-    assert not await api.list(Server, scene.namespace)
+    assert not (await api.list(SERVER, scene.namespace)).manifests
 
 
 async def test_an_applied_spec_leaves_the_fields_of_others_alone(
@@ -182,7 +183,7 @@ async def test_an_applied_spec_leaves_the_fields_of_others_alone(
     changed = {"metadata": {"labels": {"team": "a"}}, "spec": {"maxBatchSize": 8}}
     before = scene.patch(Server, changed)["spec"]
 
-    returned = await api.apply_spec(server, {"desiredAlloc": TWO})
+    returned = await apply_spec(api, server, {"desiredAlloc": TWO})
 
     stored = scene.get(Server)
     assert stored["spec"] == {**before, "desiredAlloc": TWO}
@@ -194,9 +195,9 @@ async def test_an_applied_spec_leaves_the_fields_of_others_alone(
 
 async def test_an_applied_spec_is_all_that_we_own(scene: Scene, api: ApiServer) -> None:
     server = scene.create("Server")
-    await api.apply_spec(server, {"desiredAlloc": {**TWO, "cost": 20, "maxBatch": 4}})
+    await apply_spec(api, server, {"desiredAlloc": {**TWO, "cost": 20, "maxBatch": 4}})
 
-    await api.apply_spec(server, {"desiredAlloc": {**TWO, "maxBatch": 5}})
+    await apply_spec(api, server, {"desiredAlloc": {**TWO, "maxBatch": 5}})
 
     assert scene.get(Server)["spec"]["desiredAlloc"] == {**TWO, "maxBatch": 5}
 
@@ -207,15 +208,15 @@ async def test_an_applied_spec_wins_over_what_a_user_wrote_in_our_fields(
     server = scene.create("Server")
     scene.patch(Server, {"spec": {"desiredAlloc": {"accelerator": "B", "numReplicas": 7}}})
 
-    await api.apply_spec(server, {"desiredAlloc": TWO})
+    await apply_spec(api, server, {"desiredAlloc": TWO})
 
     assert scene.get(Server)["spec"]["desiredAlloc"] == TWO
 
 
 async def test_what_is_applied_again_changes_nothing(scene: Scene, api: ApiServer) -> None:
     server = scene.create("Server")
-    first = await api.apply_spec(server, {"desiredAlloc": {**TWO, "cost": 20.0}})
-    second = await api.apply_spec(server, {"desiredAlloc": {**TWO, "cost": 20.0}})
+    first = await apply_spec(api, server, {"desiredAlloc": {**TWO, "cost": 20.0}})
+    second = await apply_spec(api, server, {"desiredAlloc": {**TWO, "cost": 20.0}})
 
     assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
     assert first["metadata"]["generation"] == second["metadata"]["generation"] == 2
@@ -226,11 +227,11 @@ async def test_a_status_is_applied_and_the_spec_stays(
     scene: Scene, api: ApiServer, kind: str
 ) -> None:
     reference = scene.create(kind)
-    before = scene.get(reference.resource)["spec"]
+    before = scene.get(reference.kind)["spec"]
 
-    returned = await api.apply_status(reference, status("Ready", observedGeneration=1))
+    returned = await apply_status(api, reference, status("Ready", observedGeneration=1))
 
-    stored = scene.get(reference.resource)
+    stored = scene.get(reference.kind)
     assert returned["status"] == stored["status"]
     assert stored["status"].items() >= status("Ready", observedGeneration=1).items()
     assert stored["spec"] == before
@@ -244,9 +245,9 @@ async def test_conditions_of_others_stay_and_ours_that_are_left_out_go(
     foreign = {"status": {"conditions": [condition("Audited", "by others")]}}
     scene.patch(Server, foreign, subresource="status")
 
-    await api.apply_status(server, status("Ready", "Allocated", observedGeneration=1))
+    await apply_status(api, server, status("Ready", "Allocated", observedGeneration=1))
     before = conditions(scene.get(Server))
-    await api.apply_status(server, status("Ready"))
+    await apply_status(api, server, status("Ready"))
 
     assert sorted(before) == ["Allocated", "Audited", "Ready"]
     after = scene.get(Server)
@@ -261,7 +262,7 @@ async def test_conditions_are_stored_in_the_order_in_which_we_apply_them(
     others = {"status": status("Allocated", "Audited", "Ready")}
     scene.patch(Server, others, subresource="status")
 
-    await api.apply_status(server, status("Ready", "Allocated"))
+    await apply_status(api, server, status("Ready", "Allocated"))
 
     stored = [type_ for type_ in conditions(scene.get(Server)) if type_ != "Audited"]
     assert stored == ["Ready", "Allocated"]
@@ -270,8 +271,8 @@ async def test_conditions_are_stored_in_the_order_in_which_we_apply_them(
 async def test_spec_and_status_are_managed_under_one_name(scene: Scene, api: ApiServer) -> None:
     server = scene.create("Server")
 
-    await api.apply_spec(server, {"desiredAlloc": TWO})
-    await api.apply_status(server, status("Ready"))
+    await apply_spec(api, server, {"desiredAlloc": TWO})
+    await apply_status(api, server, status("Ready"))
 
     assert sorted(scene.managers(Server)) == [
         (FIELD_MANAGER, "Apply", ""),
@@ -284,7 +285,7 @@ async def test_a_request_is_cleared_and_nothing_else(scene: Scene, api: ApiServe
     optimizer = scene.create("Optimizer")
     before = scene.get(Optimizer)
 
-    await api.clear_request(optimizer)
+    await Writer(api, lambda: NOW).clear_request(optimizer)
 
     assert scene.get(Optimizer)["spec"] == {**before["spec"], "optimize": False}
     assert (FIELD_MANAGER, "Update", "") in scene.managers(Optimizer)
@@ -302,7 +303,7 @@ async def test_a_request_is_not_cleared_on_an_object_that_changed(
     scene.patch(Optimizer, change)
 
     with pytest.raises(StaleError) as raised:
-        await api.clear_request(optimizer)
+        await Writer(api, lambda: NOW).clear_request(optimizer)
 
     assert "Optimizer" in one_line(raised)
     assert scene.get(Optimizer)["spec"]["optimize"] is True
@@ -310,7 +311,7 @@ async def test_a_request_is_not_cleared_on_an_object_that_changed(
 
 async def test_what_is_not_there_is_gone(scene: Scene, api: ApiServer) -> None:
     with pytest.raises(GoneError) as raised:
-        await api.get(Server, Key(scene.namespace, "nobody"))
+        await api.get(SERVER, Key(scene.namespace, "nobody"))
 
     assert f"Server {scene.namespace}/nobody" in one_line(raised)
 
@@ -318,11 +319,11 @@ async def test_what_is_not_there_is_gone(scene: Scene, api: ApiServer) -> None:
 async def write(api: ApiServer, what: str, reference: Reference) -> None:
     """Write on an object in one of the ways that there are."""
     if what == "spec":
-        await api.apply_spec(reference, {"desiredAlloc": TWO})
+        await apply_spec(api, reference, {"desiredAlloc": TWO})
     elif what == "status":
-        await api.apply_status(reference, status("Ready"))
+        await apply_status(api, reference, status("Ready"))
     else:
-        await api.clear_request(reference)
+        await Writer(api, lambda: NOW).clear_request(reference)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ async def test_what_was_deleted_is_gone_and_is_not_made_again(
         await write(api, what, reference)
 
     assert str(reference) in one_line(raised)
-    assert scene.names(reference.resource) == []
+    assert scene.names(reference.kind) == []
 
 
 @pytest.mark.parametrize(
@@ -350,13 +351,13 @@ async def test_what_was_made_anew_is_another_object_and_stays_as_it_is(
     old = scene.create(kind)
     scene.delete(old)
     scene.create(kind)
-    before = scene.get(old.resource)
+    before = scene.get(old.kind)
 
     with pytest.raises((GoneError, StaleError)) as raised:
         await write(api, what, old)
 
     assert str(old) in one_line(raised)
-    assert scene.get(old.resource) == before
+    assert scene.get(old.kind) == before
 
 
 @pytest.mark.parametrize(
@@ -373,7 +374,7 @@ async def test_what_the_schema_forbids_is_rejected_in_one_line(
     server = scene.create("Server")
 
     with pytest.raises(RejectedError) as raised:
-        await api.apply_spec(server, {"desiredAlloc": desired})
+        await apply_spec(api, server, {"desiredAlloc": desired})
 
     assert str(server) in one_line(raised)
     assert named in str(raised.value)
@@ -384,7 +385,7 @@ async def test_a_status_that_the_schema_forbids_is_rejected(scene: Scene, api: A
     server = scene.create("Server")
 
     with pytest.raises(RejectedError) as raised:
-        await api.apply_status(server, {"active": True, "conditions": [{"type": "Ready"}]})
+        await apply_status(api, server, {"active": True, "conditions": [{"type": "Ready"}]})
 
     assert "lastTransitionTime" in one_line(raised)
 
@@ -395,7 +396,7 @@ async def test_a_field_that_older_definitions_do_not_have_is_rejected(
     server = scene.create("Server")
 
     with pytest.raises(RejectedError) as raised:
-        await api.apply_spec(server, {"desiredAlloc": {**TWO, "fieldOfTheFuture": 1}})
+        await apply_spec(api, server, {"desiredAlloc": {**TWO, "fieldOfTheFuture": 1}})
 
     assert "fieldOfTheFuture" in one_line(raised)
 
@@ -409,9 +410,9 @@ async def test_what_our_rights_do_not_cover_is_rejected(
 
     async with connection(kubeconfig) as api:
         with pytest.raises(RejectedError) as raised:
-            await api.get(Server, server.key)
+            await api.get(SERVER, server.key)
         with pytest.raises(RejectedError):
-            await api.apply_status(server, status("Ready"))
+            await apply_status(api, server, status("Ready"))
 
     assert "forbidden" in one_line(raised)
     assert "nobody" in str(raised.value)
@@ -428,7 +429,7 @@ async def test_a_token_that_is_no_good_any_more_may_be_renewed(
     async def refusal() -> InfernoError:
         async with connection(kubeconfig) as api:
             with pytest.raises(InfernoError) as raised:
-                await api.get(Server, server.key)
+                await api.get(SERVER, server.key)
         return raised.value
 
     error = await refusal()
@@ -444,21 +445,21 @@ async def test_an_api_server_that_is_away_is_unavailable_and_found_again(
     control_plane: ControlPlane, scene: Scene, api: ApiServer
 ) -> None:
     server = scene.create("Server")
-    await api.get(Server, server.key)  # so that there is a connection to lose
+    await api.get(SERVER, server.key)  # so that there is a connection to lose
 
     with api_server_stopped(control_plane):
         for call in (
-            api.get(Server, server.key),
-            api.list(Server, scene.namespace),
-            api.apply_spec(server, {"desiredAlloc": TWO}),
-            api.apply_status(server, status("Ready")),
-            api.clear_request(server),
+            api.get(SERVER, server.key),
+            api.list(SERVER, scene.namespace),
+            apply_spec(api, server, {"desiredAlloc": TWO}),
+            apply_status(api, server, status("Ready")),
+            Writer(api, lambda: NOW).clear_request(server),
         ):
             with pytest.raises(UnavailableError) as raised:
                 await call
             assert "does not answer" in one_line(raised)
 
-    assert (await api.get(Server, server.key))["metadata"]["uid"] == server.uid
+    assert (await api.get(SERVER, server.key))["metadata"]["uid"] == server.uid
 
 
 def events(scene: Scene) -> list[Manifest]:
@@ -518,7 +519,7 @@ async def test_a_long_message_is_cut_but_not_dropped(
 async def test_an_event_that_cannot_be_published_is_dropped_and_logged(
     scene: Scene, api: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nowhere = Reference(Server, Key("no-such-namespace", "x"), "1", "1")
+    nowhere = Reference(SERVER, Key("no-such-namespace", "x"), "1", "1")
 
     with caplog.at_level(logging.WARNING):
         await api.publish(Event(nowhere, "Normal", "Allocated", "2 x A"))

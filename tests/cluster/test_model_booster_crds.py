@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.boosters.booster import read_booster
-from inferno_operator.boosters.convert import convert
-from inferno_operator.boosters.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
+from inferno_operator.controllers.boosters.booster import read_booster
+from inferno_operator.controllers.boosters.convert.children import convert
+from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane

@@ -8,8 +8,9 @@ import pytest
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.watching import ApiServerWatch
+from inferno_operator.adapters.kubernetes.api_server import ApiReader
 from inferno_operator.resources import Server
+from inferno_operator.resources.objects import kind_of
 from inferno_optimizer.errors import UnavailableError
 from tests.cluster.forgetful import ForgetfulProxy
 from tests.cluster.scene import Mode, Scene, in_mode
@@ -28,11 +29,10 @@ async def test_a_version_that_is_too_old_is_no_end_of_a_watch(
         config_file=str(control_plane.kubeconfig), client_configuration=configuration
     )
     async with ApiClient(configuration) as client:
-        watch = ApiServerWatch(CustomObjectsApi(client))
-        listing = await watch.listing(Server, namespace)
+        reader = ApiReader(CustomObjectsApi(client))
 
         with pytest.raises(UnavailableError, match=r"too old resource version|HTTP 410"):
-            await anext(watch.changes(listing, since=1))
+            await anext(reader.watch(kind_of(Server), namespace, since=1))
 
 
 def test_what_happened_while_nobody_watched_is_noticed(

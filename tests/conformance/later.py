@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from inferno_optimizer.codec import decode_system, encode_solution
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
     Accelerator,
@@ -22,6 +21,7 @@ from inferno_optimizer.system import (
     System,
     Target,
 )
+from inferno_optimizer.wire.codec import decode_system, encode_solution
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "conformance"
 DATA = Path(__file__).parents[1] / "data" / "conformance"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.boosters.booster import read_booster
-from inferno_operator.boosters.convert import convert
-from inferno_operator.boosters.dialects import KTHENA
-from inferno_operator.boosters.plan import plan
-from inferno_operator.boosters.status import Findings, status_of
+from inferno_operator.controllers.boosters.booster import read_booster
+from inferno_operator.controllers.boosters.convert.children import convert
+from inferno_operator.controllers.boosters.plan import plan
+from inferno_operator.controllers.boosters.status import Findings, status_of
+from inferno_operator.resources.dialects import KTHENA
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "kthena" / "cases"
 

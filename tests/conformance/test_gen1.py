@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from inferno_optimizer.codec import decode_system
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
     Accelerator,
@@ -29,6 +28,7 @@ from inferno_optimizer.system import (
     System,
     Target,
 )
+from inferno_optimizer.wire.codec import decode_system
 
 RECORDINGS = Path(__file__).parents[2].parent / "shared" / "conformance" / "gen1"
 FACTS = Path(__file__).parents[1] / "data" / "conformance" / "gen1.json"

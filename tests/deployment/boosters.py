@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from inferno_operator.boosters.dialects import DIALECTS, Dialect, Kind
+from inferno_operator.resources.dialects import DIALECTS, Dialect
+from inferno_operator.resources.objects import Kind
 from tests.cluster.scene import Scene, condition
 from tests.controlplane.waiting import wait_until
 

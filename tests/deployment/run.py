@@ -18,9 +18,10 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferno_operator.adapters.cluster import ApiServer
-from inferno_operator.ports import Key, Reference
+from inferno_operator.adapters.kubernetes.api_server import ApiServer
+from inferno_operator.controllers.optimization.writer import apply_status
 from inferno_operator.resources import API_VERSION, RESOURCES
+from inferno_operator.resources.objects import Key, Reference, kind_of
 from tests.cluster.scene import FINALIZER, Scene
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane, ControlPlaneError
@@ -252,12 +253,12 @@ async def _write_out_of_date(control_plane: ControlPlane, kubeconfig: Path, name
         config_file=str(kubeconfig), client_configuration=configuration
     )
     async with ApiClient(configuration) as client:
-        api_server = ApiServer(CustomObjectsApi(client), lambda: datetime.now(UTC))
+        api_server = ApiServer(CustomObjectsApi(client), lambda: datetime.now(UTC), "test")
         for resource in RESOURCES:
             metadata = control_plane.items(resource.plural, namespace)[0]["metadata"]
             key = Key(namespace, metadata["name"])
-            reference = Reference(resource, key, metadata["uid"], version="1")
-            await api_server.apply_status(reference, {"active": True})
+            reference = Reference(kind_of(resource), key, metadata["uid"], version="1")
+            await apply_status(api_server, reference, {"active": True})
 
 
 def _optimizer_secrets() -> dict[str, dict[str, bytes]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.adapters.metrics import METRICS
+from inferno_operator.adapters.http.metrics import METRICS
 from tests.reference.commands import contexts
 from tests.reference.pages import DOCS, PARTS, page, renewed
 from tests.reference.reasons import reasons
@@ -43,7 +43,7 @@ def test_every_variable_that_the_sources_name_is_explained() -> None:
     assert {name for name in named if not name.endswith("_")} <= explained
 
 
-@pytest.mark.parametrize("program", [["inferno"], ["-m", "inferno_operator.kubectl_plugin"]])
+@pytest.mark.parametrize("program", [["inferno"], ["-m", "inferno_operator.cli.kubectl_inferno"]])
 def test_every_option_that_help_shows_is_explained(program: list[str]) -> None:
     explained = set(re.findall(r"--[a-z][a-z-]+", text("cli")))
 

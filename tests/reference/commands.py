@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from inferno_operator import cli, kubectl_plugin
+from inferno_operator.cli import inferno as cli
+from inferno_operator.cli import kubectl_inferno as kubectl_plugin
 from tests.reference.markdown import fenced
 
 WIDTH = 90

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from inferno_operator.crds import crd
 from inferno_operator.resources import RESOURCES, Resource
+from inferno_operator.resources.definitions import crd
 from tests.reference.markdown import code, table
 
 Schema = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from inferno_operator.endpoint import Endpoint
+from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.settings import OFF, VARIABLES, Settings
 from tests.reference.commands import contexts
 from tests.reference.markdown import code, table

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from inferno_operator.adapters.metrics import METRICS
+from inferno_operator.adapters.http.metrics import METRICS
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.api.metrics import Metrics
-from inferno_optimizer.api.solving import Solver
+from inferno_optimizer.api.pool import WorkerPool
 from tests.reference.markdown import code, table
 
 HEADINGS = ("metric", "type", "labels", "meaning")
@@ -30,7 +30,7 @@ def metrics() -> str:
 
 
 def _served() -> Iterator[tuple[str, str, str, str]]:
-    page = Metrics(Solver(Limits()))
+    page = Metrics(WorkerPool(Limits()))
     page.count("/optimizeOne", 200, 0.1)  # so that the labels show
     for line in page.page().decode().splitlines():
         if line.startswith("# HELP") and not line.split()[2].endswith("_created"):

@@ -4,8 +4,8 @@ import json
 import sys
 
 from inferno_optimizer.api.limits import Limits
-from inferno_optimizer.api.main import serve
 from inferno_optimizer.api.security import Files
+from inferno_optimizer.api.server import serve
 
 
 def say(line: str) -> None:

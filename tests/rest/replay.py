@@ -9,7 +9,7 @@ import httpx
 
 JsonObject = dict[str, Any]
 
-ADDED = {"certificate", "unserved", "percentiles", "reason", "message", "mix"}
+ADDED = {"certificate", "unserved", "percentiles", "reason", "message", "mix", "warnings"}
 """Keys that our answers to optimize have besides."""
 
 

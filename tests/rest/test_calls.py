@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from inferno_optimizer.codec import encode_system
+from inferno_optimizer.wire.codec import encode_system
 from tests.cli.program import SMALL
 from tests.conformance.test_gen1 import Recorded, recorded_facts
 from tests.rest.replay import unlike

@@ -6,15 +6,16 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
-from inferno_optimizer.codec import decode_system, encode_solution
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.rest_optimizer.store import MissingError, Store
 
 HOST = "127.0.0.1"
@@ -30,6 +31,7 @@ class Failure(Enum):
     NO_ANSWER = "JSON that is no answer"
     OTHERS = "the answer to another request"
     OVERDRAWN = "a million cards for server S"
+    NOBODY = "nothing for anybody, without a reason"
     BROKEN = "HTTP 500"
     REFUSED = "HTTP 404 with a message"
 
@@ -48,7 +50,7 @@ class RestOptimizer:
     failures
         What the next requests to solve end with, one each.
     original
-        Answer with allocations only, as the original does.
+        Answer with allocations only and hold no cards back, as the original does.
     gate
         Requests to solve wait while it is clear.
     arrived
@@ -139,8 +141,12 @@ class RestOptimizer:
 
     def _solution(self, document: Any) -> Any:  # noqa: ANN401 - JSON
         self.solved.append(document)
-        answer = encode_solution(optimize(decode_system(document)))
-        return {"allocations": answer["allocations"]} if self.original else answer
+        system = decode_system(document)
+        if not self.original:
+            return encode_solution(optimize(system))
+        known = replace(system.options, hold_undecided=False)
+        answer = encode_solution(optimize(replace(system, options=known)))
+        return {"allocations": answer["allocations"]}
 
 
 class Server(ThreadingHTTPServer):
@@ -232,6 +238,7 @@ class Handler(BaseHTTPRequestHandler):
             Failure.NO_ANSWER: (200, json.dumps({"allocations": {"x": [1, 2]}})),
             Failure.OTHERS: (200, json.dumps({"allocations": {"stranger": {"numReplicas": 1}}})),
             Failure.OVERDRAWN: (200, json.dumps({"allocations": {"S": MILLION}})),
+            Failure.NOBODY: (200, json.dumps({"allocations": {}})),
             Failure.BROKEN: (500, ""),
             Failure.REFUSED: (404, json.dumps({"message": "optimization error: no luck"})),
         }

@@ -4,7 +4,7 @@
 """
 
 from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec, Power
-from inferno_operator.resources.allocation import Allocation, Load, ServerAllocation
+from inferno_operator.resources.allocation import DIGITS, Allocation, Load, ServerAllocation
 from inferno_operator.resources.base import (
     API_VERSION,
     GROUP,
@@ -43,6 +43,7 @@ from inferno_operator.resources.service_class import ServiceClass, ServiceClassS
 
 __all__ = [
     "API_VERSION",
+    "DIGITS",
     "GROUP",
     "RESOURCES",
     "VERSION",

@@ -16,6 +16,9 @@ from inferno_operator.resources.schema import (
 MAX_ACCELERATORS = 64
 """Most accelerators of one server; bounds the cost of the API server's checks."""
 
+DIGITS = 6
+"""Decimals of the numbers that are written: more than anyone reads, and always as many."""
+
 
 class Load(Part):
     """Traffic of a server."""

@@ -3,7 +3,15 @@
 from typing import ClassVar
 
 from inferno_operator.resources.base import AGE, READY, Column, Resource
-from inferno_operator.resources.schema import Integer, Items, NonEmptyText, Number, Part, Rule
+from inferno_operator.resources.schema import (
+    Integer,
+    Items,
+    NonEmptyText,
+    Number,
+    Part,
+    PositiveInteger,
+    Rule,
+)
 
 
 class DecodeParms(Part):
@@ -79,6 +87,10 @@ class PerformanceData(Part):
     """Largest batch at atTokens tokens per request [requests]."""
     at_tokens: Integer
     """Tokens per request for which maxBatchSize holds."""
+    max_tokens: PositiveInteger | None = None
+    """Most tokens, input and output, that a replica keeps for its requests (KV cache)."""
+    max_num_seqs: PositiveInteger | None = None
+    """Most requests that a replica serves together."""
 
     @property
     def generations_given(self) -> int:

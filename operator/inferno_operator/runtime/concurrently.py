@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from inferno_operator.ports import GoneError
+from inferno_operator.runtime.ports import GoneError
 
 T = TypeVar("T")
 

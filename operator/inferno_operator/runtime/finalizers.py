@@ -10,10 +10,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
-from inferno_operator.observation import Observation, observe
-from inferno_operator.ports import Cluster, StaleError
 from inferno_operator.resources import Resource
+from inferno_operator.resources.objects import Reference, kind_of
+from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.concurrently import write_each
+from inferno_operator.runtime.ports import FIELD_MANAGER, Cluster, StaleError
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
 
@@ -47,7 +48,8 @@ async def _clean_up(kind: type[Resource], namespace: str, cluster: Cluster) -> N
     backoff = Backoff()
     for failures in count(1):
         try:
-            await release([observe(kind, m) for m in await cluster.list(kind, namespace)], cluster)
+            listing = await cluster.list(kind_of(kind), namespace)
+            await release([observe(kind, m) for m in listing.manifests], cluster)
         except InfernoError as error:
             logger.warning("finalizers of other modes are not cleaned up yet: %s", error)
             await asyncio.sleep(backoff.seconds(failures))
@@ -71,11 +73,18 @@ async def _change(
         if wanted == observation.finalizers:
             return
         try:
-            await cluster.set_finalizers(observation.reference, wanted)
+            await _set(observation.reference, wanted, cluster)
         except StaleError:
-            manifest = await cluster.get(reference.resource, reference.key)
-            observation = observe(reference.resource, manifest)
+            manifest = await cluster.get(reference.kind, reference.key)
+            observation = observe(observation.kind, manifest)
             if observation.reference.uid != reference.uid:
                 return
         else:
             return
+
+
+async def _set(reference: Reference, finalizers: Sequence[str], cluster: Cluster) -> None:
+    """Replace the finalizers, unless the object changed since it was seen."""
+    manifest = reference.manifest_at_version()
+    manifest["metadata"]["finalizers"] = list(finalizers)
+    await cluster.merge(reference.kind, manifest, FIELD_MANAGER)

@@ -1,119 +1,116 @@
-"""Keeps a mirror of the cluster's objects, and tells which namespaces changed."""
+"""List and watch kinds of objects: every controller gets its news through an `Informer`."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
+from typing import Protocol
 
-from inferno_operator.observation import Observation
-from inferno_operator.ports import Change, Listing, Watch
-from inferno_operator.resources import RESOURCES, Optimizer, Resource
-from inferno_operator.runtime.mirror import Mirror
-from inferno_operator.runtime.watches import changes_since
+from inferno_operator.resources.objects import Kind
+from inferno_operator.runtime.ports import Change, Listing, Reader
 from inferno_operator.runtime.work_queue import Backoff
-from inferno_optimizer.errors import InfernoError, UnavailableError
+from inferno_optimizer.errors import InfernoError
 
-Area = tuple[type[Resource], str]
+Area = tuple[Kind, str]
 """A kind, and a namespace or all of them ("")."""
+
+RELIST = Backoff(limit=5.0)
+"""Seconds until a kind is listed again after a failure."""
+
+PAUSE = 0.1
+"""Seconds between the end of a watch and the next one."""
 
 logger = logging.getLogger(__name__)
 
 
+class Handler(Protocol):
+    """Gets what an informer sees."""
+
+    def listed(self, listing: Listing) -> None:
+        """All objects of a kind, in a namespace or in all: others of that kind are gone."""
+
+    def changed(self, kind: Kind, change: Change) -> None:
+        """An object appeared, changed, or is gone; `change` has a manifest."""
+
+    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
+        """From now on changes are not seen, until the next listing."""
+
+
 class Informer:
-    """Lists and watches all six kinds; the `Source` of what it has seen.
+    """Lists kinds of objects, then watches them; after a failure it lists them again.
 
     Parameters
     ----------
-    watch
-        What it follows.
-    mirror
-        What it fills.
-    namespaces
-        Which ones; none means all.
-    changed
-        Is told of every namespace in which something changed, once all objects are known.
-    patience
-        Seconds that an optimization waits until they are.
+    reader
+        Where the objects are.
+    kinds, namespaces
+        Which objects; no namespaces: those of all.
+    handler
+        Gets what is seen.
     """
 
     def __init__(
-        self,
-        watch: Watch,
-        mirror: Mirror,
-        namespaces: Sequence[str],
-        changed: Callable[[str], None],
-        patience: float = 10.0,
+        self, reader: Reader, kinds: Iterable[Kind], namespaces: Sequence[str], handler: Handler
     ) -> None:
-        self._watch = watch
-        self._mirror = mirror
-        self._changed = changed
-        self._patience = patience
-        self._areas = [(kind, namespace) for kind in RESOURCES for namespace in namespaces or ("",)]
-        self._unknown = dict.fromkeys(self._areas, "")
-        """What is not known now, and why."""
-        self._known = asyncio.Event()
+        self._reader = reader
+        self._handler = handler
+        areas = [(kind, namespace) for kind in kinds for namespace in namespaces or ("",)]
+        self._missing: dict[Area, InfernoError | None] = dict.fromkeys(areas)
+        self._areas = areas
+        self._complete = asyncio.Event()
+
+    @property
+    def missing(self) -> Mapping[Area, InfernoError | None]:
+        """What is not known now, and why; None: it was not listed yet."""
+        return self._missing
+
+    async def complete(self) -> None:
+        """Wait until nothing is missing."""
+        await self._complete.wait()
 
     async def run(self) -> None:
-        """Follow what happens, until cancelled."""
+        """List and watch, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for area in self._areas:
                 group.create_task(self._follow(*area))
 
-    async def objects(self, namespace: str) -> Sequence[Observation]:
-        """Every object but Optimizers that is to stay."""
-        try:
-            await asyncio.wait_for(self._known.wait(), self._patience)
-        except TimeoutError as error:
-            missing = ", ".join(sorted({kind.plural for kind, _ in self._unknown}))
-            why = next(filter(None, self._unknown.values()), "being listed")
-            raise UnavailableError(f"not known yet: {missing}: {why}") from error
-        return [
-            observation
-            for observation in self._mirror.all(namespace)
-            if observation.deleted is None and observation.reference.resource is not Optimizer
-        ]
-
-    async def _follow(self, kind: type[Resource], namespace: str) -> None:
-        failures, backoff, now = 0, Backoff(), asyncio.get_running_loop().time
+    async def _follow(self, kind: Kind, namespace: str) -> None:
+        failures, now = 0, asyncio.get_running_loop().time
         while True:
             began = now()
             try:
-                listing = await self._watch.listing(kind, namespace)
-                self._listed(listing)
-                await self._keep_up(listing)
+                await self._list_and_watch(kind, namespace)
             except InfernoError as error:
-                logger.info("%s; listing anew", error)
-                self._unknown[kind, namespace] = str(error)
-            self._known.clear()
-            failures = 1 if now() - began > backoff.limit else failures + 1
-            await asyncio.sleep(backoff.seconds(failures))
+                self._lost(kind, namespace, error)
+            failures = 1 if now() - began > RELIST.limit else failures + 1
+            await asyncio.sleep(RELIST.seconds(failures))
 
-    async def _keep_up(self, listing: Listing) -> None:
-        """Apply changes, watch after watch, for as long as the API server remembers them."""
-        watch = partial(self._watch.changes, listing)
-        async with aclosing(changes_since(listing.version, watch)) as changes:
+    async def _list_and_watch(self, kind: Kind, namespace: str) -> None:
+        listing = await self._reader.list(kind, namespace)
+        self._missing.pop((kind, namespace), None)
+        if not self._missing:
+            self._complete.set()
+        self._handler.listed(listing)
+        async with aclosing(_changes_since(self._reader, listing)) as changes:
             async for change in changes:
-                self._apply(listing.resource, change)
+                if change.manifest is not None:
+                    self._handler.changed(kind, change)
 
-    def _listed(self, listing: Listing) -> None:
-        changed = self._mirror.replace(listing)
-        self._unknown.pop((listing.resource, listing.namespace), None)
-        if self._unknown:
-            return
-        if not self._known.is_set():
-            self._known.set()
-            changed = self._mirror.namespaces()
-        self._tell(changed)
+    def _lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
+        before = self._missing.get((kind, namespace))
+        if str(before) != str(error):  # a kind that is never served is logged once
+            logger.info("%s; listing again", error)
+        self._missing[kind, namespace] = error
+        self._complete.clear()
+        self._handler.lost(kind, namespace, error)
 
-    def _apply(self, kind: type[Resource], change: Change) -> None:
-        if change.manifest is None:
-            return
-        note = self._mirror.remove if change.gone else self._mirror.put
-        changed = note(kind, change.manifest)
-        if self._known.is_set():
-            self._tell(changed)
 
-    def _tell(self, namespaces: Iterable[str]) -> None:
-        for namespace in namespaces:
-            self._changed(namespace)
+async def _changes_since(reader: Reader, listing: Listing) -> AsyncGenerator[Change, None]:
+    """All changes after a listing, watch after watch, as long as the API server remembers them."""
+    version = listing.version
+    while True:
+        async with aclosing(reader.watch(listing.kind, listing.namespace, version)) as changes:
+            async for change in changes:
+                version = max(version, change.version)
+                yield change
+        await asyncio.sleep(PAUSE)

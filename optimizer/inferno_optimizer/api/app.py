@@ -1,8 +1,7 @@
-"""The parts of a REST optimizer, put together."""
+"""The application: handlers, metrics and the description behind their paths."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -12,23 +11,28 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from inferno_optimizer.api.endpoints import EDITS, LOOKS
 from inferno_optimizer.api.handlers import (
     Handler,
+    Stateful,
+    Stateless,
     edit_handler,
     look_handler,
     optimize_handler,
     optimize_one_handler,
 )
 from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.messages import (
+    Refusal,
+    answer_defect,
+    answer_input_error,
+    answer_refusal,
+    answer_unrouted,
+    json_reply,
+)
 from inferno_optimizer.api.metrics import Counted, Metrics
 from inferno_optimizer.api.openapi import describe
-from inferno_optimizer.api.refusals import Refusal
-from inferno_optimizer.api.replies import json_reply, message_reply
-from inferno_optimizer.api.solving import Solver
-from inferno_optimizer.api.stateful import Stateful
-from inferno_optimizer.api.stateless import Stateless
-from inferno_optimizer.api.unrouted import answer_unrouted
+from inferno_optimizer.api.pool import WorkerPool
+from inferno_optimizer.api.routes import EDITS, LOOKS
 from inferno_optimizer.errors import InputError
 
 Call = tuple[str, str, Handler]
@@ -47,16 +51,16 @@ def create_app(limits: Limits, *, stateful: bool = False, guarded: bool = False)
     guarded
         Whether a guard before it asks for a token; its description says so.
     """
-    solver = Solver(limits)
-    metrics = Metrics(solver)
+    workers = WorkerPool(limits)
+    metrics = Metrics(workers)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await solver.start()
+        await workers.start()
         yield
-        await solver.close()
+        await workers.close()
 
-    calls = _stateful_calls(solver, limits) if stateful else _stateless_calls(solver, limits)
+    calls = _stateful_calls(workers, limits) if stateful else _stateless_calls(workers, limits)
     description = describe(stateful=stateful, guarded=guarded)
     routes = [
         *(_route(call, metrics) for call in calls),
@@ -70,9 +74,9 @@ def create_app(limits: Limits, *, stateful: bool = False, guarded: bool = False)
         routes=routes,
         exception_handlers={
             HTTPException: unrouted,
-            Refusal: _refused,
-            InputError: _unreadable,
-            Exception: _broken,
+            Refusal: answer_refusal,
+            InputError: answer_input_error,
+            Exception: answer_defect,
         },
         lifespan=lifespan,
     )
@@ -80,15 +84,15 @@ def create_app(limits: Limits, *, stateful: bool = False, guarded: bool = False)
     return app
 
 
-def _stateless_calls(solver: Solver, limits: Limits) -> Iterator[Call]:
-    server = Stateless(solver)
+def _stateless_calls(workers: WorkerPool, limits: Limits) -> Iterator[Call]:
+    server = Stateless(workers)
     yield "POST", "/optimizeOne", optimize_one_handler(server, limits)
     for look in LOOKS:
         yield "GET", look.path, look_handler(server, look)
 
 
-def _stateful_calls(solver: Solver, limits: Limits) -> Iterator[Call]:
-    server = Stateful(solver)
+def _stateful_calls(workers: WorkerPool, limits: Limits) -> Iterator[Call]:
+    server = Stateful(workers)
     yield "POST", "/optimizeOne", optimize_one_handler(server, limits)
     yield "POST", "/optimize", optimize_handler(server, limits)
     for look in LOOKS:
@@ -120,21 +124,3 @@ def _route(call: Call, metrics: Metrics) -> Route:
     route = Route(path, handler, methods=[method], middleware=[counted])
     route.methods = {method}  # no HEAD: some calls by GET change things
     return route
-
-
-async def _refused(_: Request, refusal: Exception) -> Response:
-    if not isinstance(refusal, Refusal):
-        raise refusal
-    reply = json_reply(refusal.body, refusal.status)
-    if refusal.status == HTTPStatus.REQUEST_TIMEOUT:
-        reply.headers["Connection"] = "close"  # or the rest of the body would be waited for
-    return reply
-
-
-async def _unreadable(_: Request, error: Exception) -> Response:
-    return message_reply(HTTPStatus.BAD_REQUEST, str(error))
-
-
-async def _broken(_: Request, __: Exception) -> Response:
-    message = "this should not have happened; the server's log tells more"
-    return message_reply(HTTPStatus.INTERNAL_SERVER_ERROR, message)

@@ -1,13 +1,16 @@
-"""Documents of the wire as they are read, kept and shown: every key of the first generation.
+"""Documents of the wire: their JSON, and the fields that are read, kept and shown.
 
-A document is a dict that nobody changes. Keys of later generations are there where they
-were sent; unlike a System it has also what no optimization needs, as clients read it back.
+A document is a dict that nobody changes. It has every key of the first generation; keys of
+later generations are there where they were sent. Unlike a System it also has what no
+optimization needs, as clients read it back.
 """
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
-from inferno_optimizer.fields import (
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.wire.fields import (
     FLAG,
     INTEGER,
     TEXT,
@@ -18,6 +21,7 @@ from inferno_optimizer.fields import (
     expected,
     optional,
     read_number,
+    value_of,
     within,
 )
 
@@ -27,6 +31,35 @@ Keys = Mapping[str, Kind[Any]]
 
 LARGEST_NUMBER = 3.4028234663852886e38
 """What 32 bits hold, in which the original keeps numbers."""
+
+
+def parse_json(text: bytes) -> object:
+    """Parse a body; the whole of it, unlike the original, which drops what comes after.
+
+    Raises
+    ------
+    InputError
+        It is no JSON; the text tells where.
+    """
+    if not text.strip():
+        raise InputError("the body is empty; send JSON")
+    try:
+        return json.loads(text.decode(), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise InputError(f"the body is not UTF-8: byte {error.start}") from error
+    except RecursionError as error:
+        raise InputError("the body is nested too deeply") from error
+    except ValueError as error:
+        raise InputError(f"the body is not valid JSON: {error}") from error
+
+
+def write_json(document: object) -> bytes:
+    """Write JSON; in ASCII, as names may hold halves of surrogates that UTF-8 has no room for."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number there")
 
 
 def _read_single(value: object) -> float:
@@ -86,6 +119,8 @@ PERFORMANCE = _document(
         "decodeParms": _document({"alpha": NUMBER, "beta": NUMBER}),
         "prefillParms": _document({"gamma": NUMBER, "delta": NUMBER}),
         "perfParms": _document({"alpha": NUMBER, "beta": NUMBER, "gamma": NUMBER}),
+        "maxTokens": INTEGER,
+        "maxNumSeqs": INTEGER,
     },
 )
 MODELS = _document({"models": _list("performance data", ("name", "acc"), PERFORMANCE)})
@@ -162,3 +197,19 @@ SYSTEM = _document(
     }
 )
 BODY = _document({"system": SYSTEM})
+
+
+def system_of(body: object) -> Document:
+    """Read the system in the body of optimizeOne, with its wrapper or without.
+
+    Raises
+    ------
+    MisfitError
+        Something has the wrong type.
+    """
+    if body is None:
+        return SYSTEM.zero
+    if value_of(body, "system") is None:
+        return SYSTEM.read(body)
+    wrapped: Document = BODY.read(body)["system"]
+    return wrapped

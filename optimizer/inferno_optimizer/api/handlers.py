@@ -1,27 +1,26 @@
-"""What happens to a request: read it, ask the server, answer."""
+"""Handlers of requests: read the request, ask a server, answer; and the servers of both modes."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
+from functools import cached_property, partial
+from http import HTTPStatus
 from typing import Any, Protocol
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from inferno_optimizer.api.documents import OPTIONS, Document
-from inferno_optimizer.api.endpoints import Edit, Look
-from inferno_optimizer.api.limits import Limits, read_body
-from inferno_optimizer.api.refusals import Refusal
-from inferno_optimizer.api.replies import encoded_reply, json_reply
-from inferno_optimizer.api.solving import Answer
-from inferno_optimizer.api.stateful import Stateful
-from inferno_optimizer.api.store import Contents
-from inferno_optimizer.api.text import parse_json
+from inferno_optimizer.api.documents import OPTIONS, Document, parse_json, write_json
+from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.messages import Refusal, encoded_reply, json_reply
+from inferno_optimizer.api.pool import Answer, WorkerPool
+from inferno_optimizer.api.routes import Edit, Look
+from inferno_optimizer.api.state import Change, Contents, body_of, contents_of, with_answer
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.fields import MisfitError, Object
+from inferno_optimizer.wire.fields import MisfitError, Object
 
 CLIENT_CLOSED_REQUEST = 499
-"""For the metrics: nobody is there any more to read it."""
+"""Status in the metrics when the client is gone and nobody reads the answer."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -35,6 +34,70 @@ class Server(Protocol):
 
     async def optimize_one(self, body: bytes) -> Answer:
         """Answer optimizeOne."""
+
+
+class Stateful:
+    """Keeps a system, which clients change bit by bit, and optimizes it.
+
+    Nothing is awaited between reading `contents` and replacing it, and there is one thread:
+    so there is one writer at a time, without a lock.
+    """
+
+    def __init__(self, workers: WorkerPool) -> None:
+        self._workers = workers
+        self.contents = Contents()
+
+    async def optimize_one(self, body: bytes) -> Answer:
+        """Answer optimizeOne; what is kept has no part in it."""
+        return await self._workers.solve(body)
+
+    async def optimize(self, options: Document) -> Answer:
+        """Optimize what is kept now, and keep what is decided."""
+        asked = self.contents
+        status, text = await self._workers.solve(write_json(body_of(asked, options)))
+        if status == HTTPStatus.OK:
+            self.contents = with_answer(self.contents, asked, json.loads(text))
+        return status, text
+
+    def apply(self, change: Callable[[Contents], Change]) -> object:
+        """Change what is kept, and answer."""
+        self.contents, answer = change(self.contents)
+        return answer
+
+
+class Stateless:
+    """Optimizes whole systems; as in the original, the last one can be looked at."""
+
+    def __init__(self, workers: WorkerPool) -> None:
+        self._workers = workers
+        self._last = _Optimized()
+
+    @property
+    def contents(self) -> Contents:
+        """The system of the last optimizeOne that could be read."""
+        return self._last.contents
+
+    async def optimize_one(self, body: bytes) -> Answer:
+        """Answer optimizeOne."""
+        status, text = await self._workers.solve(body)
+        if status != HTTPStatus.BAD_REQUEST:
+            self._last = _Optimized(body, text if status == HTTPStatus.OK else None)
+        return status, text
+
+
+class _Optimized:
+    """A system and what was decided on it; parsed only when somebody looks."""
+
+    def __init__(self, body: bytes = b"null", answer: bytes | None = None) -> None:
+        self._body = body
+        self._answer = answer
+
+    @cached_property
+    def contents(self) -> Contents:
+        contents = contents_of(parse_json(self._body))
+        if self._answer is None:
+            return contents
+        return with_answer(contents, contents, json.loads(self._answer))
 
 
 def look_handler(server: Server, look: Look) -> Handler:
@@ -76,6 +139,41 @@ def optimize_one_handler(server: Server, limits: Limits) -> Handler:
         return await _while_connected(request, server.optimize_one(body))
 
     return handle
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """Read the body of a request.
+
+    Raises
+    ------
+    Refusal
+        It is too large, too slow, or it ends too soon.
+    """
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            return await _bounded(request, limits.body_bytes)
+    except TimeoutError as error:
+        message = f"the body did not arrive within {limits.body_seconds:g} s"
+        raise Refusal.because(HTTPStatus.REQUEST_TIMEOUT, message) from error
+    except ClientDisconnect as error:
+        raise Refusal.because(
+            HTTPStatus.BAD_REQUEST, "the connection closed before the end of the body"
+        ) from error
+
+
+async def _bounded(request: Request, most: int) -> bytes:
+    too_large = Refusal.because(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most} bytes"
+    )
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise too_large
+    return bytes(body)
 
 
 def _read(kind: Object[Document], body: bytes) -> Document:

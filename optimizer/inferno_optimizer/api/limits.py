@@ -1,13 +1,7 @@
-"""How much and how long: what goes beyond is told so instead of being served."""
+"""How much and how long: a server refuses what goes beyond."""
 
-import asyncio
 import os
 from dataclasses import dataclass
-from http import HTTPStatus
-
-from starlette.requests import ClientDisconnect, Request
-
-from inferno_optimizer.api.refusals import Refusal
 
 MEBIBYTE = 2**20
 
@@ -51,38 +45,3 @@ class Limits:
         """Limits that leave an exact solver its time, on this machine's cores."""
         workers = max(2, len(os.sched_getaffinity(0)))
         return cls(time_limit=time_limit, solve_seconds=2 * time_limit + 10, workers=workers)
-
-
-async def read_body(request: Request, limits: Limits) -> bytes:
-    """Read the body of a request.
-
-    Raises
-    ------
-    Refusal
-        It is too large, too slow, or it ends too soon.
-    """
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            return await _bounded(request, limits.body_bytes)
-    except TimeoutError as error:
-        message = f"the body did not arrive within {limits.body_seconds:g} s"
-        raise Refusal.because(HTTPStatus.REQUEST_TIMEOUT, message) from error
-    except ClientDisconnect as error:
-        raise Refusal.because(
-            HTTPStatus.BAD_REQUEST, "the connection closed before the end of the body"
-        ) from error
-
-
-async def _bounded(request: Request, most: int) -> bytes:
-    too_large = Refusal.because(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most} bytes"
-    )
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > most:
-        raise too_large
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise too_large
-    return bytes(body)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inferno_optimizer.api.solving import Solver
+from inferno_optimizer.api.pool import WorkerPool
 
 Clock = Callable[[], float]
 
@@ -14,7 +14,7 @@ Clock = Callable[[], float]
 class Metrics:
     """Counts of one server, in a registry of its own."""
 
-    def __init__(self, solver: Solver) -> None:
+    def __init__(self, workers: WorkerPool) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "inferno_http_requests",
@@ -29,9 +29,9 @@ class Metrics:
             registry=self._registry,
         )
         running = Gauge("inferno_solves_running", "Optimizations at work.", registry=self._registry)
-        running.set_function(lambda: solver.running)
+        running.set_function(lambda: workers.running)
         waiting = Gauge("inferno_solves_waiting", "Optimizations in line.", registry=self._registry)
-        waiting.set_function(lambda: solver.waiting)
+        waiting.set_function(lambda: workers.waiting)
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count an answer."""

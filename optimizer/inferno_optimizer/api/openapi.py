@@ -7,10 +7,10 @@ from importlib.metadata import version
 from typing import Any
 
 from inferno_optimizer.api.documents import BODY, OPTIONS, Document
-from inferno_optimizer.api.endpoints import EDITS, LOOKS, Edit, Look
-from inferno_optimizer.api.replies import JSON
-from inferno_optimizer.fields import Object, Schema, nullable
+from inferno_optimizer.api.messages import JSON
+from inferno_optimizer.api.routes import EDITS, LOOKS, Edit, Look
 from inferno_optimizer.system import Reason, Status
+from inferno_optimizer.wire.fields import Object, Schema, nullable
 
 JsonObject = dict[str, Any]
 

@@ -1,16 +1,24 @@
 """Who may ask: TLS and a bearer token, both from files that may change at any time."""
 
 import hmac
+import logging
 import ssl
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from inferno_optimizer.api.replies import message_reply
-from inferno_optimizer.api.watched import Watched
+from inferno_optimizer.api.messages import message_reply
 from inferno_optimizer.errors import InputError
+
+T = TypeVar("T")
+
+Signature = list[tuple[int, int, int]]
+
+logger = logging.getLogger(__name__)
 
 OPEN = ("/healthz", "/readyz")
 """Paths that need no token."""
@@ -31,6 +39,49 @@ class Files:
         if self.authority is not None and self.certificate is None:
             message = "INFERNO_TLS_CA takes INFERNO_TLS_CERT and INFERNO_TLS_KEY as well"
             raise InputError(message)
+
+
+class FileCache(Generic[T]):
+    """A value that is made from files, and made anew when they change.
+
+    Parameters
+    ----------
+    paths
+        The files.
+    load
+        Makes the value, or raises an InputError; what it says is logged, so it tells no
+        secrets.
+
+    Raises
+    ------
+    InputError
+        The value cannot be made to begin with.
+    """
+
+    def __init__(self, paths: Sequence[Path], load: Callable[[], T]) -> None:
+        self._paths = paths
+        self._load = load
+        self._signature = self._sign()
+        self._value = load()
+
+    def current(self) -> T:
+        """The value; the last one that could be made, as files may be caught half replaced."""
+        signature = self._sign()
+        if signature != self._signature:
+            try:
+                self._value = self._load()
+            except InputError as error:
+                logger.warning("%s; what was there before is still used", error)
+            self._signature = signature
+        return self._value
+
+    def _sign(self) -> Signature:
+        """What tells one state of the files from another."""
+        try:
+            states = [path.stat() for path in self._paths]
+        except OSError:
+            return []
+        return [(state.st_mtime_ns, state.st_size, state.st_ino) for state in states]
 
 
 def read_token(path: Path) -> bytes:
@@ -55,7 +106,7 @@ class TokenGuard:
 
     def __init__(self, app: ASGIApp, path: Path) -> None:
         self._app = app
-        self._token = Watched([path], lambda: read_token(path))
+        self._token = FileCache([path], lambda: read_token(path))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
@@ -85,11 +136,11 @@ def tls_context(files: Files) -> ssl.SSLContext | None:
     if files.certificate is None:
         return None
     paths = [path for path in (files.certificate, files.key, files.authority) if path is not None]
-    watched = Watched(paths, lambda: _context(files))
+    cache = FileCache(paths, lambda: _context(files))
     listening = _context(files)
 
     def choose(connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
-        connection.context = watched.current()
+        connection.context = cache.current()
 
     listening.sni_callback = choose
     return listening

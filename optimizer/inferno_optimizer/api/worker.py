@@ -14,13 +14,12 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import BinaryIO
 
-from inferno_optimizer.api.store import contents_of
-from inferno_optimizer.api.text import parse_json, write_json
-from inferno_optimizer.codec import decode_system, encode_solution
+from inferno_optimizer.api.documents import parse_json, system_of, write_json
 from inferno_optimizer.errors import InfernoError, InputError
-from inferno_optimizer.fields import MisfitError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import System
+from inferno_optimizer.wire.codec import decode_system, encode_solution
+from inferno_optimizer.wire.fields import MisfitError
 
 QUESTION = struct.Struct(">Q")
 ANSWER = struct.Struct(">HQ")
@@ -44,7 +43,7 @@ def _read(body: bytes) -> System:
     """Read a body; fields that no optimization needs must have the right type as well."""
     document = parse_json(body)
     try:
-        contents_of(document)
+        system_of(document)
     except MisfitError as misfit:
         raise InputError(str(misfit)) from None
     return decode_system(document)

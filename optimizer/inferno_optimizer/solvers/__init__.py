@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from inferno_optimizer.candidates import Candidates
-from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import Answer
 from inferno_optimizer.solvers.greedy import solve_greedy
 from inferno_optimizer.solvers.milp import solve_milp

@@ -7,8 +7,8 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from inferno_optimizer.candidates import Candidates
-from inferno_optimizer.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import Level, Status
 
 NO_ROW = -1

@@ -1,6 +1,8 @@
 """Limited capacity, one server after the other: the order and the steps of the original.
 
-Reference: `sizing.md`, section 5.2. Ties, which the original leaves to chance, go by name.
+Reference: `sizing.md`, section 5.2. The original computes in single precision, so regrets and
+values are compared in it: two that differ by the rounding of doubles are equal. Ties, which the
+original leaves to chance, go by name.
 """
 
 import math
@@ -11,12 +13,15 @@ from itertools import count, groupby
 
 import numpy as np
 
-from inferno_optimizer.candidates import Candidates
-from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import Answer
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.saturation import share_out
 from inferno_optimizer.system import Status
+
+SAME_VALUE = float(np.finfo(np.float32).eps)
+"""Values that differ by so little, relative, are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,15 @@ class Entry:
         """What it loses when it does not get the row it tries now."""
         if self.position + 1 == len(self.rows):
             return math.inf
-        return self.values[self.position + 1] - self.values[self.position]
+        value, next_value = self.values[self.position : self.position + 2]
+        if math.isclose(value, next_value, rel_tol=SAME_VALUE):
+            return 0.0
+        return float(np.float32(next_value - value))
 
     @property
     def rank(self) -> tuple[int, float, float]:
         """Smaller comes first: by priority, then larger regret, then larger value."""
-        return self.priority, -self.regret, -self.values[self.position]
+        return self.priority, -self.regret, -float(np.float32(self.values[self.position]))
 
 
 def solve_greedy(candidates: Candidates, capacity: IntArray) -> Answer:

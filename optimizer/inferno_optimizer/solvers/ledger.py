@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from inferno_optimizer.candidates import Candidates
-from inferno_optimizer.queueing import IntArray
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
 
 

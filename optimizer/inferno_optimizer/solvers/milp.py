@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferno_optimizer.candidates import Candidates
-from inferno_optimizer.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import Answer, Assignment, Mix
+from inferno_optimizer.solvers.exact.lexicographic import GIVEN_UP, solve_by_levels
+from inferno_optimizer.solvers.exact.program import Program, weight_of
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greedy
-from inferno_optimizer.solvers.heterogeneous import solve_mixes
+from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
+from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
-from inferno_optimizer.solvers.lexicographic import GIVEN_UP, solve_by_levels
-from inferno_optimizer.solvers.mixes import MixTable
-from inferno_optimizer.solvers.program import Program, weight_of
 from inferno_optimizer.solvers.saturation import share_out
 from inferno_optimizer.system import Certificate, Level, Status
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from inferno_optimizer.candidates import Candidates
+from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
 from inferno_optimizer.system import Status
 

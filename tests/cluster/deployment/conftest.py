@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.boosters.dialects import DIALECTS, Dialect
+from inferno_operator.resources.dialects import DIALECTS, Dialect
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries

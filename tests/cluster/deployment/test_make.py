@@ -1,5 +1,7 @@
 """The targets of the Makefile that users of the original know, on a real API server."""
 
+import copy
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -26,7 +28,8 @@ class Make:
         self._environment = os.environ | {"KUBECONFIG": str(control_plane.kubeconfig)}
         self._kubectl = f"KUBECTL={control_plane.kubectl_program}"
 
-    def __call__(self, target: str, *variables: str) -> None:
+    def __call__(self, target: str, *variables: str) -> str:
+        """Make a target; returns what it printed."""
         completed = subprocess.run(
             ["make", "--no-print-directory", target, self._kubectl, *variables],
             cwd=ROOT,
@@ -36,6 +39,8 @@ class Make:
             check=False,
         )
         assert completed.returncode == 0, completed.stderr
+
+        return completed.stdout
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +88,47 @@ def test_definitions_can_come_first_and_go_first(make: Make, held: Scene) -> Non
     assert all(held.finalizers().values())
 
     make("uninstall")
+
+
+@pytest.fixture
+def definitions_of_another_tool(deployment_cluster: Cluster) -> Iterator[list[Manifest]]:
+    """Definitions that another tool applied, with texts of its own, as those of the original."""
+    definitions = [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")]
+    theirs = copy.deepcopy(definitions)
+    for definition in theirs:
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        schema["description"] = f"{definition['spec']['names']['kind']} is the Schema of an API."
+    document = json.dumps({"apiVersion": "v1", "kind": "List", "items": theirs})
+    options = ("--server-side", "--field-manager=another-tool", "-f", "-")
+    deployment_cluster.control_plane.kubectl("apply", *options, input=document)
+    yield definitions
+    deployment_cluster.control_plane.kubectl(
+        "delete", "--ignore-not-found", "--filename", ROOT / "crds"
+    )
+
+
+def test_install_takes_over_the_definitions_of_another_tool_and_says_so(
+    make: Make, deployment_cluster: Cluster, definitions_of_another_tool: list[Manifest]
+) -> None:
+    printed = make("install")
+
+    assert "another tool set" in printed
+    for ours in definitions_of_another_tool:
+        installed = deployment_cluster.control_plane.get("crd", ours["metadata"]["name"])
+        assert described(installed) == described(ours)
+
+
+@pytest.mark.usefixtures("definitions_of_another_tool")
+def test_deploy_takes_over_the_definitions_of_another_tool_too(make: Make) -> None:
+    make("deploy", f"IMG={IMAGE}")
+
+    make("undeploy")
+
+
+def described(definition: Manifest) -> str:
+    """What a definition says of its kind."""
+    text: str = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"]
+    return text
 
 
 def test_a_deletion_that_hangs_goes_on_when_our_finalizers_are_released(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.offline.system import read_system
-from inferno_optimizer.codec import decode_system
+from inferno_operator.cli.offline.system import read_system
+from inferno_optimizer.wire.codec import decode_system
 from tests.bench import fleets
 from tests.bench.__main__ import PAGE, chosen
 from tests.bench.isolation import Case, Outcome, measure

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from inferno_operator.observation import Observation, observe
 from inferno_operator.resources import API_VERSION, RESOURCES, Resource
+from inferno_operator.resources.observation import Observation, observe
 
 Manifest = dict[str, Any]
 

@@ -5,8 +5,8 @@ import logging
 import sys
 
 from inferno_operator.logs import JsonFormatter
-from inferno_operator.ports import Key, Reference
 from inferno_operator.resources import Server
+from inferno_operator.resources.objects import Key, Reference, kind_of
 
 KEY = Key("llm", "a")
 
@@ -34,7 +34,7 @@ def test_a_line_about_an_object_has_its_namespace_and_name() -> None:
 
 
 def test_a_line_about_an_object_of_a_kind_has_that_too() -> None:
-    fields = line("%s: %s", Reference(Server, KEY, "u", "1"), "done")
+    fields = line("%s: %s", Reference(kind_of(Server), KEY, "u", "1"), "done")
 
     assert (fields["kind"], fields["namespace"], fields["name"]) == ("Server", "llm", "a")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.endpoint import Endpoint
+from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.settings import Settings, unknown_variables
 from inferno_optimizer.errors import InfernoError, InputError
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pulp
 
-from inferno_optimizer.solvers.program import Program
+from inferno_optimizer.solvers.exact.program import Program
 
 
 def random_program(seed: int, cases: int, types: int = 3, levels: int = 3) -> Program:

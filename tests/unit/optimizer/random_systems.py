@@ -140,7 +140,7 @@ def _load(random: Random, kind: Kind) -> Load:
     """Mostly whole requests a minute, so that sums of them are exact."""
     rate = float(random.choice((0, *(random.randint(1, 900) for _ in range(6)))))
     tokens = random.choice(kind.tokens)
-    inputs = random.choice((0, tokens // 2, 4 * tokens))
+    inputs = random.choice((1, tokens // 2, 4 * tokens))
     return Load(rate, tokens, input_tokens=inputs, output_tokens=tokens)
 
 

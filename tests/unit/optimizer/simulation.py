@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from inferno_optimizer.queueing import FloatArray
+from inferno_optimizer.sizing.queueing import FloatArray
 from tests.unit.optimizer.oracles import AnyReplica, Queue
 
 WARM_UP = 0.2

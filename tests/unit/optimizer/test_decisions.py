@@ -102,6 +102,28 @@ def test_a_server_with_a_share_is_told_how_much_it_lacks_and_what_to_expect() ->
         assert word in made.message
 
 
+def test_a_forecast_tells_the_load_that_it_holds_at() -> None:
+    options = Options(saturation_policy=SaturationPolicy.PRIORITY_EXHAUSTIVE)
+    made = decision(replace(SYSTEM, capacity={"A100": 5}, options=options))
+
+    assert "at 3000 requests/min expect" in made.message
+
+
+def test_a_forecast_for_a_throughput_is_not_one_for_the_load() -> None:
+    options = Options(saturation_policy=SaturationPolicy.PRIORITY_EXHAUSTIVE)
+    system = replace(with_target(Target(tokens_per_second=51200)), options=options)
+    slow = with_rate(20).servers
+
+    made = decision(replace(system, capacity={"A100": 5}, servers=slow))
+
+    # 51,200 tokens/s are 100 requests/s of 512 tokens.
+    assert made.reason is Reason.BEST_EFFORT
+    assert (
+        "at the 6000 requests/min that slo-tps asks for (the load is 20 requests/min) expect"
+        in made.message
+    )
+
+
 def test_the_target_out_of_reach_is_named_with_the_best_accelerator_and_its_floor() -> None:
     made = decision(with_target(Target(itl_ms=6.05, wait_ms=500)))
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from inferno_optimizer.codec import decode_system, encode_solution
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
     Accelerator,
@@ -30,6 +29,7 @@ from inferno_optimizer.system import (
     System,
     Target,
 )
+from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.generate import fleet
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from inferno_optimizer.codec import decode_system
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Allocation, Options, System
+from inferno_optimizer.wire.codec import decode_system
 
 SAMPLE = Path(__file__).parents[2] / "data" / "systems" / "small.json"
 PREMIUM, FREE = "Premium-granite-13b", "Free-granite-13b"

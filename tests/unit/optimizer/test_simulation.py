@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from inferno_optimizer.performance import Requests, model_of
-from inferno_optimizer.sizing import Latencies, Limits, Replicas
+from inferno_optimizer.sizing.performance import Requests, model_of
+from inferno_optimizer.sizing.rates import Latencies, Limits, Replicas
 from inferno_optimizer.system import (
     DecodeParameters,
     PerformanceParameters,

@@ -59,6 +59,7 @@ def later(parameters: PerformanceParameters) -> System:
     return having(replace(PROFILE, parameters=parameters))
 
 
+PROMISING = replace(CLASS, targets={"llm": Target(ttft_ms=100)})
 NO_PERCENTILE = "is no percentile: give a number above 0 and below 100"
 UNMEASURED = "0: the performance is not measured yet"
 NO_NUMBER, NO_END = math.nan, math.inf
@@ -99,6 +100,8 @@ TABLE: list[tuple[System, str]] = [
         f"{ON_G2}: alpha: alpha and beta are both 0: the performance is not measured yet",
     ),
     (having(replace(PROFILE, max_batch_size=-1)), f"{ON_G2}: maxBatchSize: -1 is negative"),
+    (having(replace(PROFILE, max_tokens=-1)), f"{ON_G2}: maxTokens: -1 is negative"),
+    (having(replace(PROFILE, max_sequences=-1)), f"{ON_G2}: maxNumSeqs: -1 is negative"),
     (having(replace(PROFILE, at_tokens=-512)), f"{ON_G2}: atTokens: -512 is negative"),
     (having(Target(itl_ms=-1)), f"{IN_PREMIUM}: slo-itl: -1 is negative"),
     (having(Target(wait_ms=-0.1)), f"{IN_PREMIUM}: slo-ttw: -0.1 is negative"),
@@ -154,6 +157,14 @@ TABLE: list[tuple[System, str]] = [
     (having(replace(SERVER.current, cost=-25)), f"{CHAT}: currentAlloc.cost: -25 is negative"),
     (having(replace(SERVER, min_replicas=-1)), f"{CHAT}: minNumReplicas: -1 is negative"),
     (having(replace(SERVER, max_batch_size=-8)), f"{CHAT}: maxBatchSize: -8 is negative"),
+    (
+        replace(later(PrefillDecodeParameters(9, 1, 0, 0.1)), classes=(PROMISING,)),
+        (
+            f"{CHAT}: currentAlloc.load.avgInTokens: is missing, where class 'Premium' has a"
+            " slo-ttft for model 'llm' and its data a prefill time; give avgInTokens and"
+            " avgOutTokens"
+        ),
+    ),
     (replace(SYSTEM, capacity={"G2": -4}), "capacity 'G2': count: -4 is negative"),
 ]
 
@@ -199,6 +210,31 @@ def test_a_name_that_nothing_answers_to_is_reported_by_who_uses_it(
         pytest.param(having(replace(LOAD, arrival_rate=0, tokens_per_request=0)), id="idle"),
         pytest.param(measured(20, 0), id="flat"),
         pytest.param(later(PrefillDecodeParameters(9, 1, 0, 0)), id="no prefill"),
+        pytest.param(later(PrefillDecodeParameters(9, 1, 0, 1)), id="no input tokens"),
+        pytest.param(
+            replace(later(PrefillDecodeParameters(9, 1, 0, 0)), classes=(PROMISING,)),
+            id="no prefill, and a time to first token",
+        ),
+        pytest.param(
+            replace(later(TokenBudgetParameters(9, 1, 0)), classes=(PROMISING,)),
+            id="a first token is an iteration at least",
+        ),
+        pytest.param(
+            replace(
+                having(replace(LOAD, arrival_rate=0)),
+                classes=(PROMISING,),
+                profiles=(replace(PROFILE, parameters=PrefillDecodeParameters(9, 1, 9, 1)),),
+            ),
+            id="idle, and a time to first token",
+        ),
+        pytest.param(
+            replace(
+                having(Load(60, input_tokens=100, output_tokens=100)),
+                classes=(PROMISING,),
+                profiles=(replace(PROFILE, parameters=PrefillDecodeParameters(9, 1, 9, 1)),),
+            ),
+            id="input tokens, and a time to first token",
+        ),
         pytest.param(later(TokenBudgetParameters(0, 0, 0.001)), id="reading alone"),
         pytest.param(having(Target(300, wait_percentile=99.99)), id="percentile of nothing"),
         pytest.param(measured(0, 1), id="proportional"),

@@ -1,140 +1,170 @@
-"""Following a cluster: nothing is told before all is known, and breaks are made good."""
+"""List and watch: nothing is missed, whatever breaks in between."""
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from inferno_operator.ports import Change, Listing, Manifest
-from inferno_operator.resources import Resource, Server
+from inferno_operator.resources import Capacity, Server
+from inferno_operator.resources.objects import Key, Kind, kind_of
+from inferno_operator.runtime.cache import Cache
+from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informer import Informer
-from inferno_operator.runtime.mirror import Mirror
-from inferno_optimizer.errors import UnavailableError
+from inferno_operator.runtime.ports import Change, GoneError, Listing
+from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.unit.operator.objects import server
 
-
-def versioned(manifest: Manifest, version: int) -> Manifest:
-    metadata = {"namespace": "default", "uid": "u", "resourceVersion": str(version)}
-    return {**manifest, "metadata": {**manifest["metadata"], **metadata}}
+SERVER, CAPACITY = kind_of(Server), kind_of(Capacity)
+PATIENCE_S = 10.0
 
 
-class Cluster:
-    """Servers to list and to watch; a watch lasts until it is broken.
-
-    `gate` keeps listings of Servers waiting.
-    """
+class Breaking(FakeCluster):
+    """A cluster whose watches can be broken."""
 
     def __init__(self) -> None:
-        self.version = 1
-        self.servers: dict[str, Manifest] = {}
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.listed = 0
-        self._watch: asyncio.Queue[Change | None] = asyncio.Queue()
+        super().__init__()
+        self._broken = asyncio.Event()
 
-    def add(self, name: str) -> None:
-        self.version += 1
-        self.servers[name] = versioned(server(name), self.version)
-        self._watch.put_nowait(Change(self.version, self.servers[name]))
+    def break_watches(self) -> None:
+        self._broken.set()
+        self._broken = asyncio.Event()
 
-    def lose(self, name: str) -> None:
-        """Delete an object without telling, and break the watch."""
-        self.version += 1
-        del self.servers[name]
-        self._watch.put_nowait(None)
-
-    async def listing(self, resource: type[Resource], namespace: str) -> Listing:
-        if resource is not Server:
-            return Listing(resource, namespace, self.version, ())
-        await self.gate.wait()
-        self.listed += 1
-        return Listing(resource, namespace, self.version, tuple(self.servers.values()))
-
-    async def changes(self, listing: Listing, since: int) -> AsyncGenerator[Change, None]:
-        if listing.resource is not Server:
-            await asyncio.Event().wait()
-        while (change := await self._watch.get()) is not None:
-            if change.version > since:
-                yield change
-        raise UnavailableError("too old resource version")
+    async def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+        broken, changes = self._broken, super().watch(kind, namespace, since)
+        while True:
+            following = asyncio.ensure_future(anext(changes))
+            breaking = asyncio.ensure_future(broken.wait())
+            await asyncio.wait([following, breaking], return_when=asyncio.FIRST_COMPLETED)
+            breaking.cancel()
+            if broken.is_set():
+                following.cancel()
+                raise UnavailableError("too old resource version")
+            yield await following
 
 
-class Following:
-    """An informer at work, and the namespaces that it told of."""
+class Seen:
+    """Keeps what an informer sees."""
 
-    def __init__(self, cluster: Cluster, patience: float = 10.0) -> None:
-        self.told: list[str] = []
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.listings = 0
+        self.errors: list[InfernoError] = []
         self._changed = asyncio.Event()
-        self.informer = Informer(cluster, Mirror(), (), self._tell, patience)
-        self._task = asyncio.create_task(self.informer.run())
 
-    def _tell(self, namespace: str) -> None:
-        self.told.append(namespace)
+    def listed(self, listing: Listing) -> None:
+        self.listings += 1
+        self.cache.replace(listing)
+        self._tell()
+
+    def changed(self, kind: Kind, change: Change) -> None:
+        self.cache.apply(kind, change)
+        self._tell()
+
+    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
+        del kind, namespace
+        self.errors.append(error)
+        self._tell()
+
+    def names(self) -> list[str]:
+        return sorted(place.key.name for place in self.cache.places())
+
+    async def until(self, *names: str) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while self.names() != list(names):
+                await self._changed.wait()
+
+    async def until_lost(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.errors:
+                await self._changed.wait()
+
+    def _tell(self) -> None:
         self._changed.set()
+        self._changed = asyncio.Event()
 
-    async def change(self) -> None:
-        await asyncio.wait_for(self._changed.wait(), 10)
-        self._changed.clear()
 
-    async def names(self) -> list[str]:
-        return sorted(o.reference.key.name for o in await self.informer.objects("default"))
-
-    async def end(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+@asynccontextmanager
+async def running(cluster: FakeCluster, *kinds: Kind) -> AsyncGenerator[tuple[Informer, Seen]]:
+    seen = Seen()
+    informer = Informer(cluster, kinds, (), seen)
+    task = asyncio.create_task(informer.run())
+    yield informer, seen
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_objects_come_from_the_list_and_then_from_the_watch() -> None:
-    cluster = Cluster()
-    cluster.add("a")
-    following = Following(cluster)
-    await following.change()
-    assert await following.names() == ["a"]
+    cluster = Breaking()
+    cluster.add(server("a"))
 
-    cluster.add("b")
-    await following.change()
+    async with running(cluster, SERVER) as (_, seen):
+        await seen.until("a")
+        cluster.add(server("b"))
+        await seen.until("a", "b")
+        cluster.remove(SERVER, Key("default", "a"))
+        await seen.until("b")
 
-    assert await following.names() == ["a", "b"]
-    await following.end()
-
-
-async def test_nothing_is_told_and_nobody_served_before_everything_is_known() -> None:
-    cluster = Cluster()
-    cluster.add("a")
-    cluster.gate.clear()
-    following = Following(cluster)
-    asked = asyncio.create_task(following.names())
-    await asyncio.wait([asked], timeout=0.05)
-    assert not asked.done()
-    assert not following.told
-
-    cluster.gate.set()
-
-    assert await asked == ["a"]
-    await following.end()
+    assert seen.listings == 1
 
 
-async def test_who_waits_too_long_hears_what_is_missing() -> None:
-    cluster = Cluster()
-    cluster.gate.clear()
-    following = Following(cluster, patience=0.01)
+async def test_an_object_that_went_while_a_watch_was_broken_is_noticed() -> None:
+    cluster = Breaking()
+    cluster.add(server("a"))
+    cluster.add(server("b"))
 
-    with pytest.raises(UnavailableError, match=r"not known yet: .*servers"):
-        await following.names()
+    async with running(cluster, SERVER) as (_, seen):
+        await seen.until("a", "b")
+        del cluster.objects["Server", Key("default", "a")]  # and no watch tells
+        cluster.break_watches()
+        await seen.until("b")
 
-    await following.end()
+    assert [str(error) for error in seen.errors] == ["too old resource version"]
 
 
-async def test_what_went_while_a_watch_was_broken_is_noticed() -> None:
-    cluster = Cluster()
-    cluster.add("a")
-    cluster.add("b")
-    following = Following(cluster)
-    await following.change()
+async def test_what_is_not_listed_yet_is_missing_without_a_reason() -> None:
+    informer = Informer(FakeCluster(), [SERVER], ("one", "two"), Seen())
 
-    cluster.lose("a")
-    await following.change()
+    assert informer.missing == {(SERVER, "one"): None, (SERVER, "two"): None}
 
-    assert await following.names() == ["b"]
-    assert cluster.listed == 2
-    await following.end()
+
+async def test_a_kind_that_is_not_served_is_missing_until_it_is() -> None:
+    cluster = FakeCluster()
+    cluster.unserved.add("Capacity")
+
+    async with running(cluster, SERVER, CAPACITY) as (informer, seen):
+        await seen.until_lost()
+        ((area, error),) = informer.missing.items()
+        assert area == (CAPACITY, "")
+        assert isinstance(error, GoneError)
+        cluster.unserved.clear()
+        async with asyncio.timeout(PATIENCE_S):
+            await informer.complete()
+
+    assert not informer.missing
+
+
+async def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
+    cluster = FakeCluster()
+    cluster.add(server("a"))
+    cluster.failures = [UnavailableError("connection refused")]
+
+    async with running(cluster, SERVER) as (_, seen):
+        await seen.until("a")
+
+    assert [str(error) for error in seen.errors] == ["connection refused"]
+
+
+async def test_a_failure_is_logged_once_however_often_it_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = FakeCluster()
+    cluster.failures = [UnavailableError("away") for _ in range(2)]
+    cluster.add(server("a"))
+
+    with caplog.at_level("INFO"):
+        async with running(cluster, SERVER) as (_, seen):
+            await seen.until("a")
+
+    assert len(seen.errors) == 2
+    assert caplog.messages == ["away; listing again"]

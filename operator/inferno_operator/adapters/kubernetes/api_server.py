@@ -1,0 +1,189 @@
+"""The `Cluster` of `runtime.ports` on a real API server, through the official asyncio client.
+
+Writes are server-side applies of exactly our fields, so fields of others stay as they are.
+"""
+
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+from kubernetes.aio.client import (
+    ApiException,
+    CoreV1Api,
+    CustomObjectsApi,
+    V1DeleteOptions,
+    V1Preconditions,
+)
+
+from inferno_operator.adapters.kubernetes.client import (
+    APPLY,
+    JSON_PATCH,
+    MERGE,
+    TIMEOUT,
+    answer_to,
+    client,
+    path_of,
+)
+from inferno_operator.adapters.kubernetes.events import event_manifest
+from inferno_operator.adapters.kubernetes.watch import changes, listing
+from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
+from inferno_operator.runtime.ports import Change, ConflictError, GoneError, Listing, StaleError
+from inferno_optimizer.errors import InfernoError
+
+IGNORE = "Ignore"
+"""The API server need not look for unknown and repeated fields: we send none."""
+
+OWNED_BY_OTHERS = "Apply failed with"
+"""How the API server says that another manager owns fields of an apply."""
+
+CALLS = 32
+"""Connections for calls, besides one for each watch."""
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def connect(watches: int, now: Now, instance: str) -> AsyncIterator["ApiServer"]:
+    """Connect as `client` does; events name this instance as their source."""
+    async with client(watches + CALLS) as api:
+        yield ApiServer(api, now, instance)
+
+
+class ApiReader:
+    """Reads objects of any kind."""
+
+    def __init__(self, api: CustomObjectsApi) -> None:
+        self._api = api
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server knows a kind now."""
+        call = self._api.get_api_resources(kind.group, kind.version, _request_timeout=TIMEOUT)
+        try:
+            answer = await answer_to(call, f"resources of {kind.api_version}")
+        except GoneError:
+            return False
+        return any(resource.name == kind.plural for resource in answer.resources)
+
+    async def get(self, kind: Kind, key: Key) -> Manifest:
+        """One object."""
+        call = self._api.get_namespaced_custom_object(*path_of(kind, key), _request_timeout=TIMEOUT)
+        answer: Manifest = await answer_to(call, f"{kind.kind} {key}")
+        return answer
+
+    async def list(self, kind: Kind, namespace: str) -> Listing:
+        """All objects of a kind in a namespace, or in all ("")."""
+        return await listing(self._api, kind, namespace)
+
+    def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+        """What changed since a version, in order, until the watch ends."""
+        return changes(self._api, kind, namespace, since)
+
+
+class ApiServer(ApiReader):
+    """Reads and writes objects of any kind; events name `instance` as their source."""
+
+    def __init__(self, api: CustomObjectsApi, now: Now, instance: str) -> None:
+        super().__init__(api)
+        self._now = now
+        self._instance = instance
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        """Own exactly the fields of a manifest: of the status if it has one, else all others."""
+        patch = (
+            self._api.patch_namespaced_custom_object_status_without_preload_content
+            if "status" in manifest
+            else self._api.patch_namespaced_custom_object_without_preload_content
+        )
+        key = Key.of(manifest)
+        call = patch(
+            *path_of(kind, key),
+            dict(manifest),
+            field_manager=manager,
+            field_validation=IGNORE,
+            force=force,
+            _content_type=APPLY,
+            _request_timeout=TIMEOUT,
+        )
+        try:
+            answer: Manifest = await answer_to(_received(call), f"{kind.kind} {key}")
+        except StaleError as error:
+            if OWNED_BY_OTHERS not in str(error):
+                raise
+            raise ConflictError(str(error)) from error
+        return answer
+
+    async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
+        """Set the fields of a manifest, by a merge patch."""
+        key = Key.of(manifest)
+        call = self._api.patch_namespaced_custom_object(
+            *path_of(kind, key),
+            dict(manifest),
+            field_manager=manager,
+            _content_type=MERGE,
+            _request_timeout=TIMEOUT,
+        )
+        await answer_to(call, f"{kind.kind} {key}")
+
+    async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
+        """Replace who owns which fields of an object; its values stay as they are."""
+        call = self._api.patch_namespaced_custom_object(
+            *path_of(reference.kind, reference.key),
+            [
+                {"op": "replace", "path": "/metadata/managedFields", "value": list(entries)},
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": reference.version},
+            ],
+            _content_type=JSON_PATCH,
+            _request_timeout=TIMEOUT,
+        )
+        await answer_to(call, str(reference))
+
+    async def delete(self, reference: Reference) -> None:
+        """Delete this object; what it owns goes too, later."""
+        call = self._api.delete_namespaced_custom_object(
+            *path_of(reference.kind, reference.key),
+            body=V1DeleteOptions(
+                propagation_policy="Background", preconditions=V1Preconditions(uid=reference.uid)
+            ),
+            _request_timeout=TIMEOUT,
+        )
+        await answer_to(call, str(reference))
+
+    async def publish(self, event: Event) -> None:
+        """Create an event; nothing depends on it, so a failure is only logged."""
+        call = self._api.create_namespaced_custom_object(
+            "events.k8s.io",
+            "v1",
+            event.about.key.namespace,
+            "events",
+            event_manifest(event, self._now(), self._instance),
+            _request_timeout=TIMEOUT,
+        )
+        try:
+            await answer_to(call, f"event of {event.about}")
+        except InfernoError as error:
+            logger.warning("event not published: %s", error)
+
+    async def config_map(self, key: Key) -> Mapping[str, str]:
+        """The data of a ConfigMap."""
+        core = CoreV1Api(self._api.api_client)
+        call = core.read_namespaced_config_map(key.name, key.namespace, _request_timeout=TIMEOUT)
+        found = await answer_to(call, f"ConfigMap {key}")
+        data: Mapping[str, str] = found.data or {}
+        return data
+
+
+async def _received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN401 - JSON
+    """The object that a call returns; the client itself drops one that the call made."""
+    async with await call as response:
+        body = await response.text()
+    if response.status >= HTTPStatus.BAD_REQUEST:
+        error = ApiException(response.status, response.reason)
+        error.body = body
+        raise error
+    return json.loads(body)

@@ -1,0 +1,119 @@
+"""Connections to the API server, and the translation of its errors into ours."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import yaml
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, ApiException, Configuration, CustomObjectsApi
+
+from inferno_operator.resources.objects import Key, Kind
+from inferno_operator.runtime.ports import GoneError, RejectedError, StaleError
+from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
+
+APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+
+SERVER_ERRORS = 500
+"""Statuses from here on are the server's own failures."""
+
+OTHER_OBJECT = ("uid mismatch", "metadata.uid: Invalid value")
+"""How the API server says that an object of this name has another uid, or none is there."""
+
+UNKNOWN_FIELD = "failed to create typed patch object"
+"""How it says, as its own failure, that the definitions lack a field."""
+
+TIMEOUT = 30.0
+"""Seconds that one call may take."""
+
+CONNECTIONS = 32
+
+RETRIABLE = frozenset(
+    {
+        HTTPStatus.UNAUTHORIZED,  # tokens are renewed
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    }
+)
+
+
+@asynccontextmanager
+async def client(connections: int = CONNECTIONS) -> AsyncIterator[CustomObjectsApi]:
+    """Connect as a pod's service account or, outside a cluster, as KUBECONFIG says.
+
+    Raises
+    ------
+    InputError
+        Neither is there, or it cannot be used.
+    """
+    configuration = Configuration()
+    configuration.connection_pool_maxsize = connections
+    # The client would read .netrc, and ask for the proxy, in a thread and for every request.
+    configuration.client_session_kwargs = {"trust_env": False}
+    try:
+        await _load(configuration)
+    except (config.ConfigException, yaml.YAMLError, TypeError) as error:
+        text = " ".join(str(error).split())
+        raise InputError(f"no access to a cluster: {text}") from error
+    configuration.proxy = configuration.proxy or _proxy(configuration.host)
+    async with ApiClient(configuration) as connection:
+        yield CustomObjectsApi(connection)
+
+
+async def _load(configuration: Configuration) -> None:
+    try:
+        config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client has no types there
+    except config.ConfigException:
+        await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # nor there
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names for a URL."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+async def answer_to(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - JSON of any shape
+    """The answer to a call; the one place where the client's errors become ours."""
+    try:
+        return await call
+    except ApiException as error:
+        raise _translated(error, about) from error
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        text = str(error) or type(error).__name__
+        raise UnavailableError(f"{about}: the API server does not answer: {text}") from error
+
+
+def _translated(error: ApiException, about: str) -> InfernoError:
+    message = _message(error)
+    text = f"{about}: {message}"
+    if error.status == HTTPStatus.NOT_FOUND or any(sign in message for sign in OTHER_OBJECT):
+        return GoneError(text)
+    if error.status == HTTPStatus.CONFLICT:
+        return StaleError(text)
+    if UNKNOWN_FIELD in message:
+        return RejectedError(f"{text}; apply the custom resource definitions of this version")
+    if error.status is None or error.status >= SERVER_ERRORS or error.status in RETRIABLE:
+        return UnavailableError(text)
+    return RejectedError(text)
+
+
+def _message(error: ApiException) -> str:
+    """What the API server says, in one line."""
+    try:
+        message = json.loads(error.body or "")["message"]
+    except (ValueError, KeyError, TypeError):
+        message = error.reason or error.body
+    return " ".join(f"{message} (HTTP {error.status})".split())
+
+
+def path_of(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:
+    """Where an object is, in the order of the client's arguments."""
+    return kind.group, kind.version, key.namespace, kind.plural, key.name

@@ -1,0 +1,138 @@
+"""The API server as kubectl's user reaches it: by a kubeconfig, in one namespace."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
+
+from inferno_operator.adapters.kubernetes.api_server import ApiReader
+from inferno_operator.adapters.kubernetes.client import MERGE, TIMEOUT, answer_to
+from inferno_operator.resources import GROUP, RESOURCES, VERSION, Optimizer, Resource
+from inferno_operator.resources.objects import Key, kind_of
+from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.runtime.ports import GoneError, Listing
+from inferno_optimizer.errors import InputError
+
+FIELD_MANAGER = "kubectl-inferno"
+
+DEFAULT_KUBECONFIG = "~/.kube/config"
+
+CONNECTIONS = 2 * len(RESOURCES)
+"""A watch of each kind, and as many calls besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to look, as kubectl's options say it; None means as the kubeconfig says."""
+
+    namespace: str | None = None
+    context: str | None = None
+    kubeconfig: str | None = None
+
+
+class Session:
+    """One namespace of a cluster, for the time of a command."""
+
+    def __init__(self, api: CustomObjectsApi, namespace: str) -> None:
+        self._api = api
+        self.namespace = namespace
+        self.reader = ApiReader(api)
+
+    async def objects(self) -> list[Observation]:
+        """All objects of our kinds that are to stay."""
+        lists = await asyncio.gather(*map(self._observed, RESOURCES))
+        return [o for found in lists for o in found if o.deleted is None]
+
+    async def optimizers(self) -> list[Observation]:
+        """Its Optimizers."""
+        return await self._observed(Optimizer)
+
+    async def request(self, name: str) -> Observation:
+        """Set `optimize` of an Optimizer, and nothing else; returns the object then."""
+        key = Key(self.namespace, name)
+        call = self._api.patch_namespaced_custom_object(
+            *(GROUP, VERSION, self.namespace, Optimizer.plural, name),
+            {"spec": {"optimize": True}},
+            field_manager=FIELD_MANAGER,
+            _content_type=MERGE,
+            _request_timeout=TIMEOUT,
+        )
+        return observe(Optimizer, await answer_to(call, f"Optimizer {key}"))
+
+    async def states(self, name: str) -> AsyncGenerator[Observation, None]:
+        """An Optimizer as it is, and then whenever it changes, until the watch ends.
+
+        Raises
+        ------
+        GoneError
+            It is not there, or not any more.
+        """
+        gone = GoneError(f"Optimizer {Key(self.namespace, name)}: is gone")
+        found = await self._list(Optimizer)
+        current = [m for m in found.manifests if m["metadata"]["name"] == name]
+        if not current:
+            raise gone
+        yield observe(Optimizer, current[0])
+        watch = self.reader.watch(found.kind, found.namespace, found.version)
+        async with aclosing(watch) as changes:
+            async for change in changes:
+                if change.manifest is None or change.manifest["metadata"]["name"] != name:
+                    continue
+                if change.gone:
+                    raise gone
+                yield observe(Optimizer, change.manifest)
+
+    async def _observed(self, kind: type[Resource]) -> list[Observation]:
+        return [observe(kind, manifest) for manifest in (await self._list(kind)).manifests]
+
+    async def _list(self, kind: type[Resource]) -> Listing:
+        try:
+            return await self.reader.list(kind_of(kind), self.namespace)
+        except GoneError as error:
+            raise InputError(
+                f"the cluster has no {kind.plural}.{GROUP}: install the custom resource definitions"
+            ) from error
+
+
+@asynccontextmanager
+async def connect(place: Place) -> AsyncIterator[Session]:
+    """Connect to a cluster as kubectl does.
+
+    Raises
+    ------
+    InputError
+        There is no kubeconfig, or it cannot be used.
+    """
+    configuration = Configuration()
+    configuration.connection_pool_maxsize = CONNECTIONS
+    namespace = await _load(place, configuration)
+    async with ApiClient(configuration) as connection:
+        yield Session(CustomObjectsApi(connection), namespace)
+
+
+async def _load(place: Place, configuration: Configuration) -> str:
+    """Fill the configuration; the namespace."""
+    paths = _kubeconfig(place)
+    try:
+        loader = await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
+            paths, place.context, configuration, persist_config=False
+        )
+    except (config.ConfigException, yaml.YAMLError, TypeError) as error:
+        text = " ".join(str(error).split())
+        raise InputError(f"no access to a cluster: {paths}: {text}") from error
+    context = loader.current_context["context"]
+    return place.namespace or context.get("namespace") or "default"
+
+
+def _kubeconfig(place: Place) -> str:
+    """A path or, as in KUBECONFIG, several."""
+    paths = place.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
+    if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+        raise InputError(f"no access to a cluster: there is no kubeconfig {paths}")
+    return paths

@@ -1,0 +1,97 @@
+"""Lists and watches of the API server, for objects of any kind."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from http import HTTPStatus
+
+import aiohttp
+from kubernetes.aio.client import CustomObjectsApi
+
+from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to
+from inferno_operator.resources.objects import Kind, Manifest
+from inferno_operator.runtime.ports import Change, Listing
+from inferno_optimizer.errors import UnavailableError
+
+WATCH_SECONDS = 300
+"""How long a watch lasts: one that died silently is noticed."""
+
+PATIENCE = 60
+"""Seconds more that the API server may take to end it."""
+
+
+async def listing(api: CustomObjectsApi, kind: Kind, namespace: str) -> Listing:
+    """All objects of a kind in a namespace, or in all (""), with their version."""
+    read = (
+        partial(api.list_namespaced_custom_object, kind.group, kind.version, namespace)
+        if namespace
+        else partial(api.list_cluster_custom_object, kind.group, kind.version)
+    )
+    about = f"{kind} of {namespace or 'all namespaces'}"
+    answer = await answer_to(read(kind.plural, _request_timeout=TIMEOUT), about)
+    header = {"apiVersion": kind.api_version, "kind": kind.kind}
+    manifests = tuple({**header, **item} for item in answer["items"])
+    return Listing(kind, namespace, int(answer["metadata"]["resourceVersion"]), manifests)
+
+
+async def changes(
+    api: CustomObjectsApi, kind: Kind, namespace: str, since: int
+) -> AsyncGenerator[Change, None]:
+    """What changed among objects of a kind since a version, in order, until the watch ends."""
+    about = f"watch of {kind}"
+    response = await answer_to(_open(api, kind, namespace, since), about)
+    async with response:
+        if response.status != HTTPStatus.OK:
+            raise UnavailableError(f"{about}: HTTP {response.status}")
+        async with aclosing(_lines(response)) as events:
+            async for event in events:
+                yield _change(json.loads(event), kind, about)
+
+
+async def _open(
+    api: CustomObjectsApi, kind: Kind, namespace: str, since: int
+) -> aiohttp.ClientResponse:
+    read = (
+        partial(
+            api.list_namespaced_custom_object_without_preload_content,
+            *(kind.group, kind.version, namespace),
+        )
+        if namespace
+        else partial(
+            api.list_cluster_custom_object_without_preload_content, kind.group, kind.version
+        )
+    )
+    response: aiohttp.ClientResponse = await read(
+        kind.plural,
+        watch=True,
+        allow_watch_bookmarks=True,
+        resource_version=str(since),
+        timeout_seconds=WATCH_SECONDS,
+        _request_timeout=WATCH_SECONDS + PATIENCE,
+    )
+    return response
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """The lines of an answer; objects may be longer than the client's own reader bears."""
+    rest = b""
+    try:
+        async for chunk in response.content.iter_any():
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                yield line
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        text = str(error) or type(error).__name__
+        raise UnavailableError(f"a watch broke off: {text}") from error
+
+
+def _change(event: Manifest, kind: Kind, about: str) -> Change:
+    item: Manifest = event["object"]
+    if event["type"] == "ERROR":  # such as 410 Gone: the version is too old
+        raise UnavailableError(f"{about}: {item.get('message')}")
+    version = int(item["metadata"]["resourceVersion"])
+    if event["type"] == "BOOKMARK":
+        return Change(version)
+    manifest = {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+    return Change(version, manifest, gone=event["type"] == "DELETED")

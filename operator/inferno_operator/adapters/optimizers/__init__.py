@@ -1,0 +1,1 @@
+"""Optimizers: in a process of this machine, or behind REST."""

@@ -1,0 +1,159 @@
+"""What a stateful optimizer holds, and the requests that make it hold something else; pure.
+
+Contents are compared as the optimizer keeps them: it rounds numbers to 32 bits, and lists
+come in any order.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from inferno_optimizer.system import System
+from inferno_optimizer.wire.codec import decode_system, encode_system
+
+Identity = tuple[str, ...]
+Contents = Mapping[str, Mapping[Identity, Any]]
+"""For each section of a system its items, by their names."""
+
+READS = ("getAccelerators", "getCapacities", "getModels", "getServiceClasses", "getServers")
+"""Paths that together tell all that an optimizer holds; of models only the names."""
+
+LARGEST = 3.4028234663852886e38
+"""The largest number of 32 bits."""
+
+
+class _Section(NamedTuple):
+    name: str
+    items: str
+    identity: Identity
+    set: str
+    remove: str
+
+
+SECTIONS = (
+    _Section("acceleratorData", "accelerators", ("name",), "setAccelerators", "removeAccelerator"),
+    _Section("capacityData", "count", ("type",), "setCapacities", "removeCapacity"),
+    _Section("modelData", "models", ("name", "acc"), "setModels", "removeModelAcceleratorPerf"),
+    _Section(
+        "serviceClassData", "serviceClasses", ("name",), "setServiceClasses", "removeServiceClass"
+    ),
+    _Section("serverData", "servers", ("name",), "setServers", "removeServer"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One request: a POST with its body, or a GET where that is None; it may be sent twice."""
+
+    path: tuple[str, ...]
+    body: Mapping[str, Any] | None = None
+
+
+def contents(system: System) -> Contents:
+    """What an optimizer holds that was told all of a system."""
+    in_order = [replace(c, targets=dict(sorted(c.targets.items()))) for c in system.classes]
+    document = _rounded(encode_system(replace(system, classes=tuple(in_order)))["system"])
+    return {
+        section.name: {
+            tuple(item[key] for key in section.identity): item
+            for item in document[section.name][section.items]
+        }
+        for section in SECTIONS
+    }
+
+
+def contents_told(answers: Mapping[str, object], profiles: Iterable[object]) -> Contents:
+    """What an optimizer holds, from its answers.
+
+    Parameters
+    ----------
+    answers
+        Those to `READS`.
+    profiles
+        The answers about each model.
+
+    Raises
+    ------
+    InputError
+        They are none; the text names the object and the field.
+    """
+    data = [data for answer in profiles for data in _items(answer, "models")]
+    system = {
+        "acceleratorData": {"accelerators": answers["getAccelerators"]},
+        "capacityData": answers["getCapacities"],
+        "modelData": {"models": data},
+        "serviceClassData": answers["getServiceClasses"],
+        "serverData": answers["getServers"],
+    }
+    return contents(decode_system({"system": system}))
+
+
+def operations(held: Contents, wanted: Contents) -> tuple[Operation, ...]:
+    """What to send, in order, so that an optimizer holds what is wanted.
+
+    Servers come last and go first: at any time they find what they name.
+    """
+    goes = [op for section in reversed(SECTIONS) for op in _removals(section, held, wanted)]
+    comes = [op for section in SECTIONS for op in _changes(section, held, wanted)]
+    return (*comes, *goes)
+
+
+def _changes(section: _Section, held: Contents, wanted: Contents) -> Iterator[Operation]:
+    before = held[section.name]
+    changed = [item for name, item in wanted[section.name].items() if before.get(name) != item]
+    if changed:
+        yield Operation((section.set,), {section.items: changed})
+
+
+def _removals(section: _Section, held: Contents, wanted: Contents) -> Iterator[Operation]:
+    for name in held[section.name].keys() - wanted[section.name].keys():
+        yield Operation((section.remove, *name))
+
+
+def escaped(document: object) -> Any:  # noqa: ANN401 - JSON of any shape
+    """A document with names that fit into a path; the optimizer knows objects by these.
+
+    It decodes a path before it takes it apart, so no escape lets a slash through.
+    """
+    return _mapped(document, _escape)
+
+
+def unescaped(document: object) -> Any:  # noqa: ANN401 - JSON of any shape
+    """A document with the names as they were before."""
+    return _mapped(document, unquote)
+
+
+def _escape(name: str) -> str:
+    if name in (".", ".."):  # steps in a path
+        return name.replace(".", "%2E")
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _mapped(document: object, change: Callable[[str], str]) -> object:
+    """The document with each string in it changed; keys of names are strings too."""
+    if isinstance(document, str):
+        return change(document)
+    if isinstance(document, Mapping):
+        return {change(str(key)): _mapped(value, change) for key, value in document.items()}
+    if isinstance(document, list):
+        return [_mapped(item, change) for item in document]
+    return document
+
+
+def _rounded(document: Any) -> Any:  # noqa: ANN401 - JSON of any shape
+    """The document with its numbers as 32 bits hold them."""
+    if isinstance(document, float):
+        within = max(min(document, LARGEST), -LARGEST)
+        return struct.unpack("f", struct.pack("f", within))[0]
+    if isinstance(document, Mapping):
+        return {key: _rounded(value) for key, value in document.items()}
+    if isinstance(document, list):
+        return [_rounded(item) for item in document]
+    return document
+
+
+def _items(document: object, key: str) -> list[object]:
+    part = document.get(key) if isinstance(document, Mapping) else None
+    return part if isinstance(part, list) else []

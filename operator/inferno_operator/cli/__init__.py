@@ -1,0 +1,1 @@
+"""The command lines: `inferno` and `kubectl inferno`."""

@@ -1,0 +1,105 @@
+"""What our command lines have in common: options, exit statuses, how results are printed."""
+# ruff: noqa: PLC0415 - what only some output needs is imported then, so that `--help` is fast
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from inferno_operator.cli.tables.solution import Part
+    from inferno_optimizer.system import System
+
+FAILED = 1
+BAD_INPUT = 2
+"""Exit statuses."""
+
+
+class Format(StrEnum):
+    """How to print a result."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Output = Annotated[Format, typer.Option("--output", "-o", help="How to print the result.")]
+TimeLimit = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        envvar="INFERNO_SOLVER_TIME_LIMIT",
+        help="When the exact solver stops and gives the best plan found.",
+    ),
+]
+Changes = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="CHANGE",
+        help="What if: show what this would change, such as capacity.A100=8; also with +=, "
+        "-=, *=. Kinds: accelerator, capacity, class, optimizer, server. Can be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def run_app(app: typer.Typer, name: str) -> None:
+    """Run a command line and exit: 0 is success, 2 bad input or usage, 1 another failure."""
+    try:
+        app(prog_name=name)
+    except InfernoError as error:
+        sys.stderr.write(f"{name}: {' '.join(str(error).split())}\n")
+        sys.exit(BAD_INPUT if isinstance(error, InputError | UnsupportedError) else FAILED)
+
+
+def limited(system: "System", time_limit: float) -> "System":
+    """The same system with another time limit for the exact solver [s]."""
+    return replace(system, options=replace(system.options, time_limit=time_limit))
+
+
+@contextmanager
+def working(message: str) -> Iterator[Callable[[str], None]]:
+    """Tell a person at a terminal what takes its time.
+
+    Gives what to tell news with; where there is no terminal each is a line.
+    """
+    if not sys.stderr.isatty():
+        yield partial(typer.echo, err=True)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(message)) as status:
+        yield lambda news: status.update(Text(news))
+
+
+def show(
+    output: Format,
+    document: Callable[[], object],
+    parts: Callable[[], Iterable["Part"]],
+) -> None:
+    """Print a result: the document as JSON or YAML, or the parts for people."""
+    if output is Format.JSON:
+        typer.echo(json.dumps(document(), indent=2, ensure_ascii=False))
+    elif output is Format.YAML:
+        import yaml
+
+        typer.echo(yaml.safe_dump(document(), sort_keys=False, allow_unicode=True), nl=False)
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        from inferno_operator.cli.tables.rich import rich_text
+
+        Console().print(rich_text(parts()), soft_wrap=True)
+    else:
+        typer.echo("\n".join(map(str, parts())))

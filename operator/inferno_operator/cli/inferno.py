@@ -1,0 +1,257 @@
+"""The command line: parse, call one library function, print."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+import os
+from collections.abc import Callable
+from enum import StrEnum
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inferno_operator.cli.console import (
+    Changes,
+    Format,
+    Output,
+    TimeLimit,
+    limited,
+    run_app,
+    show,
+    working,
+)
+from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class LogFormat(StrEnum):
+    """How to log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH",
+        help="Custom resources or SystemData: files, folders, kustomizations; - for stdin.",
+        show_default=False,
+    ),
+]
+
+
+def main() -> None:
+    """Run the command line and exit; see `console.run_app`."""
+    run_app(app, "inferno")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"inferno {version('inferno-operator')}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Example: inferno optimize samples/small")
+def inferno(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+        ),
+    ] = False,
+) -> None:
+    """Decide where LLM inference runs.
+
+    For each server: which accelerator, how many replicas, which batch size.
+    """
+
+
+@app.command(
+    epilog="Example: kubectl get inferno -o yaml | inferno optimize - -o json"
+    "\n\nExample: inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'"
+)
+def optimize(
+    paths: Paths,
+    output: Output = Format.TABLE,
+    changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
+    time_limit: TimeLimit = 30.0,
+) -> None:
+    """Show what every server would get.
+
+    Needs no cluster and changes nothing.
+    """
+    from inferno_operator.cli.offline.system import read_system
+    from inferno_operator.cli.tables.solution import solution_parts
+    from inferno_operator.cli.tables.what_if import comparison_parts
+    from inferno_optimizer.explain.changes import parse_change
+    from inferno_optimizer.explain.comparison import compare
+    from inferno_optimizer.optimize import optimize
+    from inferno_optimizer.wire.codec import encode_comparison, encode_solution
+    from inferno_optimizer.wire.what_if import apply_changes
+
+    system = limited(read_system(paths), time_limit)
+    changed = apply_changes(system, map(parse_change, changes))
+    with working(f"optimizing {len(system.servers)} servers"):
+        solution = optimize(system)
+    if not changes:
+        show(output, lambda: encode_solution(solution), lambda: solution_parts(system, solution))
+        return
+    with working("optimizing with what is changed"):
+        comparison = compare(solution, optimize(changed))
+    show(
+        output,
+        lambda: encode_comparison(changes, comparison),
+        lambda: comparison_parts(comparison),
+    )
+
+
+@app.command(epilog="Example: inferno explain samples/small Premium-granite-13b")
+def explain(
+    paths: Paths,
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name (spec.name).")],
+    output: Output = Format.TABLE,
+    time_limit: TimeLimit = 30.0,
+) -> None:
+    """Show every option of one server.
+
+    Each accelerator with its numbers and, where it is out, why. For a server that gets less
+    than it needs also the smallest changes that would serve it.
+    """
+    from inferno_operator.cli.offline.system import read_system
+    from inferno_operator.cli.tables.solution import option_parts
+    from inferno_operator.cli.tables.what_if import remedy_parts
+    from inferno_optimizer.explain.options import explain
+    from inferno_optimizer.explain.remedies import remedies
+    from inferno_optimizer.optimize import optimize
+    from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
+
+    system = limited(read_system(paths), time_limit)
+    options = explain(system, server)
+    with working("looking for what would serve it"):
+        solution = optimize(system)
+        found = remedies(system, solution, server)
+    decision = next(d for d in solution.decisions if d.server == server)
+    show(
+        output,
+        lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
+        lambda: (*option_parts(options), *remedy_parts(decision, found)),
+    )
+
+
+def _configurable(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each variable of the environment that the operator reads."""
+    own = [p for p in signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = map(_option, VARIABLES)
+    command.__signature__ = Signature([*own, *options])  # type: ignore[attr-defined]  # PEP 362
+    return command
+
+
+def _option(variable: Variable) -> Parameter:
+    flag, text = f"--{variable.option}", f"{variable.help} [{variable.name}]"
+    kind: object
+    if variable.switch:
+        kind = Annotated[bool | None, typer.Option(f"{flag}/--no-{variable.option}", help=text)]
+    else:
+        kind = Annotated[str | None, typer.Option(flag, metavar=variable.metavar, help=text)]
+    name = variable.option.replace("-", "_")
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+@app.command(epilog="Example: inferno operator --namespace llm --leader-election")
+@_configurable
+def operator(
+    *,
+    health_port: Annotated[
+        int,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="For /healthz, /readyz and /metrics; 0 takes a free one and prints it.",
+        ),
+    ] = HEALTH_PORT,
+    log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.TEXT,
+    **flags: str | bool | None,
+) -> None:
+    """Run the operator.
+
+    It works in the cluster that KUBECONFIG names, or in which it runs, and is configured by
+    INFERNO_* variables; options win over them.
+    """
+    from inferno_operator.main import run
+
+    names = {variable.option.replace("-", "_"): variable.name for variable in VARIABLES}
+    given = {names[flag]: str(value) for flag, value in flags.items() if value is not None}
+    run({**os.environ, **given}, health_port, json_logs=log_format is LogFormat.JSON)
+
+
+@app.command(epilog="Example: inferno serve --stateful --port 3302")
+def serve(  # noqa: PLR0913 - an argument for each option
+    *,
+    stateful: Annotated[
+        bool,
+        typer.Option(
+            "--stateful", "-F", help="Keep a system that clients change, and optimize that."
+        ),
+    ] = False,
+    host: Annotated[
+        str,
+        typer.Option(metavar="HOST", envvar="INFERNO_HOST", help="The address to listen on."),
+    ] = "127.0.0.1",
+    port: Annotated[
+        str,
+        typer.Option(
+            metavar="PORT",
+            envvar="INFERNO_PORT",
+            help="The port to listen on; 0 takes a free one and prints it.",
+        ),
+    ] = "8080",
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", envvar="INFERNO_TLS_CERT", help="Serve TLS with this certificate (PEM)."
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="INFERNO_TLS_KEY", help="Its key (PEM)."),
+    ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="INFERNO_TLS_CA",
+            help="Serve only clients that have a certificate of this authority (PEM).",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="INFERNO_TOKEN_FILE",
+            help="Serve only clients that send the bearer token in this file.",
+        ),
+    ] = None,
+    time_limit: TimeLimit = 30.0,
+) -> None:
+    """Run the optimizer as a REST server.
+
+    Files are read anew when they change. It speaks the published API, and describes that at
+    /openapi.json; /healthz, /readyz and /metrics are there too.
+    """
+    from inferno_optimizer.api.limits import Limits
+    from inferno_optimizer.api.security import Files
+    from inferno_optimizer.api.server import port_of, serve
+
+    files = Files(tls_cert, tls_key, tls_ca, token_file)
+    limits = Limits.for_solver(time_limit)
+    serve(host, port_of(port), limits, files, typer.echo, stateful=stateful)

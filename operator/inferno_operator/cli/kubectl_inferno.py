@@ -1,0 +1,321 @@
+"""`kubectl inferno`: parse, read the cluster, call one function of the library, print."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from inferno_operator.cli.console import (
+    Changes,
+    Format,
+    Output,
+    TimeLimit,
+    run_app,
+    show,
+    working,
+)
+
+if TYPE_CHECKING:
+    from inferno_operator.adapters.kubernetes.kubectl import Place, Session
+    from inferno_operator.cli.overview import Overview
+    from inferno_operator.resources.observation import Observation
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+"""Exit status of a program that Ctrl-C ended, as shells have it."""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+OptimizerName = Annotated[
+    str | None,
+    typer.Argument(metavar="OPTIMIZER", help="Which one, where there are several."),
+]
+PLACE_OPTIONS = {
+    "namespace": typer.Option(
+        "--namespace", "-n", metavar="NAME", help="Namespace; the context's by default."
+    ),
+    "context": typer.Option(
+        "--context", metavar="NAME", help="Context of the kubeconfig; the current by default."
+    ),
+    "kubeconfig": typer.Option("--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG."),
+}
+"""How kubectl's users say where."""
+
+
+def main() -> None:
+    """Run the plugin and exit; see `console.run_app`."""
+    run_app(app, "kubectl inferno")
+
+
+def _somewhere(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command kubectl's options of where; its first argument is the `Place` they say."""
+
+    @wraps(command, assigned=("__name__", "__doc__"))
+    def wrapped(invocation: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - the command's
+        from inferno_operator.adapters.kubernetes.kubectl import Place
+
+        before = invocation.find_root().params  # what is said after the command wins over these
+        place = {name: arguments.pop(name) or before.get(name) for name in PLACE_OPTIONS}
+        command(Place(**place), **arguments)
+
+    context = Parameter("invocation", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    own = list(signature(command).parameters.values())[1:]
+    options = (
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, o])
+        for name, o in PLACE_OPTIONS.items()
+    )
+    wrapped.__signature__ = Signature([*own, context, *options])  # type: ignore[attr-defined]  # PEP 362
+    return wrapped
+
+
+@app.callback(epilog="Example: kubectl inferno top --namespace llm")
+@_somewhere
+def kubectl_inferno(_place: "Place") -> None:
+    """Look at LLM servers and decide where they run.
+
+    Works on the Servers, Optimizers and other Inferno objects of one namespace.
+    """
+
+
+@app.command(
+    epilog="Example: kubectl inferno plan"
+    "\n\nExample: kubectl inferno plan fleet -n llm --set 'server.*.load.arrivalRate*=1.5'"
+)
+@_somewhere
+def plan(
+    place: "Place",
+    optimizer: OptimizerName = None,
+    output: Output = Format.TABLE,
+    changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
+    time_limit: TimeLimit = 30.0,
+) -> None:
+    """Show what an optimization would change, and change nothing.
+
+    Reads the namespace, solves on this machine as the operator would, and compares with the
+    allocations that are desired now.
+    """
+    from inferno_operator.cli.dry_run import decide
+    from inferno_operator.cli.preview import plan_document, preview
+    from inferno_operator.cli.tables.plan import plan_parts
+
+    namespace, observations = _read(place)
+    with working("optimizing"):
+        outcome = decide(observations, namespace, optimizer, changes, time_limit)
+    solution, name = outcome.solution, outcome.optimizer.metadata.name
+    planned = preview(observations, outcome.snapshot, solution)
+    show(
+        output,
+        lambda: plan_document(name, changes, planned, solution),
+        lambda: plan_parts(planned, solution),
+    )
+
+
+@app.command(
+    epilog="Example: kubectl inferno optimize --wait"
+    "\n\nExample: kubectl inferno optimize fleet -n llm --wait --timeout 60 -o json"
+)
+@_somewhere
+def optimize(
+    place: "Place",
+    optimizer: OptimizerName = None,
+    output: Output = Format.TABLE,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it, and show the result.")] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="How long to wait.")
+    ] = 300.0,
+) -> None:
+    """Ask the operator to optimize.
+
+    Sets spec.optimize of the Optimizer, and nothing else. Ctrl-C ends the waiting only.
+    """
+    with _interruptible("stopped waiting; the request stays"):
+        if wait:
+            _show_overview(output, _run(place, lambda s: _optimize(s, optimizer, timeout)))
+            return
+        asked = _run(place, lambda session: _ask(session, optimizer))
+    show(
+        output,
+        lambda: asked.resource.to_json() if asked.resource else {},
+        lambda: [f"{asked.reference}: asked to optimize"],
+    )
+
+
+@app.command(
+    epilog="Example: kubectl inferno explain premium-granite-13b"
+    "\n\nExample: kubectl inferno explain Premium-granite_13b -n llm -o yaml"
+)
+@_somewhere
+def explain(
+    place: "Place",
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")],
+    optimizer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which one, where there are several.")
+    ] = None,
+    output: Output = Format.TABLE,
+    time_limit: TimeLimit = 30.0,
+) -> None:
+    """Show every option of one Server, and its conditions.
+
+    Each accelerator with its numbers and, where it is out, why. For a Server that gets less
+    than it needs also the smallest changes that would serve it.
+    """
+    from inferno_operator.cli.dry_run import decide
+    from inferno_operator.cli.selection import choose_server
+    from inferno_operator.cli.tables.solution import option_parts
+    from inferno_operator.cli.tables.top import condition_parts
+    from inferno_operator.cli.tables.what_if import remedy_parts
+    from inferno_optimizer.explain.options import explain
+    from inferno_optimizer.explain.remedies import remedies
+    from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
+
+    namespace, observations = _read(place)
+    chosen = choose_server(observations, namespace, server)
+    name, conditions = chosen.spec.name, chosen.status.conditions
+    with working("looking for what would serve it"):
+        outcome = decide(observations, namespace, optimizer, time_limit=time_limit)
+        system, solution = outcome.snapshot.system, outcome.solution
+        options = explain(system, name)
+        found = remedies(system, solution, name)
+    decision = next(d for d in solution.decisions if d.server == name)
+    show(
+        output,
+        lambda: {
+            "options": encode_explanation(options),
+            "remedies": encode_remedies(found),
+            "conditions": [condition.to_json() for condition in conditions],
+        },
+        lambda: (
+            *option_parts(options),
+            *remedy_parts(decision, found),
+            *condition_parts(conditions, _now()),
+        ),
+    )
+
+
+@app.command(
+    epilog="Example: kubectl inferno top --namespace llm"
+    "\n\nExample: kubectl inferno top --once -o json"
+)
+@_somewhere
+def top(
+    place: "Place",
+    output: Output = Format.TABLE,
+    *,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show it once; the default where there is no terminal.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
+    ] = 2.0,
+) -> None:
+    """Show how the Servers do against their targets, and what the cards are worth.
+
+    Latencies in ms stand beside their SLO, with what is left of it; for waits the percentile
+    that the SLO is about. Prices tell what one more card would save, in cents/hour.
+    """
+    from inferno_operator.cli.overview import overview
+
+    if once or output is not Format.TABLE or not sys.stdout.isatty():
+        _show_overview(output, overview(_read(place)[1]))
+        return
+    with _interruptible("", status=0):
+        _run(place, lambda session: _follow(session, interval))
+
+
+async def _ask(session: "Session", name: str | None) -> "Observation":
+    """Ask an Optimizer to optimize; it, then."""
+    from inferno_operator.cli.selection import choose_optimizer
+
+    chosen = choose_optimizer(await session.optimizers(), session.namespace, name)
+    return await session.request(chosen.metadata.name)
+
+
+async def _optimize(session: "Session", name: str | None, patience: float) -> "Overview":
+    """Ask, wait until it is done, and see what came out."""
+    from inferno_operator.cli.follow import follow_request
+    from inferno_operator.cli.overview import overview
+
+    asked = await _ask(session, name)
+    with working(f"{asked.reference}: asked to optimize") as say:
+        await follow_request(session, asked.reference.key, asked.generation, patience, say)
+        return overview(await session.objects())
+
+
+async def _follow(session: "Session", interval: float) -> None:
+    """Show the namespace until cancelled."""
+    from rich.live import Live
+
+    from inferno_operator.cli.follow import follow_objects
+    from inferno_operator.cli.overview import overview
+    from inferno_operator.cli.tables.rich import rich_text
+    from inferno_operator.cli.tables.top import top_parts
+
+    with Live(screen=True, auto_refresh=False) as live:
+
+        def draw(seen: "Sequence[Observation]", trouble: str) -> None:
+            heading = [trouble, ""] if trouble else []
+            text = rich_text([*heading, *top_parts(overview(seen), _now())])
+            text.no_wrap, text.overflow = True, "ellipsis"
+            live.update(text, refresh=True)
+
+        await follow_objects(session, interval, draw)
+
+
+def _show_overview(output: Format, seen: "Overview") -> None:
+    from inferno_operator.cli.overview import overview_document
+    from inferno_operator.cli.tables.top import top_parts
+
+    show(output, lambda: overview_document(seen), lambda: top_parts(seen, _now()))
+
+
+def _read(place: "Place") -> "tuple[str, Sequence[Observation]]":
+    """The namespace, and its objects."""
+
+    async def read(session: "Session") -> "tuple[str, Sequence[Observation]]":
+        return session.namespace, await session.objects()
+
+    return _run(place, read)
+
+
+def _run(place: "Place", work: "Callable[[Session], Coroutine[Any, Any, T]]") -> T:
+    """Do something with the cluster."""
+    from inferno_operator.adapters.kubernetes.kubectl import connect
+
+    async def connected() -> T:
+        async with connect(place) as session:
+            return await work(session)
+
+    return asyncio.run(connected())
+
+
+@contextmanager
+def _interruptible(message: str, status: int = INTERRUPTED) -> Iterator[None]:
+    """End cleanly where Ctrl-C is pressed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if message:
+            typer.echo(message, err=True)
+        raise typer.Exit(status) from None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Files, folders, kustomizations and standard input -> the objects in them."""
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from inferno_operator.cli.offline.documents import Document, parse_documents
+from inferno_optimizer.errors import InputError
+
+SUFFIXES = (".json", ".yaml", ".yml")
+"""Files of a folder that are read."""
+
+SECTION_FILES = {
+    "accelerator-data.json": "acceleratorData",
+    "capacity-data.json": "capacityData",
+    "model-data.json": "modelData",
+    "optimizer-data.json": "optimizerData",
+    "server-data.json": "serverData",
+    "serviceclass-data.json": "serviceClassData",
+}
+"""The layout of the published sample data: one file for each section of SystemData."""
+
+WHOLE_SYSTEM = "system-data.json"
+ANSWER = "solution-data.json"
+"""What may lie beside them: the same in one file, and an answer that is no input."""
+
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+
+PLAIN_KEYS = frozenset(
+    {"apiVersion", "kind", "metadata", "namespace", "resources"}
+    | {"labels", "commonLabels", "commonAnnotations"}
+)
+"""Keys of a kustomization that cannot change what an object asks for."""
+
+
+def read_documents(paths: Iterable[str]) -> list[Document]:
+    """Read every object that the paths lead to, lists taken apart.
+
+    Parameters
+    ----------
+    paths
+        Files, folders, kustomizations, or `-` for standard input. A folder in the layout of
+        the published sample data is one document of SystemData.
+
+    Raises
+    ------
+    InputError
+        A path leads nowhere, to nothing, or to something that is no JSON or YAML.
+    """
+    documents = [document for path in paths for document in _read(path)]
+    return [item for document in documents for item in _items(document)]
+
+
+def _read(path: str) -> tuple[Document, ...]:
+    if not path:
+        raise InputError("a path is empty; the current folder is .")
+    try:
+        if path == "-":
+            with open(0, "rb", closefd=False) as stdin:
+                return parse_documents(stdin.read(), "standard input")
+        return _read_path(Path(path))
+    except OSError as error:
+        raise InputError(f"{error.filename or path}: {error.strerror or error}") from error
+
+
+def _read_path(path: Path, parents: tuple[Path, ...] = ()) -> tuple[Document, ...]:
+    """Read a file or folder; `parents` are the kustomizations that led here."""
+    if path.is_dir():
+        return _read_folder(path, parents)
+    if path.name in KUSTOMIZATIONS:
+        return _read_kustomization(path, parents)
+    return parse_documents(path.read_bytes(), str(path))
+
+
+def _read_folder(folder: Path, parents: tuple[Path, ...]) -> tuple[Document, ...]:
+    for name in KUSTOMIZATIONS:
+        if (folder / name).is_file():
+            return _read_kustomization(folder / name, parents)
+    files = {path.name: path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES}
+    files.pop(ANSWER, None)
+    sections = {key: files.pop(name) for name, key in SECTION_FILES.items() if name in files}
+    if sections:
+        files.pop(WHOLE_SYSTEM, None)
+    elif not files:
+        raise InputError(f"{folder}: no {', '.join(SUFFIXES)} file in this folder")
+    documents = [document for path in files.values() for document in _read_path(path)]
+    return (*_joined(sections, folder), *documents)
+
+
+def _joined(sections: Mapping[str, Path], folder: Path) -> Iterator[Document]:
+    """Join the sections of a folder to one document of SystemData."""
+    if sections:
+        content = {key: _single(path).content for key, path in sections.items()}
+        yield Document(content, str(folder))
+
+
+def _single(path: Path) -> Document:
+    first, *more = parse_documents(path.read_bytes(), str(path))
+    if more:
+        raise InputError(f"{more[0].origin}: a second document, where one is expected")
+    return first
+
+
+def _read_kustomization(file: Path, parents: tuple[Path, ...]) -> tuple[Document, ...]:
+    folder = file.parent.resolve()
+    if folder in parents:
+        raise InputError(f"{file}: this kustomization leads back to itself")
+    content = _single(file).content
+    if not isinstance(content, Mapping):
+        raise InputError(f"{file}: expected an object")
+    resources = content.get("resources") or []
+    if not _is_plain(content, resources):
+        return _built_by_kubectl(file)
+    namespace = content.get("namespace")
+    return tuple(
+        _in_namespace(document, namespace)
+        for entry in resources
+        for document in _read_path(file.parent / entry, (*parents, folder))
+    )
+
+
+def _is_plain(content: Mapping[str, object], resources: object) -> bool:
+    """Tell whether reading the resources as they are gives the same plan as kustomize."""
+    return (
+        content.keys() <= PLAIN_KEYS
+        and isinstance(resources, list)
+        and all(isinstance(entry, str) and "://" not in entry for entry in resources)
+    )
+
+
+def _built_by_kubectl(file: Path) -> tuple[Document, ...]:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise InputError(
+            f"{file}: needs kustomize, and kubectl is not on PATH; "
+            f"try: kustomize build {file.parent} | inferno optimize -"
+        )
+    built = subprocess.run(  # noqa: S603 - the user's own kubectl, no shell
+        [kubectl, "kustomize", str(file.parent)], capture_output=True, check=False
+    )
+    if built.returncode != 0:
+        problem = built.stderr.decode(errors="replace").strip() or f"exit {built.returncode}"
+        raise InputError(f"{file}: kubectl kustomize: {problem}")
+    return parse_documents(built.stdout, f"{file} (built)")
+
+
+def _in_namespace(document: Document, namespace: object) -> Document:
+    """Set the namespace of an object, as the key of a kustomization does."""
+    content = document.content
+    if not namespace or not isinstance(content, Mapping):
+        return document
+    metadata = content.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return document
+    return Document({**content, "metadata": {**metadata, "namespace": namespace}}, document.origin)
+
+
+def _items(document: Document) -> Iterator[Document]:
+    """Take a `kind: List` (or `ServerList`) apart."""
+    content = document.content
+    if not isinstance(content, Mapping) or not str(content.get("kind")).endswith("List"):
+        yield document
+        return
+    items = content.get("items") or []
+    if not isinstance(items, list):
+        raise InputError(f"{document.origin}: items: expected a list")
+    yield from (Document(item, document.origin) for item in items)

@@ -1,0 +1,127 @@
+"""The objects of files -> a System, refused as a whole where anything in it is wrong.
+
+In a cluster the rest is still optimized; a person at a command line wants to hear of it.
+"""
+# ruff: noqa: PLC0415 - SystemData need not wait for pydantic to build the custom resources
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from inferno_operator.cli.offline.documents import Document
+from inferno_operator.cli.offline.manifests import read_documents
+from inferno_optimizer.errors import InputError, UnsupportedError
+from inferno_optimizer.system import Reason, System
+from inferno_optimizer.validation import UNKNOWN_ACCELERATOR, Problem, find_problems
+from inferno_optimizer.wire.codec import decode_system, is_system
+
+if TYPE_CHECKING:
+    from inferno_operator.resources import Resource
+
+DANGLING = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, UNKNOWN_ACCELERATOR})
+"""Problems that are no reason to refuse: the plan tells what follows from them."""
+
+
+def read_system(paths: Iterable[str]) -> System:
+    """Read the system that files describe.
+
+    Parameters
+    ----------
+    paths
+        Files, folders, kustomizations, or `-` for standard input: custom resources, or one
+        document (or folder) of SystemData as the REST API has it.
+
+    Raises
+    ------
+    InputError
+        Something cannot be read, is of a kind of ours that there is none of, or has a value that
+        makes no sense; the text names the file, or the object and the field.
+    UnsupportedError
+        It asks for what this version cannot do.
+    """
+    documents = read_documents(paths)
+    system_data = [document for document in documents if is_system(document.content)]
+    if not system_data:
+        return _system_of_manifests(documents)
+    if len(documents) > 1:
+        others = [document for document in documents if document is not system_data[0]]
+        raise InputError(
+            f"{system_data[0].origin}: SystemData stands alone, but there is {others[0].origin} too"
+        )
+    return _system_of_data(system_data[0])
+
+
+def _system_of_data(document: Document) -> System:
+    with _located(document):
+        system = decode_system(document.content)
+        _refuse_invalid(find_problems(system))
+    return system
+
+
+def _system_of_manifests(documents: Iterable[Document]) -> System:
+    from inferno_operator.controllers.optimization.snapshot import build_system
+    from inferno_operator.resources import Optimizer
+
+    resources = [_parsed(document) for document in documents if not _is_of_others(document)]
+    if not resources:
+        raise InputError("nothing to optimize: there is no object")
+    _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
+    _refuse_several("namespaces", {r.metadata.namespace for r in resources} - {""})
+    snapshot = build_system(resources)
+    _refuse_invalid([*(problem for _, problem in snapshot.excluded), *snapshot.problems])
+    return snapshot.system
+
+
+def _is_of_others(document: Document) -> bool:
+    """What lies beside our objects, such as a Namespace or a ModelBooster, says nothing of a plan.
+
+    A kind of ours in a group of nobody that we know is a slip, and left to be refused.
+    """
+    from inferno_operator.resources import GROUP, RESOURCES
+    from inferno_operator.resources.dialects import DIALECTS
+
+    content = document.content
+    if not isinstance(content, Mapping) or not isinstance(content.get("apiVersion"), str):
+        return False
+    group, kind = content["apiVersion"].rpartition("/")[0], content.get("kind")
+    boosters = [(dialect.booster.group, dialect.booster.kind) for dialect in DIALECTS.values()]
+    ours = [resource.kind for resource in RESOURCES]
+    return group != GROUP and (kind not in ours or (group, kind) in boosters)
+
+
+def _parsed(document: Document) -> "Resource":
+    from inferno_operator.resources import RESOURCES, parse
+
+    content = document.content
+    with _located(document):
+        if not isinstance(content, Mapping) or not content.get("kind"):
+            raise InputError("neither a Kubernetes object (it has no kind) nor SystemData")
+        kinds = [resource.kind for resource in RESOURCES]
+        if content["kind"] not in kinds:
+            raise InputError(f"unknown kind {content['kind']!r}; known are {', '.join(kinds)}")
+        return parse(content)
+
+
+@contextmanager
+def _located(document: Document) -> Iterator[None]:
+    """Put the place of a document before what is wrong with it."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{document.origin}: {error}") from error
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{document.origin}: {error}") from error
+
+
+def _refuse_several(what: str, names: Iterable[str]) -> None:
+    given = sorted(names)
+    if len(given) > 1:
+        raise InputError(f"several {what}, where one system has one: {', '.join(given)}")
+
+
+def _refuse_invalid(problems: Sequence[Problem]) -> None:
+    """Refuse what makes no sense; a name that nothing answers to leaves its server unserved."""
+    invalid = [problem for problem in problems if problem.reason not in DANGLING]
+    if invalid:
+        more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
+        raise InputError(f"{invalid[0]}{more}")

@@ -1,0 +1,151 @@
+"""Objects and a solution -> what an optimization would write on each Server; pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from inferno_operator.controllers.optimization.plan import Update, plan_updates
+from inferno_operator.controllers.optimization.snapshot import Snapshot, priced_current
+from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
+from inferno_operator.resources.conditions import WARNINGS
+from inferno_operator.resources.objects import kind_of
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Solution
+from inferno_optimizer.wire.codec import encode_solution
+
+
+class Action(StrEnum):
+    """What happens to the desired allocation of a Server."""
+
+    NONE = ""
+    PLACE = "place"
+    CLEAR = "clear"
+    MOVE = "move"
+    SCALE_UP = "scale up"
+    SCALE_DOWN = "scale down"
+    BATCH = "change batch"
+    UPDATE = "update numbers"
+
+
+SERVER = kind_of(Server)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """One Server: what runs, what is desired now, and what would be.
+
+    `action` tells how the last two differ; a spec that nobody can read stays as it is. `warnings`
+    are those of the planned allocation, in one line.
+    """
+
+    name: str
+    service_class: str
+    current: Allocation | None
+    desired: Allocation | None
+    planned: Allocation | None
+    action: Action
+    reason: str
+    message: str
+    warnings: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Each Server by name, and what is wrong with objects of other kinds, a line each."""
+
+    servers: tuple[Preview, ...]
+    troubles: tuple[str, ...]
+
+
+def preview(observations: Iterable[Observation], snapshot: Snapshot, solution: Solution) -> Plan:
+    """Tell what the operator would write on the objects: it plans in the same way."""
+    read = [o for o in observations if o.kind is not Optimizer]
+    read.sort(key=lambda observation: observation.reference.key)
+    updates, catalogue = plan_updates(read, snapshot, solution), Catalogue(snapshot.system)
+    servers = (
+        _preview(observation, update, catalogue)
+        for observation, update in zip(read, updates, strict=True)
+        if observation.kind is Server
+    )
+    return Plan(tuple(servers), tuple(_troubles(updates)))
+
+
+def plan_document(
+    optimizer: str, changes: Iterable[str], plan: Plan, solution: Solution
+) -> dict[str, Any]:
+    """Write a plan as JSON; allocations look as in the Servers."""
+    return {
+        "optimizer": optimizer,
+        "changes": list(changes),
+        "servers": [_server_document(item) for item in plan.servers],
+        "troubles": list(plan.troubles),
+        "cost": solution.cost,
+        "capacity": [asdict(use) for use in solution.capacity],
+        "certificate": encode_solution(solution)["certificate"],
+    }
+
+
+def _server_document(item: Preview) -> dict[str, Any]:
+    parts = (("current", item.current), ("desired", item.desired), ("planned", item.planned))
+    return {
+        "name": item.name,
+        "action": str(item.action) or None,
+        "reason": item.reason,
+        "message": item.message,
+        **({"warnings": item.warnings} if item.warnings else {}),
+        **{name: part.to_json() for name, part in parts if part},
+    }
+
+
+def _troubles(updates: Iterable[Update]) -> Iterator[str]:
+    for update in updates:
+        reference, verdict = update.reference, update.verdicts[0]
+        if reference.kind != SERVER and verdict.holds is False:
+            yield f"{reference.kind.kind} {reference.key.name}: {verdict.message}"
+
+
+def runs(allocation: Allocation | None) -> bool:
+    """Whether an allocation names anything that runs."""
+    return allocation is not None and bool(allocation.accelerator)
+
+
+def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> Preview:
+    name, verdict = observation.reference.key.name, update.verdicts[0]
+    resource = observation.resource
+    if not isinstance(resource, Server):
+        return Preview(name, "", None, None, None, Action.NONE, verdict.reason, verdict.message)
+    spec = resource.spec
+    planned = _planned(update, spec.desired_alloc)
+    return Preview(
+        name=name,
+        service_class=spec.service_class,
+        current=priced_current(resource, catalogue),
+        desired=spec.desired_alloc,
+        planned=planned,
+        action=_action(spec.desired_alloc, planned) if update.spec else Action.NONE,
+        reason=verdict.reason,
+        message=verdict.message,
+        warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
+    )
+
+
+def _planned(update: Update, desired: ServerAllocation | None) -> ServerAllocation | None:
+    if update.spec is None:
+        return desired
+    return ServerAllocation.model_validate(update.spec["desiredAlloc"])
+
+
+def _action(before: Allocation | None, after: Allocation | None) -> Action:
+    """The most that happens."""
+    if not (before and before.accelerator and after and after.accelerator):
+        return {(False, True): Action.PLACE, (True, False): Action.CLEAR}.get(
+            (runs(before), runs(after)), Action.UPDATE
+        )
+    if before.accelerator != after.accelerator:
+        return Action.MOVE
+    if before.num_replicas != after.num_replicas:
+        more = after.num_replicas > before.num_replicas
+        return Action.SCALE_UP if more else Action.SCALE_DOWN
+    return Action.UPDATE if before.max_batch == after.max_batch else Action.BATCH

@@ -1,0 +1,63 @@
+"""How far a request to optimize has come, as its Optimizer tells; pure."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from inferno_operator.resources import Condition, Optimizer, OptimizerStatus
+from inferno_operator.resources.conditions import OPTIMIZED
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.system import Reason
+
+
+class Stage(Enum):
+    """Stages of a request; the last three are its end."""
+
+    ASKED = auto()
+    WORKING = auto()
+    DONE = auto()
+    FAILED = auto()
+    WITHDRAWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A stage, and what is to be said of it."""
+
+    stage: Stage
+    message: str
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        return self.stage not in (Stage.ASKED, Stage.WORKING)
+
+
+def progress(observation: Observation, requested: int) -> Progress:
+    """How far the request has come.
+
+    Parameters
+    ----------
+    observation
+        The Optimizer.
+    requested
+        Its generation when it was asked to optimize. A newer one is a change on the way: it
+        is optimized too before the request is cleared.
+    """
+    status, resource = observation.status, observation.resource
+    last = status.last_optimization if isinstance(status, OptimizerStatus) else None
+    optimized = status.condition(OPTIMIZED)
+    if last is not None and last.requested_generation >= requested:
+        return Progress(Stage.DONE, optimized.message if optimized else "")
+    if not isinstance(resource, Optimizer):
+        return Progress(Stage.FAILED, f"{Reason.INVALID_SPEC}: {observation.problem}")
+    if not resource.spec.optimize:
+        return Progress(Stage.WITHDRAWN, "somebody set spec.optimize to false before it was done")
+    return _under_way(optimized, requested)
+
+
+def _under_way(optimized: Condition | None, requested: int) -> Progress:
+    if optimized is None or (optimized.observed_generation or 0) < requested:
+        return Progress(Stage.ASKED, "asked; waiting for the operator to begin")
+    if optimized.status == "False":
+        return Progress(Stage.FAILED, f"{optimized.reason}: {optimized.message}")
+    return Progress(Stage.WORKING, optimized.message)

@@ -1,0 +1,57 @@
+"""Which object a person at a terminal means; pure."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from inferno_operator.resources import Optimizer, Resource, Server
+from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.errors import InputError
+
+Kind = TypeVar("Kind", bound=Resource)
+
+
+def choose_optimizer(
+    observations: Iterable[Observation], namespace: str, name: str | None
+) -> Optimizer:
+    """The Optimizer of this name or, without a name, the only one of the namespace.
+
+    Raises
+    ------
+    InputError
+        There is none, or there are several, or it cannot be read.
+    """
+    found = {o.reference.key.name: o for o in observations if o.kind is Optimizer}
+    if not found:
+        raise InputError(f"namespace {namespace!r} has no Optimizer")
+    known = ", ".join(sorted(found))
+    if name is None and len(found) > 1:
+        raise InputError(f"namespace {namespace!r} has several Optimizers: name one of {known}")
+    chosen = name or known
+    if chosen not in found:
+        raise InputError(f"Optimizer {Key(namespace, chosen)}: there is none (known: {known})")
+    return _readable(found[chosen], Optimizer)
+
+
+def choose_server(observations: Iterable[Observation], namespace: str, name: str) -> Server:
+    """The Server that is called so, as an object or else in its spec.
+
+    Raises
+    ------
+    InputError
+        There is none, or it cannot be read.
+    """
+    servers = [o for o in observations if o.kind is Server]
+    for observation in servers:
+        if observation.reference.key.name == name:
+            return _readable(observation, Server)
+    for observation in servers:
+        if isinstance(observation.resource, Server) and observation.resource.spec.name == name:
+            return observation.resource
+    raise InputError(f"Server {Key(namespace, name)}: there is none")
+
+
+def _readable(observation: Observation, kind: type[Kind]) -> Kind:
+    if not isinstance(observation.resource, kind):
+        raise InputError(f"{observation.reference}: {observation.problem}")
+    return observation.resource

@@ -1,0 +1,91 @@
+"""What `kubectl inferno plan` shows: what an optimization would change.
+
+Costs are in cents/hour, latencies in ms.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from inferno_operator.cli.preview import Action, Plan, Preview, runs
+from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
+from inferno_operator.cli.tables.solution import (
+    Part,
+    Table,
+    cards_table,
+    latency_headings,
+    proof,
+    with_ttft,
+)
+from inferno_optimizer.system import Reason, Solution
+
+
+def plan_parts(plan: Plan, solution: Solution) -> Iterator[Part]:
+    """Servers that change, who gets less than it needs and why, totals, cards, the proof."""
+    if changing := [item for item in plan.servers if item.action]:
+        yield _servers(changing, ttft=with_ttft(solution.allocations.values()))
+        yield ""
+    if notes := [*_notes(plan.servers), *plan.troubles]:
+        yield from notes
+        yield ""
+    yield _totals(plan.servers)
+    if solution.capacity:
+        yield ""
+        yield cards_table(solution.capacity)
+    yield ""
+    yield proof(solution.certificate)
+
+
+def _servers(previews: Sequence[Preview], *, ttft: bool) -> Table:
+    now = ("SERVER", "CLASS", "CURRENT", ">COST", "DESIRED", ">COST")
+    then = ("PLANNED", ">BATCH", ">COST", *latency_headings(ttft=ttft))
+    rows = [_row(item, ttft=ttft) for item in previews]
+    return Table((*now, *then, "ACTION", "REASON"), rows)
+
+
+def _row(item: Preview, *, ttft: bool) -> tuple[str, ...]:
+    return (
+        item.name,
+        item.service_class,
+        *(placement(item.current), cost_cell(item.current)),
+        *(placement(item.desired), cost_cell(item.desired)),
+        *_planned_cells(item, ttft=ttft),
+        item.action,
+        item.reason,
+    )
+
+
+def _planned_cells(item: Preview, *, ttft: bool) -> tuple[str, ...]:
+    planned = item.planned
+    if planned is None or not planned.accelerator:
+        return ("-", *[""] * (4 + ttft))
+    latencies = (planned.itl_average, planned.wait_average, planned.ttft_average)[: 2 + ttft]
+    return (
+        placement(planned),
+        str(planned.max_batch or 0),
+        cost_cell(planned),
+        *(f"{latency or 0:.2f}" for latency in latencies),
+    )
+
+
+def _notes(previews: Iterable[Preview]) -> Iterator[str]:
+    """Why servers get less than they need, and warnings; below the table, as sentences."""
+    for item in previews:
+        if item.reason != Reason.ALLOCATED:
+            yield f"{item.name}: {item.message}"
+        if item.warnings:
+            yield f"{item.name}: warning: {item.warnings}"
+
+
+def _totals(previews: Sequence[Preview]) -> str:
+    changing = sum(item.action is not Action.NONE for item in previews)
+    planned = sum(runs(item.planned) for item in previews)
+    total = len(previews)
+    costs = (
+        sum(cost(getattr(item, which)) for item in previews)
+        for which in ("current", "desired", "planned")
+    )
+    now, desired, then = costs
+    changes = f"{changing} of {total} servers would change" if changing else "nothing would change"
+    return (
+        f"{changes}; {planned} of {total} would have an allocation;"
+        f" cost {now:.2f} now, {desired:.2f} desired -> {then:.2f} cents/hour"
+    )

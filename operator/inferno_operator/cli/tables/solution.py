@@ -1,0 +1,204 @@
+"""What the command line shows to people: a solution, and the options of a server.
+
+Costs are in cents/hour, latencies in ms, rates in requests/min.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from inferno_optimizer.explain.options import Option
+from inferno_optimizer.system import (
+    Allocation,
+    CapacityUse,
+    Certificate,
+    Decision,
+    Generation,
+    Level,
+    Reason,
+    Server,
+    Solution,
+    System,
+)
+from inferno_optimizer.validation import UNKNOWN_ACCELERATOR, find_problems
+
+GAP = "  "
+"""What stands between columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Headings and rows; a heading that begins with `>` stands over numbers."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def __str__(self) -> str:
+        """Columns of plain text; a row is one line, however long, as in kubectl."""
+        return "\n".join(GAP.join(cells).rstrip() for cells in self.lines())
+
+    def lines(self) -> list[list[str]]:
+        """Titles and rows, the cells of a column as wide as its widest."""
+        titles = [heading.removeprefix(">") for heading in self.headings]
+        lines = [titles, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        sides = [">" if heading.startswith(">") else "<" for heading in self.headings]
+        layout = [f"{{:{s}{w}}}" for s, w in zip(sides, widths, strict=True)]
+        return [[c.format(cell) for c, cell in zip(layout, line, strict=True)] for line in lines]
+
+
+Part = Table | str
+
+
+def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
+    """Servers with what they have and what they get, then totals, cards and the proof."""
+    yield _servers(system, solution)
+    yield ""
+    if notes := list(_notes(system, solution)):
+        yield from notes
+        yield ""
+    yield _totals(system, solution)
+    if solution.capacity:
+        yield ""
+        yield cards_table(solution.capacity)
+    yield ""
+    if levels := solution.certificate.levels:
+        yield levels_table(levels)
+        yield ""
+    yield proof(solution.certificate)
+
+
+def option_parts(options: Iterable[Option]) -> Iterator[Part]:
+    """Every accelerator for one server, the best first, and why not where it is out."""
+    options = list(options)
+    headings = ("ACCELERATOR", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">VALUE")
+    ttft = with_ttft(options)
+    latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
+    yield Table((*headings, *latencies), [_option_row(option, ttft=ttft) for option in options])
+    if warnings := [warning for option in options for warning in option.warnings]:
+        yield ""
+        yield from (f"warning: {warning}" for warning in warnings)
+
+
+def with_ttft(predictions: Iterable[Allocation | Option]) -> bool:
+    """Whether any is of a generation that tells the time to first token."""
+    return any(p.generation is not Generation.DECODE for p in predictions)
+
+
+def latency_headings(*, ttft: bool) -> tuple[str, ...]:
+    """Headings of the latencies, with or without the time to first token."""
+    return (">ITL MS", ">WAIT MS", ">TTFT MS") if ttft else (">ITL MS", ">WAIT MS")
+
+
+def latency_cells(prediction: Allocation | Option, *, ttft: bool) -> tuple[str, ...]:
+    """What stands below these headings."""
+    cells = (f"{prediction.itl_ms:.2f}", f"{prediction.wait_ms:.2f}")
+    return (*cells, f"{prediction.ttft_ms:.2f}") if ttft else cells
+
+
+def _option_row(option: Option, *, ttft: bool) -> tuple[str, ...]:
+    if option.reason:
+        return (option.accelerator, *[""] * (9 + ttft), option.reason)
+    return (
+        option.accelerator,
+        str(option.replicas),
+        str(option.max_batch_size),
+        str(option.cards),
+        option.type,
+        f"{option.cost:.2f}",
+        f"{option.value:.2f}",
+        *latency_cells(option, ttft=ttft),
+        f"{option.max_rate:.2f}",
+        "",
+    )
+
+
+def _servers(system: System, solution: Solution) -> Table:
+    now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">COST")
+    ttft = with_ttft(solution.allocations.values())
+    then = ("DESIRED", ">BATCH", ">COST", *latency_headings(ttft=ttft), "REASON")
+    rows = [
+        (*_current_cells(server), *_desired_cells(decision.allocation, ttft=ttft), decision.reason)
+        for server, decision in zip(system.servers, solution.decisions, strict=True)
+    ]
+    return Table((*now, *then), rows)
+
+
+def _current_cells(server: Server) -> tuple[str, ...]:
+    return (
+        server.name,
+        server.service_class,
+        server.model,
+        placed(server.current),
+        f"{server.current.cost:.2f}",
+    )
+
+
+def _desired_cells(allocation: Allocation | None, *, ttft: bool) -> tuple[str, ...]:
+    if allocation is None:
+        return ("-", *[""] * (4 + ttft))
+    return (
+        placed(allocation),
+        str(allocation.max_batch_size),
+        f"{allocation.cost:.2f}",
+        *latency_cells(allocation, ttft=ttft),
+    )
+
+
+def placed(allocation: Allocation) -> str:
+    """Replicas and accelerator; a dash where nothing runs."""
+    return allocation.placement if allocation.accelerator else "-"
+
+
+def _notes(system: System, solution: Solution) -> Iterator[str]:
+    """What is to be said of servers and models; below the table, for these are sentences."""
+    for decision in solution.decisions:
+        yield from decision_notes(decision)
+    for problem in find_problems(system):
+        if problem.reason == UNKNOWN_ACCELERATOR:
+            yield f"warning: {problem}"
+
+
+def decision_notes(decision: Decision) -> Iterator[str]:
+    """Why a server gets less than it needs, and the warnings about what it gets."""
+    if decision.reason is not Reason.ALLOCATED:
+        yield f"{decision.server}: {decision.message}"
+    yield from (f"{decision.server}: warning: {warning}" for warning in decision.warnings)
+
+
+def _totals(system: System, solution: Solution) -> str:
+    current = sum(server.current.cost for server in system.servers)
+    return (
+        f"{len(solution.allocations)} of {len(system.servers)} servers have an allocation; "
+        f"cost {current:.2f} -> {solution.cost:.2f} cents/hour"
+    )
+
+
+def cards_table(uses: Iterable[CapacityUse]) -> Table:
+    """Cards by type, with what one more is worth where the solver tells."""
+    uses = list(uses)
+    priced = any(use.price is not None for use in uses)
+    headings = ("CARDS", ">USED", ">AVAILABLE", *([">PRICE"] * priced))
+    return Table(headings, [_cards_row(use, priced=priced) for use in uses])
+
+
+def _cards_row(use: CapacityUse, *, priced: bool) -> tuple[str, ...]:
+    cells = (use.type, str(use.used), str(use.available))
+    return (*cells, "-" if use.price is None else f"{use.price:.2f}") if priced else cells
+
+
+def levels_table(levels: Iterable[Level]) -> Table:
+    """Load served by priority, with the most that is proven to be possible."""
+    rows = [
+        (str(level.priority), f"{level.served:.2f}", f"{level.bound:.2f}", f"{level.gap:.2g}")
+        for level in levels
+    ]
+    return Table((">PRIORITY", ">SERVED", ">AT MOST", ">GAP"), rows)
+
+
+def proof(certificate: Certificate) -> str:
+    """One line on what is proven."""
+    gap = "not known" if certificate.gap is None else f"{certificate.gap:.2g}"
+    return (
+        f"solver {certificate.solver}: {certificate.status}, "
+        f"objective {certificate.objective:.2f}, gap {gap}, {certificate.seconds:.3f} s"
+    )

@@ -1,0 +1,149 @@
+"""What `kubectl inferno top` shows: servers, cards, and the last optimizations.
+
+Costs are in cents/hour, latencies in ms, loads in requests/min.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from inferno_operator.cli.overview import Cards, Overview, ServerView
+from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
+from inferno_operator.cli.tables.solution import Part, Table
+from inferno_operator.resources import Condition, LastOptimization, Load, Optimizer
+from inferno_operator.resources.conditions import OPTIMIZED
+from inferno_optimizer.system import Reason
+
+LATENCIES = (("itl", "ITL"), ("wait", "WAIT"), ("ttft", "TTFT"))
+
+UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+def top_parts(seen: Overview, now: datetime) -> Iterator[Part]:
+    """Servers and what is wrong with them, totals, cards, and what each Optimizer did last."""
+    if not seen.servers:
+        yield "no Servers in this namespace"
+    else:
+        yield _servers(seen.servers)
+        yield ""
+        if notes := list(_notes(seen)):
+            yield from notes
+            yield ""
+        yield _totals(seen.servers)
+    if seen.cards:
+        yield ""
+        yield _cards(seen.cards)
+    if seen.optimizers:
+        yield ""
+    for optimizer in seen.optimizers:
+        yield from _optimizer(optimizer, now)
+
+
+def age(since: datetime, now: datetime) -> str:
+    """The time between, in one unit, as kubectl has it."""
+    seconds = max(0, int((now - since).total_seconds()))
+    return next(
+        (f"{seconds // size}{unit}" for size, unit in UNITS if seconds >= size), f"{seconds}s"
+    )
+
+
+def condition_parts(conditions: Sequence[Condition], now: datetime) -> Iterator[Part]:
+    """What is said of an object, if anything is."""
+    if conditions:
+        headings = ("CONDITION", "STATUS", "REASON", ">AGE", "MESSAGE")
+        rows = [
+            (c.type, c.status, c.reason, age(c.last_transition_time, now), c.message)
+            for c in conditions
+        ]
+        yield ""
+        yield Table(headings, rows)
+
+
+def _servers(views: Sequence[ServerView]) -> Table:
+    shown = [key for key, _ in LATENCIES if any(view.headroom(key) for view in views)]
+    latencies = [f">{name}/SLO" for key, name in LATENCIES if key in shown]
+    headings = ["SERVER", "CLASS", "CURRENT", "DESIRED", ">LOAD"]
+    for heading in latencies:
+        headings += [heading, ">LEFT"]
+    return Table((*headings, ">COST", "READY"), [_row(view, shown) for view in views])
+
+
+def _row(view: ServerView, latencies: Sequence[str]) -> tuple[str, ...]:
+    spec = view.spec
+    current = spec.current_alloc if spec else None
+    return (
+        view.name,
+        spec.service_class if spec else "",
+        placement(current),
+        placement(spec.desired_alloc if spec else None),
+        _load(current.load if current else None),
+        *(cell for latency in latencies for cell in _headroom_cells(view, latency)),
+        cost_cell(current),
+        view.reason or "-",
+    )
+
+
+def _load(load: Load | None) -> str:
+    return f"{load.arrival_rate:g}" if load else "-"
+
+
+def _headroom_cells(view: ServerView, latency: str) -> tuple[str, str]:
+    found = view.headroom(latency)
+    if found is None:
+        return "-", ""
+    return f"{found.value_ms:.1f}/{found.target_ms:g}", f"{100 * found.share:.0f}%"
+
+
+def _notes(seen: Overview) -> Iterator[str]:
+    for view in seen.servers:
+        if view.reason not in ("", Reason.ALLOCATED) and view.message:
+            yield f"{view.name}: {view.message}"
+        if view.warnings:
+            yield f"{view.name}: warning: {view.warnings}"
+    yield from (f"warning: {trouble}" for trouble in seen.troubles)
+
+
+def _totals(views: Sequence[ServerView]) -> str:
+    specs = [view.spec for view in views if view.spec]
+    missed = sum(any(item.share < 0 for item in view.headrooms) for view in views)
+    running = sum(cost(spec.current_alloc) for spec in specs)
+    desired = sum(cost(spec.desired_alloc) for spec in specs)
+    return (
+        f"{missed} of {len(views)} servers miss a target now;"
+        f" cost {running:.2f} now, {desired:.2f} desired (cents/hour)"
+    )
+
+
+def _cards(cards: Sequence[Cards]) -> Table:
+    rows = [
+        (
+            item.type,
+            str(item.running),
+            "-" if item.planned is None else str(item.planned),
+            str(item.available),
+            "-" if item.price is None else f"{item.price:.2f}",
+        )
+        for item in cards
+    ]
+    return Table(("CARDS", ">IN USE", ">PLANNED", ">AVAILABLE", ">PRICE"), rows)
+
+
+def _optimizer(optimizer: Optimizer, now: datetime) -> Iterator[str]:
+    name, last = optimizer.metadata.name, optimizer.status.last_optimization
+    condition = optimizer.status.condition(OPTIMIZED)
+    yield f"Optimizer {name}: {_last(last, now)}"
+    if condition and condition.status != "True" and (optimizer.spec.optimize or last):
+        yield f"Optimizer {name}: {condition.reason}: {condition.message}"
+
+
+def _last(last: LastOptimization | None, now: datetime) -> str:
+    if last is None:
+        return "not optimized yet"
+    text = (
+        f"optimized {age(last.time, now)} ago, {last.allocated} of {last.servers} servers,"
+        f" {last.cost:.2f} cents/hour"
+    )
+    proof = last.certificate
+    if proof is None:
+        return text
+    gap = "not known" if proof.gap is None else f"{proof.gap:.2g}"
+    return f"{text}; solver {proof.solver}: {proof.status}, gap {gap}, {proof.seconds or 0:.3f} s"

@@ -1,0 +1,95 @@
+"""What the command line shows to people of what would be otherwise: comparisons and remedies.
+
+Costs are in cents/hour, latencies in ms.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from inferno_operator.cli.tables.solution import (
+    Part,
+    Table,
+    decision_notes,
+    latency_cells,
+    latency_headings,
+    placed,
+    with_ttft,
+)
+from inferno_optimizer.explain.comparison import Comparison, Difference, served
+from inferno_optimizer.explain.remedies import Remedy
+from inferno_optimizer.system import Allocation, CapacityUse, Decision, Reason, Solution
+
+
+def comparison_parts(comparison: Comparison) -> Iterator[Part]:
+    """Servers that get something else, why they get less than they need, totals and cards."""
+    if not comparison.differences:
+        yield "nothing changes: every server gets the same as without"
+        return
+    yield _servers(comparison.differences)
+    yield ""
+    if notes := list(_notes(comparison.differences)):
+        yield from notes
+        yield ""
+    yield _totals(comparison.before, comparison.after)
+    if comparison.before.capacity or comparison.after.capacity:
+        yield ""
+        yield _cards(comparison.before, comparison.after)
+
+
+def remedy_parts(decision: Decision, remedies: Iterable[Remedy]) -> Iterator[Part]:
+    """Why a server gets less than it needs and what would serve it; nothing if it is served."""
+    if decision.reason is Reason.ALLOCATED:
+        return
+    yield ""
+    yield f"{decision.server}: {decision.message}"
+    lines = [f"- {remedy.message}: --set {remedy.change}" for remedy in remedies]
+    yield from lines or ["no single change of cards, targets or load is known that would serve it"]
+
+
+def _servers(differences: Sequence[Difference]) -> Table:
+    ttft = with_ttft(d.after.allocation for d in differences if d.after.allocation)
+    headings = ("SERVER", "BEFORE", ">COST", "AFTER", ">COST", *latency_headings(ttft=ttft))
+    return Table((*headings, "REASON"), [_row(difference, ttft=ttft) for difference in differences])
+
+
+def _row(difference: Difference, *, ttft: bool) -> tuple[str, ...]:
+    after = difference.after.allocation
+    latencies = latency_cells(after, ttft=ttft) if after else [""] * (2 + ttft)
+    return (
+        difference.server,
+        *_placement(difference.before.allocation),
+        *_placement(after),
+        *latencies,
+        difference.after.reason,
+    )
+
+
+def _placement(allocation: Allocation | None) -> tuple[str, str]:
+    return (placed(allocation), f"{allocation.cost:.2f}") if allocation else ("-", "")
+
+
+def _notes(differences: Iterable[Difference]) -> Iterator[str]:
+    """Why servers get less than they need then, and warnings; below the table, as sentences."""
+    for difference in differences:
+        yield from decision_notes(difference.after)
+
+
+def _totals(before: Solution, after: Solution) -> str:
+    return (
+        f"served: {served(before)} -> {served(after)} of {len(after.decisions)} servers;"
+        f" cost {before.cost:.2f} -> {after.cost:.2f} cents/hour"
+        f" ({after.cost - before.cost:+.2f})"
+    )
+
+
+def _cards(before: Solution, after: Solution) -> Table:
+    uses = [{use.type: use for use in solution.capacity} for solution in (before, after)]
+    rows = [
+        (name, *_change(*(of.get(name, CapacityUse(name, 0, 0)) for of in uses)))
+        for name in sorted(uses[0] | uses[1])
+    ]
+    return Table(("CARDS", ">USED", ">AFTER", ">AVAILABLE", ">AFTER"), rows)
+
+
+def _change(before: CapacityUse, after: CapacityUse) -> Sequence[str]:
+    counts = (before.used, after.used, before.available, after.available)
+    return [str(count) for count in counts]

@@ -1,0 +1,144 @@
+"""Watches Servers and, while one refers to them, ModelBoosters and what is made of them."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import count
+
+from inferno_operator.controllers.actuation.index import Index
+from inferno_operator.controllers.actuation.reconcile import Context, reconcile
+from inferno_operator.controllers.actuation.release import SERVER, reference_of
+from inferno_operator.controllers.actuation.status import ACTUATED, RELEASED
+from inferno_operator.resources import Server
+from inferno_operator.resources.dialects import DIALECTS
+from inferno_operator.resources.objects import Key, Kind, Manifest, Now, Place
+from inferno_operator.resources.observation import observe
+from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.ports import Change, Cluster, Listing
+from inferno_operator.runtime.work_queue import WorkQueue
+from inferno_optimizer.errors import InfernoError
+
+
+class ActuationController:
+    """Has every Server reconciled that refers to a ModelBooster, whenever one of both changes.
+
+    Parameters
+    ----------
+    cluster
+        What it works on.
+    namespaces
+        Where; none: everywhere.
+    now
+        The time of day.
+    """
+
+    def __init__(self, cluster: Cluster, namespaces: Sequence[str], now: Now) -> None:
+        self._cluster = cluster
+        self._namespaces = namespaces
+        self._index = Index()
+        self._rounds = count()
+        self._watched: dict[str, asyncio.Task[None]] = {}
+        """Watches of what the references of a dialect are about."""
+        context = Context(cluster, now, self._index)
+        self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        try:
+            await Informer(self._cluster, [SERVER], self._namespaces, self).run()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Reconcile nothing any more."""
+        await self.queue.close()
+        for task in self._watched.values():
+            task.cancel()
+        await asyncio.gather(*self._watched.values(), return_exceptions=True)
+
+    def listed(self, listing: Listing) -> None:
+        """All Servers were listed."""
+        manifests = {Key.of(manifest): manifest for manifest in listing.manifests}
+        for key in self._index.keys(listing.namespace) - manifests.keys():
+            self._server_changed(key, None)
+        for key, manifest in manifests.items():
+            self._server_changed(key, manifest)
+
+    def changed(self, kind: Kind, change: Change) -> None:
+        """A Server appeared, changed, or is gone."""
+        del kind
+        if change.manifest is not None:
+            manifest = None if change.gone else change.manifest
+            self._server_changed(Key.of(change.manifest), manifest)
+
+    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
+        """Nothing to do: what the index knows holds until the next listing."""
+
+    def _server_changed(self, key: Key, manifest: Manifest | None) -> None:
+        before = self._index.reference(key)
+        if manifest is None or not _matters(manifest):
+            if before is None:
+                return
+            concerned = self._index.remove(key)
+        else:
+            concerned = self._indexed(key, manifest) | {key}
+        self._ask(concerned)
+        if before is not None and self._index.reference(key) != before:
+            self._ask([Key(key.namespace, "")])
+        self._watch_dialects()
+
+    def _indexed(self, key: Key, manifest: Manifest) -> frozenset[Key]:
+        """Index a Server; one that cannot be read stays as it was."""
+        observation = observe(Server, manifest)
+        reference, resource = reference_of(observation), observation.resource
+        if resource is None:
+            return frozenset()
+        if reference is None:
+            return self._index.remove(key)
+        return self._index.put(key, resource.age, reference)
+
+    def _ask(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.queue.add(key, next(self._rounds))
+
+    def _watch_dialects(self) -> None:
+        """Watch the kinds of the dialects that are referred to, and no others."""
+        wanted = self._index.dialects()
+        for name in wanted - self._watched.keys():
+            dialect = DIALECTS[name]
+            kinds = (dialect.booster, dialect.serving, dialect.binding)
+            handler = _References(self._index, name, self._ask)
+            informer = Informer(self._cluster, kinds, self._namespaces, handler)
+            self._watched[name] = asyncio.create_task(informer.run())
+        for name in self._watched.keys() - wanted:
+            self._watched.pop(name).cancel()
+
+
+class _References:
+    """Asks for the Servers that refer to an object of a dialect."""
+
+    def __init__(self, index: Index, dialect: str, ask: Callable[[Iterable[Key]], None]) -> None:
+        self._index = index
+        self._dialect = dialect
+        self._ask = ask
+
+    def listed(self, listing: Listing) -> None:
+        """A kind is served, perhaps again: any of its objects may have changed."""
+        del listing
+        self._ask(self._index.of_dialects([self._dialect]))
+
+    def changed(self, kind: Kind, change: Change) -> None:
+        """An object appeared, changed, or is gone."""
+        if change.manifest is not None:
+            self._ask(self._index.servers(Place(kind, Key.of(change.manifest))))
+
+    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
+        """Nothing to do: a reconcile reads for itself what is there."""
+
+
+def _matters(manifest: Manifest) -> bool:
+    """Whether a Server refers to a ModelBooster, or its status still says that it does."""
+    if manifest.get("spec", {}).get("modelBooster"):
+        return True
+    conditions = manifest.get("status", {}).get("conditions", ())
+    return any(c["type"] == ACTUATED and c["reason"] != RELEASED for c in conditions)

@@ -1,0 +1,84 @@
+"""Which Server has to do with which objects."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from inferno_operator.controllers.actuation.targets import booster_place, read_places
+from inferno_operator.resources import ModelBoosterRef
+from inferno_operator.resources.objects import Key, Place
+
+Age = tuple[object, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    age: Age
+    reference: ModelBoosterRef
+    places: tuple[Place, ...]
+
+
+@dataclass(slots=True)
+class Index:
+    """References by Server, and Servers by what they have to do with."""
+
+    _entries: dict[Key, _Entry] = field(default_factory=dict)
+    _servers: defaultdict[Place, set[Key]] = field(default_factory=lambda: defaultdict(set))
+
+    def put(self, key: Key, age: Age, reference: ModelBoosterRef) -> frozenset[Key]:
+        """A Server refers to something; returns the Servers that this concerns too."""
+        before = self._entries.get(key)
+        if before is not None and before.reference == reference:
+            return frozenset()
+        concerned = self.remove(key)
+        entry = _Entry(age, reference, read_places(reference, key.namespace))
+        self._entries[key] = entry
+        for place in entry.places:
+            self._servers[place].add(key)
+        return concerned | self._sharing(entry, key)
+
+    def remove(self, key: Key) -> frozenset[Key]:
+        """A Server refers to nothing any more; returns the Servers that this concerns too."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return frozenset()
+        concerned = self._sharing(entry, key)
+        for place in entry.places:
+            self._servers[place].discard(key)
+            if not self._servers[place]:
+                del self._servers[place]
+        return concerned
+
+    def reference(self, key: Key) -> ModelBoosterRef | None:
+        """What a Server refers to."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.reference
+
+    def servers(self, place: Place) -> frozenset[Key]:
+        """The Servers that have to do with an object."""
+        return frozenset(self._servers.get(place, ()))
+
+    def holder(self, booster: Place) -> Key | None:
+        """The oldest of the Servers that refer to a booster."""
+        keys = [
+            key
+            for key in self.servers(booster)
+            if booster_place(self._entries[key].reference, key.namespace) == booster
+        ]
+        return min(keys, key=lambda key: self._entries[key].age, default=None)
+
+    def keys(self, namespace: str) -> frozenset[Key]:
+        """The Servers of a namespace, or of all (""), that refer to something."""
+        return frozenset(key for key in self._entries if namespace in ("", key.namespace))
+
+    def dialects(self) -> frozenset[str]:
+        """The dialects that are referred to."""
+        return frozenset(entry.reference.dialect for entry in self._entries.values())
+
+    def of_dialects(self, names: Iterable[str]) -> frozenset[Key]:
+        """The Servers that refer to boosters of some dialects."""
+        wanted = set(names)
+        return frozenset(k for k, e in self._entries.items() if e.reference.dialect in wanted)
+
+    def _sharing(self, entry: _Entry, key: Key) -> frozenset[Key]:
+        return self.servers(booster_place(entry.reference, key.namespace)) - {key}

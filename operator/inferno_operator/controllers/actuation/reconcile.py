@@ -1,0 +1,240 @@
+"""Drive the ModelBooster of a Server towards its decision; safe to repeat.
+
+A reconcile reads what there is, decides the next step, carries it out, and reports on the
+Server: what runs, and how far the decision is carried out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from inferno_operator.controllers.actuation.current import (
+    current_allocation,
+    has_changed,
+    running,
+    unit_costs,
+)
+from inferno_operator.controllers.actuation.decision import wanted
+from inferno_operator.controllers.actuation.index import Index
+from inferno_operator.controllers.actuation.ownership import (
+    FIELD_MANAGER,
+    backend_key,
+    owned_backends,
+)
+from inferno_operator.controllers.actuation.plan import Plan, Scene, decide
+from inferno_operator.controllers.actuation.release import SERVER, disown, reference_of, release
+from inferno_operator.controllers.actuation.status import (
+    ACTUATED,
+    PAUSE,
+    RELEASED,
+    condition,
+    conflict,
+    refusal,
+    released,
+)
+from inferno_operator.controllers.actuation.targets import (
+    World,
+    Write,
+    binding_places,
+    booster_place,
+    read_places,
+    serving_places,
+)
+from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Server
+from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.objects import Key, Kind, Manifest, Now, Place, Reference, kind_of
+from inferno_operator.resources.observation import Observation, observe, readable
+from inferno_operator.runtime.ports import Cluster, ConflictError, GoneError, StaleError
+from inferno_operator.runtime.work_queue import Outcome
+from inferno_optimizer.errors import InfernoError, UnavailableError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What actuation works with.
+
+    `seized` has the time at which fields of an object were last taken from another writer, by
+    the object's uid and the API server's message.
+    """
+
+    cluster: Cluster
+    now: Now
+    index: Index = field(default_factory=Index)
+    seized: dict[tuple[str, str], datetime] = field(default_factory=dict)
+
+
+async def reconcile(key: Key, context: Context) -> Outcome:
+    """Bring a Server's decision to its ModelBooster; without a name, tidy up the namespace."""
+    try:
+        if not key.name:
+            await release(key.namespace, context.cluster)
+            return Outcome.SETTLED
+        return await _serve(await context.cluster.get(SERVER, key), context)
+    except GoneError:
+        return Outcome.SETTLED
+    except StaleError as error:
+        logger.debug("%s; starting over", error)
+        return Outcome.FAILED
+    except InfernoError as error:
+        logger.warning("Server %s: not actuated: %s", key, error)
+        return Outcome.FAILED
+
+
+async def _serve(manifest: Manifest, context: Context) -> Outcome:
+    observation = observe(Server, manifest)
+    if observation.resource is None or observation.deleted is not None:
+        return Outcome.SETTLED  # the optimization controller says what is wrong with it
+    reference = reference_of(observation)
+    if reference is None:
+        return await _let_go(observation, context)
+    try:
+        scene = await _read(observation, reference, context)
+        plan = await _carry_out(decide(scene, context.now()), scene.world, context)
+        current = await _current(observation, scene, context)
+    except (StaleError, UnavailableError):
+        raise  # a later try may succeed, and nothing is known of the move
+    except InfernoError as error:
+        await _report(observation, manifest, refusal(error.reason, str(error)), context)
+        raise
+    if current is not None:
+        manifest = await _report_current(observation, current, context)
+    await _report(observation, manifest, plan.verdict, context)
+    return Outcome.due_after(plan.again_after)
+
+
+async def _let_go(observation: Observation, context: Context) -> Outcome:
+    """Release what a Server referred to, if its status still says that it is actuated."""
+    before = observation.status.condition(ACTUATED)
+    if before is None or before.reason == RELEASED:
+        return Outcome.SETTLED
+    await release(observation.reference.key.namespace, context.cluster)
+    newest = await context.cluster.get(SERVER, observation.reference.key)
+    await _report(observation, newest, released(), context)
+    return Outcome.SETTLED
+
+
+async def _read(observation: Observation, reference: ModelBoosterRef, context: Context) -> Scene:
+    """Read what a decision rests on."""
+    scene = Scene(reference, wanted(observation), observation.status)
+    key = observation.reference.key
+    holder = context.index.holder(booster_place(reference, key.namespace))
+    if holder is not None and holder != key:
+        return replace(scene, rival=holder.name)
+    places = booster_place(reference, key.namespace), *serving_places(reference, key.namespace)
+    booster, *servings = await _get_all(places, context)
+    is_complete = None not in (booster, *servings)
+    bindings: Sequence[Manifest | None] = ()
+    if reference.target == "Binding":
+        bindings = await _get_all(binding_places(reference, key.namespace), context)
+        is_complete = is_complete and any(bindings)
+    if not is_complete:
+        kinds = (place.kind for place in read_places(reference, key.namespace))
+        unserved = await _unserved(kinds, context)
+        if unserved is not None:
+            return replace(scene, unserved=unserved)
+    if booster is None or "deletionTimestamp" in booster["metadata"]:
+        return scene
+    return replace(scene, world=World(booster, _by_name(servings), _by_name(bindings)))
+
+
+async def _unserved(kinds: Iterable[Kind], context: Context) -> Kind | None:
+    """The first of these kinds that the API server does not know."""
+    for kind in dict.fromkeys(kinds):
+        if not await context.cluster.serves(kind):
+            return kind
+    return None
+
+
+async def _get_all(places: Iterable[Place], context: Context) -> list[Manifest | None]:
+    async def get(place: Place) -> Manifest | None:
+        try:
+            return await context.cluster.get(place.kind, place.key)
+        except GoneError:
+            return None
+
+    return await asyncio.gather(*map(get, places))
+
+
+def _by_name(manifests: Iterable[Manifest | None]) -> dict[str, Manifest]:
+    return {m["metadata"]["name"]: m for m in manifests if m is not None}
+
+
+async def _carry_out(plan: Plan, world: World | None, context: Context) -> Plan:
+    """Write; fields that another manager owns are taken once, and then left to it for a while."""
+    for write in plan.writes:
+        if world is not None:
+            await _drop_backends(write, world, context)
+        try:
+            await _apply(write, context, force=False)
+        except ConflictError as error:
+            known = write.reference.uid, str(error)
+            waits = _seconds_to_wait(known, context)
+            if waits > 0:
+                return replace(plan, verdict=conflict(str(error)), again_after=waits)
+            context.seized[known] = context.now()
+            await _apply(write, context, force=True)
+    return plan
+
+
+async def _apply(write: Write, context: Context, *, force: bool) -> Manifest:
+    reference = write.reference
+    manifest = reference.manifest(spec=write.spec)
+    return await context.cluster.apply(reference.kind, manifest, FIELD_MANAGER, force=force)
+
+
+def _seconds_to_wait(conflict: tuple[str, str], context: Context) -> float:
+    """For how long to leave fields to another writer; old conflicts are forgotten."""
+    over = context.now() - PAUSE
+    for known in [known for known, time in context.seized.items() if time <= over]:
+        del context.seized[known]
+    last = context.seized.get(conflict)
+    return 0.0 if last is None else (last - over).total_seconds()
+
+
+async def _drop_backends(write: Write, world: World, context: Context) -> None:
+    """Give up backends that the reference does not name any more; their values stay."""
+    if "backends" not in write.spec:
+        return
+    named = {backend_key(backend["name"]) for backend in write.spec["backends"]}
+    if owned_backends(world.booster) - named:
+        await disown(write.reference.kind, world.booster, context.cluster)
+
+
+async def _current(observation: Observation, scene: Scene, context: Context) -> Manifest | None:
+    """What runs, if the Server says something else."""
+    server = observation.resource
+    if not isinstance(server, Server) or scene.world is None or not scene.world.servings:
+        return None
+    count = running(scene.reference, scene.world)
+    if not has_changed(server, count):
+        return None
+    found = []
+    for kind in (Accelerator, Model):
+        listing = await context.cluster.list(kind_of(kind), server.metadata.namespace)
+        found += [observe(kind, manifest) for manifest in listing.manifests]
+    return current_allocation(server, count, unit_costs(readable(found), server.spec.model))
+
+
+async def _report_current(
+    observation: Observation, current: Manifest, context: Context
+) -> Manifest:
+    """Write what runs on the Server; returns the Server then."""
+    write = Write(observation.reference, {"currentAlloc": current})
+    return await _apply(write, context, force=True)
+
+
+async def _report(
+    observation: Observation, manifest: Manifest, verdict: Verdict | None, context: Context
+) -> None:
+    """Write the condition on the Server, unless it is there already."""
+    generation = manifest["metadata"]["generation"]
+    wanted = condition(observation.status, verdict, generation, context.now())
+    if wanted is None:
+        return
+    reference = Reference.of(SERVER, manifest)
+    body = reference.manifest_at_version(status={"conditions": [wanted.to_json()]})
+    await context.cluster.apply(SERVER, body, FIELD_MANAGER)

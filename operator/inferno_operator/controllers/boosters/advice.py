@@ -1,0 +1,146 @@
+"""What should be put right in a booster though children can be made of it; pure.
+
+Mostly what the admission of the original refuses. What that fills in first is taken as filled
+in: the grace period, which nothing reads, and the rate of cost expansion.
+"""
+
+import re
+from collections.abc import Iterator
+
+from inferno_operator.controllers.boosters.booster import Backend, Booster
+from inferno_operator.controllers.boosters.convert.context import Problem
+from inferno_operator.resources.dialects import Dialect
+
+Remark = tuple[str, str]
+"""A path, and what to say of what is there."""
+
+MAX_GRACE_SECONDS = 1800.0
+MAX_REPLICAS = 1_000_000
+
+LONGEST_LABEL = 63
+"""Characters of a DNS label; names of pods are made of the serving's and a few more."""
+
+LONGEST_POD_SUFFIX = len("-00-prefill-00-0")
+
+ROLES = {
+    "vLLM": ("server",),
+    "SGLang": ("server",),
+    "MindIE": ("server",),
+    "vLLMDisaggregated": ("prefill", "decode"),
+    "MindIEDisaggregated": ("prefill", "decode", "controller", "coordinator"),
+}
+"""The types of workers that a type of backend has."""
+
+SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+DURATION = re.compile(r"([-+]?)((?:\d+(?:\.\d*)?(?:ms|us|µs|ns|h|m|s))+|0)")
+PART = re.compile(r"(\d+(?:\.\d*)?)(ms|us|µs|ns|h|m|s)")
+
+
+def advice(booster: Booster, dialect: Dialect) -> tuple[Problem, ...]:
+    """Every rule that is broken without harm to the rest, of the whole first."""
+    of_backends = (
+        Problem(f"spec.backends[{i}]{path}", text, backend.name)
+        for i, backend in enumerate(booster.spec.backends)
+        for path, text in _of_backend(booster, backend)
+    )
+    of_whole = (Problem(path, text) for path, text in _of_whole(booster, dialect))
+    return (*of_whole, *of_backends)
+
+
+def seconds(text: str) -> float | None:
+    """The length of a duration as Go writes it [s]; None if it is none."""
+    found = DURATION.fullmatch(text)
+    if found is None:
+        return None
+    length = sum(float(number) * SECONDS[unit] for number, unit in PART.findall(found[2]))
+    return -length if found[1] == "-" else length
+
+
+def _of_whole(booster: Booster, dialect: Dialect) -> Iterator[Remark]:
+    spec = booster.spec
+    expansion = spec.cost_expansion_rate_percent
+    if sum(backend.max_replicas for backend in spec.backends) > MAX_REPLICAS:
+        yield "spec.backends", f"ask for more than {MAX_REPLICAS} replicas in all"
+    if expansion is not None and expansion > dialect.max_cost_expansion:
+        limit = dialect.max_cost_expansion
+        yield "spec.costExpansionRatePercent", f"should be at most {limit}, not {expansion}"
+    if spec.autoscaling_policy is not None:
+        yield from _of_policy(booster)
+    elif expansion is not None:
+        yield "spec.costExpansionRatePercent", "has no effect without spec.autoscalingPolicy"
+
+
+def _of_policy(booster: Booster) -> Iterator[Remark]:
+    """What a policy of the whole model needs, and what it hides."""
+    if any(backend.autoscaling_policy is not None for backend in booster.spec.backends):
+        yield "spec.autoscalingPolicy", "hides the autoscalingPolicy of each backend: keep one"
+    elif not any(backend.min_replicas for backend in booster.spec.backends):
+        text = "should have a minReplicas of at least 1 in all: nothing comes back from no replica"
+        yield "spec.backends", text
+
+
+def _of_backend(booster: Booster, backend: Backend) -> Iterator[Remark]:
+    yield from _of_grace(backend)
+    if booster.spec.autoscaling_policy is None:
+        yield from _without_policy_of_model(backend)
+    else:
+        yield from _with_policy_of_model(booster, backend)
+    yield from _of_workers(backend)
+    yield from _of_names(booster, backend)
+
+
+def _of_grace(backend: Backend) -> Iterator[Remark]:
+    if backend.scale_to_zero_grace_period is None:
+        return
+    grace = seconds(backend.scale_to_zero_grace_period)
+    if grace is None or not 0 <= grace <= MAX_GRACE_SECONDS:
+        yield ".scaleToZeroGracePeriod", "should be between 0s and 30m"
+
+
+def _with_policy_of_model(booster: Booster, backend: Backend) -> Iterator[Remark]:
+    has_own = any(each.autoscaling_policy is not None for each in booster.spec.backends)
+    if not backend.scaling_cost and not has_own:
+        yield ".scalingCost", "is missing and counts as 0; spec.autoscalingPolicy compares costs"
+
+
+def _without_policy_of_model(backend: Backend) -> Iterator[Remark]:
+    if backend.scaling_cost:
+        yield ".scalingCost", "has no effect without spec.autoscalingPolicy"
+    if backend.scale_to_zero_grace_period is not None:
+        yield ".scaleToZeroGracePeriod", "has no effect without spec.autoscalingPolicy"
+    if backend.autoscaling_policy is None:
+        yield from _without_policy(backend)
+    elif backend.min_replicas < 1:
+        text = "should be at least 1 with an autoscalingPolicy: nothing comes back from no replica"
+        yield ".minReplicas", text
+
+
+def _without_policy(backend: Backend) -> Iterator[Remark]:
+    """Of no replica at all the schema wants a maximum of 1 all the same."""
+    low, high = backend.min_replicas, backend.max_replicas
+    if low < high and (low, high) != (0, 1):
+        text = f"has no effect without an autoscalingPolicy: what runs is minReplicas, {low}"
+        yield ".maxReplicas", text
+
+
+def _of_workers(backend: Backend) -> Iterator[Remark]:
+    """Of several workers of a type the last counts; those that are none of its roles do not."""
+    types = [worker.type for worker in backend.workers]
+    roles = ROLES.get(backend.type, types)
+    for j, type_ in enumerate(types):
+        path = f".workers[{j}].type"
+        if type_ not in roles:
+            yield path, f"is {type_}, and {backend.type} has only {' and '.join(roles)}: left out"
+        elif type_ in types[j + 1 :]:
+            yield path, f"is {type_} once more below: the last one counts"
+
+
+def _of_names(booster: Booster, backend: Backend) -> Iterator[Remark]:
+    name = booster.child_name(backend)
+    longest = LONGEST_LABEL - LONGEST_POD_SUFFIX
+    if len(name) > longest:
+        text = f"makes {name!r}, which has more than {longest} characters: pods may be refused"
+        yield ".name", text
+    for j, adapter in enumerate(backend.lora_adapters):
+        if adapter.name == booster.metadata.name:
+            yield f".loraAdapters[{j}].name", "is the name of the booster, which hides the adapter"

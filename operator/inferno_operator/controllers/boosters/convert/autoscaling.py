@@ -1,0 +1,84 @@
+"""From a booster to AutoscalingPolicies and AutoscalingPolicyBindings; pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from inferno_operator.controllers.boosters.booster import DEFAULT_COST_EXPANSION, Backend
+from inferno_operator.controllers.boosters.convert.context import Conversion, runtime_port
+
+Json = dict[str, Any]
+
+
+def scaling(
+    conversion: Conversion, backends: Iterable[Backend], optimized: Sequence[Backend]
+) -> Iterator[Json]:
+    """Policy and binding of the model, over all optimized backends, or those of each backend."""
+    spec = conversion.booster.spec
+    if spec.autoscaling_policy is not None:
+        if optimized:
+            yield policy(conversion, spec.autoscaling_policy)
+            yield _optimizing(conversion, optimized)
+        return
+    for backend in backends:
+        if backend.autoscaling_policy is not None:
+            yield policy(conversion, backend.autoscaling_policy, backend)
+            yield _scaling(conversion, backend)
+
+
+def policy(conversion: Conversion, spec: Json, backend: Backend | None = None) -> Json:
+    """The policy as it is, with all objects in which its reader expects the API's defaults."""
+    behavior = spec.get("behavior") or {}
+    up = behavior.get("scaleUp") or {}
+    full = {
+        "scaleUp": {
+            "stablePolicy": up.get("stablePolicy") or {},
+            "panicPolicy": {"period": "0s", **(up.get("panicPolicy") or {})},
+        },
+        "scaleDown": behavior.get("scaleDown") or {},
+    }
+    return conversion.child(conversion.dialect.policy, {**spec, "behavior": full}, backend)
+
+
+def _scaling(conversion: Conversion, backend: Backend) -> Json:
+    name = conversion.booster.child_name(backend)
+    spec = {
+        "policyRef": {"name": name},
+        "scalingConfiguration": _bounds(conversion, backend),
+    }
+    return conversion.child(conversion.dialect.binding, spec, backend)
+
+
+def _optimizing(conversion: Conversion, backends: Iterable[Backend]) -> Json:
+    expansion = conversion.booster.spec.cost_expansion_rate_percent
+    params = [
+        {**_bounds(conversion, backend), "cost": backend.scaling_cost} for backend in backends
+    ]
+    spec = {
+        "policyRef": {"name": conversion.model},
+        "optimizerConfiguration": {
+            "costExpansionRatePercent": DEFAULT_COST_EXPANSION if expansion is None else expansion,
+            "params": params,
+        },
+    }
+    return conversion.child(conversion.dialect.binding, spec)
+
+
+def _bounds(conversion: Conversion, backend: Backend) -> Json:
+    return {
+        "target": _target(conversion, backend),
+        "minReplicas": backend.min_replicas,
+        "maxReplicas": backend.max_replicas,
+    }
+
+
+def _target(conversion: Conversion, backend: Backend) -> Json:
+    """Whose metrics count; the endpoint must be there, for the API fills in what it lacks."""
+    dialect = conversion.dialect
+    return {
+        "targetRef": {
+            "kind": dialect.serving.kind,
+            "name": conversion.booster.child_name(backend),
+        },
+        "additionalMatchLabels": {f"{dialect.pod_prefix}role": "leader"},
+        "metricEndpoint": {} if conversion.strict else {"port": runtime_port(backend)},
+    }

@@ -1,0 +1,135 @@
+"""The containers of a backend's pods: downloaders, the sidecar and the environment; pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from inferno_operator.controllers.boosters.booster import Backend
+from inferno_operator.controllers.boosters.convert.context import (
+    ENGINE_PORT,
+    Conversion,
+    runtime_port,
+)
+from inferno_operator.controllers.boosters.convert.storage import Cache
+
+Json = dict[str, Any]
+
+FIXED = {
+    "prefill": ("HF_HUB_OFFLINE", "HCCL_IF_IP"),
+    "decode": ("HF_HUB_OFFLINE", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME"),
+}
+"""What the pods of a role have besides."""
+
+DOWNLOADER_SETTINGS = ("ENDPOINT", "HF_ENDPOINT")
+"""What the downloader of the model may know of the environment, in the original."""
+
+
+def without_empty(fields: Json) -> Json:
+    """The fields that say something."""
+    return {key: value for key, value in fields.items() if value not in (None, "", [], {}, ())}
+
+
+def environment(conversion: Conversion, backend: Backend, role: str = "") -> list[Json]:
+    """The environment of engine and sidecar; what the user says wins over what we add."""
+    ours = [*_common(conversion), *(_entry(name) for name in FIXED.get(role, ()))]
+    if not conversion.strict:
+        given = {entry.get("name") for entry in backend.env}
+        ours = [entry for entry in ours if entry["name"] not in given]
+    elif role and not conversion.dialect.fleet_aware:
+        return ours
+    return [*backend.env, *ours]
+
+
+def _common(conversion: Conversion) -> Iterable[Json]:
+    if not conversion.dialect.fleet_aware:
+        return
+    yield _field("POD_NAME", "metadata.name")
+    yield _field("NAMESPACE", "metadata.namespace")
+    yield {"name": "VLLM_USE_V1", "value": "1"}
+    for name in ("REDIS_HOST", "REDIS_PORT"):
+        yield _reference(name, "configMapKeyRef", "redis-config")
+    yield _reference("REDIS_PASSWORD", "secretKeyRef", "redis-secret")
+
+
+def _entry(name: str) -> Json:
+    if name == "HCCL_IF_IP":
+        return _field(name, "status.podIP")
+    return {"name": name, "value": "1" if name == "HF_HUB_OFFLINE" else "eth0"}
+
+
+def _field(name: str, path: str) -> Json:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _reference(name: str, kind: str, source: str) -> Json:
+    reference = {"name": source, "key": name, "optional": True}
+    return {"name": name, "valueFrom": {kind: reference}}
+
+
+def downloaders(conversion: Conversion, backend: Backend, cache: Cache) -> list[Json]:
+    """Init containers that put model and adapters in the cache."""
+    model = _downloader(conversion, backend, cache, "model-downloader", backend.model_uri)
+    model["env"] = _of_downloader(conversion, backend)
+    adapters = [
+        _downloader(conversion, backend, cache, f"lora-downloader-{i}", adapter.artifact_url)
+        for i, adapter in enumerate(backend.lora_adapters)
+    ]
+    return [without_empty(container) for container in (model, *adapters)]
+
+
+def _downloader(
+    conversion: Conversion, backend: Backend, cache: Cache, name: str, source: str
+) -> Json:
+    return {
+        "name": f"{conversion.model}-{name}",
+        "image": conversion.dialect.downloader_image,
+        "args": ["--source", source, "--output-dir", cache.folder(source)],
+        "env": list(backend.env),
+        "envFrom": list(backend.env_from),
+        "volumeMounts": [cache.mount],
+    }
+
+
+def _of_downloader(conversion: Conversion, backend: Backend) -> list[Json]:
+    """Of the environment what concerns downloading; by reference too, but in the original."""
+    if conversion.strict and not conversion.dialect.fleet_aware:
+        return [{"name": "ENDPOINT", "value": backend.literal("ENDPOINT", "")}]
+    entries = {entry.get("name"): entry for entry in backend.env}
+    found = [entries[name] for name in DOWNLOADER_SETTINGS if name in entries]
+    wanted = "value" if conversion.strict else "valueFrom"
+    return [entry for entry in found if entry.get("value") or entry.get(wanted)]
+
+
+def sidecar(conversion: Conversion, backend: Backend, role: str = "") -> Json:
+    """The container beside the engine: health, metrics, adapters."""
+    port = runtime_port(backend)
+    container: Json = {
+        "name": "runtime",
+        "image": conversion.dialect.runtime_image,
+        "ports": [{"containerPort": port}],
+        "args": _sidecar_arguments(conversion, backend, port),
+        "env": environment(conversion, backend, role),
+        "envFrom": list(backend.env_from),
+    }
+    if conversion.strict and role == "prefill":
+        del container["envFrom"]
+    if conversion.strict and role and not conversion.dialect.fleet_aware:
+        del container["env"]
+    if not role:
+        probe = {"path": "/health", "port": port}
+        container["readinessProbe"] = {
+            "httpGet": probe,
+            "initialDelaySeconds": 5,
+            "periodSeconds": 10,
+        }
+    return without_empty(container)
+
+
+def _sidecar_arguments(conversion: Conversion, backend: Backend, port: int) -> list[str]:
+    setting = backend.literal if conversion.strict else backend.setting
+    url = setting("RUNTIME_URL", f"http://localhost:{ENGINE_PORT}")
+    metrics = setting("RUNTIME_METRICS_PATH", "/metrics")
+    arguments = ["--port", str(port), "--engine", backend.type.lower()]
+    arguments += ["--engine-base-url", url, "--engine-metrics-path", metrics]
+    if conversion.dialect.fleet_aware:
+        arguments += ["--pod", "$(POD_NAME).$(NAMESPACE)", "--model", conversion.model]
+    return arguments

@@ -1,0 +1,124 @@
+"""From a booster to what routes requests to it: ModelServers and the ModelRoute; pure."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from inferno_operator.controllers.boosters.booster import Backend
+from inferno_operator.controllers.boosters.convert.context import ENGINE_PORT, Conversion
+from inferno_operator.controllers.boosters.convert.serving import DISAGGREGATED, ROLES
+
+Json = dict[str, Any]
+
+logger = logging.getLogger(__name__)
+
+SERVED_NAMES = ("served-model-name", "served_model_name")
+TRANSFER = "kv-transfer-config"
+
+
+def server(conversion: Conversion, backend: Backend) -> Json:
+    """The manifest of a backend's ModelServer."""
+    dialect = conversion.dialect
+    engine = "SGLang" if backend.type == "SGLang" else "vLLM"
+    spec: Json = {
+        "model": _served_name(conversion, backend),
+        "inferenceEngine": engine,
+        "workloadSelector": {"matchLabels": _selector(conversion, backend)},
+        "workloadPort": {"port": ENGINE_PORT},
+        "trafficPolicy": {"retry": {"attempts": 5, "retryInterval": "0s"}},
+    }
+    if backend.type == DISAGGREGATED:
+        spec["workloadSelector"]["pdGroup"] = _pairs(conversion)
+        connector = _connector(conversion, backend)
+        if connector:
+            spec["kvConnector"] = {"type": connector}
+    return conversion.child(dialect.server, spec, backend)
+
+
+def _selector(conversion: Conversion, backend: Backend) -> dict[str, str]:
+    """By which the router finds the pods: those of this backend, in the original of all."""
+    names = ["model-uid"] if conversion.strict else ["model-uid", "backend-name"]
+    keys = [conversion.dialect.label(name) for name in names]
+    labels = conversion.pod_labels(backend)
+    return {key: labels[key] for key in keys}
+
+
+def _pairs(conversion: Conversion) -> Json:
+    prefix = conversion.dialect.pod_prefix
+    labels = {f"{role}Labels": {f"{prefix}role": role} for role in ROLES}
+    return {"groupKey": f"{prefix}group-name", **labels}
+
+
+def _configs(backend: Backend, roles: Iterable[str]) -> list[Mapping[str, Any]]:
+    workers = (worker for worker in backend.workers if worker.type in roles)
+    return [worker.config for worker in workers if isinstance(worker.config, Mapping)]
+
+
+def _served_name(conversion: Conversion, backend: Backend) -> str:
+    """The name of the model to the engine."""
+    forerunner = not conversion.dialect.fleet_aware
+    names = SERVED_NAMES[:1] if conversion.strict and not forerunner else SERVED_NAMES
+    configs = _configs(backend, ("server", "decode", *(["prefill"] if forerunner else [])))
+    given = [config.get(name) for config in configs for name in names]
+    found = [name for name in given if name and isinstance(name, str)]
+    if not found:
+        return conversion.model
+    return found[-1] if forerunner else found[0]
+
+
+def _connector(conversion: Conversion, backend: Backend) -> str:
+    """How key-value caches get from prefill to decode, as the router calls it."""
+    names = [_connector_name(config.get(TRANSFER)) for config in _configs(backend, ROLES)]
+    known = [conversion.dialect.connectors[n] for n in names if n in conversion.dialect.connectors]
+    return known[-1] if known else ""
+
+
+def _connector_name(transfer: object) -> str:
+    """The connector that a configuration names, an object or a text of JSON."""
+    try:
+        value = json.loads(transfer) if isinstance(transfer, str) else transfer
+    except ValueError:
+        logger.info("%s is no JSON: %r", TRANSFER, transfer)
+        return ""
+    return str(value.get("kv_connector")) if isinstance(value, Mapping) else ""
+
+
+def route(conversion: Conversion, backends: Iterable[Backend]) -> Json:
+    """The manifest of the ModelRoute to these backends."""
+    served = tuple(backends)
+    adapters = sorted({adapter.name for each in served for adapter in each.lora_adapters})
+    spec = {"modelName": conversion.model, "rules": _rules(conversion, served, adapters)}
+    if adapters:
+        spec["loraAdapters"] = adapters
+    return conversion.child(conversion.dialect.route, spec)
+
+
+def _rules(
+    conversion: Conversion, backends: tuple[Backend, ...], adapters: list[str]
+) -> list[Json]:
+    """One rule for the model and, where backends differ, one for each adapter."""
+    match = conversion.booster.spec.model_match
+    if len(conversion.booster.spec.backends) == 1 or not conversion.dialect.fleet_aware:
+        return [_rule(conversion, "default", match, backends)]
+    rules = [_rule(conversion, "default", _about(match, conversion.model), backends)]
+    for name in adapters:
+        having = (b for b in backends if name in {adapter.name for adapter in b.lora_adapters})
+        rules.append(_rule(conversion, name, _about(match, name), having))
+    return rules
+
+
+def _about(match: Json | None, model: str) -> Json:
+    return {**(match or {}), "body": {"model": model}}
+
+
+def _rule(
+    conversion: Conversion, name: str, match: Json | None, backends: Iterable[Backend]
+) -> Json:
+    targets = [_target(conversion, backend) for backend in backends]
+    return {"name": name, **({"modelMatch": match} if match else {}), "targetModels": targets}
+
+
+def _target(conversion: Conversion, backend: Backend) -> Json:
+    target: Json = {"modelServerName": conversion.booster.child_name(backend)}
+    return target if backend.route_weight is None else {**target, "weight": backend.route_weight}

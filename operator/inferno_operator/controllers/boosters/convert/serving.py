@@ -1,0 +1,328 @@
+"""From a backend to its ModelServing (ModelInfer in MatrixInfer); pure."""
+
+from typing import Any
+
+from inferno_operator.controllers.boosters.booster import Backend, Worker
+from inferno_operator.controllers.boosters.convert.containers import (
+    downloaders,
+    environment,
+    sidecar,
+    without_empty,
+)
+from inferno_operator.controllers.boosters.convert.context import (
+    ENGINE_PORT,
+    Conversion,
+    ConversionError,
+    digest,
+)
+from inferno_operator.controllers.boosters.convert.engines import (
+    config_of,
+    engine_command,
+    pods_of,
+    worker_command,
+)
+from inferno_operator.controllers.boosters.convert.storage import Cache, cache_of
+
+Json = dict[str, Any]
+
+DISAGGREGATED = "vLLMDisaggregated"
+ROLES = ("prefill", "decode")
+ASCEND = "huawei.com/ascend-1980"
+
+GRACE_SECONDS = 300
+"""For which a pod may finish the requests that it has."""
+
+HARD_TOPOLOGY = {"mode": "hard", "highestTierAllowed": 2}
+
+WAITING = {
+    "vLLM": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
+    "SGLang": ("sglang:num_running_reqs", "sglang:num_queue_reqs"),
+}
+"""Metrics of the requests that an engine has: at work, and waiting."""
+
+ASCEND_NODES = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {
+                    "matchExpressions": [
+                        {
+                            "key": "node.kubernetes.io/npu.chip.name",
+                            "operator": "In",
+                            "values": ["Ascend910"],
+                        }
+                    ]
+                }
+            ]
+        }
+    }
+}
+
+
+def serving(conversion: Conversion, backend: Backend) -> Json:
+    """The manifest of a backend's serving.
+
+    Raises
+    ------
+    ConversionError
+        Nothing can be made of this backend.
+    """
+    workers = _workers(conversion, backend)
+    replicas = {role: _replicas(conversion, worker) for role, worker in workers.items()}
+    make = _disaggregated if backend.type == DISAGGREGATED else _leader
+    spec = {
+        "replicas": backend.min_replicas,
+        "schedulerName": _scheduler(conversion, backend),
+        **_policies(conversion),
+        "template": {
+            "restartGracePeriodSeconds": 60,
+            **_gang(conversion, replicas),
+            "roles": [make(conversion, backend, *item) for item in workers.items()],
+        },
+    }
+    if conversion.strict and backend.type != DISAGGREGATED:
+        _spread(conversion, spec)
+    return conversion.child(
+        conversion.dialect.serving, spec, backend, _revision(conversion, backend, spec)
+    )
+
+
+def _workers(conversion: Conversion, backend: Backend) -> dict[str, Worker]:
+    """The worker of each role, by the name of the role."""
+    if backend.type == DISAGGREGATED:
+        return {role: _needed(conversion, backend, role) for role in ROLES}
+    if backend.type == "vLLM" or (backend.type == "SGLang" and not conversion.strict):
+        return {"leader": _needed(conversion, backend, "server")}
+    problem = f"{backend.type} is not supported: the router knows vLLM and SGLang only"
+    raise ConversionError(f"{conversion.path(backend)}.type", problem)
+
+
+def _needed(conversion: Conversion, backend: Backend, role: str) -> Worker:
+    worker = backend.worker(role)
+    if worker is None:
+        problem = f"has no worker of type {role}, which {backend.type} needs"
+        raise ConversionError(f"{conversion.path(backend)}.workers", problem)
+    config_of(worker, f"{conversion.path(backend)}.workers[{backend.workers.index(worker)}]")
+    return worker
+
+
+def _replicas(conversion: Conversion, worker: Worker) -> int:
+    """Replicas of a role in a group: one unless said otherwise, but in the original."""
+    if worker.replicas is None:
+        return 0 if conversion.strict else 1
+    return worker.replicas
+
+
+def _revision(conversion: Conversion, backend: Backend, spec: Json) -> str:
+    """A name for what makes pods roll; in the original, for anything in the backend."""
+    if conversion.strict:
+        return digest(backend.to_json())
+    return digest({key: value for key, value in spec.items() if key != "replicas"})
+
+
+def _scheduler(conversion: Conversion, backend: Backend) -> str:
+    """Groups need Volcano's scheduler, and MatrixInfer's admission wants it in any case."""
+    if backend.scheduler_name:
+        return backend.scheduler_name
+    needed = conversion.dialect.gang_switch
+    if conversion.strict:
+        needed &= backend.type == DISAGGREGATED
+    else:
+        needed |= conversion.gang
+    return "volcano" if needed else ""
+
+
+def _policies(conversion: Conversion) -> Json:
+    """What MatrixInfer's template says of recovery and rollout."""
+    if not conversion.dialect.gang_switch:
+        return {}
+    recovery = "InferGroupRestart" if conversion.strict else "InferGroupRecreate"
+    return {
+        "recoveryPolicy": recovery,
+        "rolloutStrategy": {"type": "InferGroupRollingUpdate"},
+    }
+
+
+def _gang(conversion: Conversion, replicas: dict[str, int]) -> Json:
+    """Scheduling of all pods of a group at once, if it is asked for."""
+    if conversion.dialect.gang_switch:
+        return {"gangSchedule": {} if conversion.strict else {"enable": conversion.gang}}
+    return {"gangPolicy": {"minRoleReplicas": replicas}} if conversion.gang else {}
+
+
+def _spread(conversion: Conversion, spec: Json) -> None:
+    """Constraints that select no pod and that nothing reads; later releases lack the field."""
+    labels = {conversion.dialect.topology_label: conversion.model}
+    spec["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": labels},
+        }
+    ]
+    if conversion.dialect.gang_switch:
+        spec["template"]["networkTopology"] = HARD_TOPOLOGY
+        spec["template"]["roles"][0]["networkTopology"] = HARD_TOPOLOGY
+
+
+def _entry_labels(conversion: Conversion, backend: Backend) -> dict[str, str]:
+    """Labels of first pods; in the original anything in the backend changes them."""
+    labels = conversion.pod_labels(backend)
+    if conversion.strict:
+        labels[conversion.dialect.label("revision")] = digest(backend.to_json())
+    return labels
+
+
+def _leader(conversion: Conversion, backend: Backend, role: str, worker: Worker) -> Json:
+    cache = cache_of(backend, strict=conversion.strict)
+    entry = {
+        **_pod(conversion, backend, worker, cache),
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "containers": [
+            sidecar(conversion, backend),
+            _engine(conversion, backend, worker, cache),
+        ],
+    }
+    others = {
+        **_pod(conversion, backend, worker, cache),
+        "containers": [_other(conversion, backend, worker, cache)],
+    }
+    return {
+        "name": role,
+        "replicas": _replicas(conversion, worker),
+        "workerReplicas": pods_of(worker, strict=conversion.strict) - 1,
+        "entryTemplate": {
+            "metadata": {"labels": _entry_labels(conversion, backend)},
+            "spec": entry,
+        },
+        "workerTemplate": {"spec": others},
+    }
+
+
+def _pod(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
+    """What all pods of a backend have."""
+    pod: Json = {
+        "initContainers": downloaders(conversion, backend, cache),
+        "volumes": [cache.volume],
+    }
+    if not conversion.strict:
+        pod |= {
+            "affinity": worker.affinity,
+            "tolerations": list(worker.tolerations),
+            "runtimeClassName": backend.runtime_class_name,
+        }
+    return without_empty(pod)
+
+
+def _engine(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
+    probe = {
+        "httpGet": {"path": "/health", "port": ENGINE_PORT, "scheme": "HTTP"},
+        "initialDelaySeconds": 90,
+        "periodSeconds": 5,
+        "timeoutSeconds": 1,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }
+    flagged = backend.workers[0] if conversion.strict else worker  # there whatever its type
+    return without_empty(
+        {
+            "name": "engine",
+            "image": worker.image,
+            "command": engine_command(conversion, backend, flagged, cache),
+            "env": environment(conversion, backend),
+            "resources": worker.resources,
+            "volumeMounts": [cache.mount],
+            "readinessProbe": probe,
+            "lifecycle": {
+                "preStop": {"exec": {"command": ["/bin/sh", "-c", _drain(backend.type)]}}
+            },
+        }
+    )
+
+
+def _drain(type_: str) -> str:
+    """Wait until the engine has no request any more; the grace period is the limit."""
+    running, waiting = WAITING[type_]
+    return f"""\
+count() {{
+  curl -s http://localhost:{ENGINE_PORT}/metrics |
+    awk -v name="$1" 'index($1, name) == 1 {{n += $2}} END {{print n + 0}}'
+}}
+while true; do
+  running=$(count {running})
+  waiting=$(count {waiting})
+  if [ "$running" = 0 ] && [ "$waiting" = 0 ]; then
+    echo "ending: all requests are answered" >> /proc/1/fd/1
+    exit 0
+  fi
+  echo "ending: $running requests at work, $waiting waiting" >> /proc/1/fd/1
+  sleep 5
+done
+"""
+
+
+def _other(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
+    """The container of the pods besides the first one."""
+    return without_empty(
+        {
+            "name": f"{backend.name.lower()}-{backend.type.lower()}-worker",
+            "image": worker.image,
+            "command": worker_command(conversion, backend, worker, cache),
+            "env": list(backend.env),
+            "resources": worker.resources,
+            "volumeMounts": [cache.mount],
+        }
+    )
+
+
+def _disaggregated(conversion: Conversion, backend: Backend, role: str, worker: Worker) -> Json:
+    cache = cache_of(backend, strict=conversion.strict)
+    pod = {
+        **_pod(conversion, backend, worker, cache),
+        "containers": [
+            sidecar(conversion, backend, role),
+            _disaggregated_engine(conversion, backend, role, worker, cache),
+        ],
+    }
+    if conversion.strict or (not worker.affinity and _asks_for(worker, ASCEND)):
+        pod["affinity"] = ASCEND_NODES
+    template: Json = {"spec": pod}
+    if not conversion.strict:
+        template["metadata"] = {"labels": conversion.pod_labels(backend)}
+    return {
+        "name": role,
+        "replicas": _replicas(conversion, worker),
+        "workerReplicas": 0,
+        "entryTemplate": template,
+        "workerTemplate": {"spec": {"containers": []}},
+    }
+
+
+def _asks_for(worker: Worker, device: str) -> bool:
+    return any(device in (worker.resources.get(part) or {}) for part in ("limits", "requests"))
+
+
+def _disaggregated_engine(
+    conversion: Conversion, backend: Backend, role: str, worker: Worker, cache: Cache
+) -> Json:
+    probe = {
+        "httpGet": {"path": "/health", "port": ENGINE_PORT},
+        "initialDelaySeconds": 5,
+        "periodSeconds": 5,
+        "failureThreshold": 3,
+    }
+    return without_empty(
+        {
+            "name": "vllm",
+            "image": worker.image,
+            "imagePullPolicy": "IfNotPresent",
+            "ports": [{"containerPort": ENGINE_PORT}],
+            "command": engine_command(conversion, backend, worker, cache),
+            "env": environment(conversion, backend, role),
+            "resources": worker.resources,
+            "volumeMounts": [cache.mount],
+            "readinessProbe": probe,
+            "livenessProbe": {**probe, "initialDelaySeconds": 90},
+        }
+    )

@@ -1,0 +1,52 @@
+"""Where the weights lie: the volume of the cache and the folders in it; pure."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from inferno_operator.controllers.boosters.booster import Backend
+
+DEFAULT_FOLDER = "/cache"
+"""Where the cache is mounted if the backend names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The volume of a backend's weights, and where containers see it."""
+
+    volume: dict[str, Any]
+    mount: dict[str, Any]
+
+    def folder(self, uri: str) -> str:
+        """The folder of what an address leads to; the downloader takes the same."""
+        digest = hashlib.md5(uri.encode(), usedforsecurity=False).hexdigest()
+        return f"{self.mount['mountPath']}/{digest}"
+
+
+def cache_of(backend: Backend, *, strict: bool) -> Cache:
+    """The cache of a backend; `strict` leaves paths as relative or empty as the original does."""
+    scheme, _, place = backend.cache_uri.partition("://")
+    if strict:
+        place = place.partition("://")[0]
+        return _cache(backend, _source(scheme, place, place), place)
+    place = place.strip("/")
+    path = f"/{place}" if place else DEFAULT_FOLDER
+    claim, _, folder = place.partition("/")
+    if scheme == "pvc":
+        return _cache(backend, _source(scheme, claim, path), f"/{claim}", folder)
+    return _cache(backend, _source(scheme, claim, path), path)
+
+
+def _source(scheme: str, claim: str, path: str) -> dict[str, Any]:
+    match scheme:
+        case "pvc":
+            return {"persistentVolumeClaim": {"claimName": claim}}
+        case "hostpath":
+            return {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+    return {"emptyDir": {}}
+
+
+def _cache(backend: Backend, source: dict[str, Any], path: str, folder: str = "") -> Cache:
+    name = f"{backend.name}-weights"
+    mount = {"name": name, "mountPath": path, **({"subPath": folder} if folder else {})}
+    return Cache({"name": name, **source}, mount)

@@ -1,0 +1,180 @@
+"""What of a child has to stay as it is, whatever a conversion says; pure.
+
+Replicas and bounds that the plan, a scaler or an autoscaler set; and gang policies, of which
+the API server refuses any change.
+"""
+
+from collections.abc import Collection, Container, Mapping
+from typing import Any, NamedTuple
+
+from inferno_operator.controllers.boosters.booster import BOUNDS, Backend, Booster
+from inferno_operator.resources.dialects import Dialect
+from inferno_operator.resources.objects import Manifest
+
+Json = dict[str, Any]
+
+FIELD_MANAGER = "inferno-model-booster"
+"""Who owns what we write."""
+
+PLAN_MANAGERS = "inferno-"
+"""How the names of ours begin that write what the plan says."""
+
+
+SCALING = "scalingConfiguration"
+OPTIMIZING = "optimizerConfiguration"
+"""Parts of a binding: of one backend, or of the whole model."""
+
+
+class Owner(NamedTuple):
+    """Who owns a field, and by which subresource; one manager may do so in several ways."""
+
+    manager: str
+    subresource: str
+
+
+def kept(
+    booster: Booster,
+    wanted: Json,
+    current: Manifest | None,
+    dialect: Dialect,
+    held: Container[str] = (),
+) -> tuple[Json, list[str]]:
+    """The manifest of a child with what has to stay, and remarks on what is not as asked for.
+
+    Backends that are held, because what is asked of them makes no sense, scale as they did.
+
+    A field that others own is left out; one that we own too is sent as it is, for what an
+    apply leaves out is removed, together with the version that it is of.
+    """
+    if current is None:
+        return wanted, []
+    if wanted["kind"] == dialect.serving.kind:
+        return _kept_serving(booster, wanted, current)
+    if wanted["kind"] == dialect.binding.kind:
+        standing = {booster.child_name(b) for b in booster.spec.backends if b.name in held}
+        return _kept_binding(wanted, current, standing), []
+    return wanted, []
+
+
+def is_foreign(booster: Booster, child: Manifest) -> bool:
+    """Whether a child was not made for this very booster."""
+    owners = child["metadata"].get("ownerReferences") or ()
+    return all(owner.get("uid") != booster.metadata.uid for owner in owners)
+
+
+def _kept_serving(booster: Booster, wanted: Json, current: Manifest) -> tuple[Json, list[str]]:
+    name = wanted["metadata"]["name"]
+    backend = next(b for b in booster.spec.backends if booster.child_name(b) == name)
+    template, remarks = _kept_gang(wanted["spec"]["template"], current)
+    changed = {**wanted, "spec": {**wanted["spec"], "template": template}}
+    managers = managers_of(current, "f:replicas")
+    now = current["spec"].get("replicas")
+    replicas = _replicas(booster, backend, now, managers)
+    if now != replicas:
+        changed["spec"]["replicas"] = replicas
+        return changed, remarks
+    if not _is_ours(managers):
+        del changed["spec"]["replicas"]
+        return changed, remarks
+    changed["spec"]["replicas"] = now
+    return _unless_changed(changed, current), remarks
+
+
+def _kept_gang(template: Json, current: Manifest) -> tuple[Json, list[str]]:
+    old = current["spec"].get("template", {}).get("gangPolicy")
+    if not old or old == template.get("gangPolicy"):
+        return template, []
+    name = current["metadata"]["name"]
+    remark = f"{name} keeps its gang policy, which cannot change; delete it to have it made anew"
+    return {**template, "gangPolicy": old}, [remark]
+
+
+def _replicas(
+    booster: Booster, backend: Backend, now: int | None, managers: Collection[Owner]
+) -> int:
+    low, high = backend.min_replicas, backend.max_replicas
+    if now is None:
+        return low
+    if any(owner.subresource == "scale" for owner in managers) or _has_plan(managers):
+        return now
+    policies = (booster.spec.autoscaling_policy, backend.autoscaling_policy)
+    is_scaled = any(policy is not None for policy in policies)
+    return min(max(now, low), high) if is_scaled else low
+
+
+def _kept_binding(wanted: Json, current: Manifest, standing: Container[str]) -> Json:
+    if _has_part(SCALING, wanted, current):
+        return _one(wanted, current)
+    if _has_part(OPTIMIZING, wanted, current):
+        return _several(wanted, current, standing)
+    return wanted
+
+
+def _has_part(part: str, wanted: Json, current: Manifest) -> bool:
+    return part in wanted["spec"] and part in current["spec"]
+
+
+def _one(wanted: Json, current: Manifest) -> Json:
+    """Bounds of one target."""
+    managers = managers_of(current, f"f:{SCALING}", f"f:{BOUNDS[0]}")
+    if not _has_plan(managers):
+        return wanted
+    configuration = dict(wanted["spec"][SCALING])
+    if _is_ours(managers):
+        configuration |= {name: current["spec"][SCALING][name] for name in BOUNDS}
+    else:
+        configuration = {k: v for k, v in configuration.items() if k not in BOUNDS}
+    changed = {**wanted, "spec": {**wanted["spec"], SCALING: configuration}}
+    return _unless_changed(changed, current) if _is_ours(managers) else changed
+
+
+def _several(wanted: Json, current: Manifest, standing: Container[str]) -> Json:
+    """Bounds of several targets, in a list that has one owner as a whole."""
+    has_plan = _has_plan(managers_of(current, f"f:{OPTIMIZING}", "f:params"))
+    now = {_target(param): param for param in current["spec"][OPTIMIZING]["params"]}
+    params = []
+    for param in wanted["spec"][OPTIMIZING]["params"]:
+        stays = now.get(_target(param), {}) if has_plan or _target(param) in standing else {}
+        params.append({**param, **{name: stays[name] for name in BOUNDS if name in stays}})
+    configuration = {**wanted["spec"][OPTIMIZING], "params": params}
+    changed = {**wanted, "spec": {**wanted["spec"], OPTIMIZING: configuration}}
+    return _unless_changed(changed, current) if has_plan else changed
+
+
+def _target(param: Manifest) -> str:
+    name: str = param["target"]["targetRef"]["name"]
+    return name
+
+
+def _unless_changed(manifest: Json, current: Manifest) -> Json:
+    """Applied only if the object is as it was seen."""
+    version = {"resourceVersion": current["metadata"]["resourceVersion"]}
+    return {**manifest, "metadata": {**manifest["metadata"], **version}}
+
+
+def _is_ours(managers: Collection[Owner]) -> bool:
+    return any(owner.manager == FIELD_MANAGER for owner in managers)
+
+
+def _has_plan(managers: Collection[Owner]) -> bool:
+    names = {owner.manager for owner in managers} - {FIELD_MANAGER}
+    return any(name.startswith(PLAN_MANAGERS) for name in names)
+
+
+def managers_of(child: Manifest, *path: str) -> frozenset[Owner]:
+    """Who owns a field of the spec."""
+    entries = child["metadata"].get("managedFields") or ()
+    return frozenset(
+        Owner(entry.get("manager", ""), entry.get("subresource", ""))
+        for entry in entries
+        if _reaches(entry.get("fieldsV1", {}).get("f:spec", {}), path)
+    )
+
+
+def _reaches(fields: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    """Whether a path is in a set of fields, as the API server writes them."""
+    for step in path:
+        if step not in fields:
+            return False
+        fields = fields[step]
+    return True

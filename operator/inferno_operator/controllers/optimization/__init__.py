@@ -1,0 +1,1 @@
+"""The optimization controller: an Optimizer asks, every Server gets a decision."""

@@ -1,0 +1,143 @@
+"""Watches Optimizers, and all other kinds of ours in stateful mode."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
+from inferno_operator.controllers.optimization.source import Mirror
+from inferno_operator.controllers.optimization.synchronization import (
+    Keeper,
+    Telling,
+    reconcile_namespace,
+)
+from inferno_operator.resources import RESOURCES, Optimizer, Server
+from inferno_operator.resources.objects import Key, Manifest, kind_of
+from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.finalizers import clean_up, release
+from inferno_operator.runtime.work_queue import WorkQueue
+from inferno_optimizer.errors import InfernoError
+
+CHECK_SECONDS = 30.0
+"""From one comparison of a stateful optimizer's contents with the mirror to the next."""
+
+RELEASE_SECONDS = 15.0
+"""How long it may take to remove finalizers at the end."""
+
+OPTIMIZER, SERVER = kind_of(Optimizer), kind_of(Server)
+
+logger = logging.getLogger(__name__)
+
+
+class OptimizationController:
+    """Has Optimizers reconciled, and keeps a stateful optimizer up to date.
+
+    Parameters
+    ----------
+    context
+        What reconciling works with; its source is replaced by a mirror in stateful mode.
+    namespaces
+        Which ones; none: all.
+    stateful
+        Whether all kinds are mirrored instead of read on demand.
+    keeper
+        The optimizer, if it keeps what it is sent; needs stateful mode.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        namespaces: Sequence[str],
+        *,
+        stateful: bool = False,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self._cluster = context.cluster
+        self._namespaces = namespaces
+        kinds = RESOURCES if stateful else (Optimizer,)
+        self._mirror = Mirror(
+            context.cluster, kinds, namespaces, self._object_changed, self._all_known
+        )
+        if stateful:
+            context = replace(context, source=self._mirror)
+        self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
+        self._rounds = count()
+        self._synchronizations: WorkQueue[str] | None = None
+        if keeper is not None:
+            telling = Telling(self._mirror, keeper, context.cluster, context.now)
+            self._synchronizations = WorkQueue(partial(reconcile_namespace, telling=telling))
+
+    def unready(self) -> str:
+        """What is missing until Optimizers are served; "" if nothing is."""
+        return "" if self._mirror.is_complete else f"not watching yet: {self._mirror.missing()}"
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        foreign = RESOURCES if self._synchronizations is None else (Optimizer,)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(clean_up(foreign, self._namespaces, self._cluster))
+            group.create_task(self._mirror.run())
+            if self._synchronizations is not None:
+                group.create_task(self._check())
+
+    async def stop(self) -> None:
+        """Begin nothing new, and leave no object behind that waits for this operator."""
+        await self.queue.close()
+        if self._synchronizations is None:
+            return
+        await self._synchronizations.close()
+        objects = [o for ns in self._mirror.namespaces() for o in self._mirror.all(ns)]
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await release(objects, self._cluster)
+        except (InfernoError, TimeoutError) as error:
+            logger.warning("some objects keep the finalizer until the next start: %s", error)
+
+    def _object_changed(self, difference: Difference) -> None:
+        if difference.place.kind == OPTIMIZER:
+            self._optimizer_changed(difference)
+        elif self._mirror.is_complete and _is_input(difference):
+            self._synchronize(difference.place.key.namespace)
+
+    def _optimizer_changed(self, difference: Difference) -> None:
+        """Ask for a reconcile of this generation; what we write on it does not change that."""
+        metadata: dict[str, Any] = (difference.after or difference.before or {})["metadata"]
+        version = metadata["uid"], metadata["generation"], difference.after is None
+        self.queue.add(difference.place.key, version)
+
+    def _all_known(self) -> None:
+        logger.info("operator ready; watching %s", ", ".join(self._namespaces) or "all namespaces")
+        for namespace in self._mirror.namespaces():
+            self._synchronize(namespace)
+
+    def _synchronize(self, namespace: str) -> None:
+        if self._synchronizations is not None:
+            self._synchronizations.add(namespace, next(self._rounds))
+
+    async def _check(self) -> None:
+        """Compare from time to time what a stateful optimizer has: it may have been restarted."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            for namespace in self._mirror.namespaces():
+                self._synchronize(namespace)
+
+
+def _is_input(difference: Difference) -> bool:
+    """Whether an optimizer has to know: not what we write ourselves, decisions and status."""
+    before, after = difference.before, difference.after
+    if before is None or after is None:
+        return True
+    is_server = difference.place.kind == SERVER
+    return _input(before, is_server=is_server) != _input(after, is_server=is_server)
+
+
+def _input(manifest: Manifest, *, is_server: bool) -> tuple[object, ...]:
+    metadata, spec = manifest["metadata"], manifest.get("spec")
+    if is_server and spec:
+        spec = {key: value for key, value in spec.items() if key != "desiredAlloc"}
+    names = "uid", "finalizers", "deletionTimestamp"
+    return (spec, *(metadata.get(name) for name in names))

@@ -1,0 +1,226 @@
+"""Objects and a solution -> what is to be written on each object; pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Literal
+
+from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
+from inferno_operator.resources import DIGITS, Resource, Server, Status
+from inferno_operator.resources.conditions import (
+    ALLOCATED,
+    READY,
+    WARNINGS,
+    Verdict,
+    changed,
+    merge_conditions,
+)
+from inferno_operator.resources.objects import Event, Manifest, Reference
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.system import Allocation, Decision, Load, Reason, Solution
+from inferno_optimizer.validation import Problem
+
+VALID = Verdict(READY, holds=True, reason="Valid")
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one object is to say.
+
+    `spec` holds our fields of the spec where they are to change; `extra_status` what the
+    status says besides the fields that all kinds have.
+    """
+
+    reference: Reference
+    generation: int
+    status: Status
+    verdicts: tuple[Verdict, ...]
+    active: bool
+    spec: Manifest | None
+    extra_status: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        observation: Observation,
+        verdicts: tuple[Verdict, ...],
+        *,
+        active: bool,
+        spec: Manifest | None = None,
+        extra_status: Mapping[str, Any] = MappingProxyType({}),
+    ) -> "Update":
+        """An update of an object that was read."""
+        return cls(
+            observation.reference,
+            observation.generation,
+            observation.status,
+            verdicts,
+            active,
+            spec,
+            extra_status,
+        )
+
+    def status_at(self, generation: int, now: datetime) -> Manifest | None:
+        """The status for a generation of the object; None where it says so already."""
+        conditions = merge_conditions(self.status, self.verdicts, generation, now)
+        written = {
+            "active": self.active,
+            "observedGeneration": generation,
+            "conditions": [condition.to_json() for condition in conditions],
+            **self.extra_status,
+        }
+        current = self.status.to_json()
+        ours = {WARNINGS, *(verdict.type for verdict in self.verdicts)}
+        kept = [c for c in current.get("conditions", []) if c["type"] in ours]
+        return None if {**current, "conditions": kept} == {**current, **written} else written
+
+    def events(self) -> Iterator[Event]:
+        """What is news to the people who look at the object: decisions, and what is wrong."""
+        verdict = self.verdicts[-1]  # that on the matter itself
+        news = self.spec is not None or changed(self.status, verdict)
+        if news and (verdict.type == ALLOCATED or verdict.holds is False):
+            yield Event(self.reference, _severity(verdict), verdict.reason, verdict.message)
+
+
+def _severity(verdict: Verdict) -> Literal["Normal", "Warning"]:
+    return "Normal" if verdict.holds else "Warning"
+
+
+def plan_updates(
+    observations: Iterable[Observation], snapshot: Snapshot, solution: Solution
+) -> list[Update]:
+    """What every object is to say after an optimization."""
+    plan = _Plan(snapshot, solution)
+    return [plan.update(observation) for observation in observations]
+
+
+def plan_troubles(observations: Iterable[Observation], snapshot: Snapshot) -> list[str]:
+    """What is wrong with the objects of a request, a line each."""
+    unreadable = [f"{o.reference}: {o.problem}" for o in observations if o.resource is None]
+    excluded = [
+        f"{resource.kind} {resource.metadata.name}: {problem.field}: {problem.message}"
+        for resource, problem in snapshot.excluded
+    ]
+    return [*unreadable, *excluded, *map(str, snapshot.problems)]
+
+
+class _Plan:
+    """The outcome of an optimization, by object."""
+
+    def __init__(self, snapshot: Snapshot, solution: Solution) -> None:
+        self._decisions = {decision.server: decision for decision in solution.decisions}
+        self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
+        self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
+        for problem in snapshot.problems:
+            self._problems[problem.kind, problem.name].append(problem)
+
+    def update(self, observation: Observation) -> Update:
+        """What one object is to say."""
+        if observation.kind is Server:
+            return _server_update(observation, self._decision(observation))
+        verdict = self._verdict(observation)
+        return Update.of(observation, (verdict,), active=verdict.holds is True)
+
+    def _decision(self, observation: Observation) -> Decision:
+        """The decision for a Server; one that is not part of the system has none."""
+        name, resource = observation.reference.key.name, observation.resource
+        if not isinstance(resource, Server):
+            return Decision(name, Reason.INVALID_SPEC, observation.problem)
+        problem = self._excluded.get(id(resource))
+        if problem is not None:
+            return Decision(name, Reason.INVALID_SPEC, f"{problem.field}: {problem.message}")
+        return self._decisions[resource.spec.name]
+
+    def _verdict(self, observation: Observation) -> Verdict:
+        """Whether an object of another kind can be used as it is."""
+        resource = observation.resource
+        if resource is None:
+            return Verdict(
+                READY, holds=False, reason=Reason.INVALID_SPEC, message=observation.problem
+            )
+        problem = self._excluded.get(id(resource))
+        if problem is not None:
+            return Verdict(READY, holds=False, reason=problem.reason, message=problem.message)
+        problems = self._problems[KINDS.get(resource.kind, ""), getattr(resource.spec, "name", "")]
+        if not problems:
+            return VALID
+        return Verdict(READY, holds=False, reason=problems[0].reason, message=_joined(problems))
+
+
+def _joined(problems: Sequence[Problem]) -> str:
+    return "; ".join(
+        f"{f'{problem.part}: ' if problem.part else ''}{problem.field}: {problem.message}"
+        for problem in problems
+    )
+
+
+def _server_update(observation: Observation, decision: Decision) -> Update:
+    allocated = Verdict(
+        ALLOCATED,
+        holds=decision.allocation is not None,
+        reason=decision.reason,
+        message=decision.message,
+    )
+    ready = Verdict(
+        READY,
+        holds=decision.reason is Reason.ALLOCATED,
+        reason=decision.reason,
+        message=decision.message,
+    )
+    verdicts = (ready, *_warnings(decision), allocated)
+    desired = desired_allocation(decision.allocation)
+    spec = None if observation.resource is None else _spec_change(observation.resource, desired)
+    return Update.of(observation, verdicts, active=decision.reason.decided, spec=spec)
+
+
+def _warnings(decision: Decision) -> Iterator[Verdict]:
+    """What a decision cannot be trusted for; nothing is said where that is nothing."""
+    if decision.warnings:
+        message = "; ".join(decision.warnings)
+        yield Verdict(WARNINGS, holds=True, reason="Implausible", message=message)
+
+
+def _spec_change(server: Resource, desired: Manifest) -> Manifest | None:
+    """The new desired allocation, or None where it stands already."""
+    current = server.spec.desired_alloc if isinstance(server, Server) else None
+    if current is not None and desired.items() <= current.to_json().items():
+        return None
+    return {"desiredAlloc": desired}
+
+
+def desired_allocation(allocation: Allocation | None) -> Manifest:
+    """An allocation as a Server's spec has it; nothing at all where there is none.
+
+    Every field is there, so that no number of an earlier decision stays behind.
+    """
+    decided = allocation or Allocation()
+    return {**_part(decided), "mix": [_part(part) for part in decided.mix]}
+
+
+def _part(allocation: Allocation) -> Manifest:
+    """The fields that an allocation on one accelerator has, too."""
+    return {
+        "accelerator": allocation.accelerator,
+        "numReplicas": allocation.replicas,
+        "maxBatch": allocation.max_batch_size,
+        "cost": round(allocation.cost, DIGITS),
+        "itlAverage": round(allocation.itl_ms, DIGITS),
+        "waitAverage": round(allocation.wait_ms, DIGITS),
+        "ttftAverage": round(allocation.ttft_ms, DIGITS),
+        "load": _load(allocation.load),
+    }
+
+
+def _load(load: Load) -> Manifest:
+    """The load in the vocabulary in which it was given; either one is enough for the schema."""
+    lengths = {"avgInTokens": load.input_tokens, "avgOutTokens": load.output_tokens}
+    if load.tokens_per_request or not load.output_tokens:
+        lengths = {"avgLength": load.tokens_per_request} | (lengths if load.output_tokens else {})
+    return {
+        "arrivalRate": load.arrival_rate,
+        **lengths,
+        "arrivalCOV": load.arrival_cov,
+        "serviceCOV": load.service_cov,
+    }

@@ -1,0 +1,129 @@
+"""Drive the objects of a namespace towards the optimizer's answer; safe to repeat.
+
+A reconcile reads the Optimizer, decides what it asks for, and does that: it says something on
+the Optimizer, or it optimizes.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from inferno_operator.controllers.optimization import status
+from inferno_operator.controllers.optimization.plan import Update, plan_troubles, plan_updates
+from inferno_operator.controllers.optimization.ports import Optimizer
+from inferno_operator.controllers.optimization.schedule import Step, next_step
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.source import Source
+from inferno_operator.controllers.optimization.writer import Writer
+from inferno_operator.resources import Optimizer as OptimizerResource
+from inferno_operator.resources.objects import Key, Now, kind_of
+from inferno_operator.resources.observation import Observation, observe, readable
+from inferno_operator.runtime.finalizers import release
+from inferno_operator.runtime.observer import Observer
+from inferno_operator.runtime.ports import Cluster, GoneError, StaleError
+from inferno_operator.runtime.work_queue import Outcome
+from inferno_optimizer.errors import InfernoError
+
+OPTIMIZER = kind_of(OptimizerResource)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What reconciling works with.
+
+    `time_limit` is the exact solver's [s]; `observer` gets what happens; `turns` let the
+    requests of one namespace wait for each other.
+    """
+
+    cluster: Cluster
+    source: Source
+    optimizer: Optimizer
+    now: Now
+    time_limit: float = 30.0
+    observer: Observer = field(default_factory=Observer)
+    turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+
+    @property
+    def writer(self) -> Writer:
+        """Writes on objects."""
+        return Writer(self.cluster, self.now)
+
+
+async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
+    """Do what an Optimizer asks for; a failure is reported on it, and repeated later."""
+    try:
+        observation = observe(OptimizerResource, await context.cluster.get(OPTIMIZER, key))
+        if observation.deleted is not None:
+            await release([observation], context.cluster)
+            return Outcome.SETTLED
+        step = next_step(observation, await _others(observation, context), context.now())
+        if step.optimizes:
+            return await _attempt(observation, step, context)
+        await context.writer.write(step.update)
+        return Outcome.due_after(step.again_after)
+    except GoneError:
+        context.observer.forgot(key)
+        return Outcome.SETTLED
+    except InfernoError as error:
+        logger.warning("%s: its status is not up to date: %s", key, error)
+        return Outcome.FAILED
+
+
+async def _others(observation: Observation, context: Context) -> list[Observation]:
+    """All Optimizers of the namespace, if this one may have a rival among them."""
+    resource = observation.resource
+    if not isinstance(resource, OptimizerResource) or resource.spec.interval is None:
+        return []
+    listing = await context.cluster.list(OPTIMIZER, observation.reference.key.namespace)
+    return [observe(OptimizerResource, manifest) for manifest in listing.manifests]
+
+
+async def _attempt(observation: Observation, step: Step, context: Context) -> Outcome:
+    """Optimize, or report why not."""
+    key = observation.reference.key
+    try:
+        async with context.turns[key.namespace]:
+            await _optimize(observation, step, context)
+    except StaleError as error:
+        logger.info("%s; starting over", error)
+        return Outcome.FAILED
+    except InfernoError as error:
+        logger.warning("%s: %s", observation.reference, error)
+        context.observer.failed(key, error.reason)
+        await context.writer.write(status.failed(observation, error))
+        return Outcome.FAILED
+    return Outcome.due_after(step.again_after)
+
+
+async def _optimize(observation: Observation, step: Step, context: Context) -> None:
+    """Read, solve, write the result on every object; the request is cleared last of all."""
+    key, writer = observation.reference.key, context.writer
+    context.observer.started(key)
+    if step.is_requested:  # a repeated optimization is reported when it is done
+        observation = await _say(observation, step.update, writer)
+    observations = await context.source.objects(key.namespace)
+    snapshot = build_system(readable(observations), step.resource, context.time_limit)
+    solution = await context.optimizer.optimize(snapshot.system)
+    updates = plan_updates(observations, snapshot, solution)
+    await writer.write_all(updates, status.digest(observation, updates))
+    troubles = plan_troubles(observations, snapshot)
+    done = status.optimized(observation, solution, context.now(), troubles)
+    observation = await _say(observation, done, writer)
+    if step.is_requested:
+        await writer.clear_request(observation.reference)
+    context.observer.optimized(key, snapshot.system, solution)
+    logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
+
+
+async def _say(observation: Observation, update: Update, writer: Writer) -> Observation:
+    """Write an update of the Optimizer itself; its spec must still be the one worked on."""
+    manifest = await writer.write(update)
+    if manifest is None:
+        return observation
+    written = observe(OptimizerResource, manifest)
+    if written.generation != observation.generation:
+        raise StaleError(f"{observation.reference} changed while it was worked on")
+    return written

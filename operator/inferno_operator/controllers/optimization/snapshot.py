@@ -1,0 +1,282 @@
+"""The objects of a namespace -> one System, and what is wrong with each object."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TypeVar
+
+from inferno_operator.resources import (
+    Accelerator,
+    Capacity,
+    Model,
+    Optimizer,
+    OptimizerParameters,
+    PerformanceData,
+    PrefillParms,
+    Resource,
+    Server,
+    ServerAllocation,
+    ServiceClass,
+    Target,
+)
+from inferno_operator.resources import Allocation as AllocationPart
+from inferno_operator.resources import Load as LoadPart
+from inferno_optimizer import system as core
+from inferno_optimizer.capacity import available_cards
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.validation import Problem, find_problems
+
+Named = Accelerator | Model | ServiceClass | Server
+"""Objects that others know by their `spec.name`."""
+
+Kind = TypeVar("Kind", bound=Resource)
+Priced = TypeVar("Priced", bound=AllocationPart)
+
+DUPLICATE_NAME = "DuplicateName"
+
+KINDS: Mapping[str, str] = {
+    Accelerator.kind: "accelerator",
+    Model.kind: "model",
+    ServiceClass.kind: "service class",
+    Server.kind: "server",
+}
+"""Our kinds, as problems call them; those whose objects have a `spec.name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A system, and its problems.
+
+    `problems` are those of the system; `excluded` are objects that are no part of it, each
+    with the reason: another one has the same name, or there is nothing to size it for.
+    """
+
+    system: core.System
+    problems: tuple[Problem, ...]
+    excluded: tuple[tuple[Resource, Problem], ...]
+
+
+def build_system(
+    resources: Iterable[Resource], optimizer: Optimizer | None = None, time_limit: float = 30.0
+) -> Snapshot:
+    """Build the system that the objects of a namespace describe.
+
+    Parameters
+    ----------
+    resources
+        The objects, in any order. Of several with one `spec.name` the oldest counts;
+        several Capacity objects add up.
+    optimizer
+        Whose parameters to use; the first one among the resources unless given.
+    time_limit
+        What the exact solver may take [s].
+    """
+    in_order = sorted(resources, key=attrgetter("age"))
+    named, excluded = _by_name(in_order)
+    excluded += [(r, _no_load(r.spec.name)) for r in named if _lacks_load(r)]
+    loaded = [r for r in named if not _lacks_load(r)]
+    asked = optimizer or next(_only(Optimizer, in_order), None)
+    system = core.System(
+        accelerators=tuple(map(_accelerator, _only(Accelerator, loaded))),
+        profiles=_profiles(_only(Model, loaded)),
+        classes=tuple(map(_service_class, _only(ServiceClass, loaded))),
+        capacity=_capacity(_only(Capacity, in_order)),
+        options=_options(asked.spec.data.optimizer if asked else None, time_limit),
+    )
+    catalogue = Catalogue(system)
+    if system.options.hold_undecided:
+        left_out = _only(Server, (resource for resource, _ in excluded))
+        held = (_server(resource, catalogue) for resource in left_out)
+        system = replace(system, capacity=available_cards(catalogue, held))
+    servers = tuple(_server(resource, catalogue) for resource in _only(Server, loaded))
+    system = replace(system, servers=servers)
+    return Snapshot(system, find_problems(system), tuple(excluded))
+
+
+def _only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:
+    """The resources of one kind."""
+    return (resource for resource in resources if isinstance(resource, kind))
+
+
+def _lacks_load(resource: Resource) -> bool:
+    """A Server that does not say what it has to carry; an idle one says 0."""
+    if not isinstance(resource, Server):
+        return False
+    current = resource.spec.current_alloc
+    return current is None or current.load is None
+
+
+def _no_load(name: str) -> Problem:
+    message = (
+        "give arrivalRate and avgLength, or avgInTokens and avgOutTokens:"
+        " what the server has to carry, 0 for nothing"
+    )
+    return Problem("server", name, "currentAlloc.load", message)
+
+
+def _by_name(resources: Sequence[Resource]) -> tuple[list[Named], list[tuple[Resource, Problem]]]:
+    """Objects that have a name of their own, and those whose name an older object has."""
+    holders: dict[tuple[str, str], Named] = {}
+    excluded: list[tuple[Resource, Problem]] = []
+    for resource in resources:
+        if not isinstance(resource, Named):
+            continue
+        key = (KINDS[resource.kind], resource.spec.name)
+        older = holders.setdefault(key, resource)
+        if older is not resource:
+            message = (
+                f"{resource.spec.name!r} is the name of {older.kind} {older.metadata.name!r} too,"
+                f" which is older; rename one"
+            )
+            excluded.append((resource, Problem(*key, "name", message, DUPLICATE_NAME)))
+    return list(holders.values()), excluded
+
+
+def _accelerator(resource: Accelerator) -> core.Accelerator:
+    spec = resource.spec
+    return core.Accelerator(spec.name, spec.type, spec.cost, spec.multiplicity)
+
+
+def _profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
+    """Profiles of the models, the last of each accelerator."""
+    return tuple(
+        {
+            (model.spec.name, data.acc): _profile(model.spec.name, data)
+            for model in models
+            for data in model.spec.data
+        }.values()
+    )
+
+
+def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:
+    return core.PerformanceProfile(
+        model=model,
+        accelerator=data.acc,
+        parameters=_parameters(data),
+        max_batch_size=data.max_batch_size,
+        at_tokens=data.at_tokens,
+        accelerator_count=max(data.acc_count, 1),
+        max_tokens=data.max_tokens or 0,
+        max_sequences=data.max_num_seqs or 0,
+    )
+
+
+def _parameters(data: PerformanceData) -> core.PerformanceParameters:
+    """Parameters of the one generation that is given."""
+    if data.perf_parms:
+        budget = data.perf_parms
+        return core.TokenBudgetParameters(budget.alpha, budget.beta, budget.gamma)
+    if data.decode_parms:
+        decode, prefill = data.decode_parms, data.prefill_parms or PrefillParms(gamma=0, delta=0)
+        return core.PrefillDecodeParameters(decode.alpha, decode.beta, prefill.gamma, prefill.delta)
+    return core.DecodeParameters(data.alpha or 0.0, data.beta or 0.0)
+
+
+def _service_class(resource: ServiceClass) -> core.ServiceClass:
+    targets = {target.model: _target(target) for target in resource.spec.data}
+    return core.ServiceClass(resource.spec.name, resource.spec.priority, targets)
+
+
+def _target(part: Target) -> core.Target:
+    return core.Target(
+        itl_ms=part.slo_itl or 0.0,
+        wait_ms=part.slo_ttw or 0.0,
+        tokens_per_second=part.slo_tps or 0.0,
+        ttft_ms=part.slo_ttft or 0.0,
+        wait_percentile=part.slo_ttw_percentile or 0.0,
+        ttft_percentile=part.slo_ttft_percentile or 0.0,
+    )
+
+
+def _server(resource: Server, catalogue: Catalogue) -> core.Server:
+    spec, current = resource.spec, priced_current(resource, catalogue)
+    return core.Server(
+        name=spec.name,
+        service_class=spec.service_class,
+        model=spec.model,
+        current=_current(current) if current else core.Allocation(),
+        keep_accelerator=spec.keep_accelerator,
+        min_replicas=spec.min_num_replicas,
+        max_batch_size=spec.max_batch_size,
+        max_queue_size=spec.max_queue_size,
+    )
+
+
+def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
+    """What runs now; where its cost is not told it is that of its replicas.
+
+    Parameters
+    ----------
+    resource
+        The Server.
+    catalogue
+        Accelerators and performance data of its namespace.
+    """
+    whole, model = resource.spec.current_alloc, resource.spec.model
+    if whole is None:
+        return None
+    mix = tuple(_priced(part, model, catalogue) for part in whole.mix)
+    if not mix:
+        return _priced(whole, model, catalogue)
+    total = sum(part.cost or 0.0 for part in mix)
+    return whole.model_copy(
+        update={"mix": mix, "cost": total if whole.cost is None else whole.cost}
+    )
+
+
+def _priced(part: Priced, model: str, catalogue: Catalogue) -> Priced:
+    if part.cost is not None:
+        return part
+    cost = max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator)
+    return part.model_copy(update={"cost": cost})
+
+
+def _current(whole: ServerAllocation) -> core.Allocation:
+    return replace(_allocation(whole), mix=tuple(map(_allocation, whole.mix)))
+
+
+def _allocation(part: AllocationPart) -> core.Allocation:
+    return core.Allocation(
+        accelerator=part.accelerator,
+        replicas=part.num_replicas,
+        max_batch_size=part.max_batch or 0,
+        cost=part.cost or 0.0,
+        itl_ms=part.itl_average or 0.0,
+        wait_ms=part.wait_average or 0.0,
+        ttft_ms=part.ttft_average or 0.0,
+        load=_load(part.load) if part.load else core.Load(),
+    )
+
+
+def _load(part: LoadPart) -> core.Load:
+    return core.Load(
+        arrival_rate=part.arrival_rate,
+        tokens_per_request=part.avg_length or 0,
+        arrival_cov=part.arrival_cov or 0.0,
+        service_cov=part.service_cov or 0.0,
+        input_tokens=part.avg_in_tokens or 0,
+        output_tokens=part.avg_out_tokens or 0,
+    )
+
+
+def _capacity(resources: Iterable[Capacity]) -> Mapping[str, int]:
+    cards: Counter[str] = Counter()
+    for resource in resources:
+        for count in resource.spec.count:
+            cards[count.type] += count.count
+    return dict(sorted(cards.items()))
+
+
+def _options(parameters: OptimizerParameters | None, time_limit: float) -> core.Options:
+    if parameters is None:
+        return core.Options(time_limit=time_limit)
+    return core.Options(
+        unlimited=parameters.unlimited,
+        heterogeneous=parameters.heterogeneous,
+        milp=parameters.milp_solver,
+        saturation_policy=core.SaturationPolicy(parameters.saturation_policy),
+        delayed_best_effort=parameters.delayed_best_effort,
+        hold_undecided=parameters.hold_undecided,
+        time_limit=time_limit,
+    )

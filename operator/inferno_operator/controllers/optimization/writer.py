@@ -1,0 +1,75 @@
+"""Write updates on objects: the spec, then the status, then events."""
+
+from collections.abc import Sequence
+
+from inferno_operator.controllers.optimization.plan import Update
+from inferno_operator.resources.objects import Event, Manifest, Now, Reference
+from inferno_operator.runtime.concurrently import write_each
+from inferno_operator.runtime.ports import FIELD_MANAGER, Cluster, GoneError, StaleError
+
+
+class Writer:
+    """Writes on objects of our kinds; `now` gives the time of conditions."""
+
+    def __init__(self, cluster: Cluster, now: Now) -> None:
+        self._cluster = cluster
+        self._now = now
+
+    async def write_all(self, updates: Sequence[Update], digest: Sequence[Event]) -> None:
+        """Write updates, some at once; all are tried before the first failure is raised.
+
+        Each object gets its own events unless there is a digest of them.
+        """
+        write = self._write if digest else self.write
+        await write_each(updates, write)
+        await self._publish(digest)
+
+    async def write(self, update: Update) -> Manifest | None:
+        """Write what changes on one object, and its events; None if nothing changes."""
+        written = await self._write(update)
+        await self._publish(tuple(update.events()))
+        return written
+
+    async def clear_request(self, reference: Reference) -> None:
+        """Set `optimize` to false; `StaleError` if the Optimizer changed since it was seen."""
+        manifest = reference.manifest_at_version(spec={"optimize": False})
+        await self._cluster.merge(reference.kind, manifest, FIELD_MANAGER)
+
+    async def _publish(self, events: Sequence[Event]) -> None:
+        for event in events:
+            await self._cluster.publish(event)
+
+    async def _write(self, update: Update) -> Manifest | None:
+        reference, generation, written = update.reference, update.generation, None
+        if update.spec is not None:
+            manifest = reference.manifest(spec=update.spec)
+            written = await self._cluster.apply(reference.kind, manifest, FIELD_MANAGER)
+            reference = Reference.of(reference.kind, written)
+            if written["metadata"]["generation"] == generation + 1:  # by us alone
+                generation += 1
+        status = update.status_at(generation, self._now())
+        if status is not None:
+            written = await apply_status(self._cluster, reference, status)
+        return written
+
+
+async def apply_status(cluster: Cluster, reference: Reference, status: Manifest) -> Manifest:
+    """Own exactly these fields of the status, though the object may have changed.
+
+    For a status the API server compares the version only, not the uid: a version that is out
+    of date is replaced by the newest, if it is one of the same object.
+
+    Raises
+    ------
+    GoneError
+        The object was deleted, or is another one of the same name.
+    """
+    while True:
+        manifest = reference.manifest_at_version(status=status)
+        try:
+            return await cluster.apply(reference.kind, manifest, FIELD_MANAGER)
+        except StaleError:
+            newest = await cluster.get(reference.kind, reference.key)
+            if newest["metadata"]["uid"] != reference.uid:
+                raise GoneError(f"{reference}: was deleted and made again") from None
+            reference = Reference.of(reference.kind, newest)

@@ -1,0 +1,263 @@
+"""Stand-ins for what `ports` describes, in memory: for tests and for trying things out."""
+
+import asyncio
+import copy
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from inferno_operator.resources import API_VERSION
+from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference
+from inferno_operator.runtime.leader_election import Lease
+from inferno_operator.runtime.ports import Change, GoneError, Listing, StaleError
+from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import Solution, System
+
+
+class FakeCluster:
+    """Objects in a dictionary, with the API server's rules for generations and versions.
+
+    An apply sets the top-level fields of a spec and keeps the others; a status is replaced.
+
+    Attributes
+    ----------
+    objects
+        By name of their kind, and key.
+    writes
+        What was written, in order, as "apply Server s": apply, status, merge or delete.
+    failures
+        Raised by the next calls, one each.
+    failing
+        Raised by every write on objects of a kind, by its name.
+    unserved
+        Names of kinds that are not served.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, Key], dict[str, Any]] = {}
+        self.events: list[Event] = []
+        self.writes: list[str] = []
+        self.failures: list[InfernoError] = []
+        self.failing: dict[str, InfernoError] = {}
+        self.unserved: set[str] = set()
+        self._version = 0
+        self._changes: list[tuple[str, Change]] = []
+        self._changed = asyncio.Event()
+
+    async def something_changed(self) -> None:
+        """Wait for the next change of an object."""
+        await self._changed.wait()
+
+    def add(self, manifest: Mapping[str, Any], namespace: str | None = None) -> Key:
+        """Create an object, or change it, as its user would."""
+        stored = copy.deepcopy(dict(manifest))
+        metadata = stored["metadata"]
+        metadata["namespace"] = namespace or metadata.get("namespace", "default")
+        key = Key.of(stored)
+        old = self.objects.get((stored["kind"], key))
+        metadata.setdefault("uid", f"{stored['kind']}/{key}")
+        metadata["generation"] = 1 if old is None else old["metadata"]["generation"] + 1
+        if old is not None:
+            stored.setdefault("status", old.get("status", {}))
+        metadata["resourceVersion"] = self._next_version()
+        self.objects[stored["kind"], key] = {"apiVersion": API_VERSION, **stored}
+        self._note(self.objects[stored["kind"], key])
+        return key
+
+    def remove(self, kind: Kind, key: Key) -> None:
+        """Delete an object, as its user would."""
+        stored = self.objects.pop((kind.kind, key))
+        stored["metadata"]["resourceVersion"] = self._next_version()
+        self._note(stored, gone=True)
+
+    async def serves(self, kind: Kind) -> bool:
+        """All kinds but those that are not served."""
+        self._fail()
+        return kind.kind not in self.unserved
+
+    async def get(self, kind: Kind, key: Key) -> Manifest:
+        """One object."""
+        self._fail()
+        return copy.deepcopy(self._stored(kind, key))
+
+    async def list(self, kind: Kind, namespace: str) -> Listing:
+        """All objects of a kind in a namespace, or in all ("")."""
+        self._fail()
+        if kind.kind in self.unserved:
+            raise GoneError(f"{kind}: no such kind")
+        found = tuple(
+            copy.deepcopy(manifest)
+            for (name, key), manifest in self.objects.items()
+            if name == kind.kind and namespace in ("", key.namespace)
+        )
+        return Listing(kind, namespace, self._version, found)
+
+    async def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+        """What changed since a version, for as long as anybody waits."""
+        seen = 0
+        while True:
+            for name, change in self._changes[seen:]:
+                seen += 1
+                if name == kind.kind and change.version > since and _is_in(namespace, change):
+                    yield change
+            if seen == len(self._changes):
+                await self._changed.wait()
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        """Set fields of the spec, or the status; a change of the spec raises the generation."""
+        del manager, force
+        verb = "status" if "status" in manifest else "apply"
+        stored = self._for_write(verb, kind, manifest)
+        if "status" in manifest:
+            stored["status"] = copy.deepcopy(dict(manifest["status"]))
+        else:
+            self._set_spec(stored, manifest)
+        return self._written(verb, stored)
+
+    async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
+        """Set fields of the spec, or the finalizers; an object that is to go may do so then."""
+        del manager
+        stored = self._for_write("merge", kind, manifest)
+        self._set_spec(stored, manifest)
+        metadata = manifest["metadata"]
+        if "finalizers" in metadata:
+            stored["metadata"]["finalizers"] = list(metadata["finalizers"])
+        self._written("merge", stored)
+        if not metadata.get("finalizers", True) and "deletionTimestamp" in stored["metadata"]:
+            self.remove(kind, Key.of(stored))
+
+    async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
+        """Replace who owns which fields of an object."""
+        stored = self._for_write("managers", reference.kind, reference.manifest_at_version())
+        stored["metadata"]["managedFields"] = copy.deepcopy(list(entries))
+        self._written("managers", stored)
+
+    async def delete(self, reference: Reference) -> None:
+        """Delete an object at once."""
+        stored = self._for_write("delete", reference.kind, reference.manifest())
+        self.writes.append(f"delete {stored['kind']} {stored['metadata']['name']}")
+        self.remove(reference.kind, reference.key)
+
+    async def publish(self, event: Event) -> None:
+        """Keep the event."""
+        self.events.append(event)
+
+    def _stored(self, kind: Kind, key: Key) -> dict[str, Any]:
+        try:
+            return self.objects[kind.kind, key]
+        except KeyError:
+            raise GoneError(f"{kind.kind} {key} is not there") from None
+
+    def _for_write(self, verb: str, kind: Kind, manifest: Manifest) -> dict[str, Any]:
+        """The object that a manifest is for; an apply of the spec creates it."""
+        self._fail()
+        if kind.kind in self.failing:
+            raise self.failing[kind.kind]
+        metadata, key = manifest["metadata"], Key.of(manifest)
+        if verb == "apply" and "uid" not in metadata and (kind.kind, key) not in self.objects:
+            self.add({**manifest, "kind": kind.kind, "spec": {}})
+        stored = self._stored(kind, key)
+        if metadata.get("uid", stored["metadata"]["uid"]) != stored["metadata"]["uid"]:
+            raise GoneError(f"{kind.kind} {key} is another object")
+        version = stored["metadata"]["resourceVersion"]
+        if metadata.get("resourceVersion", version) != version:
+            raise StaleError(f"{kind.kind} {key} changed")
+        return stored
+
+    @staticmethod
+    def _set_spec(stored: dict[str, Any], manifest: Manifest) -> None:
+        changed = {**stored["spec"], **copy.deepcopy(dict(manifest.get("spec", {})))}
+        if changed != stored["spec"]:
+            stored["spec"] = changed
+            stored["metadata"]["generation"] += 1
+
+    def _written(self, verb: str, stored: dict[str, Any]) -> Manifest:
+        stored["metadata"]["resourceVersion"] = self._next_version()
+        self.writes.append(f"{verb} {stored['kind']} {stored['metadata']['name']}")
+        self._note(stored)
+        return copy.deepcopy(stored)
+
+    def _note(self, stored: Mapping[str, Any], *, gone: bool = False) -> None:
+        """Make a change known to watches."""
+        manifest = copy.deepcopy(stored)
+        change = Change(int(manifest["metadata"]["resourceVersion"]), manifest, gone=gone)
+        self._changes.append((manifest["kind"], change))
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _next_version(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+def _is_in(namespace: str, change: Change) -> bool:
+    return change.manifest is not None and namespace in (
+        "",
+        change.manifest["metadata"]["namespace"],
+    )
+
+
+class FakeOptimizer:
+    """Solves in place; `failures` are raised by the next calls, one each."""
+
+    def __init__(self) -> None:
+        self.failures: list[InfernoError] = []
+        self.systems: list[System] = []
+
+    async def optimize(self, system: System) -> Solution:
+        """Solve, and remember what was asked."""
+        self.systems.append(system)
+        if self.failures:
+            raise self.failures.pop(0)
+        return optimize(system)
+
+
+class FakeLeaseStore:
+    """A Lease in memory, with the API server's rule for versions.
+
+    `failures` are raised by the next calls, one each.
+    """
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self.failures: list[InfernoError] = []
+        self._version = 0
+
+    async def read(self) -> Lease:
+        """The Lease as it is."""
+        self._fail()
+        if self.lease is None:
+            raise GoneError("there is no lease")
+        return self.lease
+
+    async def create(self, lease: Lease) -> Lease:
+        """Make it."""
+        self._fail()
+        if self.lease is not None:
+            raise StaleError("there is a lease already")
+        return self._written(lease)
+
+    async def update(self, lease: Lease) -> Lease:
+        """Replace the version that was read."""
+        self._fail()
+        if self.lease is None:
+            raise GoneError("there is no lease")
+        if lease.version != self.lease.version:
+            raise StaleError("there is a newer lease")
+        return self._written(lease)
+
+    def _written(self, lease: Lease) -> Lease:
+        self._version += 1
+        self.lease = replace(lease, version=str(self._version))
+        return self.lease
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)

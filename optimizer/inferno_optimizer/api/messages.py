@@ -1,0 +1,80 @@
+"""Answers of the server: documents, messages for a person, and paths that do not exist."""
+
+from collections.abc import Sequence
+from html import escape
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Match
+
+from inferno_optimizer.api.documents import write_json
+
+JSON = "application/json; charset=utf-8"
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer, not a fault
+    """A request is answered with this status and this JSON instead."""
+
+    def __init__(self, status: int, body: object) -> None:
+        super().__init__(body)
+        self.status = status
+        self.body = body
+
+    @classmethod
+    def because(cls, status: int, message: str) -> "Refusal":
+        """Refuse with a message for a person."""
+        return cls(status, {"message": message})
+
+
+def json_reply(document: object, status: int = HTTPStatus.OK) -> Response:
+    """Answer with a document."""
+    return encoded_reply(write_json(document), status)
+
+
+def encoded_reply(text: bytes, status: int = HTTPStatus.OK) -> Response:
+    """Answer with JSON that is written already."""
+    return Response(text, status, media_type=JSON)
+
+
+def message_reply(status: int, message: str) -> Response:
+    """Answer with a message for a person."""
+    return json_reply({"message": message}, status)
+
+
+async def answer_refusal(_: Request, refusal: Exception) -> Response:
+    """Answer a request that was refused."""
+    if not isinstance(refusal, Refusal):
+        raise refusal
+    reply = json_reply(refusal.body, refusal.status)
+    if refusal.status == HTTPStatus.REQUEST_TIMEOUT:
+        reply.headers["Connection"] = "close"  # or the rest of the body would be waited for
+    return reply
+
+
+async def answer_input_error(_: Request, error: Exception) -> Response:
+    """Answer a request whose body cannot be read."""
+    return message_reply(HTTPStatus.BAD_REQUEST, str(error))
+
+
+async def answer_defect(_: Request, __: Exception) -> Response:
+    """Answer a request that met a defect of the server; the log has the traceback."""
+    message = "this should not have happened; the server's log tells more"
+    return message_reply(HTTPStatus.INTERNAL_SERVER_ERROR, message)
+
+
+def answer_unrouted(routes: Sequence[BaseRoute], request: Request) -> Response:
+    """Answer for an unknown path, or another verb on a known one, as the original does.
+
+    A path with a slash too many is redirected to the one that was meant.
+    """
+    meant = {**request.scope, "path": request.scope["path"].removesuffix("/")}
+    slash = meant["path"] != request.scope["path"]
+    if not slash or not any(route.matches(meant)[0] is Match.FULL for route in routes):
+        plain = {"Content-Type": "text/plain"}
+        return Response("404 page not found", HTTPStatus.NOT_FOUND, plain)
+    location = request.scope["raw_path"].decode().removesuffix("/")
+    if request.method != "GET":
+        return RedirectResponse(location, HTTPStatus.TEMPORARY_REDIRECT)
+    page = f'<a href="{escape(location)}">Moved Permanently</a>.\n\n'
+    return HTMLResponse(page, HTTPStatus.MOVED_PERMANENTLY, {"Location": location})

@@ -1,0 +1,387 @@
+"""What a server knows, as an immutable value, and every way to look at or change it.
+
+A change returns a new value and leaves the old one as it is, so that a reader or an
+optimization that holds the old one never sees a change half done. Answers are those of the
+original, also the messages that something is not found.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from inferno_optimizer.api.documents import ALLOCATION, Document, system_of
+from inferno_optimizer.api.messages import Refusal
+from inferno_optimizer.system import LOWEST_PRIORITY, Reason
+from inferno_optimizer.wire.fields import LARGEST_INTEGER
+
+T = TypeVar("T")
+
+DECIMAL = re.compile(r"[+-]?[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptClass:
+    """A service class; its targets by model."""
+
+    priority: int
+    targets: Mapping[str, Document] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Documents by name; `models` hold performance data by accelerator.
+
+    The `desiredAlloc` of a server is None where nobody sent or computed one.
+    """
+
+    accelerators: Mapping[str, Document] = field(default_factory=dict)
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, Document]] = field(default_factory=dict)
+    classes: Mapping[str, KeptClass] = field(default_factory=dict)
+    servers: Mapping[str, Document] = field(default_factory=dict)
+
+
+Change = tuple[Contents, object]
+"""The new contents, and the answer."""
+
+
+def contents_of(body: object) -> Contents:
+    """What the body of optimizeOne describes.
+
+    Raises
+    ------
+    MisfitError
+        Something has the wrong type.
+    """
+    system, contents = system_of(body), Contents()
+    for change, section in (
+        (set_accelerators, "acceleratorData"),
+        (set_capacities, "capacityData"),
+        (set_models, "modelData"),
+        (set_service_classes, "serviceClassData"),
+        (set_servers, "serverData"),
+    ):
+        contents, _ = change(contents, system[section])
+    return contents
+
+
+def body_of(contents: Contents, options: Document) -> Document:
+    """The body of optimizeOne that describes it."""
+    profiles = [data for model in contents.models.values() for data in model.values()]
+    return {
+        "system": {
+            "acceleratorData": {"accelerators": get_accelerators(contents)},
+            "capacityData": get_capacities(contents),
+            "modelData": {"models": profiles},
+            "serviceClassData": get_service_classes(contents),
+            "serverData": {"servers": [*contents.servers.values()]},
+            "optimizerData": {"optimizer": options},
+        }
+    }
+
+
+def get_accelerators(contents: Contents) -> object:
+    """List all accelerators."""
+    return [*contents.accelerators.values()]
+
+
+def get_accelerator(contents: Contents, name: str) -> object:
+    """Get an accelerator."""
+    return _found(contents.accelerators, name, f"accelerator {name}")
+
+
+def set_accelerators(contents: Contents, body: Document) -> Change:
+    """Add or replace accelerators; others stay."""
+    return _with_accelerators(contents, body["accelerators"]), body
+
+
+def add_accelerator(contents: Contents, body: Document) -> Change:
+    """Add or replace an accelerator."""
+    return _with_accelerators(contents, [body]), body
+
+
+def remove_accelerator(contents: Contents, name: str) -> Change:
+    """Remove an accelerator."""
+    removed = get_accelerator(contents, name)
+    return replace(contents, accelerators=_without(contents.accelerators, name)), removed
+
+
+def _with_accelerators(contents: Contents, added: Iterable[Document] | None) -> Contents:
+    return replace(contents, accelerators={**contents.accelerators, **_by_name(added)})
+
+
+def get_capacities(contents: Contents) -> Document:
+    """List the capacity of every type."""
+    return {"count": [_capacity(name, count) for name, count in contents.capacity.items()]}
+
+
+def get_capacity(contents: Contents, type: str) -> object:  # noqa: A002 - as on the wire
+    """Get the capacity of a type."""
+    return _capacity(type, _found(contents.capacity, type, f"capacity for {type}"))
+
+
+def set_capacities(contents: Contents, body: Document) -> Change:
+    """Set the capacity of types; others stay."""
+    return _with_capacity(contents, body["count"]), body
+
+
+def set_capacity(contents: Contents, body: Document) -> Change:
+    """Set the capacity of a type."""
+    return _with_capacity(contents, [body]), body
+
+
+def remove_capacity(contents: Contents, type: str) -> Change:  # noqa: A002 - as on the wire
+    """Remove the capacity of a type."""
+    count = _found(contents.capacity, type, f"accelerator type {type}")
+    return replace(contents, capacity=_without(contents.capacity, type)), _capacity(type, count)
+
+
+def _capacity(card_type: str, count: int) -> Document:
+    return {"type": card_type, "count": count}
+
+
+def _with_capacity(contents: Contents, added: Iterable[Document] | None) -> Contents:
+    counts = {document["type"]: document["count"] for document in added or ()}
+    return replace(contents, capacity={**contents.capacity, **counts})
+
+
+def get_models(contents: Contents) -> object:
+    """List the names of all models."""
+    return [*contents.models]
+
+
+def get_model(contents: Contents, name: str) -> object:
+    """Get the performance data of a model."""
+    return {"models": [*_model(contents, name).values()]}
+
+
+def set_models(contents: Contents, body: Document) -> Change:
+    """Add or replace performance data, and the models that they are of; other data stay."""
+    models = {name: dict(data) for name, data in contents.models.items()}
+    for data in body["models"] or ():
+        models.setdefault(data["name"], {})[data["acc"]] = data
+    return replace(contents, models=models), body
+
+
+def add_model(contents: Contents, name: str) -> Change:
+    """Add a model without performance data; one of that name is replaced."""
+    return _with_model(contents, name, {}), name
+
+
+def remove_model(contents: Contents, name: str) -> Change:
+    """Remove a model with its performance data."""
+    _model(contents, name)
+    return replace(contents, models=_without(contents.models, name)), name
+
+
+def get_performance(contents: Contents, name: str, acc: str) -> object:
+    """Get the performance data of a model on an accelerator."""
+    return _found(_model(contents, name), acc, f"accelerator {acc}")
+
+
+def add_performance(contents: Contents, body: Document) -> Change:
+    """Add or replace the performance data of a known model on an accelerator."""
+    data = _model(contents, body["name"])
+    return _with_model(contents, body["name"], {**data, body["acc"]: body}), body
+
+
+def remove_performance(contents: Contents, name: str, acc: str) -> Change:
+    """Remove the performance data of a model on an accelerator."""
+    removed = get_performance(contents, name, acc)
+    return _with_model(contents, name, _without(_model(contents, name), acc)), removed
+
+
+def _model(contents: Contents, name: str) -> Mapping[str, Document]:
+    return _found(contents.models, name, f"model {name}")
+
+
+def _with_model(contents: Contents, name: str, data: Mapping[str, Document]) -> Contents:
+    return replace(contents, models={**contents.models, name: data})
+
+
+def get_service_classes(contents: Contents) -> Document:
+    """List all service classes."""
+    return {"serviceClasses": [get_service_class(contents, name) for name in contents.classes]}
+
+
+def get_service_class(contents: Contents, name: str) -> Document:
+    """Get a service class with its targets."""
+    kept = _class(contents, name)
+    return {"name": name, "priority": kept.priority, "modelTargets": [*kept.targets.values()]}
+
+
+def set_service_classes(contents: Contents, body: Document) -> Change:
+    """Add or replace service classes, each as a whole; others stay."""
+    classes = {
+        document["name"]: KeptClass(
+            _kept_priority(document["priority"]), _targets(document["modelTargets"])
+        )
+        for document in body["serviceClasses"] or ()
+    }
+    return replace(contents, classes={**contents.classes, **classes}), body
+
+
+def add_service_class(contents: Contents, name: str, priority: str) -> Change:
+    """Add a service class without targets; one of that name is replaced."""
+    if not DECIMAL.fullmatch(priority) or not -LARGEST_INTEGER <= int(priority) <= LARGEST_INTEGER:
+        raise Refusal.because(HTTPStatus.BAD_REQUEST, f"service class priority {priority} invalid")
+    changed = _with_class(contents, name, KeptClass(_kept_priority(int(priority))))
+    return changed, get_service_class(changed, name)
+
+
+def remove_service_class(contents: Contents, name: str) -> Change:
+    """Remove a service class with its targets."""
+    removed = get_service_class(contents, name)
+    return replace(contents, classes=_without(contents.classes, name)), removed
+
+
+def get_target(contents: Contents, name: str, model: str) -> object:
+    """Get the targets of a model in a service class."""
+    return _found(_class(contents, name).targets, model, f"model {model}")
+
+
+def add_targets(contents: Contents, body: Document) -> Change:
+    """Add or replace targets of models in a known service class, whose priority is repeated."""
+    name, priority = body["name"], body["priority"]
+    kept = contents.classes.get(name)
+    if kept is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"service class {name} not found")
+    if priority != kept.priority:
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, f"inconsistent specs: svcName={name} ; svcPrio={priority}"
+        )
+    targets = {**kept.targets, **_targets(body["modelTargets"])}
+    changed = _with_class(contents, name, replace(kept, targets=targets))
+    return changed, get_service_class(changed, name)
+
+
+def add_target(contents: Contents, body: Document) -> Change:
+    """Add or replace the targets of a model in a service class, which is added where needed."""
+    name, priority = body["name"], _kept_priority(body["priority"])
+    if not body["model"]:
+        raise Refusal.because(HTTPStatus.BAD_REQUEST, f"class {name!r}: model: name the model")
+    kept = contents.classes.get(name, KeptClass(priority))
+    if priority != kept.priority:
+        message = f"inconsistent specs: svcName={name} ; svcPrio={body['priority']}"
+        raise Refusal.because(HTTPStatus.BAD_REQUEST, message)
+    target = {key: value for key, value in body.items() if key not in ("name", "priority")}
+    targets = {**kept.targets, body["model"]: target}
+    return _with_class(contents, name, replace(kept, targets=targets)), body
+
+
+def remove_target(contents: Contents, name: str, model: str) -> Change:
+    """Remove the targets of a model in a service class."""
+    removed, kept = get_target(contents, name, model), _class(contents, name)
+    left = replace(kept, targets=_without(kept.targets, model))
+    return _with_class(contents, name, left), removed
+
+
+def _class(contents: Contents, name: str) -> KeptClass:
+    return _found(contents.classes, name, f"service class {name}")
+
+
+def _with_class(contents: Contents, name: str, kept: KeptClass) -> Contents:
+    return replace(contents, classes={**contents.classes, name: kept})
+
+
+def _targets(documents: Iterable[Document] | None) -> Mapping[str, Document]:
+    return {document["model"]: document for document in documents or ()}
+
+
+def _kept_priority(priority: int) -> int:
+    return priority if 1 <= priority <= LOWEST_PRIORITY else LOWEST_PRIORITY
+
+
+def get_servers(contents: Contents) -> object:
+    """List all servers."""
+    return {"servers": [*map(_shown, contents.servers.values())]}
+
+
+def get_server(contents: Contents, name: str) -> object:
+    """Get a server."""
+    return _shown(_found(contents.servers, name, f"server {name}"))
+
+
+def set_servers(contents: Contents, body: Document) -> Change:
+    """Add or replace servers; others stay."""
+    return _with_servers(contents, body["servers"]), body
+
+
+def add_server(contents: Contents, body: Document) -> Change:
+    """Add or replace a server."""
+    return _with_servers(contents, [body]), body
+
+
+def remove_server(contents: Contents, name: str) -> Change:
+    """Remove a server."""
+    removed = get_server(contents, name)
+    return replace(contents, servers=_without(contents.servers, name)), removed
+
+
+def apply_allocation(contents: Contents) -> Change:
+    """Make the desired allocation of every server the current one; its load stays.
+
+    A server that has no desired allocation keeps what it runs on.
+    """
+    servers = {name: _applied(server) for name, server in contents.servers.items()}
+    return replace(contents, servers=servers), "Done"
+
+
+def _applied(server: Document) -> Document:
+    if server["desiredAlloc"] is None:
+        return server
+    load = server["currentAlloc"]["load"]
+    return {**server, "currentAlloc": {**server["desiredAlloc"], "load": load}}
+
+
+def _shown(server: Document) -> Document:
+    return {**server, "desiredAlloc": server["desiredAlloc"] or ALLOCATION.zero}
+
+
+def _with_servers(contents: Contents, added: Iterable[Document] | None) -> Contents:
+    servers = {name: _kept_server(server) for name, server in _by_name(added).items()}
+    return replace(contents, servers={**contents.servers, **servers})
+
+
+def _kept_server(server: Document) -> Document:
+    """The original's controller sends a desired allocation always: mostly one of zeros."""
+    if server["desiredAlloc"] == ALLOCATION.zero:
+        return {**server, "desiredAlloc": None}
+    return server
+
+
+def with_answer(contents: Contents, asked: Contents, answer: Mapping[str, Any]) -> Contents:
+    """Put what was decided into the servers, save those that changed since it was asked."""
+    servers = {
+        name: {**server, "desiredAlloc": _desired(server, answer)}
+        if server is asked.servers.get(name)
+        else server
+        for name, server in contents.servers.items()
+    }
+    return replace(contents, servers=servers)
+
+
+def _desired(server: Document, answer: Mapping[str, Any]) -> Document | None:
+    """What a server is to run on; nothing where that is the decision, None where there is none."""
+    name = server["name"]
+    if name in answer["allocations"]:
+        return ALLOCATION.read(answer["allocations"][name])
+    if not Reason(answer["unserved"][name]["reason"]).decided:
+        return None
+    return {**ALLOCATION.zero, "load": server["currentAlloc"]["load"]}
+
+
+def _found(documents: Mapping[str, T], name: str, what: str) -> T:
+    if name not in documents:
+        raise Refusal.because(HTTPStatus.NOT_FOUND, f"{what} not found")
+    return documents[name]
+
+
+def _by_name(documents: Iterable[Document] | None) -> Mapping[str, Document]:
+    return {document["name"]: document for document in documents or ()}
+
+
+def _without(documents: Mapping[str, T], name: str) -> Mapping[str, T]:
+    return {key: value for key, value in documents.items() if key != name}

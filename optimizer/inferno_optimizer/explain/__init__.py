@@ -1,0 +1,1 @@
+"""Why a decision is as it is, and what would change it."""

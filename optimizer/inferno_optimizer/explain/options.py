@@ -1,0 +1,120 @@
+"""Every candidate of one server with its numbers, and why those that are out are out."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from inferno_optimizer.decisions import misses
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.plausibility import warnings_of
+from inferno_optimizer.sizing.candidates import (
+    MAX_REPLICAS,
+    MS_PER_MINUTE,
+    Candidates,
+    build_candidates,
+)
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.system import Generation, PerformanceProfile, Server, System, Tail
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A server on one accelerator.
+
+    `cards` of `type` and `cost` [cents/hour] are those of all replicas; latencies are means
+    [ms] at the server's load; `max_rate` is what one replica carries within all targets
+    [requests/min], 0 for an idle server. `reason` says why it is out, empty if it is not;
+    the numbers of one that is out are 0. `warnings` tell why the numbers may not hold, see
+    `plausibility`.
+    """
+
+    accelerator: str
+    type: str = ""
+    replicas: int = 0
+    max_batch_size: int = 0
+    cards: int = 0
+    cost: float = 0.0
+    value: float = 0.0
+    itl_ms: float = 0.0
+    wait_ms: float = 0.0
+    max_rate: float = 0.0
+    reason: str = ""
+    ttft_ms: float = 0.0
+    tail: Tail | None = None
+    generation: Generation = Generation.DECODE
+    warnings: tuple[str, ...] = ()
+
+
+def explain(system: System, server_name: str) -> tuple[Option, ...]:
+    """Every accelerator for one server: usable ones in the solvers' order, then the others.
+
+    Raises
+    ------
+    InputError
+        When there is no such server, or it cannot be sized at all; the message says why.
+    """
+    server = next((s for s in system.servers if s.name == server_name), None)
+    if server is None:
+        raise InputError(f"no server is named {server_name!r}")
+    catalogue = Catalogue(system.by_name())
+    case = catalogue.case(server)
+    if not isinstance(case, Case):
+        raise InputError(f"server {server_name!r}: {case.reason}: {case.message}")
+    candidates = build_candidates(catalogue, [case])
+    ranked = candidates.ranked().tolist()
+    others = np.flatnonzero(~candidates.usable).tolist()
+    options = [_option(candidates, row) for row in (*ranked, *others)]
+    sized = {option.accelerator for option in options}
+    options += [
+        Option(profile.accelerator, reason=_left_out(catalogue, server, profile))
+        for profile in catalogue.system.profiles
+        if profile.model == server.model and profile.accelerator not in sized
+    ]
+    return tuple(options)
+
+
+def _option(candidates: Candidates, row: int) -> Option:
+    accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
+    batch, generation = int(candidates.pairs.batch[row]), candidates.generation(row)
+    profile = candidates.system.profiles[int(candidates.pairs.profile[row])]
+    server = candidates.cases[int(candidates.pairs.case[row])].server
+    fixed = Option(accelerator.name, accelerator.type, max_batch_size=batch, generation=generation)
+    if not candidates.usable[row]:
+        return replace(fixed, reason=_out_of_reach(candidates, row))
+    latencies = candidates.latencies(np.array([row]), candidates.replicas[[row]])
+    return replace(
+        fixed,
+        replicas=int(candidates.replicas[row]),
+        cards=int(candidates.cards[row]),
+        cost=float(candidates.cost[row]),
+        value=float(candidates.value[row]),
+        itl_ms=float(latencies.itl_ms[0]),
+        wait_ms=float(latencies.wait_ms[0]),
+        max_rate=_per_minute(float(candidates.sizing.max_rate[row])),
+        ttft_ms=float(latencies.ttft_ms[0]),
+        tail=latencies.tail(0),
+        warnings=tuple(warnings_of(server, profile, batch)),
+    )
+
+
+def _per_minute(max_rate: float) -> float:
+    """Rate of a replica [requests/min]; 0 where nothing was sized, for an idle server."""
+    return max_rate * MS_PER_MINUTE if math.isfinite(max_rate) else 0.0
+
+
+def _out_of_reach(candidates: Candidates, row: int) -> str:
+    """The targets that cannot be met here, each beside the least that can be had."""
+    if candidates.sizing.max_rate[row] > 0:
+        return f"takes more than {MAX_REPLICAS} replicas"
+    return "out of reach: " + "; ".join(
+        f"{miss.field} {miss.asked:g} ms, at least {miss.floor:.4g} ms"
+        for miss in misses(candidates, row)
+    )
+
+
+def _left_out(catalogue: Catalogue, server: Server, profile: PerformanceProfile) -> str:
+    problems = catalogue.profile_problems(profile.model, profile.accelerator)
+    if problems:
+        return "; ".join(str(problem) for problem in problems)
+    return catalogue.exclusion(server, profile)

@@ -1,0 +1,309 @@
+"""The smallest single changes that would serve a server which gets nothing, or a share.
+
+Three sorts are tried: more cards of one type, one target less strict, less load. What comes
+back was verified by optimizing the changed system: the server gets all that it needs, and
+with one step less of the same change it does not. (A solver may serve a server by chance
+with much less and then not with a little more; such islands are not looked for.)
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import StrEnum
+from functools import cached_property, partial
+from typing import Any
+
+from inferno_optimizer.capacity import cards_in_use
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.explain.changes import quoted
+from inferno_optimizer.explain.options import Option, explain
+from inferno_optimizer.optimize import Clock, optimize
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Allocation, Decision, Reason, Server, Solution, System, Target
+from inferno_optimizer.validation import MAX_NUMBER
+
+CURABLE = frozenset({Reason.BEST_EFFORT, Reason.NO_CAPACITY, Reason.UNATTAINABLE_SLO})
+"""Reasons that one of these changes can do something about."""
+
+TYPES_TRIED = 4
+"""For how many types, the cheapest, it is tried how many more cards would do."""
+
+OTHERS_FIRST = 16
+"""Cards are tried up to this multiple of those missing: the rest goes to others first."""
+
+DISPLACED_NAMED = 3
+"""How many of the servers that would lose by it a message names."""
+
+DIGITS = 4
+"""A lower load is told to this digit of the present one."""
+
+TARGETS: Mapping[str, tuple[str, Callable[[Allocation], float]]] = {
+    "itl_ms": ("slo-itl", lambda allocation: allocation.itl_ms),
+    "wait_ms": ("slo-ttw", lambda allocation: 3 * allocation.wait_ms),
+    "ttft_ms": ("slo-ttft", lambda allocation: allocation.ttft_ms),
+}
+"""Targets that can be raised: what they are called, and where to begin to look [ms]."""
+
+
+class RemedyKind(StrEnum):
+    """What is changed."""
+
+    CARDS = "Cards"
+    TARGET = "Target"
+    LOAD = "Load"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that serves a server entirely, where one step less does not.
+
+    `amount` is the number of cards more, the target [ms] or the load [requests/min];
+    `change` says the same as `changes.parse_change` reads it, `words` as people do. `cost` is
+    what the cost of the whole plan changes by [cents/hour]; `displaced` are servers that get
+    all they need now and would not then.
+    """
+
+    kind: RemedyKind
+    amount: float
+    change: str
+    words: str
+    cost: float
+    displaced: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """What to change and what follows, in a sentence."""
+        return f"{self.words} would serve it ({self.cost:+.2f} cents/hour{self._lost})"
+
+    @property
+    def _lost(self) -> str:
+        if not self.displaced:
+            return ""
+        more = len(self.displaced) - DISPLACED_NAMED
+        others = f" and {more} more" if more > 0 else ""
+        return f"; no longer served then: {', '.join(self.displaced[:DISPLACED_NAMED])}{others}"
+
+
+class _TimeIsUpError(Exception):
+    """The search has taken as long as it may."""
+
+
+def remedies(
+    system: System, solution: Solution, server_name: str, clock: Clock = time.perf_counter
+) -> tuple[Remedy, ...]:
+    """Find what would serve a server: cards of the cheapest types, targets, load.
+
+    Parameters
+    ----------
+    system, solution
+        What was optimized, and the outcome. The search begins nothing new after the system's
+        time limit, and what it has by then is the answer.
+    server_name
+        A server; one that gets all it needs, or that no such change helps, has no remedies.
+    clock
+        Seconds that only ever grow.
+
+    Raises
+    ------
+    InputError
+        When there is no such server.
+    """
+    places = [i for i, server in enumerate(system.servers) if server.name == server_name]
+    if not places:
+        raise InputError(f"no server is named {server_name!r}")
+    if solution.decisions[places[0]].reason not in CURABLE:
+        return ()
+    deadline = clock() + system.options.time_limit
+    trial = _Trial(system, solution, places[0], in_time=lambda: clock() < deadline)
+    options = [option for option in explain(system, server_name) if not option.reason]
+    found: list[Remedy] = []
+    with suppress(_TimeIsUpError):
+        found.extend(_more_cards(trial, options))
+        found.extend(_looser_targets(trial))
+        found.extend(_less_load(trial, options))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A server to be served, at its place in the system, and what is decided so far."""
+
+    system: System
+    solution: Solution
+    place: int
+    in_time: Callable[[], bool]
+
+    @property
+    def server(self) -> Server:
+        """The server."""
+        return self.system.servers[self.place]
+
+    @cached_property
+    def left(self) -> Counter[str]:
+        """Cards of each type that no server which gets all it needs is on."""
+        catalogue = Catalogue(self.system)
+        left = Counter({use.type: use.available for use in self.solution.capacity})
+        for server, decision in zip(self.system.servers, self.solution.decisions, strict=True):
+            if decision.allocation and _served(decision):
+                left.subtract(cards_in_use(catalogue, server.model, decision.allocation))
+        return left
+
+    @property
+    def target(self) -> Target:
+        """The targets of the server."""
+        name, model = self.server.service_class, self.server.model
+        return next(c.targets[model] for c in self.system.classes if c.name == name)
+
+    def with_cards(self, card_type: str, more: int) -> Solution | None:
+        """The outcome with more cards of a type; None, as of the others, if that is no help."""
+        count = self.system.capacity.get(card_type, 0) + more
+        return self._outcome(capacity={**self.system.capacity, card_type: count})
+
+    def with_target(self, attribute: str, base_ms: float, more_ms: int = 0) -> Solution | None:
+        """The outcome with another target."""
+        target = replace(self.target, **{attribute: float(base_ms + more_ms)})
+        name, model = self.server.service_class, self.server.model
+        return self._outcome(
+            classes=tuple(
+                replace(c, targets={**c.targets, model: target}) if c.name == name else c
+                for c in self.system.classes
+            )
+        )
+
+    def with_load(self, arrival_rate: float) -> Solution | None:
+        """The outcome with another arrival rate [requests/min]."""
+        current = self.server.current
+        load = replace(current.load, arrival_rate=arrival_rate)
+        servers = list(self.system.servers)
+        servers[self.place] = replace(self.server, current=replace(current, load=load))
+        return self._outcome(servers=tuple(servers))
+
+    def _outcome(self, **changed: Any) -> Solution | None:  # noqa: ANN401 - fields of a System
+        if not self.in_time():
+            raise _TimeIsUpError
+        solution = optimize(replace(self.system, **changed))
+        return solution if _served(solution.decisions[self.place]) else None
+
+    def remedy(
+        self, kind: RemedyKind, amount: float, change: str, words: str, after: Solution
+    ) -> Remedy:
+        pairs = zip(self.solution.decisions, after.decisions, strict=True)
+        displaced = (old.server for old, new in pairs if _served(old) and not _served(new))
+        cost = after.cost - self.solution.cost
+        return Remedy(kind, amount, change, words, cost, tuple(displaced))
+
+
+def _served(decision: Decision) -> bool:
+    return decision.reason is Reason.ALLOCATED
+
+
+def least(
+    attempt: Callable[[int], Solution | None], guess: int, most: int
+) -> tuple[int, Solution] | None:
+    """Smallest number in 1..most for which an attempt succeeds, and its outcome.
+
+    0 is known to fail. The number before the answer was tried too, unless it is 0. Takes two
+    attempts where the guess is right, and otherwise some of the order of the logarithm of its
+    error.
+    """
+    low, high = 0, min(max(guess, 1), most)
+    best = attempt(high)
+    while best is None:
+        if high >= most:
+            return None
+        low, high = high, min(2 * high, most)
+        best = attempt(high)
+    step = 1
+    while high - low > 1:
+        middle = max(high - step, (low + high) // 2)
+        tried = attempt(middle)
+        if tried is None:
+            low = middle
+        else:
+            high, best = middle, tried
+        step *= 4
+    return high, best
+
+
+def _more_cards(trial: _Trial, options: Iterable[Option]) -> Iterator[Remedy]:
+    for card_type, missing in _missing_cards(trial, options)[:TYPES_TRIED]:
+        found = least(
+            partial(trial.with_cards, card_type), guess=missing, most=OTHERS_FIRST * missing
+        )
+        if found:
+            more, after = found
+            words = f"{more} more {'card' if more == 1 else 'cards'} of {card_type}"
+            change = f"capacity.{quoted(card_type)}+={more}"
+            yield trial.remedy(RemedyKind.CARDS, more, change, words, after)
+
+
+def _missing_cards(trial: _Trial, options: Iterable[Option]) -> list[tuple[str, int]]:
+    """Types with the cards that are missing if nobody else takes any; the cheapest first."""
+    missing: dict[str, tuple[float, int]] = {}
+    for option in options:
+        if option.cards:
+            count = max(option.cards - trial.left[option.type], 1)
+            price = option.cost / option.cards * count
+            missing[option.type] = min(missing.get(option.type, (price, count)), (price, count))
+    return [(t, missing[t][1]) for t in sorted(missing, key=lambda t: (missing[t], t))]
+
+
+def _looser_targets(trial: _Trial) -> Iterator[Remedy]:
+    """Each target that is in the way, raised to a whole number of ms.
+
+    Without the target the server has to be served, or no number will do; the latency that it
+    has then is where the search begins.
+    """
+    server, target = trial.server, trial.target
+    for attribute, (field, start) in TARGETS.items():
+        asked = getattr(target, attribute)
+        without = trial.with_target(attribute, 0.0) if asked > 0 else None
+        if without is None:
+            continue
+        base = math.floor(asked)
+        begin = math.ceil(start(without.allocations[server.name]))
+        attempt = partial(trial.with_target, attribute, base)
+        found = least(attempt, guess=begin - base, most=int(MAX_NUMBER) - base)
+        if found:
+            limit, after = base + found[0], found[1]
+            words = (
+                f"{field} of model {server.model!r} in class {server.service_class!r} raised"
+                f" from {asked:g} to {limit} ms"
+            )
+            change = f"class.{quoted(server.service_class)}.{quoted(server.model)}.{field}={limit}"
+            yield trial.remedy(RemedyKind.TARGET, limit, change, words, after)
+
+
+def _less_load(trial: _Trial, options: Sequence[Option]) -> Iterator[Remedy]:
+    """The highest rate that would do; the cards left say where to begin."""
+    load = trial.server.load
+    if load.idle or not options:
+        return
+    exponent = math.floor(math.log10(load.arrival_rate)) - DIGITS + 1
+    top = math.ceil(Decimal(load.arrival_rate).scaleb(-exponent))
+
+    def rate(steps: int) -> float:
+        return float(f"{top - steps}e{exponent}")
+
+    room = max(_rate_within(trial.left[option.type], option) for option in options)
+    found = least(
+        lambda steps: trial.with_load(rate(steps)),
+        guess=top - math.floor(Decimal(room).scaleb(-exponent)),
+        most=top - 1,
+    )
+    if found:
+        less = f"{rate(found[0]):.10g}"
+        words = f"a load of {less} requests/min instead of {load.arrival_rate:g}"
+        change = f"server.{quoted(trial.server.name)}.load.arrivalRate={less}"
+        yield trial.remedy(RemedyKind.LOAD, rate(found[0]), change, words, found[1])
+
+
+def _rate_within(cards: int, option: Option) -> float:
+    """What a number of cards carries on an option [requests/min]."""
+    if not option.cards:
+        return 0.0
+    return max(cards, 0) * option.replicas // option.cards * option.max_rate

@@ -1,0 +1,88 @@
+"""Warnings: where a plan follows from the data, and yet cannot be trusted.
+
+A problem (see `validation`) keeps an object out of the plan. A warning changes nothing; it tells
+what a person should know of a server on an accelerator before its numbers are used.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import (
+    Decision,
+    Load,
+    PerformanceProfile,
+    PrefillDecodeParameters,
+    Server,
+    TokenBudgetParameters,
+)
+
+
+def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
+    """The decisions, each with the warnings about every accelerator that its server is to run on.
+
+    Raises
+    ------
+    KeyError
+        There is a decision for a server that the system does not have.
+    """
+    servers = {server.name: server for server in catalogue.system.servers}
+    return tuple(_warned(catalogue, servers[d.server], d) for d in decisions)
+
+
+def _warned(catalogue: Catalogue, server: Server, decision: Decision) -> Decision:
+    parts = decision.allocation.parts if decision.allocation else ()
+    found = tuple(
+        warning
+        for part in parts
+        if (profile := catalogue.profile(server.model, part.accelerator))
+        for warning in warnings_of(server, profile, part.max_batch_size)
+    )
+    return replace(decision, warnings=found) if found else decision
+
+
+def warnings_of(server: Server, profile: PerformanceProfile, batch: int) -> Iterator[str]:
+    """What to know of a server on the accelerator of a profile of its model; nothing if idle.
+
+    Parameters
+    ----------
+    server, profile
+        What runs, and where.
+    batch
+        The largest batch of a replica [requests].
+    """
+    if not server.load.idle:
+        yield from _beyond_memory(server.load, profile, batch)
+        yield from _without_prefill(server.load, profile)
+
+
+def _beyond_memory(load: Load, profile: PerformanceProfile, batch: int) -> Iterator[str]:
+    tokens, known = batch * load.tokens_kept, profile.max_batch_size * profile.at_tokens
+    fields = "maxBatchSize and atTokens"
+    if profile.max_tokens:
+        known, fields = profile.max_tokens, "maxTokens"
+    if tokens > known > 0:
+        yield (
+            f"a batch of {batch} on {profile.accelerator} keeps {tokens} tokens in memory"
+            f" ({load.tokens_kept} of each request), where {fields} of model {profile.model!r} tell"
+            f" of {known}; give maxTokens of the model, or a smaller maxBatchSize of the server"
+        )
+
+
+def _without_prefill(load: Load, profile: PerformanceProfile) -> Iterator[str]:
+    if has_prefill(profile) and not load.input_tokens:
+        yield (
+            f"the load has no avgInTokens, so that latencies on {profile.accelerator} leave out the"
+            f" prefill; give avgInTokens and avgOutTokens"
+        )
+
+
+def has_prefill(profile: PerformanceProfile) -> bool:
+    """Whether the time that input tokens take was measured."""
+    match profile.parameters:
+        case PrefillDecodeParameters() as parameters:
+            return parameters.has_prefill
+        case TokenBudgetParameters():
+            return True
+        case _:
+            return False

@@ -1,0 +1,1 @@
+"""What one replica carries, and what each server would need on each accelerator."""

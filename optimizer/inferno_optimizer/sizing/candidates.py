@@ -1,0 +1,327 @@
+"""System -> one table of candidates: what each server would need on each accelerator.
+
+The table is a struct of arrays with one row for each pair of a server and a performance
+profile of its model; solvers read it and answer with row numbers.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.performance import Requests, model_of
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.rates import Latencies, Limits, Replicas, Sizing, size
+from inferno_optimizer.system import Generation, System
+
+PENALTY_SHARE = 0.1
+"""Share of both costs that moving to another accelerator counts extra."""
+
+MAX_REPLICAS = 2**31 - 1
+"""More than this is no plan but a slip in the load; it is also what 32-bit readers hold."""
+
+ROUNDING = 1e-9
+"""A quotient this little above an integer is that integer: 3.000000001 replicas are 3."""
+
+MAX_BATCH = 2**16
+"""No accelerator serves more requests together; bounds the states that are summed."""
+
+MS_PER_MINUTE = 60_000.0
+MS_PER_SECOND = 1_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows whose profiles are of one generation, ascending, and the replicas to size."""
+
+    rows: IntArray
+    replicas: Replicas
+
+    def among(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Which of these rows are of the group, and where they are in it; by descending batch."""
+        place = np.searchsorted(self.rows, rows)
+        mine = np.flatnonzero(self.rows[np.minimum(place, len(self.rows) - 1)] == rows)
+        order = np.argsort(-self.replicas.model.batch[place[mine]], kind="stable")
+        return mine[order], place[mine][order]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The pairs of server and profile, as arrays of shape (rows,).
+
+    `case`, `profile`, `accelerator` and `type` are positions in the cases, the system's
+    profiles, its accelerators and the sorted types; `cards` are those of one replica, and
+    `batch` its largest batch; `demand` is the rate to provide for [requests/ms], 0 for an
+    idle server. `released` rows take nothing at all: an idle server without a floor, which
+    generations 2 and 3 let go of its accelerator.
+    """
+
+    case: IntArray
+    profile: IntArray
+    accelerator: IntArray
+    type: IntArray
+    cards: IntArray
+    batch: IntArray
+    demand: FloatArray
+    released: npt.NDArray[np.bool_]
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The table: arrays of shape (rows,), sorted by case, then by name of accelerator.
+
+    `usable` rows keep all targets with `replicas` replicas. `unit_cost` is that of one
+    replica [cents/hour]; `value` is what solvers minimize: the change of cost, and a penalty
+    for another accelerator.
+    """
+
+    system: System
+    cases: tuple[Case, ...]
+    types: tuple[str, ...]
+    pairs: Pairs
+    sizing: Sizing
+    usable: npt.NDArray[np.bool_]
+    replicas: IntArray
+    unit_cost: FloatArray
+    value: FloatArray
+
+    @property
+    def cost(self) -> FloatArray:
+        """Cost of all replicas [cents/hour]."""
+        return self.unit_cost * self.replicas
+
+    @property
+    def cards(self) -> IntArray:
+        """Cards of all replicas."""
+        return self.pairs.cards * self.replicas
+
+    def ranked(self) -> IntArray:
+        """Usable rows by case; in a case by value, then price, then name of accelerator.
+
+        Values are compared in single precision, as in the original, so that the rounding of
+        doubles breaks no tie.
+        """
+        rows = np.flatnonzero(self.usable)
+        value = self.value[rows].astype(np.float32)
+        keys = (rows, self.unit_cost[rows], value, self.pairs.case[rows])
+        return rows[np.lexsort(keys)]
+
+    def rows_of(self, case: int) -> IntArray:
+        """The rows of one case."""
+        first, last = np.searchsorted(self.pairs.case, (case, case + 1))
+        return np.arange(first, last)
+
+    def generation(self, row: int) -> Generation:
+        """Generation of the performance data of a row."""
+        return self.system.profiles[int(self.pairs.profile[row])].parameters.generation
+
+    def latencies(self, rows: IntArray, replicas: IntArray | FloatArray) -> Latencies:
+        """Latencies of rows at these numbers of replicas, each of which gets an equal share.
+
+        In a mix a replica gets as much as it would beside others of its row alone, the number
+        of which need not be whole.
+
+        An idle server has those of a single request, without percentiles, or none at all
+        where it is released. 0 replicas count as 1.
+        """
+        found = Latencies.zeros(len(rows))
+        rate = self.pairs.demand[rows] / np.maximum(replicas, 1)
+        for group in self.pairs.groups:
+            mine, place = group.among(rows)
+            if not mine.size:
+                continue
+            queues, busy = group.replicas.take(place), np.flatnonzero(rate[mine] > 0)
+            kept = ~self.pairs.released[rows[mine]]
+            found.itl_ms[mine] = np.where(kept, queues.model.idle_itl_ms(), 0.0)
+            found.ttft_ms[mine] = np.where(kept, queues.model.idle_ttft_ms(), 0.0)
+            loaded = queues.take(busy).latencies(rate[mine[busy]])
+            for column, values in zip(found.columns(), loaded.columns(), strict=True):
+                column[mine[busy]] = values
+        return found
+
+
+def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
+    """Size every case on every accelerator that its model has a usable profile for."""
+    system = catalogue.system
+    types = tuple(sorted({a.type for a in system.accelerators}))
+    pairs = _pairs(system, cases, catalogue, types)
+    sizing = _size_each_once(pairs)
+    usable, replicas = _replicas(cases, pairs, sizing)
+    prices = np.array([a.cost for a in system.accelerators], dtype=np.float64)
+    counts = _accelerators_per_replica(system)[pairs.profile]
+    unit_cost = prices[pairs.accelerator] * counts
+    value = _value(cases, catalogue, pairs, replicas, unit_cost * replicas)
+    return Candidates(
+        system, tuple(cases), types, pairs, sizing, usable, replicas, unit_cost, value
+    )
+
+
+def _pairs(
+    system: System, cases: Sequence[Case], catalogue: Catalogue, types: tuple[str, ...]
+) -> Pairs:
+    case = np.repeat(np.arange(len(cases)), [len(c.profiles) for c in cases])
+    profile = np.fromiter((i for c in cases for i in c.profiles), dtype=np.int64, count=len(case))
+    accelerator = _integers(catalogue.accelerators.get(p.accelerator, -1) for p in system.profiles)[
+        profile
+    ]
+    multiplicity = _integers(a.multiplicity for a in system.accelerators)[accelerator]
+    generation = _generation(system)[profile]
+    requests = _requests(system, cases, case, profile)
+    limits = Limits.of([c.target for c in cases]).take(case)
+    demand = _demand(cases, case, requests.tokens)
+    floor = _integers(c.server.min_replicas for c in cases)[case]
+    return Pairs(
+        case=case,
+        profile=profile,
+        accelerator=accelerator,
+        type=_integers(types.index(a.type) for a in system.accelerators)[accelerator],
+        cards=_accelerators_per_replica(system)[profile] * multiplicity,
+        batch=requests.batch,
+        demand=demand,
+        released=(generation != Generation.DECODE) & (demand == 0) & (floor == 0),
+        groups=tuple(_groups(system, profile, requests, limits)),
+    )
+
+
+def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: IntArray) -> Requests:
+    """What the replicas of each row serve, in the vocabulary of its generation."""
+    loads = [c.server.load for c in cases]
+    generation = _generation(system)[profile]
+    decoded, generated = (
+        _integers(load.tokens_of(vocabulary) for load in loads)[case]
+        for vocabulary in (Generation.DECODE, Generation.TOKEN_BUDGET)
+    )
+    tokens = np.where(generation == Generation.DECODE, decoded, generated)
+    idle = np.array([load.idle for load in loads], dtype=np.bool_)[case]
+    return Requests(
+        batch=_batch(system, cases, case, profile, np.where(idle, 0, tokens)),
+        tokens=tokens,
+        input_tokens=_integers(load.input_tokens for load in loads)[case],
+        max_queue_size=_integers(c.server.max_queue_size for c in cases)[case],
+    )
+
+
+def _batch(
+    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray, tokens: IntArray
+) -> IntArray:
+    """Largest batch: the server's own, or the profile's, scaled to the request length if any.
+
+    Neither exceeds the bounds of the profile.
+    """
+    most = np.array([p.max_batch_size for p in system.profiles], dtype=np.float64)[profile]
+    fitting = np.array([p.max_batch_size * p.at_tokens for p in system.profiles], dtype=np.float64)
+    scaled = np.where(tokens > 0, fitting[profile] // np.maximum(tokens, 1), most)
+    own = np.array([c.server.max_batch_size for c in cases], dtype=np.float64)[case]
+    bound = _most_sequences(system, cases, case, profile)
+    return np.clip(np.where(own > 0, own, scaled), 1, bound).astype(np.int64)
+
+
+def _most_sequences(
+    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray
+) -> FloatArray:
+    """Most requests that a replica can serve together: told, or as its memory keeps; at least 1."""
+    told = _bounds(p.max_sequences for p in system.profiles)[profile]
+    memory = _bounds(p.max_tokens for p in system.profiles)[profile]
+    length = np.array([c.server.load.tokens_kept for c in cases], dtype=np.float64)[case]
+    kept = np.where(length > 0, np.floor(memory / np.maximum(length, 1)), np.inf)
+    return np.clip(np.minimum(told, kept), 1, MAX_BATCH)
+
+
+def _bounds(values: Iterable[int]) -> FloatArray:
+    """Bounds as an array; 0 stands for none."""
+    bounds = np.array([*values], dtype=np.float64)
+    return np.where(bounds > 0, bounds, np.inf)
+
+
+def _demand(cases: Sequence[Case], case: IntArray, tokens: IntArray) -> FloatArray:
+    """Rate to provide for: of load and throughput target the larger, 0 when idle."""
+    load = np.array([c.server.load.arrival_rate for c in cases], dtype=np.float64)[case]
+    target = np.array([c.target.tokens_per_second for c in cases], dtype=np.float64)[case]
+    idle = np.array([c.server.load.idle for c in cases], dtype=np.bool_)[case]
+    throughput = target / (MS_PER_SECOND * np.maximum(tokens, 1))
+    return np.where(idle, 0.0, np.maximum(load / MS_PER_MINUTE, throughput))
+
+
+def _groups(
+    system: System, profile: IntArray, requests: Requests, limits: Limits
+) -> Iterator[Group]:
+    generation = _generation(system)
+    for kind in np.unique(generation[profile]):
+        rows, mine = np.flatnonzero(generation[profile] == kind), generation == kind
+        parameters = [system.profiles[i].parameters for i in np.flatnonzero(mine)]
+        which = np.cumsum(mine)[profile[rows]] - 1
+        model = model_of(parameters, which, requests.take(rows))
+        yield Group(rows, Replicas(model, limits.take(rows)))
+
+
+def _size_each_once(pairs: Pairs) -> Sizing:
+    """Size the pairs that have a demand, equal ones once; an idle one has no limit."""
+    sizing = Sizing(*(np.full(len(pairs.case), fill) for fill in (np.inf, 0.0, 0.0, 0.0)))
+    for group in pairs.groups:
+        busy = np.flatnonzero(pairs.demand[group.rows] > 0)
+        queues = group.replicas.take(busy)
+        rows, where = queues.distinct()
+        found = size(queues.take(rows)).take(where)
+        for column, values in zip(sizing.columns(), found.columns(), strict=True):
+            column[group.rows[busy]] = values
+    return sizing
+
+
+def _replicas(
+    cases: Sequence[Case], pairs: Pairs, sizing: Sizing
+) -> tuple[npt.NDArray[np.bool_], IntArray]:
+    """Which rows keep their targets, and with how many replicas."""
+    attainable = sizing.max_rate > 0
+    with np.errstate(over="ignore"):  # more than any number is too many as well
+        needed = pairs.demand / np.where(attainable, sizing.max_rate, np.inf)
+    usable = attainable & (needed <= MAX_REPLICAS)
+    fewest = _integers(c.server.min_replicas for c in cases)[pairs.case]
+    rounded = np.ceil(np.where(usable, needed, 0.0) * (1 - ROUNDING)).astype(np.int64)
+    rounded = np.where(pairs.demand > 0, np.maximum(rounded, 1), rounded)
+    return usable, np.where(usable, np.maximum(rounded, fewest), 0)
+
+
+def _value(
+    cases: Sequence[Case],
+    catalogue: Catalogue,
+    pairs: Pairs,
+    replicas: IntArray,
+    cost: FloatArray,
+) -> FloatArray:
+    """Change of cost; moving to another accelerator counts extra, staying as is counts 0.
+
+    Of several accelerators in use each one that is stopped counts extra.
+    """
+    current = [c.server.current for c in cases]
+    accelerator = _integers(catalogue.accelerators.get(a.accelerator, -1) for a in current)
+    nothing = np.array([not a.accelerator for a in current], dtype=np.bool_)
+    same_accelerator = np.where(
+        pairs.released, nothing[pairs.case], accelerator[pairs.case] == pairs.accelerator
+    )
+    same = same_accelerator & (_integers(a.replicas for a in current)[pairs.case] == replicas)
+    old_cost = np.array([a.cost for a in current], dtype=np.float64)[pairs.case]
+    penalty = np.where(same_accelerator, 0.0, PENALTY_SHARE * (old_cost + cost))
+    for case in np.flatnonzero([bool(a.mix) for a in current]):
+        mine = np.flatnonzero(pairs.case == case)
+        kept = {catalogue.accelerators.get(a.accelerator, -1): a.cost for a in current[case].mix}
+        for row, accelerator_of in zip(mine, pairs.accelerator[mine].tolist(), strict=True):
+            started = 0.0 if accelerator_of in kept else cost[row]
+            stopped = old_cost[row] - kept.get(accelerator_of, 0.0)
+            penalty[row], same[row] = PENALTY_SHARE * (stopped + started), False
+    return np.where(same, 0.0, penalty + cost - old_cost)
+
+
+def _generation(system: System) -> IntArray:
+    """Generation of each profile."""
+    return _integers(p.parameters.generation for p in system.profiles)
+
+
+def _accelerators_per_replica(system: System) -> IntArray:
+    return _integers(max(p.accelerator_count, 1) for p in system.profiles)
+
+
+def _integers(values: Iterable[int]) -> IntArray:
+    return np.fromiter(values, dtype=np.int64)

@@ -1,0 +1,167 @@
+"""Which servers can be sized: for which target, on which profiles; and if not, why not."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from inferno_optimizer.system import (
+    Decision,
+    PerformanceProfile,
+    Reason,
+    Server,
+    ServiceClass,
+    System,
+    Target,
+)
+from inferno_optimizer.validation import Problem, find_problems
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A server that can be sized.
+
+    `profiles` are positions in the system's profiles, by name of accelerator; those of
+    unknown accelerators and those with senseless numbers are left out.
+    """
+
+    server: Server
+    priority: int
+    target: Target
+    profiles: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """A system's objects by name, and what is wrong with them."""
+
+    system: System
+
+    @cached_property
+    def problems(self) -> Mapping[tuple[str, str], list[Problem]]:
+        """Problems by kind and name of object."""
+        problems = defaultdict(list)
+        for problem in find_problems(self.system):
+            problems[problem.kind, problem.name].append(problem)
+        return problems
+
+    @cached_property
+    def classes(self) -> Mapping[str, ServiceClass]:
+        """Service classes by name."""
+        return {c.name: c for c in self.system.classes}
+
+    @cached_property
+    def accelerators(self) -> Mapping[str, int]:
+        """Positions of the accelerators, by name."""
+        return {a.name: i for i, a in enumerate(self.system.accelerators)}
+
+    @cached_property
+    def profiles(self) -> Mapping[str, tuple[int, ...]]:
+        """Positions of a model's usable profiles, by name of accelerator."""
+        found: dict[str, list[int]] = {p.model: [] for p in self.system.profiles}
+        order = sorted(
+            range(len(self.system.profiles)), key=lambda i: self.system.profiles[i].accelerator
+        )
+        for position in order:
+            profile = self.system.profiles[position]
+            if not self.profile_problems(profile.model, profile.accelerator):
+                found[profile.model].append(position)
+        return {model: tuple(positions) for model, positions in found.items()}
+
+    @cached_property
+    def _profile(self) -> Mapping[tuple[str, str], PerformanceProfile]:
+        return {(p.model, p.accelerator): p for p in self.system.profiles}
+
+    def profile(self, model: str, accelerator: str) -> PerformanceProfile | None:
+        """How a model performs on an accelerator, usable or not; None where nothing tells."""
+        return self._profile.get((model, accelerator))
+
+    def accelerators_per_replica(self, model: str, accelerator: str) -> int:
+        """Accelerators that one replica occupies; 1 where there is no profile."""
+        profile = self.profile(model, accelerator)
+        return max(profile.accelerator_count, 1) if profile else 1
+
+    def unit_cost(self, model: str, accelerator: str) -> float:
+        """Cost of one replica of a model [cents/hour]; 0 on an unknown accelerator."""
+        position = self.accelerators.get(accelerator)
+        if position is None:
+            return 0.0
+        price = self.system.accelerators[position].cost
+        return price * self.accelerators_per_replica(model, accelerator)
+
+    def profile_problems(self, model: str, accelerator: str) -> list[Problem]:
+        """What keeps a profile from being used: its own problems or its accelerator's."""
+        own = [p for p in self.problems.get(("model", model), ()) if p.part == accelerator]
+        return own + self.problems.get(("accelerator", accelerator), [])
+
+    def case(self, server: Server) -> Case | Decision:
+        """What to size a server for; or the decision that nothing can be decided."""
+        reason, message = self._obstacle(server)
+        if reason is not None:
+            return Decision(server.name, reason, message)
+        service_class = self.classes[server.service_class]
+        return Case(
+            server,
+            service_class.effective_priority,
+            service_class.targets[server.model],
+            self._allowed_profiles(server),
+        )
+
+    def _allowed_profiles(self, server: Server) -> tuple[int, ...]:
+        """Usable profiles of its model that the server may be on."""
+        positions = self.profiles[server.model]
+        if not (_pinned(server) or self._has_memory_bounds):
+            return positions
+        return tuple(i for i in positions if not self.exclusion(server, self.system.profiles[i]))
+
+    @cached_property
+    def _has_memory_bounds(self) -> bool:
+        return any(profile.max_tokens for profile in self.system.profiles)
+
+    def exclusion(self, server: Server, profile: PerformanceProfile) -> str:
+        """Why a server cannot be where a usable profile of its model is for; empty if it can."""
+        if _pinned(server) and server.current.accelerator != profile.accelerator:
+            return "keepAccelerator pins the server to another accelerator"
+        tokens = server.load.tokens_kept
+        if 0 < profile.max_tokens < tokens:
+            return f"a request keeps {tokens} tokens, more than its maxTokens {profile.max_tokens}"
+        return ""
+
+    def _obstacle(self, server: Server) -> tuple[Reason | None, str]:
+        """The first thing that keeps a server from being sized, in words that tell the remedy."""
+        for problem in self.problems.get(("server", server.name), ()):
+            return Reason(problem.reason), f"{problem.field}: {problem.message}"
+        service_class = self.classes[server.service_class]
+        if server.model not in service_class.targets:
+            return Reason.NO_TARGET, (
+                f"class {service_class.name!r} has no targets for model {server.model!r}; add them"
+            )
+        for problem in self.problems.get(("service class", service_class.name), ()):
+            if problem.part == server.model:
+                return Reason.INVALID_SPEC, str(problem)
+        if not self._allowed_profiles(server):
+            return Reason.NO_PERFORMANCE_DATA, self._missing_data(server)
+        return None, ""
+
+    def _missing_data(self, server: Server) -> str:
+        usable = [self.system.profiles[i] for i in self.profiles[server.model]]
+        kept = server.current.accelerator
+        if _pinned(server) and usable and all(p.accelerator != kept for p in usable):
+            return (
+                f"model {server.model!r} has no usable performance data for accelerator"
+                f" {kept!r}, which keepAccelerator asks for; add it or"
+                f" drop keepAccelerator"
+            )
+        problems = [
+            str(problem)
+            for profile in self.system.profiles
+            if profile.model == server.model
+            for problem in self.profile_problems(profile.model, profile.accelerator)
+        ]
+        problems += [f"{p.accelerator}: {self.exclusion(server, p)}" for p in usable]
+        return f"model {server.model!r} has no usable performance data: {'; '.join(problems)}"
+
+
+def _pinned(server: Server) -> bool:
+    """Whether a server is to stay on its accelerator."""
+    return server.keep_accelerator and bool(server.current.accelerator)

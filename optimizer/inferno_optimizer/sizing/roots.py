@@ -1,0 +1,93 @@
+"""Where increasing functions cross 0: many of them at once, by bracketing."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+
+TOLERANCE = 1e-10
+"""Width of the bracket at which a root is taken as found."""
+
+MAX_STEPS = 200
+"""More than the search ever takes; a guard against an endless loop, not a setting."""
+
+FIRST_STRIDE, STRETCH = 0.05, 4.0
+"""Length of the first stride down from the upper end, and by how much each next one is longer."""
+
+Excess = Callable[[IntArray, FloatArray], FloatArray]
+"""Values of increasing functions: those of the given rows, at one point each."""
+
+
+def last_feasible(excess: Excess, ends: FloatArray, values: FloatArray) -> FloatArray:
+    """Where increasing functions cross 0, from below, to `TOLERANCE`; one per row.
+
+    Inverse quadratic interpolation where it is safe, bisection elsewhere [Chandrupatla, Adv.
+    Eng. Softw. 28 (1997) 145-149]. The answer was evaluated itself and is feasible.
+
+    Parameters
+    ----------
+    excess
+        The functions.
+    ends
+        Intervals, shape (2, rows).
+    values
+        The functions there: at most 0 at the lower end, above 0 at the upper one.
+    """
+    ends, values = _stride_down(excess, ends, values)
+    # Points in the order newest, the other end of the bracket, the one dropped last.
+    x, f = ends[[0, 1, 1]], values[[0, 1, 1]]
+    active = np.arange(x.shape[1])
+    share = np.full(x.shape[1], 0.5)
+    for _ in range(MAX_STEPS):
+        if not active.size:
+            break
+        trial = x[0, active] + share * (x[1, active] - x[0, active])
+        f_trial = excess(active, trial)
+        x[:, active], f[:, active] = _narrow(x[:, active], f[:, active], trial, f_trial)
+        active = active[np.abs(x[1, active] - x[0, active]) > TOLERANCE]
+        share = _next_share(x[:, active], f[:, active])
+    feasible: FloatArray = np.where(f[0] <= 0, x[0], x[1])
+    return feasible
+
+
+def _stride_down(
+    excess: Excess, ends: FloatArray, values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Narrower intervals: most functions cross 0 near the upper end, so the way starts there."""
+    ends, values = ends.copy(), values.copy()
+    active, stride = np.arange(ends.shape[1]), FIRST_STRIDE
+    while True:
+        active = active[ends[1, active] - stride > ends[0, active]]
+        if not active.size:
+            return ends, values
+        trial = ends[1, active] - stride
+        f_trial = excess(active, trial)
+        side = (f_trial > 0).astype(np.intp)
+        ends[side, active], values[side, active] = trial, f_trial
+        active, stride = active[side > 0], stride * STRETCH
+
+
+def _narrow(
+    x: FloatArray, f: FloatArray, trial: FloatArray, f_trial: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The points after a trial: it replaces the end that lies on the same side of the root."""
+    same_side = (f_trial > 0) == (f[0] > 0)
+    kept, dropped = same_side.astype(np.intp), (~same_side).astype(np.intp)
+    columns = np.arange(len(trial))
+    return (
+        np.stack((trial, x[kept, columns], x[dropped, columns])),
+        np.stack((f_trial, f[kept, columns], f[dropped, columns])),
+    )
+
+
+def _next_share(x: FloatArray, f: FloatArray) -> FloatArray:
+    """Where to try next, as a share of the bracket from its newest end."""
+    (a, b, c), (fa, fb, fc) = x, f
+    with np.errstate(divide="ignore", invalid="ignore"):
+        position, level = (a - b) / (c - b), (fa - fb) / (fc - fb)
+        safe = (level**2 < position) & ((1 - level) ** 2 < 1 - position)
+        share = fa / (fb - fa) * fc / (fb - fc)
+        share += (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+        margin = 0.5 * TOLERANCE / np.abs(b - a)
+    return np.where(safe, np.clip(share, margin, 1 - margin), 0.5)

@@ -1,0 +1,100 @@
+"""How the waiting times of a queue are distributed, not only their mean.
+
+A request that is let in and meets n >= N others waits for n - N + 1 departures of a full
+batch, each exponential at mu(N). With r = lambda / mu(N), M = K - N places to wait in,
+x = mu(N) t and Q(j, x) = P(fewer than j events of a Poisson process by time x), the sum of
+these Erlang tails over n = N..K-1 is
+
+    P(W > t) = p(N) / (1 - p(K)) * (exp(-x (1 - r)) Q(M, r x) - r^M Q(M, x)) / (1 - r),
+
+exact with the queue limit too; without one it is the exponential of the M/M/N queue
+[Kleinrock, Queueing Systems I, 1975, ch. 3]. Everything here is computed in logarithms.
+"""
+
+import numpy as np
+
+from inferno_optimizer.sizing.erlang import log_erlang_tail
+from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
+from inferno_optimizer.sizing.roots import last_feasible
+
+TINY = np.finfo(np.float64).tiny
+
+EVEN_LOAD = 1e-5
+"""Where |1 - r| M is below this, the difference above cancels and its expansion is exact."""
+
+
+def log_tail(queue: Averages, time_ms: FloatArray) -> FloatArray:
+    """Logarithm of the share of requests that wait for longer than a time [ms].
+
+    No request waits for less than 0 ms, so that the answer for a negative time is 0.
+    """
+    places, load = np.maximum(queue.places, 1.0), queue.load
+    x = np.maximum(time_ms / queue.interval, TINY)
+    log_sum = _log_sum(places, load, x)
+    even = np.flatnonzero(np.abs(1.0 - load) * places < EVEN_LOAD)
+    log_sum[even] = _log_sum_at_even_load(places[even], load[even], x[even])
+    share = np.log(np.maximum(queue.peak, TINY)) + log_sum
+    return np.where(time_ms < 0, 0.0, np.where(queue.places > 0, np.minimum(share, 0), -np.inf))
+
+
+def _log_sum(places: FloatArray, load: FloatArray, x: FloatArray) -> FloatArray:
+    """Logarithm of the sum of r^j Q(j + 1, x) over j = 0..M-1; divided by r^M where r > 1.
+
+    The smaller term of the difference is at most min(r, 1 / r) of the larger one, also where
+    rounding would have it otherwise.
+    """
+    log_load = np.log(load)
+    scale = np.maximum(places * log_load, 0.0)
+    first = -x * (1.0 - load) + log_erlang_tail(places, load * x) - scale
+    second = places * log_load - scale + log_erlang_tail(places, x)
+    gap = np.maximum(np.abs(first - second), np.abs(log_load))
+    log_share = np.log(-np.expm1(-np.maximum(gap, TINY)) / np.maximum(np.abs(1.0 - load), TINY))
+    return np.where(load > 1.0, second, first) + log_share
+
+
+def _log_sum_at_even_load(places: FloatArray, load: FloatArray, x: FloatArray) -> FloatArray:
+    """The same for r about 1, to the first order of r - 1."""
+    scale = np.maximum(places * np.log(load), 0.0)
+    tails = [_erlang_tail(places - less, x) for less in range(3)]
+    value = places * tails[0] - x * tails[1]
+    slope = (places * (places - 1.0) * tails[0] - x**2 * tails[2]) / 2
+    return np.log(np.maximum(value + slope * (load - 1.0), TINY)) - scale
+
+
+def _erlang_tail(shape: FloatArray, x: FloatArray) -> FloatArray:
+    """Q(shape, x); 0 where the shape is 0 or less, which no time exceeds."""
+    tail: FloatArray = np.exp(log_erlang_tail(np.maximum(shape, 1.0), x))
+    return np.where(shape > 0, tail, 0.0)
+
+
+def wait_percentile(queue: Averages, share: FloatArray) -> FloatArray:
+    """Time that so large a share of the requests, in (0, 1), waits for at most [ms]."""
+    log_rest = np.log1p(-share)
+    result = np.zeros(len(share))
+    rows = np.flatnonzero(log_tail(queue, result) > log_rest)
+    waiting, log_rest = queue.take(rows), log_rest[rows]
+    longest = _longest(waiting, log_rest)
+
+    def excess(some: IntArray, position: FloatArray) -> FloatArray:
+        time_ms = longest[some] * (1.0 - position)
+        return log_tail(waiting.take(some), time_ms) - log_rest[some]
+
+    ends = np.stack((np.zeros(len(rows)), np.ones(len(rows))))
+    everything = np.arange(len(rows))
+    values = np.stack([excess(everything, end) for end in ends])
+    result[rows] = longest * (1.0 - last_feasible(excess, ends, values))
+    return result
+
+
+def _longest(queue: Averages, log_rest: FloatArray) -> FloatArray:
+    """A time that is not below the percentile: of M departures, or of an endless queue [ms].
+
+    M + sqrt(2 M y) + y bounds the percentile 1 - exp(-y) of a sum of M exponentials of mean 1
+    [Laurent and Massart, Ann. Statist. 28 (2000) 1302-1338, lemma 1].
+    """
+    departures = queue.places + np.sqrt(-2.0 * queue.places * log_rest) - log_rest
+    stable = queue.load < 1.0
+    room = np.where(stable, 1.0 - queue.load, 1.0)
+    log_share = np.log(np.maximum(queue.peak, TINY)) - np.log(room) - log_rest
+    endless = np.where(stable, np.maximum(log_share, 0.0) / room, np.inf)
+    return np.minimum(departures, endless) * queue.interval * (1.0 + 1e-9)

@@ -1,0 +1,1 @@
+"""One accelerator for each server, exactly."""

@@ -1,0 +1,117 @@
+"""The rows of an assignment problem that are left to decide, as a program of PuLP's."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pulp
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits, branch_and_bound
+from inferno_optimizer.solvers.exact.neighbourhood import Opening
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
+
+HALF = 0.5
+"""Binary columns come back as numbers close to 0 or 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Rows chosen, shape (rows,); what they amount to, and no choice amounts to less."""
+
+    chosen: BoolArray
+    objective: float
+    bound: float
+
+
+class Columns:
+    """The open rows of a program as binary columns, of which objectives are minimized.
+
+    Parameters
+    ----------
+    program, opening
+        The rows, and which of them are open.
+    floors
+        Load that each of the first levels keeps; shape (levels,).
+    whole
+        The first so many levels are served entirely.
+    shortfall
+        What a unit of load below a floor costs, shape (levels,); None where none may be.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        opening: Opening,
+        floors: FloatArray,
+        whole: int,
+        shortfall: FloatArray | None = None,
+    ) -> None:
+        self._program, self._opening = program, opening
+        self._rows = np.flatnonzero(opening.free)
+        self._problem = pulp.LpProblem("assignment", pulp.LpMinimize)
+        self._columns = [
+            self._problem.add_variable(f"x{row}", 0, 1, "Integer") for row in self._rows
+        ]
+        self._missed: list[tuple[pulp.LpVariable, float]] = []
+        self._one_for_each_case(whole)
+        self._within_capacity()
+        for level in range(whole, len(floors)):
+            self._keep(level, float(floors[level]), shortfall)
+
+    def _one_for_each_case(self, whole: int) -> None:
+        """At most one row for a case; exactly one at a level that is served entirely."""
+        case, level = self._program.case[self._rows], self._program.level[self._rows]
+        ones = np.ones(len(case))
+        for mine in np.split(np.arange(len(case)), np.flatnonzero(np.diff(case)) + 1):
+            if len(mine):
+                rows = self._sum(ones, mine)
+                self._problem += (rows == 1) if level[mine[0]] < whole else (rows <= 1)
+
+    def _within_capacity(self) -> None:
+        left = self._program.capacity - self._program.used(self._opening.fixed)
+        types, cards = self._program.type[self._rows], self._program.cards[self._rows]
+        for card_type, available in enumerate(left):
+            mine = np.flatnonzero((types == card_type) & (cards > 0))
+            if len(mine):
+                self._problem += self._sum(cards, mine) <= float(available)
+
+    def _keep(self, level: int, load: float, shortfall: FloatArray | None) -> None:
+        """A level serves at least this load, or pays for it."""
+        served = self._program.served(self._opening.fixed, level + 1)[level]
+        mine = np.flatnonzero(self._program.level[self._rows] == level)
+        if not len(mine):
+            return
+        load_served = self._sum(self._program.weight[self._rows], mine)
+        if shortfall is not None:
+            missed = self._problem.add_variable(f"missed{level}", 0)
+            self._missed.append((missed, float(shortfall[level])))
+            load_served += missed
+        self._problem += load_served >= float(load - served)
+
+    def minimize(self, objective: FloatArray, limits: Limits, start: BoolArray) -> Choice | None:
+        """Least sum over the chosen rows; None if the limits are met before there is any.
+
+        The search starts from a known solution where that fits what is fixed.
+        """
+        base = float(objective[self._opening.fixed].sum())
+        chosen = self._opening.fixed.copy()
+        if not len(self._rows):
+            return Choice(chosen, base, base)
+        if limits.seconds <= 0:
+            return None
+        mine = objective[self._rows]
+        self._problem.setObjective(
+            self._sum(mine, np.flatnonzero(mine)) + pulp.LpAffineExpression(self._missed)
+        )
+        known = dict(zip(self._columns, start[self._rows].astype(float).tolist(), strict=True))
+        known |= {missed: 0.0 for missed, _ in self._missed}
+        found = branch_and_bound(self._problem, known, limits)
+        if not found.solution:
+            return None
+        values = np.array([column.varValue or 0.0 for column in self._columns])
+        chosen[self._rows[values > HALF]] = True
+        value = float(objective[chosen].sum())
+        return Choice(chosen, value, min(base + found.bound, value))
+
+    def _sum(self, weights: FloatArray, which: IntArray) -> pulp.LpAffineExpression:
+        return pulp.LpAffineExpression([(self._columns[i], float(weights[i])) for i in which])

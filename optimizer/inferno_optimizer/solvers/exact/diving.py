@@ -1,0 +1,161 @@
+"""From the linear relaxation towards a choice: the large cases are decided first.
+
+A vertex of the relaxation splits no more cases than there are types and floors. The largest
+of them is given the row with which the relaxation stays best, and what is as large and not
+split stays as it is; then the relaxation is solved again, so that everything smaller makes up
+for it. What remains split at the end is small.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation, Vertex
+
+INTEGRAL = 1e-6
+"""Distance from 0 and 1 up to which an amount is rounded."""
+
+STEP = 0.9
+"""Cases down to this share of the size of the largest that is split are decided with it."""
+
+SMALL = 10.0
+"""Cases up to so many times the median size are left to the end."""
+
+HALF = 0.5
+
+CLOSE = 1e-6
+"""Change of the objective, relative, at which no other row of a case is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dive:
+    """Where a dive ended.
+
+    Attributes
+    ----------
+    chosen
+        Rows chosen, but for those of split cases; shape (rows,).
+    split
+        Cases between several rows; shape (cases,).
+    cards, loads
+        Multipliers of the cards of each type, and of the load of each level.
+    """
+
+    chosen: BoolArray
+    split: BoolArray
+    cards: FloatArray
+    loads: FloatArray
+
+
+def dive(
+    program: Program,
+    relaxation: Relaxation,
+    sizes: FloatArray,
+    whole: int,
+    seconds_left: Callable[[], float],
+) -> Dive | None:
+    """Decide all large cases; None where that, or the time, leaves no solution.
+
+    Parameters
+    ----------
+    program, relaxation
+        The rows, and their relaxation, of which the decisions are made.
+    sizes
+        What the cards of each case are worth; shape (cases,).
+    whole
+        The first so many levels are served entirely.
+    seconds_left
+        Time that remains.
+    """
+    descent = _Descent(program, relaxation, sizes, whole, seconds_left)
+    smallest = SMALL * float(np.median(sizes))
+    while descent.vertex is not None:
+        largest = float(sizes[descent.split()].max(initial=0.0))
+        if largest <= smallest:
+            return descent.end()
+        descent.settle(STEP * largest)
+        descent.round(STEP * largest)
+    return None
+
+
+class _Descent:
+    """The vertex so far, and which cases are decided."""
+
+    def __init__(
+        self,
+        program: Program,
+        relaxation: Relaxation,
+        sizes: FloatArray,
+        whole: int,
+        seconds_left: Callable[[], float],
+    ) -> None:
+        self._program, self._relaxation, self._sizes = program, relaxation, sizes
+        self._seconds_left = seconds_left
+        self._optional = program.level[program.starts] >= whole
+        self._decided = np.zeros(len(sizes), dtype=np.bool_)
+        self.vertex = relaxation.solve(seconds_left())
+
+    def split(self) -> IntArray:
+        """Cases whose rows have amounts between 0 and 1."""
+        if self.vertex is None:
+            return np.zeros(0, dtype=np.int64)
+        amounts = self.vertex.amounts
+        between = (amounts > INTEGRAL) & (amounts < 1 - INTEGRAL)
+        return np.unique(self._program.place[between])
+
+    def settle(self, size: float) -> None:
+        """Decide the cases of at least this size that are not split, as they are."""
+        if self.vertex is None:
+            return
+        mine = (self._sizes >= size) & ~self._decided
+        mine[self.split()] = False
+        rows = np.flatnonzero(mine[self._program.place])
+        self._relaxation.settle(rows, self.vertex.amounts[rows] > HALF)
+        self._decided |= mine
+
+    def round(self, size: float) -> None:
+        """Decide split cases of at least this size, the largest first, until none is left."""
+        while large := [case for case in self.split() if self._sizes[case] >= size]:
+            case = max(large, key=lambda case: (self._sizes[case], case))
+            self._decide(case)
+            self._decided[case] = True
+
+    def end(self) -> Dive | None:
+        """What is decided now, and what is not."""
+        if self.vertex is None:
+            return None
+        cards, loads = self._relaxation.prices()
+        split = np.zeros(len(self._sizes), dtype=np.bool_)
+        split[self.split()] = True
+        chosen = (self.vertex.amounts > HALF) & ~split[self._program.place]
+        return Dive(chosen, split, cards, loads)
+
+    def _decide(self, case: int) -> None:
+        """Take the better of the two largest parts of a case; any row where neither is possible."""
+        assert self.vertex is not None  # noqa: S101 - a case of no vertex is not split
+        before, best = self.vertex.objective, None
+        for tried, row in enumerate(self._rows_by_amount(case, self.vertex)):
+            if tried > 1 and best is not None:
+                break
+            self._relaxation.decide(case, row)
+            vertex = self._relaxation.solve(self._seconds_left())
+            if vertex is None or (best is not None and vertex.objective >= best[0].objective):
+                continue
+            best = vertex, row
+            if vertex.objective - before <= CLOSE * abs(before):
+                break
+        self.vertex = None if best is None else best[0]
+        if best is not None:
+            self._relaxation.decide(case, best[1])
+
+    def _rows_by_amount(self, case: int, vertex: Vertex) -> list[int]:
+        """Rows of a case, and `NOTHING` where it may be left out, by their amounts."""
+        first = int(self._program.starts[case])
+        rows = list(range(first, first + int(self._program.lengths[case])))
+        amounts = {row: float(vertex.amounts[row]) for row in rows}
+        if self._optional[case]:
+            amounts[NOTHING] = 1 - sum(amounts.values())
+        return sorted(amounts, key=lambda row: (-amounts[row], row))

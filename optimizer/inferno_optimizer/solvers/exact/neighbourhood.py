@@ -1,0 +1,133 @@
+"""Which rows of an assignment problem are left open around a solution.
+
+Cards are scarce and cases come in lumps, so that a solution close to the best one differs
+from another by many small exchanges. Of every kind of exchange (from type to type, so many
+cards for so many) the cheapest few are left open, so that together they fill gaps of any shape.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
+
+EACH = 4
+"""Exchanges of a kind that are left open."""
+
+MOST_ROWS = 6_000
+"""Exchanges of all kinds that are left open: what branch and bound does in seconds."""
+
+LARGEST = 16
+"""Cases that take more cards than this are no small change."""
+
+ALIKE = 8
+"""Numbers of cards from here on count as one kind."""
+
+MOST_LEFT_OUT = 60
+"""Cases that may be dropped, those first that lose the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What is left to decide: `fixed` rows are chosen, `free` ones may be, others are not."""
+
+    fixed: BoolArray
+    free: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Centre:
+    """A solution to look around.
+
+    Attributes
+    ----------
+    chosen
+        Rows; shape (rows,).
+    split
+        Cases that are not decided at all; shape (cases,).
+    excess
+        Objective of each row with its cards and its load at their prices; shape (rows,).
+    """
+
+    chosen: BoolArray
+    split: BoolArray
+    excess: FloatArray
+
+
+def leave_everything_open(program: Program) -> Opening:
+    """Nothing is known beforehand."""
+    free = np.ones(len(program.case), dtype=np.bool_)
+    return Opening(~free, free)
+
+
+def leave_exchanges_open(program: Program, centre: Centre, whole: int) -> Opening:
+    """Open the cases that are split, and the cheapest small exchanges of every kind.
+
+    The first `whole` levels are served entirely: none of their cases is dropped.
+    """
+    current = _Current.of(program, centre)
+    opened = centre.split | _dropped(program, current, whole)
+    exchanges = _cheapest(program, centre, current)
+    opened[program.place[exchanges]] = True
+    mine = opened[program.place]
+    free = centre.split[program.place] | (centre.chosen & mine)
+    free[exchanges] = True
+    return Opening(centre.chosen & ~mine, free)
+
+
+@dataclass(frozen=True, slots=True)
+class _Current:
+    """Type, cards and excess of what each case has now; shape (cases,).
+
+    A case without a row has one more type of its own, and no cards.
+    """
+
+    type: IntArray
+    cards: FloatArray
+    excess: FloatArray
+
+    @classmethod
+    def of(cls, program: Program, centre: Centre) -> "_Current":
+        rows = np.flatnonzero(centre.chosen)
+        case, cases = program.place[rows], len(program.starts)
+        types = np.full(cases, len(program.capacity))
+        types[case] = program.type[rows]
+        cards, excess = np.zeros(cases), np.zeros(cases)
+        cards[case], excess[case] = program.cards[rows], centre.excess[rows]
+        return cls(types, cards, excess)
+
+
+def _dropped(program: Program, current: _Current, whole: int) -> BoolArray:
+    """Small cases that lose the least when they are dropped."""
+    droppable = (
+        (program.level[program.starts] >= whole)
+        & (current.type < len(program.capacity))
+        & (current.cards <= LARGEST)
+    )
+    loss = np.where(droppable, -current.excess, np.inf)
+    first = np.argsort(loss, kind="stable")[: min(MOST_LEFT_OUT, int(droppable.sum()))]
+    dropped = np.zeros(len(program.starts), dtype=np.bool_)
+    dropped[first] = True
+    return dropped
+
+
+def _cheapest(program: Program, centre: Centre, current: _Current) -> IntArray:
+    """Rows to which a small case may change: the cheapest few of each kind."""
+    place = program.place
+    small = (program.cards <= LARGEST) & (current.cards[place] <= LARGEST)
+    rows = np.flatnonzero(small & ~centre.chosen & ~centre.split[place])
+    mine = place[rows]
+    cost = centre.excess[rows] - current.excess[mine]
+    kinds = (
+        np.minimum(program.cards[rows], ALIKE),
+        np.minimum(current.cards[mine], ALIKE),
+        program.type[rows],
+        current.type[mine],
+    )
+    order = np.lexsort((rows, cost, *kinds))
+    new = np.any([np.diff(kind[order], prepend=-1) != 0 for kind in kinds], axis=0)
+    first = np.flatnonzero(new)
+    rank = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+    kept = order[rank < EACH]
+    return rows[kept[np.argsort(cost[kept], kind="stable")][:MOST_ROWS]]

@@ -1,0 +1,271 @@
+"""Prices of cards: the Lagrangian dual of the assignment problem, by Newton's method.
+
+Capacity, and the load that earlier levels must keep, couple the cases through a dozen
+constraints only. With a multiplier for each of these every case chooses for itself, which
+takes one pass over the rows; the sum is a proven bound of the problem, and the largest such
+sum is the bound of its linear relaxation [Geoffrion, Math. Prog. Study 2 (1974) 82-114].
+
+The function is piecewise linear. It is climbed on smooth ones below it: each case's least
+cost becomes a soft minimum at a temperature, and a barrier keeps the multipliers positive.
+That has a closed-form gradient and Hessian; the temperature falls until what smoothing hides
+is less than `ENOUGH` [Nesterov, Math. Prog. 103 (2005) 127-152].
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.solvers.exact.program import Program
+
+ENOUGH = 1e-7
+"""Relative distance from the best bound at which the search ends."""
+
+COOLING = 0.2
+"""The next temperature, as a share of the one before."""
+
+COOLINGS = 40
+STEPS = 12
+"""Most temperatures, and most Newton steps at one."""
+
+CLOSE = 0.01
+"""Newton decrement, in temperatures, at which the next temperature is due."""
+
+BOUNDARY = 0.95
+"""How much of the way to a multiplier of 0 a step may go."""
+
+RIDGE = 1e-10
+"""Added to a Hessian scaled to a diagonal of 1: two constraints may bind the same cases."""
+
+HALVINGS = 30
+
+NO_CARDS = 1e-3
+"""What counts as no card, for a type that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Multipliers, what they prove, and what each row costs beyond the best of its case.
+
+    Attributes
+    ----------
+    cards
+        Price of a card of each type; shape (types,).
+    loads
+        Price of the load of each level with a floor; shape (levels,).
+    objective
+        Of the rows; shape (rows,).
+    bound
+        No choice of rows that keeps the floors has a lower objective.
+    excess
+        A choice with this row has an objective of at least bound + excess; shape (rows,).
+    left_out
+        The same for choosing no row of a case; shape (cases,).
+    """
+
+    cards: FloatArray
+    loads: FloatArray
+    objective: FloatArray
+    bound: float
+    excess: FloatArray
+    left_out: FloatArray
+
+    def sizes(self, program: Program) -> FloatArray:
+        """What the cards of each case are worth on its cheapest row; shape (cases,)."""
+        return np.minimum.reduceat(self.cards[program.type] * program.cards, program.starts)
+
+
+def price(
+    program: Program,
+    objective: FloatArray,
+    floors: FloatArray,
+    whole: int,
+    seconds_left: Callable[[], float] = lambda: np.inf,
+) -> Prices:
+    """Find the best multipliers of a program, or good ones in the time that remains.
+
+    Parameters
+    ----------
+    program
+        The rows, at least one.
+    objective
+        To be minimized, shape (rows,).
+    floors
+        Load that each of the first levels must keep; shape (levels,).
+    whole
+        The first so many levels are served entirely: none of their cases is left out.
+    seconds_left
+        Time that remains; what is proven then is less, but proven.
+    """
+    dual = Dual(program, objective, floors, whole)
+    multipliers = _climb(dual, seconds_left)
+    costs = dual.costs(multipliers)
+    least = np.minimum.reduceat(costs, program.starts)
+    best = np.where(dual.optional, np.minimum(least, 0.0), least)
+    types = len(program.capacity)
+    return Prices(
+        cards=multipliers[:types],
+        loads=multipliers[types:],
+        objective=objective,
+        bound=float(best.sum() - multipliers @ dual.limits),
+        excess=costs - np.repeat(best, program.lengths),
+        left_out=np.where(dual.optional, -best, np.inf),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Smooth:
+    """The smoothed function at a point: value, gradient, negative Hessian, what it hides."""
+
+    value: float
+    gradient: FloatArray
+    curvature: FloatArray
+    hidden: float
+
+
+class Dual:
+    """The dual function: concave in the multipliers of capacity and floors, all at least 0."""
+
+    def __init__(
+        self, program: Program, objective: FloatArray, floors: FloatArray, whole: int
+    ) -> None:
+        self._program, self._objective = program, objective
+        self._floors = len(floors)
+        # A type without any card would have no largest price; the bound stays one.
+        self.limits = np.concatenate((np.maximum(program.capacity, NO_CARDS), -floors))
+        self.optional = program.level[program.starts] >= whole
+        # Levels without a floor share a place that is dropped.
+        self._level = np.minimum(program.level, self._floors)
+
+    def costs(self, multipliers: FloatArray) -> FloatArray:
+        """Objective of each row, its cards paid for, its load rewarded."""
+        types = len(self._program.capacity)
+        rewards = np.append(multipliers[types:], 0.0)
+        paid = multipliers[:types][self._program.type] * self._program.cards
+        return self._objective + paid - rewards[self._level] * self._program.weight
+
+    def value(self, multipliers: FloatArray, temperature: float) -> float:
+        """The smoothed function alone."""
+        return self._soft(multipliers, temperature)[0]
+
+    def smooth(self, multipliers: FloatArray, temperature: float) -> Smooth:
+        """The smoothed function with its derivatives."""
+        value, share, exponent = self._soft(multipliers, temperature)
+        use, variance = self._moments(share)
+        entropy = -float(np.sum(share * exponent))
+        return Smooth(
+            value=value,
+            gradient=use - self.limits + temperature / multipliers,
+            curvature=variance / temperature + np.diag(temperature / multipliers**2),
+            hidden=temperature * (entropy + len(multipliers)),
+        )
+
+    def _soft(
+        self, multipliers: FloatArray, temperature: float
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Value, each row's share in its case, and the logarithm of the share."""
+        program = self._program
+        exponent = self.costs(multipliers) / -temperature
+        largest = np.maximum.reduceat(exponent, program.starts)
+        largest = np.where(self.optional, np.maximum(largest, 0.0), largest)
+        exponent -= largest[program.place]
+        weight = np.exp(exponent)
+        total = np.add.reduceat(weight, program.starts)
+        total += np.where(self.optional, np.exp(-np.maximum(largest, 0.0)), 0.0)
+        logarithm = np.log(total)
+        value = -temperature * float(np.sum(largest + logarithm))
+        value += temperature * float(np.sum(np.log(multipliers)))
+        value -= float(multipliers @ self.limits)
+        share = weight / total[program.place]
+        return value, share, exponent - logarithm[program.place]
+
+    def _moments(self, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Expected use of each constraint, and the covariance of the uses, summed over cases."""
+        program, types = self._program, len(self._program.capacity)
+        size, cases = types + self._floors, len(program.starts)
+        cards, load = share * program.cards, share * program.weight
+        mean = np.zeros((cases, size + 1))
+        mean[:, :types] = np.bincount(
+            self._program.place * types + program.type, cards, cases * types
+        ).reshape(cases, types)
+        first = program.starts
+        mean[np.arange(cases), types + self._level[first]] = -np.add.reduceat(load, first)
+        square = np.zeros((size + 1, size + 1))
+        place = np.arange(types)
+        square[place, place] = np.bincount(program.type, cards * program.cards, types)
+        place = types + np.arange(self._floors + 1)
+        square[place, place] = np.bincount(self._level, load * program.weight, self._floors + 1)
+        both = self._level * types + program.type
+        cross = np.bincount(both, cards * program.weight, (self._floors + 1) * types)
+        square[types:, :types] = -cross.reshape(-1, types)
+        square[:types, types:] = square[types:, :types].T
+        covariance = square - mean.T @ mean
+        np.fill_diagonal(covariance, np.maximum(np.diag(covariance), 0.0))  # rounding
+        return mean.sum(axis=0)[:size], covariance[:size, :size]
+
+    def start(self) -> tuple[FloatArray, float]:
+        """Multipliers and temperature to begin with: those of a typical row."""
+        program = self._program
+        worth = float(np.mean(np.abs(self._objective))) + 1e-9
+        cards = np.bincount(program.type, program.cards, len(program.capacity))
+        rows = np.bincount(program.type, minlength=len(program.capacity))
+        per_card = worth * np.maximum(rows, 1) / np.maximum(cards, 1.0)
+        per_load = np.full(self._floors, worth / float(np.mean(program.weight)))
+        return np.concatenate((per_card, per_load)), worth
+
+
+def _climb(dual: Dual, seconds_left: Callable[[], float]) -> FloatArray:
+    """Multipliers at which the function is highest, to `ENOUGH`."""
+    multipliers, temperature = dual.start()
+    for _ in range(COOLINGS):
+        multipliers, here = _climb_smooth(dual, multipliers, temperature)
+        if here.hidden <= ENOUGH * max(1.0, abs(here.value)) or seconds_left() <= 0:
+            break
+        temperature *= COOLING
+    return multipliers
+
+
+def _climb_smooth(
+    dual: Dual, multipliers: FloatArray, temperature: float
+) -> tuple[FloatArray, Smooth]:
+    """Newton's method at one temperature."""
+    here = dual.smooth(multipliers, temperature)
+    for _ in range(STEPS):
+        step = _newton_step(here)
+        decrement = float(here.gradient @ step)
+        if decrement <= CLOSE * temperature:
+            break
+        length = _length(dual, multipliers, step, here.value, decrement, temperature)
+        if length == 0.0:
+            break
+        multipliers = multipliers + length * step
+        here = dual.smooth(multipliers, temperature)
+    return multipliers, here
+
+
+def _newton_step(here: Smooth) -> FloatArray:
+    """Where the quadratic model is highest, relative to here; scaled against bad units."""
+    scale = 1.0 / np.sqrt(np.diag(here.curvature))
+    scaled = here.curvature * np.outer(scale, scale) + RIDGE * np.eye(len(scale))
+    return scale * np.linalg.solve(scaled, scale * here.gradient)
+
+
+def _length(
+    dual: Dual,
+    multipliers: FloatArray,
+    step: FloatArray,
+    value: float,
+    decrement: float,
+    temperature: float,
+) -> float:
+    """A share of the step that stays positive and climbs enough; 0 when rounding forbids any."""
+    falling = step < 0
+    with np.errstate(over="ignore"):  # a step of nearly nothing may be as long as it likes
+        most = np.min(-multipliers[falling] / step[falling], initial=np.inf)
+    length = min(1.0, BOUNDARY * float(most))
+    for _ in range(HALVINGS):
+        if dual.value(multipliers + length * step, temperature) > value + 0.1 * length * decrement:
+            return length
+        length /= 2.0
+    return 0.0

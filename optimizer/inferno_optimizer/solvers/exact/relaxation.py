@@ -1,0 +1,124 @@
+"""The linear relaxation of an assignment problem, kept by HiGHS from one change to the next.
+
+A load floor may be missed at a price, so that a decision which costs a little load does not
+leave the relaxation without any solution.
+"""
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.sparse import SparseMatrix
+
+NOTHING = -1
+"""Decision to choose no row of a case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """A best solution of the relaxation.
+
+    `amounts` of the rows, shape (rows,); `objective` with what missed floors cost.
+    """
+
+    amounts: FloatArray
+    objective: float
+
+
+class Relaxation:
+    """Rows with amounts from 0 to 1, of which more and more are decided.
+
+    Parameters
+    ----------
+    program
+        The rows.
+    objective
+        To be minimized, shape (rows,).
+    floors
+        Load that each of the first levels is to keep; shape (levels,).
+    shortfall
+        What a unit of load below a floor costs; shape (levels,).
+    whole
+        The first so many levels are served entirely, whatever it costs.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        objective: FloatArray,
+        floors: FloatArray,
+        shortfall: FloatArray,
+        whole: int,
+    ) -> None:
+        self._program, self._levels = program, np.arange(whole, len(floors))
+        self._solver = highspy.Highs()
+        self._solver.setOptionValue("output_flag", False)
+        self._solver.setOptionValue("threads", 1)
+        self._solver.passModel(
+            self._model(objective, floors[self._levels], shortfall[self._levels], whole)
+        )
+
+    def solve(self, seconds: float = np.inf) -> Vertex | None:
+        """A best vertex; None where what was decided, or the time, leaves none."""
+        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + max(seconds, 0.0))
+        self._solver.run()
+        if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        amounts = np.asarray(self._solver.getSolution().col_value)[: len(self._program.case)]
+        return Vertex(amounts, float(self._solver.getInfo().objective_function_value))
+
+    def prices(self) -> tuple[FloatArray, FloatArray]:
+        """Multipliers at the last vertex: of a card of each type, of the load of each level."""
+        dual = np.asarray(self._solver.getSolution().row_dual)[len(self._program.starts) :]
+        types = len(self._program.capacity)
+        loads = np.zeros(int(self._program.level.max()) + 1)
+        loads[self._levels] = dual[types:]
+        return -dual[:types], loads
+
+    def decide(self, case: int, row: int) -> None:
+        """Choose a row of a case (its place in the program), or `NOTHING`."""
+        first = self._program.starts[case]
+        rows = np.arange(first, first + self._program.lengths[case])
+        self._fix(rows, rows == row)
+
+    def settle(self, rows: IntArray, chosen: BoolArray) -> None:
+        """Decide many rows at once."""
+        self._fix(rows, chosen)
+
+    def _fix(self, rows: IntArray, chosen: BoolArray) -> None:
+        amounts = chosen.astype(np.float64)
+        self._solver.changeColsBounds(len(rows), rows.astype(np.int32), amounts, amounts)
+
+    def _model(
+        self, objective: FloatArray, floors: FloatArray, shortfall: FloatArray, whole: int
+    ) -> highspy.HighsLp:
+        program, missed = self._program, len(floors)
+        model = highspy.HighsLp()
+        self._matrix().put_into(model)
+        must = program.level[program.starts] < whole
+        below = np.full(len(program.capacity), -np.inf)
+        model.col_cost_ = np.concatenate((objective, shortfall))
+        model.col_lower_ = np.zeros(len(objective) + missed)
+        model.col_upper_ = np.append(np.ones(len(objective)), np.full(missed, np.inf))
+        model.row_lower_ = np.concatenate((must.astype(np.float64), below, floors))
+        model.row_upper_ = np.concatenate(
+            (np.ones(len(must)), program.capacity, np.full(missed, np.inf))
+        )
+        return model
+
+    def _matrix(self) -> SparseMatrix:
+        """One row for each case, each type and each level with a floor that can be missed."""
+        program, levels = self._program, self._levels
+        place, missed = np.arange(len(program.case)), np.arange(len(levels))
+        types, loads = len(program.starts), len(program.starts) + len(program.capacity)
+        soft = np.flatnonzero(np.isin(program.level, levels))
+        entries = (
+            (program.place, place, np.ones(len(place))),
+            (types + program.type, place, program.cards),
+            (loads + np.searchsorted(levels, program.level[soft]), soft, program.weight[soft]),
+            (loads + missed, len(place) + missed, np.ones(len(missed))),
+        )
+        return SparseMatrix.of((loads + len(missed), len(place) + len(missed)), entries)

@@ -1,0 +1,1 @@
+"""Several accelerators for one server, exactly."""

@@ -1,0 +1,154 @@
+"""Several accelerators for one server: level by level the most load, then the least value.
+
+For each of these goals the linear relaxation is sharpened by inequalities until it violates
+few of them, and then the MILP solver gets both: what is proven is proven of all mixes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
+from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
+from inferno_optimizer.solvers.heterogeneous.program import Goal, MixProgram, Relaxed
+
+GAP = 5e-4
+"""Relative distance from the bound at which a larger program is searched no further."""
+
+SLACK = 1e-9
+"""What later objectives may take from the load of a level, relative: room for rounding."""
+
+SMALL = 200
+"""Up to so many items a program is solved to the last digit."""
+
+ROUNDS = 5
+"""How often inequalities are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Replicas of each item, with proven bounds of the load of each level and of the value.
+
+    A bound of a level holds among the plans that serve as much of the levels before it; that
+    of the value among those that serve as much of all. `prices` are per card of each type.
+    """
+
+    counts: IntArray
+    most_served: FloatArray
+    least_value: float
+    prices: FloatArray
+
+
+def solve_mixes(table: MixTable, capacity: IntArray, seconds_left: Callable[[], float]) -> Outcome:
+    """Solve the problem of a table.
+
+    Parameters
+    ----------
+    table
+        The cases and what they may be given.
+    capacity
+        Cards of each type; shape (types,).
+    seconds_left
+        Time that remains; when it ends, the best plan so far is the answer.
+    """
+    if not len(table.case):
+        nothing = np.zeros(table.rows.shape, dtype=np.int64)
+        return Outcome(nothing, np.zeros(0), 0.0, np.zeros(len(capacity)))
+    progress = _Progress(table, capacity, seconds_left)
+    for level in range(progress.levels):
+        progress.serve(level)
+    return progress.finish()
+
+
+class _Progress:
+    """The levels done so far: a plan, floors that later goals keep, inequalities in use."""
+
+    def __init__(
+        self, table: MixTable, capacity: IntArray, seconds_left: Callable[[], float]
+    ) -> None:
+        self._table, self._capacity, self._seconds_left = table, capacity, seconds_left
+        self._exact = np.count_nonzero(table.most) <= SMALL
+        self._inequalities = Inequalities.of(table)
+        self._used = np.zeros(len(self._inequalities.place), dtype=np.bool_)
+        self.levels = int(table.level.max()) + 1
+        self._counts = np.zeros(table.rows.shape, dtype=np.int64)
+        self._floors = np.zeros(0)
+        self._bounds = np.zeros(0)
+        self._whole = 0
+
+    def serve(self, level: int) -> None:
+        """Serve the most load of one level, the earlier ones keeping theirs."""
+        table = self._table
+        weight = np.where(table.level == level, table.weight, 0.0)
+        bound, _ = self._minimize(level)
+        served, total = float(weight @ table.covered(self._counts)), float(weight.sum())
+        most = max(min(-bound, total), served)
+        if self._whole == level and served >= total * (1 - SLACK):
+            self._whole += 1
+        self._bounds = np.append(self._bounds, most)
+        self._floors = np.append(self._floors, served * (1 - SLACK))
+
+    def finish(self) -> Outcome:
+        """The least value among plans that keep the floors."""
+        bound, relaxed = self._minimize(None)
+        return Outcome(self._counts, self._bounds, bound, relaxed.prices)
+
+    def _minimize(self, level: int | None) -> tuple[float, Relaxed]:
+        """Improve the plan as to a goal; what is proven of it."""
+        ahead = 1 if level is None else self.levels + 1 - level
+        reserved = self._seconds_left() * (1 - 1 / ahead)
+        levels = self.levels if level is None else level
+        part = np.flatnonzero(self._table.level <= levels)
+        table, relaxed = self._table.take(part), self._sharpen(level, part)
+        known = table.filled(self._counts[part], self._capacity)
+        value, bound = _objective(table, level, known), relaxed.objective
+        gap = 0.0 if self._exact else GAP * max(1.0, abs(bound))
+        limits = Limits(self._seconds_left() - reserved, gap, eager=True)
+        if value - bound > gap and limits.seconds > 0:
+            found, proven = self._program(level, part).solve(known, limits)
+            known, bound = self._better(table, level, known, found), max(bound, proven)
+        self._counts[part] = known
+        return min(bound, _objective(table, level, known)), relaxed
+
+    def _better(
+        self, table: MixTable, level: int | None, known: IntArray, found: IntArray | None
+    ) -> IntArray:
+        """A plan that was found, if it is better than the known one and keeps the floors."""
+        if found is None:
+            return known
+        found = table.trimmed(found)
+        served, levels = table.covered(found), len(self._floors)
+        loads = np.bincount(table.level[served], table.weight[served], self.levels)
+        keeps = np.all(loads[:levels] >= self._floors)
+        better = keeps and _objective(table, level, found) < _objective(table, level, known)
+        return found if better else known
+
+    def _program(self, level: int | None, part: IntArray) -> MixProgram:
+        inequalities = self._inequalities.take(self._used).among(part)
+        goal = Goal(level, self._floors, self._whole)
+        return MixProgram(self._table.take(part), self._capacity, goal, inequalities)
+
+    def _sharpen(self, level: int | None, part: IntArray) -> Relaxed:
+        """The relaxation, with the inequalities added that it violates."""
+        relaxed = self._program(level, part).relax()
+        for _ in range(ROUNDS):
+            counts = np.zeros(self._table.rows.shape)
+            served = np.zeros(len(self._table.case))
+            counts[part], served[part] = relaxed.counts, relaxed.served
+            violated = self._inequalities.violated(counts, served)
+            if not len(violated):
+                break
+            self._used[violated] = True
+            relaxed = self._program(level, part).relax()
+        return relaxed
+
+
+def _objective(table: MixTable, level: int | None, counts: IntArray) -> float:
+    """What a plan has of what is minimized."""
+    served = table.covered(counts)
+    if level is None:
+        return float(table.value(counts)[served].sum())
+    return -float(table.weight[served & (table.level == level)].sum())

@@ -1,0 +1,1 @@
+"""Documents of the REST API, and the answers of other optimizers."""

@@ -1,0 +1,160 @@
+"""The answer of another optimizer -> a Solution, if it is one to what was asked.
+
+What a plan must hold is checked here, so that a wrong answer is an error as a whole and never
+becomes half a plan.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from inferno_optimizer.capacity import capacity_use, cards_in_use, cards_to_hand_out
+from inferno_optimizer.decisions import size_servers
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.plausibility import warned
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import (
+    Allocation,
+    CapacityUse,
+    Certificate,
+    Decision,
+    Reason,
+    Server,
+    Solution,
+    Status,
+    System,
+)
+
+SAME_LOAD = 1e-4
+"""Relative difference of loads that rounding explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What another optimizer says, as it says it.
+
+    `given` are decisions with an allocation, `refused` those without one; optimizers that
+    tell no reasons have none of the latter, and no certificate. `prices` are those of cards
+    [cents/hour] by type.
+    """
+
+    given: tuple[Decision, ...]
+    refused: tuple[Decision, ...] = ()
+    certificate: Certificate | None = None
+    prices: Mapping[str, float] | None = None
+
+
+def solution_of(answer: Answer, system: System) -> Solution:
+    """The solution that an answer gives for a system.
+
+    A server that the answer does not speak of has no capacity, unless it needs none or its
+    targets are out of reach anyway. Whether cards are left for it is told by `plausibility`.
+
+    Raises
+    ------
+    InputError
+        It is no answer to this system; the text tells why.
+    """
+    catalogue = Catalogue(system)
+    decided = {d.server: d for d in (*answer.refused, *answer.given)}
+    _refuse(_contradictions(answer, catalogue, decided))
+    silent = [server for server in system.servers if server.name not in decided]
+    decided |= {decision.server: decision for decision in _unexplained(catalogue, silent)}
+    told = (_in_our_words(decided[server.name], server) for server in system.servers)
+    decisions = warned(catalogue, told)
+    capacity = _capacity(catalogue, decisions, answer.prices or {})
+    if not system.options.unlimited:
+        _refuse(_excess(capacity))
+    unproven = Certificate("unknown", Status.FEASIBLE, _cost(decisions), None, 0.0)
+    return Solution(decisions, answer.certificate or unproven, capacity)
+
+
+def _refuse(contradictions: Iterator[str]) -> None:
+    for contradiction in contradictions:
+        raise InputError(contradiction)
+
+
+def _contradictions(
+    answer: Answer, catalogue: Catalogue, decided: Mapping[str, Decision]
+) -> Iterator[str]:
+    servers = {server.name: server for server in catalogue.system.servers}
+    for name in sorted(decided.keys() - servers.keys()):
+        yield f"there is a decision for server {name!r}, which it was not asked about"
+    counts = Counter(decision.server for decision in (*answer.refused, *answer.given))
+    for name, count in counts.items():
+        if count > 1:
+            yield f"server {name!r} is both served and unserved"
+    usable = {(p.model, p.accelerator) for p in catalogue.system.profiles}
+    for decision in answer.given:
+        allocation = decision.allocation or Allocation()
+        server = servers[decision.server]
+        for problem in _misfits(server, allocation, usable):
+            yield f"allocation of server {server.name!r}: {problem}"
+
+
+def _misfits(server: Server, allocation: Allocation, usable: set[tuple[str, str]]) -> Iterator[str]:
+    numbers = {
+        "numReplicas": allocation.replicas,
+        "maxBatch": allocation.max_batch_size,
+        "cost": allocation.cost,
+        "itlAverage": allocation.itl_ms,
+        "waitAverage": allocation.wait_ms,
+        "ttftAverage": allocation.ttft_ms,
+    }
+    for field, number in numbers.items():
+        if number < 0:
+            yield f"{field}: {number:g} is negative"
+    for part in allocation.parts:
+        if part.replicas and (server.model, part.accelerator) not in usable:
+            yield f"model {server.model!r} has no performance data for {part.accelerator!r}"
+    told, asked = allocation.load.arrival_rate, server.load.arrival_rate
+    if told and not math.isclose(told, asked, rel_tol=SAME_LOAD):
+        yield f"it is for {told:g} requests/min, not the {asked:g} that were asked for"
+
+
+def _in_our_words(decision: Decision, server: Server) -> Decision:
+    """The decision, with the load as it was asked and a message where there is none."""
+    allocation = decision.allocation
+    if allocation is None:
+        return decision
+    placement = allocation.placement if allocation.replicas else "nothing, as it is idle"
+    message = decision.message or placement
+    return replace(decision, message=message, allocation=replace(allocation, load=server.load))
+
+
+def _unexplained(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Decision]:
+    """Decisions for servers that got nothing and no reason."""
+    candidates, undecided = size_servers(catalogue, servers)
+    for case in candidates.cases:
+        yield _without_words(case.server)
+    yield from undecided  # some of them have been sized
+
+
+def _without_words(server: Server) -> Decision:
+    """The decision for a server of which the answer does not speak."""
+    if server.load.idle and server.min_replicas == 0:
+        return Decision(server.name, Reason.ALLOCATED, "", Allocation())
+    message = "the optimizer found no allocation for it; add capacity or lower the load"
+    return Decision(server.name, Reason.NO_CAPACITY, message)
+
+
+def _capacity(
+    catalogue: Catalogue, decisions: Sequence[Decision], prices: Mapping[str, float]
+) -> tuple[CapacityUse, ...]:
+    models = {server.name: server.model for server in catalogue.system.servers}
+    used: Counter[str] = Counter()
+    for decision in decisions:
+        if decision.allocation is not None:
+            used.update(cards_in_use(catalogue, models[decision.server], decision.allocation))
+    return capacity_use(cards_to_hand_out(catalogue, decisions), used, prices)
+
+
+def _excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:
+    for use in capacity:
+        if use.used > use.available:
+            yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.available}"
+
+
+def _cost(decisions: Iterable[Decision]) -> float:
+    return sum(d.allocation.cost for d in decisions if d.allocation is not None)

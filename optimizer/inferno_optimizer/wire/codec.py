@@ -1,0 +1,206 @@
+"""JSON documents of the wire <-> System and Solution.
+
+What the objects look like is told in `wire`. Reading follows the published API: keys match
+regardless of case, unknown keys are ignored, what is absent or null is zero, of repeated
+names the last one counts. Unlike the original, what cannot be read is named.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import starmap
+from operator import attrgetter
+from typing import Any
+
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.explain.comparison import Comparison, served
+from inferno_optimizer.explain.options import Option
+from inferno_optimizer.explain.remedies import Remedy
+from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
+from inferno_optimizer.wire.answers import Answer, solution_of
+from inferno_optimizer.wire.fields import NUMBER, MisfitError, value_of
+from inferno_optimizer.wire.objects import (
+    ANSWER,
+    BODY,
+    CERTIFICATE,
+    LEVEL,
+    OPTION,
+    REASON_GIVEN,
+    REFUSAL,
+    SECTIONS,
+    SYSTEM,
+)
+
+
+def is_system(document: object) -> bool:
+    """Tell whether a document has a key of the body of optimizeOne."""
+    return isinstance(document, Mapping) and any(
+        value_of(document, key) is not None for key in ("system", *SECTIONS)
+    )
+
+
+def decode_system(document: object) -> System:
+    """Read the body of optimizeOne.
+
+    Parameters
+    ----------
+    document
+        Parsed JSON: `{"system": {...}}`, or the inner object alone; sections may be absent.
+
+    Raises
+    ------
+    InputError
+        Something has the wrong type; the text names the object and the field.
+    """
+    if document is None:
+        return SYSTEM.zero
+    try:
+        return (SYSTEM if value_of(document, "system") is None else BODY).read(document)
+    except MisfitError as misfit:
+        raise InputError(str(misfit)) from None
+
+
+def encode_system(system: System) -> dict[str, Any]:
+    """Write the body of optimizeOne; the time limit is the server's own and not part of it."""
+    return BODY.write(system)
+
+
+def encode_solution(solution: Solution) -> dict[str, Any]:
+    """Write the answer of optimizeOne, with who is unserved and what is proven."""
+    given = [d for d in solution.decisions if d.allocation is not None]
+    return {
+        "allocations": {
+            decision.server: _given(decision, decision.allocation or Allocation())
+            for decision in sorted(given, key=attrgetter("server"))
+        },
+        "unserved": {
+            decision.server: {"reason": str(decision.reason), "message": decision.message}
+            for decision in sorted(solution.unserved, key=attrgetter("server"))
+        },
+        "certificate": _certificate(solution),
+    }
+
+
+def decode_solution(document: object, system: System) -> Solution:
+    """Read the answer of optimizeOne or optimize, ours or that of the original.
+
+    Parameters
+    ----------
+    document
+        Parsed JSON. Without reasons and certificate, as the original gives it, a server that
+        has no allocation gets a reason of our own.
+    system
+        What was asked.
+
+    Raises
+    ------
+    InputError
+        It is no answer, or one to something else; the text tells why.
+    """
+    try:
+        answer = _read_answer(document)
+    except MisfitError as misfit:
+        raise InputError(str(misfit)) from None
+    return solution_of(answer, system)
+
+
+def _read_answer(document: object) -> Answer:
+    if value_of(document, "allocations") is None:
+        raise MisfitError("expected an object with allocations")
+    certificate = value_of(document, "certificate")
+    return Answer(
+        given=tuple(starmap(_read_given, _named(document, "allocations"))),
+        refused=tuple(starmap(_read_refused, _named(document, "unserved"))),
+        certificate=None if certificate is None else CERTIFICATE.read(certificate),
+        prices={name: NUMBER.read(price) for name, price in _named(certificate, "prices")},
+    )
+
+
+def _named(document: object, key: str) -> list[tuple[str, object]]:
+    """The parts of an object that are known by name."""
+    part = value_of(document, key)
+    if part is None:
+        return []
+    if not isinstance(part, Mapping):
+        raise MisfitError("expected an object").inside(key)
+    return [(str(name), value) for name, value in part.items()]
+
+
+def _read_refused(server: str, value: object) -> Decision:
+    try:
+        return Decision(server, *REFUSAL.read(value))
+    except MisfitError as misfit:
+        raise misfit.of(f"server {server!r}") from None
+
+
+def _read_given(server: str, value: object) -> Decision:
+    try:
+        return Decision(server, *REASON_GIVEN.read(value), ANSWER.read(value))
+    except MisfitError as misfit:
+        raise misfit.of(f"allocation of server {server!r}") from None
+
+
+def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
+    """Write an allocation, why it is less than the server needs where it is, and warnings."""
+    document = ANSWER.write(allocation)
+    if decision.reason is not Reason.ALLOCATED:
+        document |= {"reason": str(decision.reason), "message": decision.message}
+    return document | _warnings(decision)
+
+
+def _warnings(told: Decision | Option) -> dict[str, Any]:
+    """Write warnings where there are any."""
+    return {"warnings": list(told.warnings)} if told.warnings else {}
+
+
+def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
+    """Write the options of a server; fields that an allocation has too are named as there."""
+    return [OPTION.write(option) | _warnings(option) for option in options]
+
+
+def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:
+    """Write what would serve a server."""
+    return [
+        {
+            "kind": str(remedy.kind),
+            "change": remedy.change,
+            "amount": remedy.amount,
+            "cost": remedy.cost,
+            "displaced": list(remedy.displaced),
+            "message": remedy.message,
+        }
+        for remedy in remedies
+    ]
+
+
+def encode_comparison(changes: Iterable[str], comparison: Comparison) -> dict[str, Any]:
+    """Write both solutions with their totals, and for which servers they differ."""
+    return {
+        "changes": list(changes),
+        "servers": [difference.server for difference in comparison.differences],
+        "before": _with_totals(comparison.before),
+        "after": _with_totals(comparison.after),
+    }
+
+
+def _with_totals(solution: Solution) -> dict[str, Any]:
+    capacity = [
+        {"type": use.type, "used": use.used, "available": use.available}
+        for use in solution.capacity
+    ]
+    totals = {"served": served(solution), "cost": solution.cost, "capacity": capacity}
+    return {**encode_solution(solution), **totals}
+
+
+def _certificate(solution: Solution) -> dict[str, Any]:
+    certificate = solution.certificate
+    prices = {use.type: use.price for use in solution.capacity if use.price is not None}
+    proof: dict[str, Any] = {
+        "solver": certificate.solver,
+        "status": str(certificate.status),
+        "objective": certificate.objective,
+        "bound": certificate.bound,
+        "gap": certificate.gap,
+        "levels": [{"gap": level.gap, **LEVEL.write(level)} for level in certificate.levels],
+        "seconds": certificate.seconds,
+        "phases": dict(certificate.phases),
+    }
+    return {**proof, "prices": prices} if prices else proof

@@ -1,0 +1,441 @@
+"""What each object of the wire looks like: which key holds which attribute."""
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from itertools import starmap
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from inferno_optimizer.explain.options import Option
+from inferno_optimizer.system import (
+    DEFAULT_CLASS,
+    Accelerator,
+    Allocation,
+    Certificate,
+    DecodeParameters,
+    Generation,
+    Level,
+    Load,
+    Options,
+    PerformanceParameters,
+    PerformanceProfile,
+    PrefillDecodeParameters,
+    Reason,
+    SaturationPolicy,
+    Server,
+    ServiceClass,
+    Status,
+    System,
+    Tail,
+    Target,
+    TokenBudgetParameters,
+)
+from inferno_optimizer.wire.fields import (
+    FLAG,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Kind,
+    List,
+    MisfitError,
+    Object,
+    Scalar,
+    Section,
+    optional,
+    read_integer,
+    read_text,
+)
+
+T = TypeVar("T")
+
+
+def _read_policy(value: object) -> SaturationPolicy:
+    """Read a saturation policy; any other text counts as none, as in the original."""
+    return _POLICIES.get(read_text(value), SaturationPolicy.NONE)
+
+
+def _read_reason(value: object) -> Reason:
+    return _REASONS.get(read_text(value)) or _unknown("a reason", value)
+
+
+def _read_status(value: object) -> Status:
+    return _STATUSES.get(read_text(value)) or _unknown("a status", value)
+
+
+def _unknown(what: str, value: object) -> NoReturn:
+    raise MisfitError(f"{value!r} is not {what} that is known")
+
+
+_REASONS = {str(reason): reason for reason in Reason}
+_STATUSES = {str(status): status for status in Status}
+_POLICIES = {str(policy): policy for policy in SaturationPolicy}
+
+_POLICY = Scalar(SaturationPolicy.NONE, _read_policy, str)
+_CARDS = Scalar(1, read_integer, int)
+_AT_LEAST_ONE = Scalar(1, lambda value: max(read_integer(value), 1), int)
+_CLASS_NAME = Scalar(DEFAULT_CLASS, lambda value: read_text(value) or DEFAULT_CLASS, str)
+
+
+def _unique(*names: str) -> Callable[[Iterable[T]], tuple[T, ...]]:
+    """Collect values, of each name the last one."""
+    name = attrgetter(*names)
+    return lambda values: tuple({name(value): value for value in values}.values())
+
+
+def _mapping(pairs: Iterable[tuple[str, T]]) -> Mapping[str, T]:
+    return MappingProxyType(dict(pairs))
+
+
+class _Prefill(NamedTuple):
+    gamma: float
+    delta: float
+
+
+def _profile(  # noqa: PLR0913 - an argument for each key
+    *,
+    model: str,
+    accelerator: str,
+    accelerator_count: int,
+    alpha: float,
+    beta: float,
+    decode: DecodeParameters | None,
+    prefill: _Prefill | None,
+    budget: TokenBudgetParameters | None,
+    max_batch_size: int,
+    at_tokens: int,
+    max_tokens: int,
+    max_sequences: int,
+) -> PerformanceProfile:
+    """Build a profile; of parameters of several generations the latest count."""
+    parameters: PerformanceParameters = DecodeParameters(alpha, beta)
+    if budget is not None:
+        parameters = budget
+    elif decode is not None or prefill is not None:
+        steps, first = decode or DecodeParameters(0, 0), prefill or _Prefill(0, 0)
+        parameters = PrefillDecodeParameters(steps.alpha, steps.beta, *first)
+    return PerformanceProfile(
+        model,
+        accelerator,
+        parameters,
+        max_batch_size,
+        at_tokens,
+        accelerator_count,
+        max_tokens,
+        max_sequences,
+    )
+
+
+def _not_told(profile: PerformanceProfile) -> Container[str]:
+    """Keys of the parameters of other generations, and of bounds that there are not."""
+    mine = _PARAMETERS[profile.parameters.generation]
+    others = {key for keys in _PARAMETERS.values() for key in keys} - {*mine}
+    bounds = {"maxTokens": profile.max_tokens, "maxNumSeqs": profile.max_sequences}
+    return others | {key for key, bound in bounds.items() if not bound}
+
+
+_PARAMETERS = {
+    Generation.DECODE: ("alpha", "beta"),
+    Generation.PREFILL_DECODE: ("decodeParms", "prefillParms"),
+    Generation.TOKEN_BUDGET: ("perfParms",),
+}
+
+
+def _not_predicted(prediction: Allocation | Option) -> Container[str]:
+    """The delay that the generation of a prediction does not tell, and other empty keys."""
+    first = prediction.generation is Generation.DECODE
+    left_out = ["ttftAverage" if first else "waitAverage"]
+    if prediction.tail is None:
+        left_out.append("percentiles")
+    if isinstance(prediction, Option) or not prediction.mix:
+        left_out.append("mix")
+    return left_out
+
+
+def _other_words(load: Load) -> Container[str]:
+    """Keys of the vocabulary that a load is not told in."""
+    in_tokens = load.input_tokens or load.output_tokens or load.throughput
+    in_length = load.tokens_per_request or load.arrival_cov or load.service_cov
+    left_out = () if load.throughput else ("throughput",)
+    if not in_tokens:
+        return (*left_out, "avgInTokens", "avgOutTokens")
+    return left_out if in_length else (*left_out, "avgLength", "arrivalCOV", "serviceCOV")
+
+
+class _ModelTarget(NamedTuple):
+    model: str
+    target: Target
+
+
+def _model_target(model: str, **targets: float) -> _ModelTarget:
+    return _ModelTarget(model, Target(**targets))
+
+
+class _CardCount(NamedTuple):
+    type: str
+    cards: int
+
+
+_LOAD = Object(
+    Load,
+    {
+        "arrivalRate": ("arrival_rate", NUMBER),
+        "avgLength": ("tokens_per_request", INTEGER),
+        "arrivalCOV": ("arrival_cov", NUMBER),
+        "serviceCOV": ("service_cov", NUMBER),
+        "throughput": ("throughput", NUMBER),
+        "avgInTokens": ("input_tokens", INTEGER),
+        "avgOutTokens": ("output_tokens", INTEGER),
+    },
+    left_out=_other_words,
+)
+
+_ALLOCATION_KEYS: dict[str, tuple[str, Kind[Any]]] = {
+    "accelerator": ("accelerator", TEXT),
+    "numReplicas": ("replicas", INTEGER),
+    "maxBatch": ("max_batch_size", INTEGER),
+    "cost": ("cost", NUMBER),
+    "itlAverage": ("itl_ms", NUMBER),
+    "waitAverage": ("wait_ms", NUMBER),
+    "ttftAverage": ("ttft_ms", NUMBER),
+    "load": ("load", _LOAD),
+}
+
+
+def _mix_of(part: Object[Allocation]) -> tuple[str, Kind[Any]]:
+    return "mix", List("part of the mix", ("accelerator",), part, tuple, tuple)
+
+
+def _one_accelerator(allocation: Allocation) -> Container[str]:
+    return () if allocation.mix else ("mix",)
+
+
+_PART = Object(Allocation, _ALLOCATION_KEYS)
+_ALLOCATION = Object(
+    Allocation, {**_ALLOCATION_KEYS, "mix": _mix_of(_PART)}, left_out=_one_accelerator
+)
+
+
+class _Told(NamedTuple):
+    reason: Reason
+    message: str
+
+
+_MESSAGE: tuple[str, Kind[Any]] = ("message", TEXT)
+REASON_GIVEN = Object(
+    _Told,
+    {"reason": ("reason", Scalar(Reason.ALLOCATED, _read_reason, str)), "message": _MESSAGE},
+)
+REFUSAL = Object(
+    _Told,
+    {"reason": ("reason", Scalar(Reason.NO_CAPACITY, _read_reason, str)), "message": _MESSAGE},
+)
+
+
+class _Percentiles(NamedTuple):
+    p90: float
+    p95: float
+    p99: float
+
+
+def _tail(wait: _Percentiles, ttft: _Percentiles) -> Tail:
+    return Tail(*wait, *ttft)
+
+
+_PERCENTILE = Object(_Percentiles, {key: (key, NUMBER) for key in _Percentiles._fields})
+_PERCENTILES = Object(_tail, {"wait": ("wait", _PERCENTILE), "ttft": ("ttft", _PERCENTILE)})
+
+
+def _write_tail(tail: Tail | None) -> object:
+    if tail is None:
+        return None
+    wait = _Percentiles(tail.wait_p90, tail.wait_p95, tail.wait_p99)
+    ttft = _Percentiles(tail.ttft_p90, tail.ttft_p95, tail.ttft_p99)
+    return {"wait": _PERCENTILE.write(wait), "ttft": _PERCENTILE.write(ttft)}
+
+
+_TAIL: tuple[str, Kind[Any]] = (
+    "tail",
+    Scalar(None, _PERCENTILES.read, _write_tail, _PERCENTILES.schema),
+)
+_ANSWER_KEYS = {**_ALLOCATION_KEYS, "percentiles": _TAIL}
+ANSWER = Object(
+    Allocation,
+    {**_ANSWER_KEYS, "mix": _mix_of(Object(Allocation, _ANSWER_KEYS, left_out=_not_predicted))},
+    left_out=_not_predicted,
+)
+
+LEVEL = Object(
+    Level,
+    {
+        "priority": ("priority", INTEGER),
+        "served": ("served", NUMBER),
+        "bound": ("bound", NUMBER),
+    },
+)
+
+CERTIFICATE = Object(
+    Certificate,
+    {
+        "solver": ("solver", TEXT),
+        "status": ("status", Scalar(Status.FEASIBLE, _read_status, str)),
+        "objective": ("objective", NUMBER),
+        "bound": ("bound", optional(NUMBER)),
+        "seconds": ("seconds", NUMBER),
+        "levels": ("levels", List("level", ("priority",), LEVEL, tuple, tuple)),
+    },
+)
+
+OPTION = Object(
+    Option,
+    {
+        "accelerator": ("accelerator", TEXT),
+        "numReplicas": ("replicas", INTEGER),
+        "maxBatch": ("max_batch_size", INTEGER),
+        "type": ("type", TEXT),
+        "cards": ("cards", INTEGER),
+        "cost": ("cost", NUMBER),
+        "value": ("value", NUMBER),
+        "itlAverage": ("itl_ms", NUMBER),
+        "waitAverage": ("wait_ms", NUMBER),
+        "ttftAverage": ("ttft_ms", NUMBER),
+        "maxRate": ("max_rate", NUMBER),
+        "reason": ("reason", TEXT),
+        "percentiles": _TAIL,
+    },
+    left_out=_not_predicted,
+)
+
+_DECODE = Object(DecodeParameters, {"alpha": ("alpha", NUMBER), "beta": ("beta", NUMBER)})
+_PREFILL = Object(_Prefill, {"gamma": ("gamma", NUMBER), "delta": ("delta", NUMBER)})
+_BUDGET = Object(
+    TokenBudgetParameters,
+    {"alpha": ("alpha", NUMBER), "beta": ("beta", NUMBER), "gamma": ("gamma", NUMBER)},
+)
+
+_ACCELERATORS = List(
+    "accelerator",
+    ("name",),
+    Object(
+        Accelerator,
+        {
+            "name": ("name", TEXT),
+            "type": ("type", TEXT),
+            "multiplicity": ("multiplicity", _CARDS),
+            "cost": ("cost", NUMBER),
+        },
+    ),
+    collect=_unique("name"),
+    spread=tuple,
+)
+
+_PROFILES = List(
+    "performance data",
+    ("name", "acc"),
+    Object(
+        _profile,
+        {
+            "name": ("model", TEXT),
+            "acc": ("accelerator", TEXT),
+            "accCount": ("accelerator_count", _AT_LEAST_ONE),
+            "alpha": ("parameters.alpha", NUMBER),
+            "beta": ("parameters.beta", NUMBER),
+            "decodeParms": ("parameters", optional(_DECODE), "decode"),
+            "prefillParms": ("parameters", optional(_PREFILL), "prefill"),
+            "perfParms": ("parameters", optional(_BUDGET), "budget"),
+            "maxBatchSize": ("max_batch_size", INTEGER),
+            "atTokens": ("at_tokens", INTEGER),
+            "maxTokens": ("max_tokens", INTEGER),
+            "maxNumSeqs": ("max_sequences", INTEGER),
+        },
+        left_out=_not_told,
+    ),
+    collect=_unique("model", "accelerator"),
+    spread=tuple,
+)
+
+_TARGETS = List(
+    "target of model",
+    ("model",),
+    Object(
+        _model_target,
+        {
+            "model": ("model", TEXT),
+            "slo-itl": ("target.itl_ms", NUMBER),
+            "slo-ttw": ("target.wait_ms", NUMBER),
+            "slo-tps": ("target.tokens_per_second", NUMBER),
+            "slo-ttft": ("target.ttft_ms", NUMBER),
+            "slo-ttw-percentile": ("target.wait_percentile", NUMBER),
+            "slo-ttft-percentile": ("target.ttft_percentile", NUMBER),
+        },
+    ),
+    collect=_mapping,
+    spread=lambda targets: starmap(_ModelTarget, targets.items()),
+)
+
+_CLASSES = List(
+    "class",
+    ("name",),
+    Object(
+        ServiceClass,
+        {
+            "name": ("name", TEXT),
+            "priority": ("priority", INTEGER),
+            "modelTargets": ("targets", _TARGETS),
+        },
+    ),
+    collect=_unique("name"),
+    spread=tuple,
+)
+
+_SERVERS = List(
+    "server",
+    ("name",),
+    Object(
+        Server,
+        {
+            "name": ("name", TEXT),
+            "class": ("service_class", _CLASS_NAME),
+            "model": ("model", TEXT),
+            "keepAccelerator": ("keep_accelerator", FLAG),
+            "minNumReplicas": ("min_replicas", INTEGER),
+            "maxBatchSize": ("max_batch_size", INTEGER),
+            "maxQueueSize": ("max_queue_size", INTEGER),
+            "currentAlloc": ("current", _ALLOCATION),
+        },
+    ),
+    collect=_unique("name"),
+    spread=tuple,
+)
+
+_CAPACITY = List(
+    "capacity",
+    ("type",),
+    Object(_CardCount, {"type": ("type", TEXT), "count": ("cards", INTEGER)}),
+    collect=_mapping,
+    spread=lambda capacity: starmap(_CardCount, capacity.items()),
+)
+
+_OPTIONS = Object(
+    Options,
+    {
+        "unlimited": ("unlimited", FLAG),
+        "heterogeneous": ("heterogeneous", FLAG),
+        "milpSolver": ("milp", FLAG),
+        "saturationPolicy": ("saturation_policy", _POLICY),
+        "delayedBestEffort": ("delayed_best_effort", FLAG),
+        "holdUndecided": ("hold_undecided", FLAG),
+    },
+)
+
+SECTIONS: dict[str, tuple[str, Kind[Any]]] = {
+    "acceleratorData": ("accelerators", Section("accelerators", _ACCELERATORS)),
+    "modelData": ("profiles", Section("models", _PROFILES)),
+    "serviceClassData": ("classes", Section("serviceClasses", _CLASSES)),
+    "serverData": ("servers", Section("servers", _SERVERS)),
+    "capacityData": ("capacity", Section("count", _CAPACITY)),
+    "optimizerData": ("options", Section("optimizer", _OPTIONS)),
+}
+
+SYSTEM = Object(System, SECTIONS)
+
+BODY = Section("system", SYSTEM)

@@ -1,0 +1,215 @@
+"""The series, read back with the parser of the Prometheus client."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from inferno_operator.adapters.http.metrics import METRICS, Metrics
+from inferno_operator.resources import Server as ServerResource
+from inferno_operator.resources.objects import Key, kind_of
+from inferno_optimizer.system import (
+    Allocation,
+    CapacityUse,
+    Certificate,
+    Decision,
+    Options,
+    Reason,
+    Server,
+    ServiceClass,
+    Solution,
+    Status,
+    System,
+)
+
+Labels = frozenset[tuple[str, str]]
+
+INFERNO = Key("llm", "inferno")
+SYSTEM = System(
+    classes=(ServiceClass("Premium", 1, {}),),
+    servers=(
+        Server("a", "Premium", "m", current=Allocation("A100", 4)),
+        Server("b", "Premium", "m"),
+        Server("c", "Nobody", "m"),
+    ),
+)
+SOLUTION = Solution(
+    decisions=(
+        Decision("a", Reason.ALLOCATED, "", Allocation("G2", 2, cost=50.0)),
+        Decision("b", Reason.NO_CAPACITY, ""),
+        Decision("c", Reason.UNKNOWN_CLASS, ""),
+    ),
+    certificate=Certificate("milp", Status.OPTIMAL, 100.0, 99.0, 0.25),
+    capacity=(CapacityUse("G2", 2, 5, 12.5), CapacityUse("A100", 0, 8)),
+)
+
+
+class Times:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def read(metrics: Metrics) -> dict[str, dict[Labels, float]]:
+    _, page = metrics.page()
+    series: dict[str, dict[Labels, float]] = {}
+    for family in text_string_to_metric_families(page.decode()):
+        for sample in family.samples:
+            series.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+    return series
+
+
+def labels(**values: str) -> Labels:
+    return frozenset(values.items())
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    clock = Times()
+    metrics = Metrics(clock, lambda: 1_700_000_000.0)
+    metrics.started(INFERNO)
+    clock.now = 3.0
+    metrics.optimized(INFERNO, SYSTEM, SOLUTION)
+    return metrics
+
+
+def test_an_optimization_is_counted_and_its_time_kept(metrics: Metrics) -> None:
+    series = read(metrics)
+
+    done = labels(namespace="llm", optimizer="inferno", result="Optimized")
+    assert series["inferno_optimizations_total"] == {done: 1}
+    assert series["inferno_optimization_duration_seconds_sum"] == {labels(): 3.0}
+    assert series["inferno_solve_duration_seconds_sum"] == {labels(solver="milp"): 0.25}
+    assert series["inferno_last_optimization_timestamp_seconds"] == {
+        labels(namespace="llm"): 1_700_000_000.0
+    }
+
+
+def test_what_it_brought_is_told(metrics: Metrics) -> None:
+    series = read(metrics)
+
+    llm = labels(namespace="llm")
+    assert series["inferno_servers"] == {llm: 3}
+    assert series["inferno_cost_cents_per_hour"] == {llm: 50.0}
+    assert series["inferno_optimality_gap_ratio"] == {llm: pytest.approx(0.01)}
+    assert series["inferno_unserved_servers"] == {
+        labels(namespace="llm", service_class="Premium", priority="1", reason="NoCapacity"): 1,
+        labels(namespace="llm", service_class="Nobody", priority="100", reason="UnknownClass"): 1,
+    }
+    assert series["inferno_server_desired_replicas"] == {
+        labels(namespace="llm", server="a", accelerator="G2"): 2,
+        labels(namespace="llm", server="b", accelerator=""): 0,
+        labels(namespace="llm", server="c", accelerator=""): 0,
+    }
+    assert series["inferno_server_current_replicas"] == {
+        labels(namespace="llm", server="a", accelerator="A100"): 4
+    }
+
+
+def test_capacity_and_its_price_are_told_by_type(metrics: Metrics) -> None:
+    series = read(metrics)
+
+    a100, g2 = labels(namespace="llm", type="A100"), labels(namespace="llm", type="G2")
+    assert series["inferno_capacity_used_cards"] == {a100: 0, g2: 2}
+    assert series["inferno_capacity_available_cards"] == {a100: 8, g2: 5}
+    assert series["inferno_capacity_price_cents_per_hour"] == {g2: 12.5}
+
+
+def test_without_limits_nothing_is_said_of_what_there_is(metrics: Metrics) -> None:
+    metrics.optimized(INFERNO, replace(SYSTEM, options=Options(unlimited=True)), SOLUTION)
+
+    assert "inferno_capacity_available_cards" not in read(metrics)
+
+
+def test_a_failure_is_counted_by_its_reason_and_changes_nothing_else(metrics: Metrics) -> None:
+    before = read(metrics)
+    metrics.started(INFERNO)
+    metrics.failed(INFERNO, "Unavailable")
+
+    after = read(metrics)
+
+    failed = labels(namespace="llm", optimizer="inferno", result="Unavailable")
+    assert after["inferno_optimizations_total"][failed] == 1
+    assert after["inferno_cost_cents_per_hour"] == before["inferno_cost_cents_per_hour"]
+
+
+def test_series_of_a_deleted_server_disappear(metrics: Metrics) -> None:
+    remaining = replace(SYSTEM, servers=SYSTEM.servers[1:])
+    solution = replace(SOLUTION, decisions=SOLUTION.decisions[1:])
+
+    metrics.optimized(INFERNO, remaining, solution)
+
+    assert 'server="a"' not in metrics.page()[1].decode()
+
+
+def test_series_of_a_deleted_optimizer_disappear(metrics: Metrics) -> None:
+    metrics.forgot(INFERNO)
+
+    assert "llm" not in metrics.page()[1].decode()
+
+
+def test_forgetting_one_optimizer_leaves_what_another_brought(metrics: Metrics) -> None:
+    metrics.forgot(Key("llm", "other"))
+
+    assert read(metrics)["inferno_servers"] == {labels(namespace="llm"): 3}
+
+
+def test_namespaces_are_told_apart(metrics: Metrics) -> None:
+    metrics.optimized(Key("other", "inferno"), SYSTEM, SOLUTION)
+
+    assert len(read(metrics)["inferno_servers"]) == 2
+
+
+def test_writes_are_counted(metrics: Metrics) -> None:
+    for succeeded in (True, True, False):
+        metrics.wrote(kind_of(ServerResource), "spec", succeeded=succeeded)
+
+    assert read(metrics)["inferno_writes_total"] == {
+        labels(kind="Server", part="spec", result="written"): 2,
+        labels(kind="Server", part="spec", result="failed"): 1,
+    }
+
+
+def test_who_leads_and_what_waits_is_asked_when_it_is_printed(metrics: Metrics) -> None:
+    depth = 0
+    metrics.follow(leading=lambda: depth > 1, queue_depth=lambda: depth)
+    depth = 2
+
+    series = read(metrics)
+
+    assert (series["inferno_leader"], series["inferno_queue_depth"]) == (
+        {labels(): 1},
+        {labels(): 2},
+    )
+
+
+def test_operators_in_one_process_share_nothing(metrics: Metrics) -> None:
+    assert "inferno_servers" not in read(Metrics())
+    assert "inferno_servers" in read(metrics)
+
+
+def test_every_series_of_ours_is_in_the_table_with_its_labels(metrics: Metrics) -> None:
+    metrics.follow(leading=lambda: True, queue_depth=lambda: 0)
+    metrics.wrote(kind_of(ServerResource), "spec", succeeded=True)
+    table = {metric.name: set(metric.labels) for metric in METRICS}
+
+    ending = re.compile(r"_(bucket|count|sum|created)$")
+    for name, values in read(metrics).items():
+        known = table.get(ending.sub("", name), table.get(ending.sub("_total", name)))
+        if name.startswith("inferno_"):
+            assert known is not None, name
+            assert all({label for label, _ in item} - {"le"} == known for item in values)
+
+
+def test_every_series_of_the_table_is_printed_with_its_help(metrics: Metrics) -> None:
+    metrics.follow(leading=lambda: True, queue_depth=lambda: 0)
+    page = metrics.page()[1].decode()
+
+    for metric in METRICS:
+        assert f"# HELP {metric.name} {metric.help}" in page
+        assert f"# TYPE {metric.name} {metric.kind}" in page

@@ -1,0 +1,100 @@
+"""Solving in a process of its own: off the event loop, and to be stopped at any time."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from inferno_operator.adapters.optimizers.local import LocalOptimizer
+from inferno_optimizer.errors import SolverError
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import Accelerator, DecodeParameters, System
+from tests.controlplane.waiting import wait_until
+
+SYSTEM = System(accelerators=(Accelerator("A", "T", 10),), capacity={"T": 4})
+
+
+def _spin(started_by: int, arrived: Path) -> object:
+    while os.getpid() != started_by:
+        arrived.touch()
+    return None
+
+
+def children() -> set[int]:
+    found: list[str] = []
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found += (task / "children").read_text().split()
+    return set(map(int, found))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    await asyncio.to_thread(wait_until, condition, bool, "processes as expected", 30.0)
+
+
+def busy(arrived: Path) -> System:
+    """A system that takes for ever to be read where it is solved, and says that it is there."""
+
+    class Busy(DecodeParameters):
+        def __reduce__(self) -> tuple[Callable[[int, Path], object], tuple[int, Path]]:
+            return _spin, (os.getpid(), arrived)
+
+    accelerator = Accelerator("A", "T", 10)
+    object.__setattr__(accelerator, "type", Busy(1, 1))
+    return System(accelerators=(accelerator,), capacity={})
+
+
+async def test_the_answer_is_that_of_the_library() -> None:
+    solution = await LocalOptimizer().optimize(SYSTEM)
+
+    assert solution.capacity == optimize(SYSTEM).capacity
+
+
+async def test_the_process_waits_for_the_next_request() -> None:
+    optimizer, before = LocalOptimizer(), children()
+    await optimizer.optimize(SYSTEM)
+    process = children() - before
+
+    await optimizer.optimize(SYSTEM)
+
+    assert len(process) == 1
+    assert children() - before == process
+
+
+async def test_a_cancelled_request_ends_its_process(tmp_path: Path) -> None:
+    optimizer, before, arrived = LocalOptimizer(), children(), tmp_path / "arrived"
+    task = asyncio.create_task(optimizer.optimize(busy(arrived)))
+    await until(arrived.exists)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    await until(lambda: children() <= before)
+
+
+async def test_a_process_that_dies_is_an_error_and_replaced(tmp_path: Path) -> None:
+    optimizer, before, arrived = LocalOptimizer(), children(), tmp_path / "arrived"
+    task = asyncio.create_task(optimizer.optimize(busy(arrived)))
+    await until(arrived.exists)
+    for process in children() - before:
+        os.kill(process, 9)
+
+    with pytest.raises(SolverError, match="memory"):
+        await task
+
+    assert (await optimizer.optimize(SYSTEM)).capacity == optimize(SYSTEM).capacity
+
+
+async def test_the_process_is_there_before_the_first_request() -> None:
+    optimizer, before = LocalOptimizer(), children()
+    await optimizer.warm_up()
+    process = children() - before
+
+    await optimizer.optimize(SYSTEM)
+
+    assert len(process) == 1
+    assert children() - before == process

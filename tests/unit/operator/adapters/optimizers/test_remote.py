@@ -1,0 +1,382 @@
+"""The optimizer over HTTP: the same answers as here, and an error for all that goes wrong."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trustme
+
+from inferno_operator.adapters.optimizers.endpoint import Endpoint
+from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import Decision, Options, Reason, Solution, System
+from tests.controlplane.waiting import wait_until
+from tests.rest_optimizer import Failure, RestOptimizer
+from tests.unit.operator.objects import (
+    Manifest,
+    accelerator,
+    capacity,
+    model,
+    observed,
+    optimizer,
+    performance,
+    running,
+    server,
+    service_class,
+)
+
+SCENE = (accelerator(), model(), service_class(), capacity(4))
+KINDS = [RemoteOptimizer, StatefulRemoteOptimizer]
+
+
+def system_of(*manifests: Manifest) -> System:
+    resources = [observed(item).resource for item in (*SCENE, *manifests, optimizer())]
+    return build_system(r for r in resources if r is not None).system
+
+
+TWO = system_of(server("S", wanted=2), server("T", wanted=1))
+
+
+@pytest.fixture
+def rest() -> Iterator[RestOptimizer]:
+    with RestOptimizer() as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS, ids=["stateless", "stateful"])
+def remote(request: pytest.FixtureRequest, rest: RestOptimizer) -> RemoteOptimizer:
+    kind: type[RemoteOptimizer] = request.param
+    return kind(Endpoint("127.0.0.1", rest.port), time_limit=5.0)
+
+
+def outcome(solution: Solution) -> list[tuple[str, Reason, str, str, int]]:
+    def row(decision: Decision) -> tuple[str, Reason, str, str, int]:
+        given = decision.allocation
+        what = (given.accelerator, given.replicas) if given else ("", 0)
+        return decision.server, decision.reason, decision.message, *what
+
+    return [row(decision) for decision in solution.decisions]
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        pytest.param(TWO, id="enough"),
+        pytest.param(system_of(server("S", wanted=3), server("T", wanted=3)), id="short"),
+        pytest.param(system_of(server("S", spec={"model": "gone"}), server("T")), id="unknown"),
+        pytest.param(system_of(server("a/b c%ä.."), server("."), server("..")), id="odd names"),
+        pytest.param(system_of(model("N", [performance(alpha=0, beta=0)])), id="no servers"),
+        pytest.param(
+            system_of(
+                server("S", spec={"class": "gone", "currentAlloc": running(3, 3)}),
+                server("T", wanted=2),
+            ),
+            id="held cards",
+        ),
+    ],
+)
+async def test_the_answer_is_the_one_of_the_embedded_optimizer(
+    remote: RemoteOptimizer, system: System
+) -> None:
+    here = optimize(system)
+
+    there = await remote.optimize(system)
+
+    assert outcome(there) == outcome(here)
+    assert there.capacity == here.capacity
+    assert there.certificate.status == here.certificate.status
+
+
+async def test_what_makes_no_sense_is_not_sent(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    idle = performance(alpha=0, beta=0)
+    senseless = model("N", [idle])
+
+    await remote.optimize(system_of(senseless, server("S", spec={"model": "N"}), server("T")))
+
+    (sent,) = rest.solved
+    assert [item["name"] for item in sent["system"]["serverData"]["servers"]] == ["T"]
+    assert [item["name"] for item in sent["system"]["modelData"]["models"]] == ["M"]
+
+
+async def test_an_optimizer_without_reasons_gets_ours(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    rest.original = True
+    hurried = service_class("D")
+    hurried["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
+    system = system_of(hurried, server("S", wanted=9), server("T", spec={"class": "D"}))
+
+    solution = await remote.optimize(system)
+
+    reasons = {decision.server: decision.reason for decision in solution.decisions}
+    assert reasons == {"S": Reason.NO_CAPACITY, "T": Reason.UNATTAINABLE_SLO}
+    assert all(decision.message for decision in solution.decisions)
+
+
+async def test_cards_of_undecided_servers_are_held_back_from_an_optimizer_that_cannot_do_so(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    rest.original = True
+    hurried = service_class("D")
+    hurried["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
+    out_of_reach = server("T", spec={"class": "D", "currentAlloc": running(3, 3)})
+    unknown = server("U", spec={"model": "gone", "currentAlloc": running(1, 1)})
+    system = system_of(hurried, server("S", wanted=2), out_of_reach, unknown)
+
+    solution = await remote.optimize(system)
+
+    reasons = {decision.server: decision.reason for decision in solution.decisions}
+    assert reasons == {
+        "S": Reason.NO_CAPACITY,
+        "T": Reason.UNATTAINABLE_SLO,
+        "U": Reason.UNKNOWN_MODEL,
+    }
+    assert solution.capacity == optimize(system).capacity
+
+
+@pytest.mark.parametrize("failure", [Failure.CUT, Failure.HALF, Failure.BROKEN])
+async def test_a_failure_that_passes_is_not_noticed(
+    remote: RemoteOptimizer, rest: RestOptimizer, failure: Failure
+) -> None:
+    rest.failures = [failure, failure]
+
+    solution = await remote.optimize(TWO)
+
+    assert outcome(solution) == outcome(optimize(TWO))
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (Failure.CUT, UnavailableError),
+        (Failure.HALF, UnavailableError),
+        (Failure.BROKEN, UnavailableError),
+        (Failure.NO_JSON, SolverError),
+        (Failure.NO_ANSWER, SolverError),
+        (Failure.OTHERS, SolverError),
+        (Failure.OVERDRAWN, SolverError),
+        (Failure.NOBODY, SolverError),
+        (Failure.REFUSED, SolverError),
+    ],
+)
+async def test_a_failure_that_stays_is_an_error_that_names_the_optimizer(
+    remote: RemoteOptimizer, rest: RestOptimizer, failure: Failure, kind: type[InfernoError]
+) -> None:
+    rest.failures = [failure] * 10
+
+    with pytest.raises(InfernoError) as raised:
+        await remote.optimize(TWO)
+
+    assert isinstance(raised.value, kind)
+    assert rest.url in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("failure", [Failure.NO_JSON, Failure.NO_ANSWER, Failure.REFUSED])
+async def test_an_answer_is_not_asked_for_again(
+    remote: RemoteOptimizer, rest: RestOptimizer, failure: Failure
+) -> None:
+    rest.failures = [failure]
+
+    with pytest.raises(SolverError):
+        await remote.optimize(TWO)
+
+    assert not rest.failures
+
+
+async def test_an_answer_that_leaves_servers_out_although_cards_are_left_is_asked_for_again(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    rest.original = True
+    rest.failures = [Failure.NOBODY]
+
+    solution = await remote.optimize(TWO)
+
+    assert solution.allocations.keys() == {"S", "T"}
+
+
+@pytest.mark.parametrize("options", [Options(), Options(unlimited=True), Options(milp=True)])
+async def test_an_answer_that_goes_on_leaving_servers_out_is_refused_with_their_name(
+    remote: RemoteOptimizer, rest: RestOptimizer, options: Options
+) -> None:
+    rest.original = True
+    rest.failures = [Failure.NOBODY] * 2
+
+    with pytest.raises(SolverError, match=r"gives nothing to server 'S'.* cards for 2 x A"):
+        await remote.optimize(replace(TWO, options=options))
+
+    assert not rest.failures
+
+
+async def test_nobody_there_is_an_error_that_may_pass(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    rest.stop()
+
+    with pytest.raises(UnavailableError, match=rest.url):
+        await remote.optimize(TWO)
+
+
+async def test_an_answer_that_takes_too_long_is_given_up(rest: RestOptimizer) -> None:
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), time_limit=-29.5)
+    rest.gate.clear()
+
+    with pytest.raises(UnavailableError, match=r"no answer within 0\.5 s"):
+        await remote.optimize(TWO)
+
+    assert len(rest.requests) == 1
+
+
+async def test_a_request_can_be_cancelled(remote: RemoteOptimizer, rest: RestOptimizer) -> None:
+    rest.gate.clear()
+    task = asyncio.create_task(remote.optimize(TWO))
+    await asyncio.to_thread(rest.arrived.wait, 5)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+SYSTEMS = [system_of(server(f"S{n}", wanted=1)) for n in range(5)]
+
+
+async def optimized(remote: RemoteOptimizer) -> list[list[str]]:
+    """Names of the servers in the answers to several requests at once."""
+    solutions = await asyncio.gather(*map(remote.optimize, SYSTEMS))
+    return [[d.server for d in s.decisions] for s in solutions]
+
+
+async def test_requests_at_once_get_their_own_answers(remote: RemoteOptimizer) -> None:
+    assert await optimized(remote) == [["S0"], ["S1"], ["S2"], ["S3"], ["S4"]]
+
+
+async def test_the_original_gets_one_request_at_a_time(rest: RestOptimizer) -> None:
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    rest.original = True
+    await optimized(remote)
+
+    assert rest.most_at_once == 1
+
+
+async def test_one_that_keeps_requests_apart_gets_several_at_once(rest: RestOptimizer) -> None:
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    await remote.optimize(TWO)
+    rest.gate.clear()
+    waiting = asyncio.create_task(optimized(remote))
+    await asyncio.to_thread(wait_until, lambda: rest.at_once, lambda n: n == 4, "four", 10.0)
+    rest.gate.set()
+
+    assert await waiting == [["S0"], ["S1"], ["S2"], ["S3"], ["S4"]]
+
+
+async def test_what_the_original_may_have_mixed_up_is_asked_again(rest: RestOptimizer) -> None:
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    await remote.optimize(TWO)
+    rest.original = True  # another program at the same address
+    await remote.optimize(TWO)
+    await remote.optimize(TWO)
+
+    assert len(rest.solved) == 1 + 2 + 1
+
+
+async def test_integers_are_written_as_integers(rest: RestOptimizer) -> None:
+    await RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0).optimize(TWO)
+
+    text = json.dumps(rest.solved[0])
+    assert '"numReplicas": 0,' in text
+    assert '"avgLength": 1,' in text
+    assert '"count": 4}' in text
+
+
+async def test_only_what_differs_is_sent_to_an_optimizer_that_keeps_it(rest: RestOptimizer) -> None:
+    remote = StatefulRemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    await remote.tell(TWO)
+    rest.requests.clear()
+
+    await remote.tell(TWO)
+    assert {method for method, _ in rest.requests} == {"GET"}
+
+    await remote.tell(replace(TWO, servers=TWO.servers[:1]))
+    assert ("GET", "/removeServer/T") in rest.requests
+    assert list(rest.store.servers) == ["S"]
+
+
+async def test_after_a_restart_everything_is_sent_again(rest: RestOptimizer) -> None:
+    remote = StatefulRemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    await remote.optimize(TWO)
+    rest.restart_empty()
+
+    solution = await remote.optimize(TWO)
+
+    assert outcome(solution) == outcome(optimize(TWO))
+
+
+async def test_what_others_told_the_optimizer_is_taken_back(rest: RestOptimizer) -> None:
+    remote = StatefulRemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    await remote.tell(TWO)
+    rest.store.servers["stranger"] = {**rest.store.servers["S"], "name": "stranger"}
+    rest.store.capacity["T"] = 1
+
+    solution = await remote.optimize(TWO)
+
+    assert outcome(solution) == outcome(optimize(TWO))
+
+
+async def test_an_optimizer_that_keeps_nothing_is_told_apart(rest: RestOptimizer) -> None:
+    remote = StatefulRemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    stateless = {"getAccelerators", "getCapacities", "getModels", "getServiceClasses", "getServers"}
+    keep = rest.store.call
+    rest.store.call = lambda path, body: keep(  # type: ignore[method-assign]  # another kind of server
+        path if path[0] in stateless else ["no such path"], body
+    )
+
+    with pytest.raises(SolverError, match="is it stateful"):
+        await remote.tell(TWO)
+
+
+async def test_a_token_is_read_anew_for_every_request(rest: RestOptimizer, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port, token=token), 5.0)
+    for text in ("first\n", "second\n"):
+        token.write_text(text)
+        await remote.optimize(TWO)
+
+    sent = [headers["Authorization"] for headers in rest.headers]
+    assert sent == ["Bearer first", "Bearer second"]
+
+
+async def test_credentials_that_are_not_there_may_come(tmp_path: Path) -> None:
+    remote = RemoteOptimizer(Endpoint(token=tmp_path / "token"), 5.0)
+
+    with pytest.raises(UnavailableError, match="credentials"):
+        await remote.optimize(TWO)
+
+
+async def test_an_optimizer_is_trusted_for_its_authority_only(
+    rest: RestOptimizer, tmp_path: Path
+) -> None:
+    authority, other = trustme.CA(), trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    rest.speak_tls(context)
+    ca, own = tmp_path / "ca.pem", tmp_path / "own.pem"
+    authority.issue_cert("operator").private_key_and_cert_chain_pem.write_to_path(str(own))
+    endpoint = Endpoint("127.0.0.1", rest.port, certificate=own, authority=ca)
+    other.cert_pem.write_to_path(str(ca))
+    remote = RemoteOptimizer(endpoint, 5.0)
+
+    with pytest.raises(UnavailableError, match="certificate verify failed"):
+        await remote.optimize(TWO)
+
+    authority.cert_pem.write_to_path(str(ca))
+    assert outcome(await remote.optimize(TWO)) == outcome(optimize(TWO))

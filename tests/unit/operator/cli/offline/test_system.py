@@ -1,0 +1,176 @@
+"""From the objects of files to a System: the same one from every form, or one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inferno_operator.cli.offline.system import read_system
+from inferno_optimizer.errors import InputError, UnsupportedError
+from inferno_optimizer.system import System
+from inferno_optimizer.wire.codec import decode_system
+
+ROOT = Path(__file__).parents[5]
+SMALL = ROOT / "tests/data/systems/small.json"
+API_VERSION = "inferno.platform.ai/v1alpha1"
+
+
+def manifest(kind: str, spec: dict[str, Any], name: str = "a", namespace: str = "") -> str:
+    metadata = {"name": name, "namespace": namespace}
+    return yaml.safe_dump(
+        {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+    )
+
+
+def optimizer(name: str) -> str:
+    flags = ("unlimited", "heterogeneous", "milpSolver", "useCplex")
+    parameters = dict.fromkeys(flags, False)
+    return manifest("Optimizer", {"optimize": False, "data": {"optimizer": parameters}}, name)
+
+
+def accelerator(**spec: object) -> str:
+    return manifest("Accelerator", {"name": "A", "type": "T", "cost": 1, **spec})
+
+
+def in_order(system: System) -> tuple[object, ...]:
+    """What a system says, whatever the order of its objects."""
+    return (
+        set(system.accelerators),
+        set(system.profiles),
+        {service_class.name: service_class for service_class in system.classes},
+        set(system.servers),
+        system.capacity,
+    )
+
+
+def read(tmp_path: Path, *manifests: str, name: str = "a.yaml") -> System:
+    file = tmp_path / name
+    file.write_text("---\n".join(manifests))
+    return read_system([str(file)])
+
+
+def refusal(tmp_path: Path, *manifests: str, name: str = "a.yaml") -> str:
+    with pytest.raises((InputError, UnsupportedError)) as raised:
+        read(tmp_path, *manifests, name=name)
+    return str(raised.value).replace(f"{tmp_path}/", "")
+
+
+def test_the_small_sample_is_the_same_system_as_manifests_and_as_json() -> None:
+    manifests = read_system([str(ROOT / "samples/small")])
+
+    assert in_order(manifests) == in_order(decode_system(json.loads(SMALL.read_text())))
+    assert manifests.options.unlimited
+
+
+def test_a_folder_of_sections_is_the_same_system_as_the_whole_document(tmp_path: Path) -> None:
+    document = json.loads(SMALL.read_text())["system"]
+    files = {
+        "acceleratorData": "accelerator-data.json",
+        "capacityData": "capacity-data.json",
+        "modelData": "model-data.json",
+        "optimizerData": "optimizer-data.json",
+        "serverData": "server-data.json",
+        "serviceClassData": "serviceclass-data.json",
+    }
+    for section, name in files.items():
+        (tmp_path / name).write_text(json.dumps(document[section]))
+
+    assert read_system([str(tmp_path)]) == read_system([str(SMALL)])
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("v1", "Namespace"),
+        ("v1", "ConfigMap"),
+        ("workload.serving.volcano.sh/v1alpha1", "ModelBooster"),
+        ("registry.matrixinfer.ai/v1alpha1", "Model"),
+    ],
+)
+def test_what_others_look_after_says_nothing_about_the_plan(
+    tmp_path: Path, api_version: str, kind: str
+) -> None:
+    other = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: llm}}\n"
+
+    assert read(tmp_path, other, accelerator()) == read(tmp_path, accelerator())
+
+
+def test_the_sample_with_boosters_is_read() -> None:
+    assert len(read_system([str(ROOT / "samples/model-booster")]).servers) > 0
+
+
+IDLE = {
+    "currentAlloc": {
+        "accelerator": "",
+        "numReplicas": 0,
+        "load": {"arrivalRate": 0, "avgLength": 0},
+    }
+}
+
+
+def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    server = manifest("Server", {"name": "S", "class": "gone", "model": "gone", **IDLE})
+
+    assert len(read(tmp_path, server).servers) == 1
+
+
+@pytest.mark.parametrize(
+    ("manifests", "message"),
+    [
+        (["[]"], "a.yaml:1: neither a Kubernetes object (it has no kind) nor SystemData"),
+        (["spec: {}"], "a.yaml:1: neither a Kubernetes object (it has no kind) nor SystemData"),
+        (
+            [accelerator(), "apiVersion: inferno.platform.ai/v1alpha1\nkind: Serve\n"],
+            "a.yaml:11: unknown kind 'Serve'; known are Accelerator, Model, ServiceClass, ",
+        ),
+        (
+            ["apiVersion: inferno.platform.io/v1alpha1\nkind: Server\n"],
+            "a.yaml:1: Server without a name: apiVersion must be inferno.platform.ai/v1alpha1, ",
+        ),
+        ([accelerator(cost="4O")], "a.yaml:1: Accelerator a: spec.cost must "),
+        ([accelerator(cost=-1)], "accelerator 'A': cost: -1 is negative"),
+        (
+            [accelerator(cost=-1), manifest("Accelerator", {"name": "B", "type": "T", "cost": -2})],
+            "accelerator 'A': cost: -1 is negative (and 1 more)",
+        ),
+        ([accelerator(), accelerator()], "accelerator 'A': name: "),
+        ([optimizer("x"), optimizer("y")], "several Optimizers, where one system has one: x, y"),
+        (
+            [
+                manifest("Capacity", {"count": []}, namespace="x"),
+                manifest("Capacity", {"count": []}, namespace="y"),
+            ],
+            "several namespaces, where one system has one: x, y",
+        ),
+        (["kind: List\nitems: []\n"], "nothing to optimize: there is no object"),
+        (
+            ["kind: Server\n", "serverData: {servers: []}\n"],
+            "a.yaml:3: SystemData stands alone, but there is a.yaml:1 too",
+        ),
+    ],
+)
+def test_manifests_that_make_no_system(manifests: list[str], message: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, *manifests).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            '{"serverData": {"servers": [{"name": "S", "minNumReplicas": "1"}]}}',
+            "a.json: server 'S': minNumReplicas: expected an integer, not \"1\"",
+        ),
+        (
+            '{"capacityData": {"count": [{"type": "T", "count": -4}]}}',
+            "a.json: capacity 'T': count: -4 is negative",
+        ),
+        (
+            '{"modelData": {"models": [{"name": "m", "acc": "A", "perfParms": {"alpha": "1"}}]}}',
+            "a.json: performance data 'm/A': perfParms.alpha: ",
+        ),
+    ],
+)
+def test_system_data_that_makes_no_system(document: str, message: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, document, name="a.json").startswith(message)

@@ -1,0 +1,142 @@
+"""What `top` shows of objects in every state."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from inferno_operator.cli.overview import overview, overview_document
+from inferno_operator.cli.tables.rich import rich_text
+from inferno_operator.cli.tables.top import age, top_parts
+from tests.unit.operator.objects import (
+    NOW,
+    accelerator,
+    capacity,
+    manifest,
+    model,
+    observed,
+    optimizer,
+    performance,
+    running,
+    server,
+)
+
+Manifest = dict[str, Any]
+
+PROMISES = manifest(
+    "ServiceClass",
+    {"name": "C", "priority": 1, "data": [{"model": "M", "slo-itl": 40, "slo-ttft": 200}]},
+    name="c",
+)
+
+
+def measured(name: str, itl: float, **condition: str) -> Manifest:
+    """A Server that runs on two cards."""
+    current = {**running(2, 2), "itlAverage": itl, "ttftAverage": 100}
+    found = server(name, spec={"currentAlloc": current})
+    if condition:
+        when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+        found["status"] = {"conditions": [{"type": "Ready", **when, **condition}]}
+    return found
+
+
+def lines(*manifests: Manifest) -> list[str]:
+    parts = list(top_parts(overview([observed(m) for m in manifests]), NOW))
+    return [" ".join(line.split()) for line in "\n".join(map(str, parts)).splitlines()]
+
+
+def test_a_cost_that_is_not_told_is_worked_out() -> None:
+    here = measured("S", 30)
+    del here["spec"]["currentAlloc"]["cost"]
+
+    shown = lines(here, accelerator(), model())
+
+    assert "cost 20.00 now" in "".join(shown)
+
+
+def test_warnings_are_told_below_the_servers() -> None:
+    warned = measured("S", 30, status="True", reason="Allocated", message="2 x A")
+    when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    told = {"type": "Warnings", "status": "True", "reason": "Implausible", "message": "a large one"}
+    warned["status"]["conditions"].append({**when, **told})
+    known, unknown = performance(), performance("Gone")
+
+    shown = lines(warned, PROMISES, accelerator(), model(data=[known, unknown]), optimizer())
+
+    assert shown[3:5] == [
+        "s: warning: a large one",
+        "warning: model 'M' (Gone): acc: no accelerator is named 'Gone'; correct it or add one",
+    ]
+
+
+def test_servers_stand_beside_their_targets_and_cards() -> None:
+    missing = measured(
+        "S", 50, status="False", reason="NoCapacity", message="not enough cards: it takes 2"
+    )
+
+    assert lines(missing, PROMISES, accelerator(), model(), capacity(5), optimizer()) == [
+        "SERVER CLASS CURRENT DESIRED LOAD ITL/SLO LEFT TTFT/SLO LEFT COST READY",
+        "s C 2 x A - 90 50.0/40 -25% 100.0/200 50% 20.00 NoCapacity",
+        "",
+        "s: not enough cards: it takes 2",
+        "",
+        "1 of 1 servers miss a target now; cost 20.00 now, 0.00 desired (cents/hour)",
+        "",
+        "CARDS IN USE PLANNED AVAILABLE PRICE",
+        "T 2 - 5 -",
+        "",
+        "Optimizer inferno: not optimized yet",
+    ]
+
+
+def test_a_server_that_cannot_be_read_is_there_with_the_field() -> None:
+    broken = server("Broken")
+    del broken["spec"]["model"]
+
+    seen = overview([observed(broken)])
+
+    assert "broken: spec.model is missing" in [str(part) for part in top_parts(seen, NOW)]
+    assert overview_document(seen)["servers"][0]["reason"] == "InvalidSpec"
+
+
+def test_the_prices_are_those_of_the_newest_plan() -> None:
+    def planned(name: str, minute: int, price: float) -> Manifest:
+        last = {
+            "time": f"2026-01-01T00:{minute:02}:00Z",
+            "requestedGeneration": 1,
+            "servers": 1,
+            "allocated": 1,
+            "cost": 20,
+            "capacity": [{"type": "T", "used": 1, "available": 5, "price": price}],
+        }
+        return {**optimizer(name), "status": {"lastOptimization": last}}
+
+    found = overview([observed(planned("a", 2, 7.5)), observed(planned("b", 1, 9.5))])
+
+    assert [(cards.type, cards.planned, cards.price) for cards in found.cards] == [("T", 1, 7.5)]
+
+
+def test_nothing_at_all_is_told_too() -> None:
+    assert lines() == ["no Servers in this namespace"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(-5, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (200_000, "2d")]
+)
+def test_ages_are_in_one_unit(seconds: int, shown: str) -> None:
+    assert age(NOW, NOW + timedelta(seconds=seconds)) == shown
+
+
+def test_a_terminal_shows_the_same_text() -> None:
+    parts = list(top_parts(overview([observed(measured("S", 50)), observed(PROMISES)]), NOW))
+
+    shown = [line.rstrip() for line in rich_text(parts).plain.splitlines()]
+    assert shown == "\n".join(map(str, parts)).splitlines()
+
+
+@pytest.mark.parametrize(("itl", "style"), [(50, "red"), (10, "")])
+def test_missed_targets_stand_out(itl: float, style: str) -> None:
+    text = rich_text(top_parts(overview([observed(measured("S", itl)), observed(PROMISES)]), NOW))
+
+    styles = {str(span.style) for span in text.spans} - {"", "bold"}
+    assert styles == ({style} if style else set())

@@ -1,0 +1,115 @@
+"""What would happen to each Server, in a word, and what is in the way."""
+
+from typing import Any
+
+import pytest
+
+from inferno_operator.cli.dry_run import decide
+from inferno_operator.cli.preview import Action, Plan, preview
+from inferno_operator.cli.tables.plan import plan_parts
+from inferno_optimizer.errors import InputError
+from tests.unit.operator.objects import (
+    accelerator,
+    capacity,
+    model,
+    observed,
+    optimizer,
+    running,
+    server,
+    service_class,
+)
+
+Manifest = dict[str, Any]
+
+NEEDS_TWO = {"accelerator": "A", "numReplicas": 2, "maxBatch": 1}
+
+
+def planned(*manifests: Manifest) -> tuple[Plan, str]:
+    """The plan of a namespace, and how it is shown."""
+    others = [accelerator(), model(), service_class(), capacity(4), optimizer()]
+    observations = [observed(m) for m in (*others, *manifests)]
+    outcome = decide(observations, "default", None)
+    plan = preview(observations, outcome.snapshot, outcome.solution)
+    return plan, "\n".join(map(str, plan_parts(plan, outcome.solution)))
+
+
+def desires(wanted: int, **desired: object) -> Manifest:
+    """A Server under a load for so many replicas, with a decision that stands already."""
+    return server(wanted=wanted, spec={"desiredAlloc": {**NEEDS_TWO, **desired}})
+
+
+@pytest.mark.parametrize(
+    ("manifest", "action"),
+    [
+        (server(wanted=2), Action.PLACE),
+        (desires(9), Action.CLEAR),
+        (desires(2, accelerator="B"), Action.MOVE),
+        (desires(3), Action.SCALE_UP),
+        (desires(1), Action.SCALE_DOWN),
+        (desires(2, maxBatch=7), Action.BATCH),
+        (desires(2), Action.UPDATE),
+        (server(wanted=9), Action.UPDATE),
+    ],
+)
+def test_a_word_tells_what_happens_to_a_server(manifest: Manifest, action: Action) -> None:
+    plan, _ = planned(manifest)
+
+    assert [item.action for item in plan.servers] == [action]
+
+
+def test_where_a_decision_stands_already_nothing_would_change() -> None:
+    first, _ = planned(server(wanted=2))
+    (written,) = first.servers
+    assert written.planned is not None
+
+    again, shown = planned(server(wanted=2, spec={"desiredAlloc": written.planned.to_json()}))
+
+    assert [item.action for item in again.servers] == [Action.NONE]
+    assert shown.startswith("nothing would change; 1 of 1 would have an allocation;")
+
+
+def test_what_runs_stands_beside_what_is_desired_and_what_would_be() -> None:
+    here = server(
+        spec={"currentAlloc": running(3, 2), "desiredAlloc": {**NEEDS_TWO, "numReplicas": 1}}
+    )
+
+    _, shown = planned(here)
+
+    assert shown.splitlines()[1].split()[:14] == [
+        *("s", "C", "3", "x", "A", "30.00", "1", "x", "A", "0.00", "2", "x", "A", "1")
+    ]
+
+
+def test_a_cost_that_is_not_told_is_worked_out() -> None:
+    here = server(spec={"currentAlloc": running(3, 2)})
+    del here["spec"]["currentAlloc"]["cost"]
+
+    _, shown = planned(here)
+
+    assert shown.splitlines()[1].split()[2:6] == ["3", "x", "A", "30.00"]
+    assert "cost 30.00 now" in shown
+
+
+def test_objects_that_are_no_good_are_named() -> None:
+    broken = server("Broken")
+    del broken["spec"]["model"]
+    free = accelerator("Free", cost=-1)
+
+    plan, shown = planned(server(), broken, free)
+
+    assert "\nbroken: spec.model is missing\n" in shown
+    assert [item.reason for item in plan.servers] == ["InvalidSpec", "Allocated"]
+    assert plan.troubles == ("Accelerator free: cost: -1 is negative",)
+
+
+def test_warnings_are_shown_below_the_servers_that_they_are_about() -> None:
+    _, shown = planned(server(spec={"maxBatchSize": 7}))
+
+    assert "\ns: warning: a batch of 7 on A keeps 7 tokens in memory" in shown
+
+
+def test_a_change_that_makes_no_sense_is_refused() -> None:
+    observations = [observed(m) for m in (server(), optimizer())]
+
+    with pytest.raises(InputError, match="no type of card is named 'B'"):
+        decide(observations, "default", None, ["capacity.B=1"])

@@ -1,0 +1,42 @@
+"""What the offline tables say besides their rows."""
+
+from dataclasses import replace
+
+from inferno_operator.cli.tables.solution import option_parts, solution_parts
+from inferno_optimizer.explain.options import explain
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import Allocation, DecodeParameters, Load, PerformanceProfile, Server
+from tests.unit.optimizer.systems import one_server
+
+PROFILE = PerformanceProfile("llm", "G2", DecodeParameters(17.15, 0.34), 38, 512)
+SERVER = Server("chat", "Premium", "llm", Allocation(load=Load(60, 512)), max_batch_size=64)
+SYSTEM = one_server(SERVER, PROFILE)
+
+WARNING = (
+    "warning: a batch of 64 on G2 keeps 32768 tokens in memory (512 of each request), where"
+    " maxBatchSize and atTokens of model 'llm' tell of 19456; give maxTokens of the"
+    " model, or a smaller maxBatchSize of the server"
+)
+
+
+def test_a_plan_is_followed_by_its_warnings() -> None:
+    shown = [*map(str, solution_parts(SYSTEM, optimize(SYSTEM)))]
+
+    assert shown[2] == f"chat: {WARNING}"
+
+
+def test_performance_on_an_accelerator_that_there_is_not_is_warned_of() -> None:
+    gone = replace(PROFILE, accelerator="gone")
+    system = replace(SYSTEM, profiles=(PROFILE, gone))
+
+    shown = [*map(str, solution_parts(system, optimize(system)))]
+
+    assert shown[3] == (
+        "warning: model 'llm' (gone): acc: no accelerator is named 'gone'; correct it or add one"
+    )
+
+
+def test_an_explanation_is_followed_by_its_warnings() -> None:
+    shown = [*map(str, option_parts(explain(SYSTEM, "chat")))]
+
+    assert shown[1:] == ["", WARNING]

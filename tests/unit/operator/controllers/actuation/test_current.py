@@ -1,0 +1,157 @@
+"""What runs is told to the optimizer; who owns which field; who has to do with which object."""
+
+from typing import Any
+
+import pytest
+
+from inferno_operator.controllers.actuation.current import (
+    current_allocation,
+    has_changed,
+    running,
+    unit_costs,
+)
+from inferno_operator.controllers.actuation.index import Index
+from inferno_operator.controllers.actuation.ownership import (
+    backend_key,
+    managed_without_us,
+    owned_backends,
+    owns,
+)
+from inferno_operator.controllers.actuation.targets import World, booster_place
+from inferno_operator.resources import ModelBoosterRef, Server
+from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import readable
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+
+COSTS = {"A": 10.0, "B": 30.0}
+
+REFERENCE = ModelBoosterRef.model_validate(
+    {
+        "name": "m",
+        "backends": [{"name": "a", "accelerator": "A"}, {"name": "b", "accelerator": "B"}],
+    }
+)
+
+
+def server(**spec: object) -> Server:
+    resource = objects.observed(objects.server(spec=spec)).resource
+    assert isinstance(resource, Server)
+    return resource
+
+
+def test_available_replicas_are_what_runs() -> None:
+    servings = {"m-a": {"status": {"availableReplicas": 2, "replicas": 5}}}
+
+    assert running(REFERENCE, World({}, servings)) == {"A": 2, "B": 0}
+
+
+@pytest.mark.parametrize(
+    ("counts", "accelerator", "replicas", "cost"),
+    [
+        ({"A": 2, "B": 0}, "A", 2, 20),
+        ({"A": 1, "B": 3}, "B", 4, 100),
+        ({"A": 2, "B": 2}, "A", 4, 80),
+        ({"A": 0, "B": 0}, "", 0, 0),
+    ],
+)
+def test_the_accelerator_with_most_replicas_names_the_whole(
+    counts: dict[str, int], accelerator: str, replicas: int, cost: float
+) -> None:
+    found = current_allocation(server(), counts, COSTS)
+
+    assert (found["accelerator"], found["numReplicas"], found["cost"]) == (
+        accelerator,
+        replicas,
+        cost,
+    )
+    assert "load" not in found
+
+
+def test_each_of_several_accelerators_is_told_the_largest_first() -> None:
+    decided = server(desiredAlloc={"accelerator": "B", "numReplicas": 3, "maxBatch": 7})
+
+    found = current_allocation(decided, {"A": 1, "B": 3}, COSTS)
+
+    assert found["mix"] == [
+        {"accelerator": "B", "numReplicas": 3, "maxBatch": 7, "cost": 90},
+        {"accelerator": "A", "numReplicas": 1, "maxBatch": 0, "cost": 10},
+    ]
+    assert not has_changed(server(currentAlloc=found), {"A": 1, "B": 3})
+    assert has_changed(server(currentAlloc=found), {"A": 2, "B": 2})
+
+
+@pytest.mark.parametrize("counts", [{"A": 2, "B": 0}, {"A": 0, "B": 0}])
+def test_one_accelerator_or_none_is_no_mix(counts: dict[str, int]) -> None:
+    assert "mix" not in current_allocation(server(), counts, COSTS)
+
+
+def test_who_keeps_an_accelerator_keeps_its_name_when_nothing_is_up() -> None:
+    kept = server(keepAccelerator=True, currentAlloc=objects.running(2, 2))
+
+    assert current_allocation(kept, {"A": 0, "B": 0}, COSTS)["accelerator"] == "A"
+
+
+def test_the_batch_is_that_of_the_decision_for_the_accelerator() -> None:
+    desired = {"accelerator": "A", "numReplicas": 2, "maxBatch": 7}
+    decided = server(desiredAlloc=desired)
+
+    assert current_allocation(decided, {"A": 2, "B": 0}, COSTS)["maxBatch"] == 7
+    assert current_allocation(decided, {"A": 0, "B": 2}, COSTS)["maxBatch"] == 0
+
+
+def test_a_server_that_tells_what_runs_is_left_alone() -> None:
+    told = server(currentAlloc=objects.running(2, 2))
+
+    assert not has_changed(told, {"A": 2, "B": 0})
+    assert has_changed(told, {"A": 1, "B": 0})
+    assert has_changed(server(currentAlloc=None), {"A": 0, "B": 0})
+
+
+def test_a_replica_costs_all_accelerators_that_it_takes() -> None:
+    data = [{**objects.performance("A"), "accCount": 4}]
+    manifests = [objects.accelerator("A"), objects.accelerator("B", cost=30)]
+    found = [*manifests, objects.model("M", data)]
+
+    costs = unit_costs(readable(map(objects.observed, found)), "M")
+
+    assert costs == {"A": 40, "B": 30}
+
+
+def entry(manager: str, *backends: str, subresource: str = "") -> Manifest:
+    fields: Manifest = {backend_key(name): {"f:minReplicas": {}} for name in backends}
+    found: Manifest = {"manager": manager, "fieldsV1": {"f:spec": {"f:backends": fields}}}
+    return found | ({"subresource": subresource} if subresource else {})
+
+
+def owned_by(*entries: Manifest) -> Manifest:
+    return {"metadata": {"managedFields": list(entries)}}
+
+
+def test_only_our_entry_of_the_spec_is_given_up() -> None:
+    theirs, status = entry("kubectl"), entry("inferno-actuation", subresource="status")
+    manifest = owned_by(theirs, entry("inferno-actuation", "a", "b"), status)
+
+    assert owns(manifest)
+    assert not owns(owned_by(theirs, status))
+    assert owned_backends(manifest) == {backend_key("a"), backend_key("b")}
+    assert managed_without_us(manifest) == [theirs, status]
+    assert managed_without_us(owned_by(entry("inferno-actuation"))) == [{}]
+
+
+def test_the_oldest_of_several_servers_holds_a_booster() -> None:
+    index, booster = Index(), booster_place(REFERENCE, "default")
+    old, young = Key("default", "old"), Key("default", "young")
+
+    assert index.put(young, (2, "young"), REFERENCE) == frozenset()
+    assert index.put(old, (1, "old"), REFERENCE) == {young}
+    assert index.holder(booster) == old
+    assert index.servers(booster) == {old, young}
+
+    assert index.remove(old) == {young}
+    assert index.holder(booster) == young
+    assert index.dialects() == {"kthena"}
+    index.remove(young)
+    assert index.servers(booster) == frozenset()
+    assert index.dialects() == frozenset()

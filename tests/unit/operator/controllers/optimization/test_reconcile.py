@@ -1,0 +1,725 @@
+"""The whole path from a request to what is written, undisturbed and disturbed."""
+
+import asyncio
+import copy
+import itertools
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pytest
+
+from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
+from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.ports import Listing, StaleError
+from inferno_operator.runtime.work_queue import Backoff, Outcome, WorkQueue
+from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
+from inferno_optimizer.system import Solution, System
+from tests.unit.operator.objects import (
+    LATER,
+    NOW,
+    accelerator,
+    born,
+    capacity,
+    is_cleared,
+    manifest,
+    model,
+    optimizer,
+    performance,
+    running,
+    server,
+    service_class,
+)
+
+INFERNO = Key("default", "inferno")
+SCENE = (accelerator(), model(), service_class(), capacity(4))
+FIRST_WRITE = 7
+"""Number of the first call after the Optimizer is read and written and five kinds are listed."""
+
+TWO_SERVERS = (server("S", wanted=2), server("T", wanted=1))
+
+
+class Interrupted(FakeOptimizer):
+    """Something happens while it solves, the first time."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self._happens = [happens]
+
+    async def optimize(self, system: System) -> Solution:
+        solution = await super().optimize(system)
+        if self._happens:
+            self._happens.pop()()
+        return solution
+
+
+class Unreliable(FakeCluster):
+    """Fails once, at the call of this number (from 0); counts the calls."""
+
+    def __init__(self, failing: int | None = None) -> None:
+        super().__init__()
+        self.calls = 0
+        self._failing = failing
+
+    def _count(self) -> None:
+        if self.calls == self._failing:
+            self.failures.append(UnavailableError("connection refused"))
+        self.calls += 1
+
+    async def get(self, kind: Kind, key: Key) -> Manifest:
+        self._count()
+        return await super().get(kind, key)
+
+    async def list(self, kind: Kind, namespace: str) -> Listing:
+        self._count()
+        return await super().list(kind, namespace)
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        self._count()
+        return await super().apply(kind, manifest, manager, force=force)
+
+
+class Watched(FakeCluster):
+    """Every write on an Optimizer comes back as an event, as from a watch."""
+
+    queue: WorkQueue[Key]
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        written = await super().apply(kind, manifest, manager, force=force)
+        self._notify(kind, Key.of(written))
+        return written
+
+    async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
+        await super().merge(kind, manifest, manager)
+        self._notify(kind, Key.of(manifest))
+
+    def _notify(self, kind: Kind, key: Key) -> None:
+        if kind.kind == "Optimizer":
+            self.queue.add(key, self.objects[kind.kind, key]["metadata"]["generation"])
+
+
+def filled(cluster: FakeCluster, *manifests: Manifest) -> FakeCluster:
+    for item in manifests:
+        cluster.add(item)
+    return cluster
+
+
+def scene(*manifests: Manifest) -> FakeCluster:
+    """A cluster with a request for two servers and enough cards, and more objects."""
+    return filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(), *manifests)
+
+
+async def reconcile(
+    cluster: FakeCluster,
+    solver: FakeOptimizer | None = None,
+    now: datetime = NOW,
+    key: Key = INFERNO,
+) -> Outcome:
+    return await reconcile_optimizer(
+        key, Context(cluster, OnDemand(cluster), solver or FakeOptimizer(), lambda: now)
+    )
+
+
+async def until_settled(cluster: FakeCluster, solver: FakeOptimizer | None = None) -> int:
+    """Reconcile as often as it takes, and once more for the change of our own; the failures."""
+    for failures in range(5):
+        if not (await reconcile(cluster, solver)).failed:
+            await reconcile(cluster, solver)
+            return failures
+    pytest.fail("still failing")
+
+
+def find(cluster: FakeCluster, kind: str, name: str) -> dict[str, Any]:
+    return cluster.objects[kind, Key("default", name)]
+
+
+def desired(cluster: FakeCluster, name: str) -> tuple[str, int, float]:
+    allocation = find(cluster, "Server", name)["spec"]["desiredAlloc"]
+    return allocation["accelerator"], allocation["numReplicas"], allocation["cost"]
+
+
+def condition(cluster: FakeCluster, kind: str, name: str, type_: str) -> tuple[str, str, str]:
+    conditions = find(cluster, kind, name)["status"]["conditions"]
+    (found,) = (item for item in conditions if item["type"] == type_)
+    return found["status"], found["reason"], found["message"]
+
+
+def optimized(cluster: FakeCluster) -> tuple[str, str, str]:
+    return condition(cluster, "Optimizer", "inferno", "Optimized")
+
+
+def change(cluster: FakeCluster, **spec: object) -> None:
+    """Change the Optimizer's spec as its user would."""
+    old = find(cluster, "Optimizer", "inferno")
+    cluster.add({**old, "spec": {**old["spec"], **spec}})
+
+
+def written(cluster: FakeCluster, kind: str) -> list[str]:
+    writes = (write.split() for write in cluster.writes)
+    return [name for _, written_kind, name in writes if written_kind == kind]
+
+
+def state(cluster: FakeCluster) -> dict[Any, Any]:
+    """What the objects say, without versions and times of the solver."""
+    objects = copy.deepcopy(cluster.objects)
+    for stored in objects.values():
+        del stored["metadata"]["resourceVersion"]
+        last = stored.get("status", {}).get("lastOptimization", {})
+        last.get("certificate", {}).pop("seconds", None)
+    return objects
+
+
+async def test_a_request_becomes_an_allocation_of_every_server() -> None:
+    cluster = scene()
+
+    outcome = await reconcile(cluster)
+
+    assert outcome is Outcome.SETTLED
+    assert desired(cluster, "s") == ("A", 2, 20)
+    assert desired(cluster, "t") == ("A", 1, 10)
+    assert condition(cluster, "Server", "s", "Allocated") == ("True", "Allocated", "2 x A")
+    assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
+    status = find(cluster, "Optimizer", "inferno")["status"]
+    assert status["done"] is True
+    assert status["lastOptimization"]["servers"] == 2
+    assert status["lastOptimization"]["allocated"] == 2
+    assert status["lastOptimization"]["cost"] == 30
+    assert status["lastOptimization"]["capacity"] == [{"type": "T", "used": 3, "available": 4}]
+    assert optimized(cluster)[:2] == ("True", "Optimized")
+
+
+async def test_every_object_says_that_it_was_understood() -> None:
+    cluster = scene()
+
+    await until_settled(cluster)
+
+    for (kind, _), stored in cluster.objects.items():
+        ready = {c["type"]: c["status"] for c in stored["status"]["conditions"]}["Ready"]
+        assert (kind, ready) == (kind, "True")
+        assert stored["status"]["active"] is True
+        assert stored["status"]["observedGeneration"] == stored["metadata"]["generation"]
+
+
+async def test_the_request_is_cleared_after_everything_else_is_written() -> None:
+    cluster = scene()
+
+    await reconcile(cluster)
+
+    on_others = [i for i, write in enumerate(cluster.writes) if " Optimizer " not in write]
+    assert cluster.writes[0] == "status Optimizer inferno"  # being worked on
+    done_and_cleared = ["status Optimizer inferno", "merge Optimizer inferno"]
+    assert cluster.writes[max(on_others) + 1 :] == done_and_cleared
+
+
+async def test_nothing_but_the_desired_allocation_changes_in_a_spec() -> None:
+    cluster = scene()
+    before = copy.deepcopy(cluster.objects)
+
+    await until_settled(cluster)
+
+    ours = {"Server": "desiredAlloc", "Optimizer": "optimize"}
+    for (kind, key), stored in cluster.objects.items():
+        without_ours = {**before[kind, key]["spec"], **stored["spec"]}
+        without_ours.pop(ours.get(kind, ""), None)
+        assert without_ours.items() <= before[kind, key]["spec"].items()
+
+
+async def test_an_optimizer_that_asks_for_nothing_writes_on_nobody_else() -> None:
+    cluster = filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(optimize=False))
+    solver = FakeOptimizer()
+
+    outcome = await reconcile(cluster, solver)
+
+    assert outcome is Outcome.SETTLED
+    assert cluster.writes == ["status Optimizer inferno"]
+    assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
+    assert not solver.systems
+
+
+async def test_what_is_settled_stays_untouched() -> None:
+    cluster = scene()
+    await until_settled(cluster)
+    cluster.writes.clear()
+    cluster.events.clear()
+
+    outcome = await reconcile(cluster, now=LATER)
+
+    assert outcome is Outcome.SETTLED
+    assert not cluster.writes
+    assert not cluster.events
+
+
+async def test_asking_again_with_nothing_changed_writes_the_optimizer_only() -> None:
+    cluster = scene()
+    await until_settled(cluster)
+    cluster.writes.clear()
+    cluster.events.clear()
+    change(cluster, optimize=True)
+
+    await until_settled(cluster)
+
+    assert {write.split()[1] for write in cluster.writes} == {"Optimizer"}
+    assert not cluster.events
+
+
+async def test_only_servers_that_differ_are_written() -> None:
+    cluster = scene()
+    await until_settled(cluster)
+    cluster.writes.clear()
+    busier = find(cluster, "Server", "t")
+    cluster.add({**busier, "spec": {**busier["spec"], "currentAlloc": running(0, 2)}})
+    change(cluster, optimize=True)
+
+    await until_settled(cluster)
+
+    assert set(written(cluster, "Server")) == {"t"}
+    assert desired(cluster, "t") == ("A", 2, 20)
+
+
+async def test_an_empty_namespace_is_optimized_in_no_time() -> None:
+    cluster = filled(FakeCluster(), optimizer())
+
+    outcome = await reconcile(cluster)
+
+    assert outcome is Outcome.SETTLED
+    assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
+    assert find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]["servers"] == 0
+
+
+async def test_an_optimizer_sees_its_own_namespace_only() -> None:
+    cluster = scene()
+    cluster.add(server("Foreign", wanted=4), namespace="other")
+
+    await reconcile(cluster)
+
+    foreign = cluster.objects["Server", Key("other", "foreign")]
+    assert "desiredAlloc" not in foreign["spec"]
+    assert find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]["servers"] == 2
+
+
+async def test_an_optimizer_that_is_not_there_is_nothing_to_do() -> None:
+    assert await reconcile(FakeCluster()) is Outcome.SETTLED
+
+
+async def test_an_optimizer_without_a_spec_says_so_and_waits_for_one() -> None:
+    cluster = filled(FakeCluster(), manifest("Optimizer", None, name="inferno"))
+
+    outcome = await reconcile(cluster)
+
+    assert outcome is Outcome.SETTLED
+    assert optimized(cluster) == ("False", "InvalidSpec", "spec is missing")
+
+
+async def test_an_object_without_a_spec_says_so_and_the_rest_is_optimized() -> None:
+    cluster = scene(
+        manifest("Server", None, name="empty"), manifest("Accelerator", None, name="empty")
+    )
+
+    outcome = await reconcile(cluster)
+
+    assert outcome is Outcome.SETTLED
+    assert desired(cluster, "s") == ("A", 2, 20)
+    assert condition(cluster, "Server", "empty", "Allocated")[:2] == ("False", "InvalidSpec")
+    assert condition(cluster, "Accelerator", "empty", "Ready")[:2] == ("False", "InvalidSpec")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "named"),
+    [
+        pytest.param(server("S", name="younger", creationTimestamp=born(9)), "younger", id="twin"),
+        pytest.param(manifest("Server", None, name="empty"), "empty", id="no spec"),
+        pytest.param(server("lost", spec={"class": "gone"}), "lost", id="unknown class"),
+        pytest.param(model("N", [performance("gone")]), "gone", id="unknown accelerator"),
+    ],
+)
+async def test_what_is_wrong_with_an_object_is_told_on_the_optimizer_too(
+    trouble: Manifest, named: str
+) -> None:
+    cluster = filled(FakeCluster(), *SCENE, optimizer(), trouble)
+    cluster.add(server("S", wanted=2, creationTimestamp=born(1)))
+
+    await until_settled(cluster)
+
+    assert desired(cluster, "s") == ("A", 2, 20)
+    assert named in str(find(cluster, "Optimizer", "inferno")["status"])
+
+
+async def test_a_server_that_loses_its_allocation_is_cleared() -> None:
+    cluster = scene()
+    await until_settled(cluster)
+    cluster.events.clear()
+    lost = find(cluster, "Server", "t")
+    cluster.add({**lost, "spec": {**lost["spec"], "class": "gone"}})
+    change(cluster, optimize=True)
+
+    await until_settled(cluster)
+
+    assert is_cleared(find(cluster, "Server", "t")["spec"]["desiredAlloc"])
+    assert condition(cluster, "Server", "t", "Allocated")[:2] == ("False", "UnknownClass")
+    assert [(e.type, e.reason, e.about.key.name) for e in cluster.events] == [
+        ("Warning", "UnknownClass", "t")
+    ]
+    assert desired(cluster, "s") == ("A", 2, 20)
+
+
+FAILURES: list[InfernoError] = [
+    UnavailableError("optimizer: connection refused"),
+    UnsupportedError("not yet"),
+    SolverError("ended with status 7"),
+]
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.reason)
+async def test_a_failing_solver_keeps_the_request_says_why_and_clears_nothing(
+    error: InfernoError,
+) -> None:
+    cluster, solver = scene(), FakeOptimizer()
+    await until_settled(cluster, solver)
+    before = state(cluster)
+    change(cluster, optimize=True)
+    cluster.events.clear()
+    solver.failures = [error]
+
+    outcome = await reconcile(cluster, solver)
+
+    after = state(cluster)
+    inferno = after.pop(("Optimizer", INFERNO))
+    last = before.pop(("Optimizer", INFERNO))["status"]["lastOptimization"]
+    assert outcome is Outcome.FAILED
+    assert after == before
+    assert inferno["spec"]["optimize"] is True
+    assert inferno["status"]["done"] is False
+    assert inferno["status"]["lastOptimization"] == last
+    assert optimized(cluster) == ("False", error.reason, str(error))
+    assert [(e.type, e.reason, e.message) for e in cluster.events] == [
+        ("Warning", error.reason, str(error))
+    ]
+
+
+async def test_a_failure_that_repeats_is_told_once() -> None:
+    cluster, solver = scene(), FakeOptimizer()
+    solver.failures = [UnavailableError("connection refused") for _ in range(3)]
+    await reconcile(cluster, solver)
+    before = state(cluster), list(cluster.writes), list(cluster.events)
+
+    for _ in range(2):
+        assert await reconcile(cluster, solver, LATER) is Outcome.FAILED
+
+    assert before == (state(cluster), cluster.writes, cluster.events)
+
+
+async def test_a_request_that_failed_succeeds_later() -> None:
+    cluster, solver = scene(), FakeOptimizer()
+    solver.failures = [UnavailableError("connection refused")]
+    await reconcile(cluster, solver)
+
+    outcome = await reconcile(cluster, solver, LATER)
+
+    assert outcome is Outcome.SETTLED
+    assert optimized(cluster)[:2] == ("True", "Optimized")
+    assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
+    assert desired(cluster, "s") == ("A", 2, 20)
+
+
+async def calls_of_a_request() -> int:
+    cluster = Unreliable()
+    filled(cluster, *SCENE, *TWO_SERVERS, optimizer())
+    await reconcile(cluster)
+    return cluster.calls
+
+
+async def test_an_api_server_that_fails_anywhere_is_made_up_for_by_repeating() -> None:
+    undisturbed = scene()
+    await until_settled(undisturbed)
+    calls = await calls_of_a_request()
+    assert calls > 15  # the reads, and a spec or status of each of the seven objects
+
+    for position in range(calls):
+        cluster = filled(Unreliable(position), *SCENE, *TWO_SERVERS, optimizer())
+
+        first = await reconcile(cluster)
+
+        assert (position, first) == (position, Outcome.FAILED)
+        assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is True
+        assert await until_settled(cluster) == 0
+        assert (position, state(cluster)) == (position, state(undisturbed))
+
+
+async def test_an_api_server_that_fails_for_long_is_made_up_for_by_repeating() -> None:
+    undisturbed = scene()
+    await until_settled(undisturbed)
+
+    for length in range(1, 60):
+        cluster = scene()
+        cluster.failures = [UnavailableError("connection refused") for _ in range(length)]
+        while cluster.failures:
+            assert await reconcile(cluster) is Outcome.FAILED
+        await until_settled(cluster)
+
+        assert (length, state(cluster)) == (length, state(undisturbed))
+
+
+async def test_a_failed_write_keeps_no_other_object_waiting() -> None:
+    for position in range(FIRST_WRITE, await calls_of_a_request()):
+        cluster = filled(Unreliable(position), *SCENE, *TWO_SERVERS, optimizer())
+
+        await reconcile(cluster)
+
+        unsaid = [key for key, item in cluster.objects.items() if "status" not in item]
+        assert len(unsaid) <= 1
+
+
+async def test_why_the_api_server_failed_is_told() -> None:
+    cluster = filled(Unreliable(FIRST_WRITE), *SCENE, *TWO_SERVERS, optimizer())
+
+    await reconcile(cluster)
+
+    assert optimized(cluster) == ("False", "Unavailable", "connection refused")
+
+
+async def test_a_spec_that_changes_during_the_solve_is_not_lost() -> None:
+    cluster = scene()
+    parameters = {
+        "optimizer": {**find(cluster, "Optimizer", "inferno")["spec"]["data"]["optimizer"]}
+    }
+    parameters["optimizer"]["unlimited"] = True
+    solver = Interrupted(lambda: change(cluster, data=parameters))
+
+    first = await reconcile(cluster, solver)
+    still_asked = find(cluster, "Optimizer", "inferno")["spec"]["optimize"]
+    failures = await until_settled(cluster, solver)
+
+    assert (first, still_asked, failures) == (Outcome.FAILED, True, 0)
+    assert [system.options.unlimited for system in solver.systems] == [False, True]
+    status = find(cluster, "Optimizer", "inferno")["status"]
+    assert status["lastOptimization"]["requestedGeneration"] == 2
+    assert status["done"] is True
+
+
+async def test_a_request_withdrawn_during_the_solve_stays_withdrawn() -> None:
+    cluster = scene()
+    solver = Interrupted(lambda: change(cluster, optimize=False))
+
+    await reconcile(cluster, solver)
+    await until_settled(cluster, solver)
+
+    assert len(solver.systems) == 1
+    assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
+
+
+async def test_a_change_right_before_the_request_is_cleared_is_not_lost() -> None:
+    class Edited(FakeCluster):
+        edited = False
+
+        async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
+            if not self.edited:
+                self.edited = True
+                change(self, interval=60)
+            await super().merge(kind, manifest, manager)
+
+    cluster, solver = Edited(), FakeOptimizer()
+    filled(cluster, *SCENE, *TWO_SERVERS, optimizer())
+
+    first = await reconcile(cluster, solver)
+    await until_settled(cluster, solver)
+
+    assert first is Outcome.FAILED
+    assert len(solver.systems) == 2
+    last = find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]
+    assert last["requestedGeneration"] == 2
+
+
+async def test_an_optimizer_deleted_during_the_solve_is_let_go() -> None:
+    cluster = scene()
+    solver = Interrupted(lambda: cluster.objects.pop(("Optimizer", INFERNO)))
+
+    outcome = await reconcile(cluster, solver)
+
+    assert outcome is Outcome.SETTLED
+    assert ("Optimizer", INFERNO) not in cluster.objects
+
+
+@pytest.mark.parametrize("kind_and_name", [("Server", "s"), ("Accelerator", "a"), ("Model", "m")])
+async def test_an_object_deleted_during_the_solve_holds_nobody_up(
+    kind_and_name: tuple[str, str],
+) -> None:
+    kind, name = kind_and_name
+    cluster = scene()
+    solver = Interrupted(lambda: cluster.objects.pop((kind, Key("default", name))))
+
+    outcome = await reconcile(cluster, solver)
+
+    assert outcome is Outcome.SETTLED
+    assert (kind, Key("default", name)) not in cluster.objects
+    assert desired(cluster, "t") == ("A", 1, 10)
+    assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
+
+
+async def test_a_server_that_changed_during_the_solve_keeps_the_change() -> None:
+    cluster = scene()
+
+    def edit() -> None:
+        old = find(cluster, "Server", "s")
+        cluster.add({**old, "spec": {**old["spec"], "minNumReplicas": 3}})
+
+    await reconcile(cluster, Interrupted(edit))
+
+    stored = find(cluster, "Server", "s")
+    assert stored["spec"]["minNumReplicas"] == 3
+    assert desired(cluster, "s") == ("A", 2, 20)
+    assert stored["status"]["observedGeneration"] < stored["metadata"]["generation"]
+
+
+async def test_a_conflict_starts_over_without_being_told() -> None:
+    cluster, solver = scene(), FakeOptimizer()
+    solver.failures = [StaleError("it changed")]
+
+    outcome = await reconcile(cluster, solver)
+
+    assert outcome is Outcome.FAILED
+    assert optimized(cluster)[:2] == ("Unknown", "Optimizing")
+    assert not cluster.events
+
+
+async def test_done_is_true_only_for_the_generation_that_it_belongs_to() -> None:
+    cluster, solver = scene(), FakeOptimizer()
+
+    def seen() -> tuple[int, bool, int]:
+        inferno = find(cluster, "Optimizer", "inferno")
+        status = inferno["status"]
+        assert status["observedGeneration"] == inferno["metadata"]["generation"]
+        return (
+            inferno["metadata"]["generation"],
+            status["done"],
+            status["lastOptimization"]["requestedGeneration"],
+        )
+
+    await until_settled(cluster, solver)
+    assert seen() == (2, True, 1)
+
+    change(cluster, interval=60)
+    await reconcile(cluster, solver)
+    assert seen() == (3, False, 1)
+
+    change(cluster, optimize=True)
+    solver.failures = [UnavailableError("connection refused")]
+    await reconcile(cluster, solver)
+    assert seen() == (4, False, 1)
+
+    await until_settled(cluster, solver)
+    assert seen() == (5, True, 4)
+
+
+async def test_of_several_optimizers_each_is_served_with_its_own_parameters() -> None:
+    cluster, solver = scene(optimizer("other", parameters={"unlimited": True})), FakeOptimizer()
+
+    await reconcile(cluster, solver)
+    await reconcile(cluster, solver, key=Key("default", "other"))
+
+    assert [system.options.unlimited for system in solver.systems] == [False, True]
+    assert not find(cluster, "Optimizer", "inferno")["spec"]["optimize"]
+    assert not find(cluster, "Optimizer", "other")["spec"]["optimize"]
+
+
+async def all_work_done() -> None:
+    """Wait until no task but the test's own is left; raises what ended one of them."""
+    own = asyncio.current_task()
+    async with asyncio.timeout(10):
+        while others := [task for task in asyncio.all_tasks() if task is not own]:
+            await asyncio.gather(*others)
+
+
+def working_on(cluster: FakeCluster, solver: FakeOptimizer) -> WorkQueue[Key]:
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+    return WorkQueue(partial(reconcile_optimizer, context=context), Backoff(0.0, 0.0))
+
+
+async def test_our_own_writes_come_back_as_events_and_start_nothing() -> None:
+    cluster, solver = Watched(), FakeOptimizer()
+    filled(cluster, *SCENE, *TWO_SERVERS, optimizer())
+    cluster.queue = working_on(cluster, solver)
+
+    cluster.queue.add(INFERNO, 1)
+    await all_work_done()
+
+    assert len(solver.systems) == 1
+    status = find(cluster, "Optimizer", "inferno")["status"]
+    assert (status["observedGeneration"], status["done"]) == (2, True)
+
+
+async def test_failures_end_by_themselves_when_their_cause_does() -> None:
+    cluster, solver = Watched(), FakeOptimizer()
+    filled(cluster, *SCENE, *TWO_SERVERS, optimizer())
+    cluster.queue = working_on(cluster, solver)
+    solver.failures = [UnavailableError("connection refused") for _ in range(4)]
+    cluster.failures = [UnavailableError("connection refused") for _ in range(4)]
+
+    cluster.queue.add(INFERNO, 1)
+    await all_work_done()
+
+    assert optimized(cluster)[:2] == ("True", "Optimized")
+    assert desired(cluster, "s") == ("A", 2, 20)
+
+
+class Slow(FakeOptimizer):
+    """Lets everybody else work while it solves; knows how many solves ran at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._running = 0
+        self.most_at_once = 0
+
+    async def optimize(self, system: System) -> Solution:
+        self._running += 1
+        self.most_at_once = max(self.most_at_once, self._running)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        self._running -= 1
+        return await super().optimize(system)
+
+
+async def run_at_once(cluster: FakeCluster, keys: Iterable[Key]) -> Slow:
+    solver = Slow()
+    queue = working_on(cluster, solver)
+    for key in keys:
+        queue.add(key, 1)
+    await all_work_done()
+    return solver
+
+
+async def test_requests_in_one_namespace_run_one_after_the_other() -> None:
+    cluster = scene(optimizer("other", parameters={"unlimited": True}))
+
+    solver = await run_at_once(cluster, [INFERNO, Key("default", "other")])
+
+    assert len(solver.systems) == 2
+    assert solver.most_at_once == 1
+
+
+async def test_requests_in_different_namespaces_need_not_wait_for_each_other() -> None:
+    cluster = FakeCluster()
+    keys = [cluster.add(optimizer(), namespace) for namespace in ("one", "two")]
+
+    solver = await run_at_once(cluster, keys)
+
+    assert solver.most_at_once == 2
+
+
+async def test_many_servers_are_written_once_each() -> None:
+    servers = [server(f"s{n}", wanted=1) for n in range(200)]
+    cluster = filled(FakeCluster(), *SCENE, capacity(200, "more"), *servers, optimizer())
+
+    await reconcile(cluster)
+
+    counts = {
+        name: len(list(group))
+        for name, group in itertools.groupby(sorted(written(cluster, "Server")))
+    }
+    assert counts == {f"s{n}": 2 for n in range(200)}  # spec and status

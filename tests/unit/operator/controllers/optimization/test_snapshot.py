@@ -1,0 +1,392 @@
+"""From the objects of a namespace to a System, whatever their order, and what is wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
+from inferno_operator.resources import Optimizer, Resource, parse
+from inferno_optimizer import system as core
+from tests.unit.operator.objects import (
+    Manifest,
+    accelerator,
+    born,
+    capacity,
+    manifest,
+    model,
+    optimizer,
+    performance,
+    running,
+    server,
+    service_class,
+)
+
+SECOND_GENERATION = {"decodeParms": {"alpha": 999, "beta": 0}}
+THIRD_GENERATION = {"perfParms": {"alpha": 999, "beta": 0, "gamma": 0}}
+COMPLETE = """
+apiVersion: inferno.platform.ai/v1alpha1
+kind: Accelerator
+metadata: {name: a}
+spec: {name: 2xA100, type: A100, multiplicity: 2, cost: 80.5}
+---
+apiVersion: inferno.platform.ai/v1alpha1
+kind: Model
+metadata: {name: m}
+spec:
+  name: granite
+  data:
+  - {acc: 2xA100, accCount: 3, alpha: 20.5, beta: 0.4, maxBatchSize: 32, atTokens: 512,
+     maxTokens: 99000, maxNumSeqs: 48}
+---
+apiVersion: inferno.platform.ai/v1alpha1
+kind: ServiceClass
+metadata: {name: c}
+spec:
+  name: Gold
+  priority: 7
+  data:
+  - {model: granite, slo-itl: 40, slo-ttw: 500.5, slo-tps: 7}
+---
+apiVersion: inferno.platform.ai/v1alpha1
+kind: Server
+metadata: {name: s}
+spec:
+  name: chat
+  class: Gold
+  model: granite
+  keepAccelerator: true
+  minNumReplicas: 2
+  maxBatchSize: 24
+  currentAlloc:
+    accelerator: 2xA100
+    numReplicas: 4
+    maxBatch: 16
+    cost: 322
+    itlAverage: 22.5
+    waitAverage: 3.5
+    load: {arrivalRate: 60, avgLength: 128, arrivalCOV: 1.5, serviceCOV: 2}
+---
+apiVersion: inferno.platform.ai/v1alpha1
+kind: Capacity
+metadata: {name: n}
+spec:
+  count:
+  - {type: A100, count: 16}
+"""
+
+
+def snapshot(*manifests: Manifest, **options: Any) -> Snapshot:  # noqa: ANN401 - as build_system
+    return build_system([parse(item) for item in manifests], **options)
+
+
+def told(found: Snapshot) -> set[tuple[str, str, str, str]]:
+    return {(p.kind, p.name, p.reason, p.field) for p in found.problems}
+
+
+def test_every_field_lands_in_its_place() -> None:
+    system = snapshot(*yaml.safe_load_all(COMPLETE)).system
+
+    assert system.accelerators == (core.Accelerator("2xA100", "A100", cost=80.5, multiplicity=2),)
+    (profile,) = system.profiles
+    assert (profile.model, profile.accelerator) == ("granite", "2xA100")
+    assert profile.parameters == core.DecodeParameters(20.5, 0.4)
+    assert (profile.max_batch_size, profile.at_tokens, profile.accelerator_count) == (32, 512, 3)
+    assert (profile.max_tokens, profile.max_sequences) == (99000, 48)
+    gold = core.Target(itl_ms=40, wait_ms=500.5, tokens_per_second=7)
+    assert system.classes == (core.ServiceClass("Gold", 7, {"granite": gold}),)
+    load = core.Load(60, 128, arrival_cov=1.5, service_cov=2)
+    current = core.Allocation("2xA100", 4, 16, cost=322, itl_ms=22.5, wait_ms=3.5, load=load)
+    limits = {"min_replicas": 2, "max_batch_size": 24}
+    chat = core.Server("chat", "Gold", "granite", current, keep_accelerator=True, **limits)
+    assert system.servers == (chat,)
+    assert system.capacity == {"A100": 16}
+
+
+def test_what_runs_on_several_accelerators_is_known_part_by_part() -> None:
+    mix = [{"accelerator": "A", "numReplicas": 2}, {"accelerator": "B", "numReplicas": 1}]
+    spec = {"currentAlloc": {**running(3, 3), "mix": mix}}
+
+    (found,) = snapshot(server(spec=spec)).system.servers
+
+    assert [(p.accelerator, p.replicas) for p in found.current.mix] == [("A", 2), ("B", 1)]
+
+
+def test_a_cost_that_is_not_told_is_that_of_the_replicas() -> None:
+    spec = {"currentAlloc": running(3, 3)}
+    del spec["currentAlloc"]["cost"]
+    data = [{**performance(), "accCount": 2}]
+
+    (found,) = snapshot(accelerator(cost=7), model(data=data), server(spec=spec)).system.servers
+
+    assert found.current.cost == 3 * 2 * 7
+
+
+def test_the_cost_of_a_mix_that_is_not_told_is_that_of_its_parts() -> None:
+    mix = [
+        {"accelerator": "A", "numReplicas": 2},
+        {"accelerator": "B", "numReplicas": 1, "cost": 5},
+    ]
+    spec = {"currentAlloc": {**running(3, 3), "mix": mix}}
+    del spec["currentAlloc"]["cost"]
+
+    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+
+    assert [part.cost for part in found.current.mix] == [14, 5]
+    assert found.current.cost == 19
+
+
+@pytest.mark.parametrize("told", [0, 1.5])
+def test_a_cost_that_is_told_counts(told: float) -> None:
+    spec = {"currentAlloc": {**running(3, 3), "cost": told}}
+
+    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+
+    assert found.current.cost == told
+
+
+def test_on_an_unknown_accelerator_what_runs_costs_nothing() -> None:
+    spec = {"currentAlloc": running(3, 3, "Gone")}
+    del spec["currentAlloc"]["cost"]
+
+    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+
+    assert found.current.cost == 0
+
+
+def test_what_is_left_out_has_its_documented_default() -> None:
+    load = {"arrivalRate": 0, "avgLength": 0}
+    idle = {"currentAlloc": {"accelerator": "", "numReplicas": 0, "load": load}}
+    system = snapshot(
+        manifest("Accelerator", {"name": "A", "type": "T", "cost": 1}, name="a"),
+        model(data=[{**performance(), "accCount": 0}]),
+        manifest("ServiceClass", {"name": "C", "data": [{"model": "M"}]}, name="c"),
+        manifest("Server", {"name": "S", "class": "C", "model": "M", **idle}, name="s"),
+        manifest("Capacity", {"count": [{"type": "T"}]}, name="n"),
+        optimizer(),
+    ).system
+
+    assert system.accelerators[0].multiplicity == 1
+    assert system.profiles[0].accelerator_count == 1
+    assert system.classes[0].effective_priority == 100
+    assert system.classes[0].targets == {"M": core.Target(0, 0, 0)}
+    assert system.servers == (core.Server("S", "C", "M", core.Allocation()),)
+    assert system.capacity == {"T": 0}
+    assert system.options == core.Options(hold_undecided=True, time_limit=30)
+
+
+def test_a_namespace_without_objects_is_an_empty_system() -> None:
+    empty = snapshot()
+
+    assert empty.system == core.System(capacity={})
+    assert (empty.problems, empty.excluded) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("accelerator", accelerator),
+        ("model", model),
+        ("service class", service_class),
+        ("server", server),
+    ],
+)
+def test_of_two_objects_of_one_name_the_oldest_counts_and_the_younger_is_reported(
+    kind: str, named: Callable[..., Manifest]
+) -> None:
+    younger = named("X", name="a-younger", creationTimestamp=born(2))
+    older = named("X", name="z-older", creationTimestamp=born(1))
+
+    found = snapshot(younger, older)
+
+    ((resource, problem),) = found.excluded
+    assert resource.metadata.name == "a-younger"
+    assert (problem.kind, problem.name, problem.field) == (kind, "X", "name")
+    assert problem.reason == "DuplicateName"
+    assert older["kind"] in problem.message
+    assert "z-older" in problem.message
+
+
+def test_of_the_youngest_nothing_enters_the_system() -> None:
+    system = snapshot(
+        accelerator(cost=99, name="b", creationTimestamp=born(2)),
+        accelerator(cost=10, name="a", creationTimestamp=born(1)),
+        model(data=[performance(), performance("B")], name="n", creationTimestamp=born(2)),
+        model(data=[performance()], name="m", creationTimestamp=born(1)),
+        service_class(priority=9, name="d", creationTimestamp=born(2)),
+        service_class(priority=1, name="c", creationTimestamp=born(1)),
+        server(wanted=9, name="t", creationTimestamp=born(2)),
+        server(wanted=2, name="s", creationTimestamp=born(1)),
+    ).system
+
+    assert [a.cost for a in system.accelerators] == [10]
+    assert [p.accelerator for p in system.profiles] == ["A"]
+    assert [c.priority for c in system.classes] == [1]
+    assert [s.load.arrival_rate for s in system.servers] == [90]
+
+
+def test_all_but_the_oldest_of_many_are_reported() -> None:
+    found = snapshot(*(server(name=f"s{n}", creationTimestamp=born(n)) for n in (3, 1, 4, 2)))
+
+    assert [resource.metadata.name for resource, _ in found.excluded] == ["s2", "s3", "s4"]
+    assert all("'s1'" in problem.message for _, problem in found.excluded)
+
+
+def test_of_one_age_the_first_by_name_counts() -> None:
+    found = snapshot(
+        server(name="b", creationTimestamp=born(1)), server(name="a", creationTimestamp=born(1))
+    )
+
+    assert [resource.metadata.name for resource, _ in found.excluded] == ["b"]
+
+
+def test_an_object_that_is_not_created_yet_is_the_youngest() -> None:
+    found = snapshot(server(name="a"), server(name="b", creationTimestamp=born(59)))
+
+    assert [resource.metadata.name for resource, _ in found.excluded] == ["a"]
+
+
+def test_one_name_for_objects_of_several_kinds_is_no_duplicate() -> None:
+    found = snapshot(accelerator("X"), model("X", []), service_class("X"), server("X"))
+
+    assert not found.excluded
+
+
+def test_several_capacities_add_up() -> None:
+    twice = {"count": [{"type": "U", "count": 1}, {"type": "T", "count": 4}, {"type": "T"}]}
+
+    system = snapshot(capacity(2, "a"), manifest("Capacity", twice, name="b")).system
+
+    assert system.capacity == {"T": 6, "U": 1}
+
+
+PARAMETERS = [
+    ({"unlimited": True}, {"unlimited": True}),
+    ({"heterogeneous": True}, {"heterogeneous": True}),
+    ({"milpSolver": True}, {"milp": True}),
+    ({"delayedBestEffort": True}, {"delayed_best_effort": True}),
+    ({"holdUndecided": False}, {"hold_undecided": False}),
+    ({"saturationPolicy": "RoundRobin"}, {"saturation_policy": core.SaturationPolicy.ROUND_ROBIN}),
+    (
+        {"saturationPolicy": "PriorityRoundRobin"},
+        {"saturation_policy": core.SaturationPolicy.PRIORITY_ROUND_ROBIN},
+    ),
+    (
+        {"saturationPolicy": "PriorityExhaustive"},
+        {"saturation_policy": core.SaturationPolicy.PRIORITY_EXHAUSTIVE},
+    ),
+]
+
+
+@pytest.mark.parametrize(("parameters", "options"), PARAMETERS)
+def test_each_parameter_of_the_optimizer_is_an_option(
+    parameters: Manifest, options: dict[str, Any]
+) -> None:
+    system = snapshot(optimizer(parameters=parameters), time_limit=7).system
+
+    assert system.options == core.Options(**{"hold_undecided": True, "time_limit": 7, **options})
+
+
+def test_of_several_optimizers_the_one_that_asked_has_its_parameters_used() -> None:
+    first = optimizer("a", parameters={"unlimited": True}, creationTimestamp=born(1))
+    second = optimizer("b", parameters={"milpSolver": True}, creationTimestamp=born(2))
+    asking = parse(second)
+    assert isinstance(asking, Optimizer)
+
+    system = snapshot(first, second, optimizer=asking).system
+
+    assert system.options.milp
+    assert not system.options.unlimited
+
+
+@pytest.mark.parametrize(
+    ("data", "parameters"),
+    [
+        (SECOND_GENERATION, core.PrefillDecodeParameters(999, 0, 0, 0)),
+        (
+            {**SECOND_GENERATION, "prefillParms": {"gamma": 3, "delta": 0.5}},
+            core.PrefillDecodeParameters(999, 0, 3, 0.5),
+        ),
+        (THIRD_GENERATION, core.TokenBudgetParameters(999, 0, 0)),
+    ],
+)
+def test_later_performance_data_are_used_beside_the_first(
+    data: Manifest, parameters: core.PerformanceParameters
+) -> None:
+    found = snapshot(
+        accelerator(), accelerator("B"), model(data=[performance("B", **data), performance("A")])
+    )
+
+    used = {p.accelerator: p.parameters for p in found.system.profiles}
+    assert used == {"A": core.DecodeParameters(999, 0), "B": parameters}
+    assert not found.problems
+
+
+def test_a_load_in_tokens_of_later_models_is_read() -> None:
+    load = {"arrivalRate": 60, "avgInTokens": 100, "avgOutTokens": 200}
+    current = {**running(2, 2), "ttftAverage": 7.5, "load": load}
+
+    found = snapshot(
+        accelerator(), model(), service_class(), server(spec={"currentAlloc": current})
+    )
+
+    assert found.system.servers[0].load == core.Load(60, input_tokens=100, output_tokens=200)
+    assert found.system.servers[0].current.ttft_ms == 7.5
+    assert (found.excluded, found.problems) == ((), ())
+
+
+def test_targets_of_delays_are_read_with_their_percentiles() -> None:
+    delays = {"slo-ttw": 50, "slo-ttft": 200, "slo-ttw-percentile": 90, "slo-ttft-percentile": 99.5}
+    target = {"model": "M", **delays}
+    promised = manifest("ServiceClass", {"name": "C", "data": [target]}, name="c")
+
+    found = snapshot(accelerator(), model(), promised, server())
+
+    expected = core.Target(wait_ms=50, ttft_ms=200, wait_percentile=90, ttft_percentile=99.5)
+    assert found.system.classes[0].targets == {"M": expected}
+    assert not found.problems
+
+
+def test_names_that_nothing_answers_to_are_reported() -> None:
+    found = snapshot(
+        model(data=[performance("gone")]),
+        server("S", spec={"class": "gone"}),
+        server("T", spec={"model": "gone"}),
+        service_class(),
+    )
+
+    assert told(found) == {
+        ("model", "M", "UnknownAccelerator", "acc"),
+        ("server", "S", "UnknownClass", "class"),
+        ("server", "T", "UnknownModel", "model"),
+    }
+
+
+def test_numbers_that_make_no_sense_are_reported() -> None:
+    spec = {"currentAlloc": {**running(-1, 1), "numReplicas": -1}}
+
+    found = snapshot(accelerator(cost=-1), model(), service_class(), server(spec=spec))
+
+    assert {(kind, reason) for kind, _, reason, _ in told(found)} == {
+        ("accelerator", "InvalidSpec"),
+        ("server", "InvalidSpec"),
+    }
+
+
+MIXED = [
+    *(accelerator(name="a1", creationTimestamp=born(1)), accelerator("B", name="b1")),
+    *(accelerator(cost=20, name="a2", creationTimestamp=born(2)), accelerator("A", name="a3")),
+    *(model(), model(name="n", data=[performance("B")], creationTimestamp=born(3))),
+    *(service_class(), service_class(name="d", creationTimestamp=born(1))),
+    *(server("S"), server("T"), server("S", name="t", creationTimestamp=born(1))),
+    *(server("U", spec={"model": "gone"}), capacity(1, "x"), capacity(2, "y")),
+    *(optimizer("o", parameters={"unlimited": True}), optimizer("p", creationTimestamp=born(1))),
+]
+
+
+@given(st.permutations([parse(item) for item in MIXED]))
+def test_the_order_of_the_objects_changes_nothing(resources: list[Resource]) -> None:
+    assert build_system(resources) == build_system([parse(item) for item in MIXED])

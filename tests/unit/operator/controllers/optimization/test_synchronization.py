@@ -1,0 +1,172 @@
+"""Objects are held until the optimizer was told, but not for ever."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from inferno_operator.controllers.optimization.source import Mirror
+from inferno_operator.controllers.optimization.synchronization import (
+    PATIENCE,
+    Telling,
+    reconcile_namespace,
+)
+from inferno_operator.resources import RESOURCES
+from inferno_operator.resources.objects import Key, kind_of
+from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.finalizers import FINALIZER, clean_up
+from inferno_operator.runtime.ports import Listing, StaleError
+from inferno_operator.runtime.work_queue import Outcome
+from inferno_optimizer.errors import InfernoError, UnavailableError
+from inferno_optimizer.system import System
+from tests.unit.operator.objects import (
+    NOW,
+    Manifest,
+    accelerator,
+    capacity,
+    model,
+    optimizer,
+    server,
+    service_class,
+)
+
+SCENE = (accelerator(), model(), service_class(), capacity(4), server("S"), optimizer())
+
+
+def going(name: str) -> Manifest:
+    """A Server that is to go, and is held."""
+    return server(name, deletionTimestamp=NOW.isoformat(), finalizers=[FINALIZER])
+
+
+class FakeKeeper:
+    """Remembers what it was told; `failures` are raised by the next calls, one each."""
+
+    def __init__(self) -> None:
+        self.told: list[list[str]] = []
+        self.failures: list[InfernoError] = []
+
+    async def tell(self, system: System) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.told.append([server.name for server in system.servers])
+
+
+def cluster_of(*manifests: Manifest, namespace: str = "default") -> FakeCluster:
+    cluster = FakeCluster()
+    for manifest in manifests:
+        cluster.add(manifest, namespace)
+    return cluster
+
+
+async def reconcile(
+    cluster: FakeCluster, keeper: FakeKeeper, now: datetime = NOW, namespace: str = "default"
+) -> Outcome:
+    mirror = Mirror(cluster, RESOURCES, ())
+    for kind in map(kind_of, RESOURCES):
+        found = tuple(m for (name, _), m in cluster.objects.items() if name == kind.kind)
+        mirror.listed(Listing(kind, "", 99, found))
+    return await reconcile_namespace(namespace, Telling(mirror, keeper, cluster, lambda: now))
+
+
+def finalizers(cluster: FakeCluster) -> dict[str, list[str]]:
+    return {
+        kind: manifest["metadata"].get("finalizers", [])
+        for (kind, _), manifest in cluster.objects.items()
+    }
+
+
+async def test_objects_are_held_and_the_optimizer_is_told() -> None:
+    cluster, keeper = cluster_of(*SCENE), FakeKeeper()
+
+    assert await reconcile(cluster, keeper) is Outcome.SETTLED
+
+    held = {kind: [] if kind == "Optimizer" else [FINALIZER] for kind in finalizers(cluster)}
+    assert finalizers(cluster) == held
+    assert keeper.told == [["S"]]
+
+
+async def test_telling_again_writes_nothing() -> None:
+    cluster, keeper = cluster_of(*SCENE), FakeKeeper()
+    await reconcile(cluster, keeper)
+    cluster.writes.clear()
+
+    await reconcile(cluster, keeper)
+
+    assert not cluster.writes
+
+
+async def test_finalizers_of_others_stay() -> None:
+    cluster, keeper = cluster_of(server("S", finalizers=["other"])), FakeKeeper()
+
+    await reconcile(cluster, keeper)
+
+    assert finalizers(cluster) == {"Server": ["other", FINALIZER]}
+
+
+async def test_an_object_goes_when_the_optimizer_was_told() -> None:
+    cluster, keeper = cluster_of(*SCENE, going("T")), FakeKeeper()
+
+    await reconcile(cluster, keeper)
+
+    assert keeper.told == [["S"]]
+    assert ("Server", Key("default", "t")) not in cluster.objects
+
+
+async def test_an_object_stays_while_the_optimizer_does_not_answer() -> None:
+    cluster, keeper = cluster_of(*SCENE, going("T")), FakeKeeper()
+    keeper.failures = [UnavailableError("connection refused")]
+
+    assert await reconcile(cluster, keeper) is Outcome.FAILED
+    assert ("Server", Key("default", "t")) in cluster.objects
+
+    assert await reconcile(cluster, keeper) is Outcome.SETTLED
+    assert ("Server", Key("default", "t")) not in cluster.objects
+
+
+async def test_an_object_does_not_wait_for_ever() -> None:
+    cluster, keeper = cluster_of(*SCENE, going("T")), FakeKeeper()
+    keeper.failures = [UnavailableError("connection refused")]
+
+    outcome = await reconcile(cluster, keeper, NOW + PATIENCE + timedelta(seconds=1))
+
+    assert outcome is Outcome.FAILED
+    assert ("Server", Key("default", "t")) not in cluster.objects
+
+
+async def test_of_several_namespaces_none_is_told_before_its_turn() -> None:
+    cluster, keeper = cluster_of(*SCENE), FakeKeeper()
+    cluster.add(server("X"), "other")
+
+    assert await reconcile(cluster, keeper) is Outcome.SETTLED
+    assert not keeper.told
+
+    cluster.add(going("T"))
+    await reconcile(cluster, keeper)
+    assert keeper.told == [["S"]]
+
+
+async def test_a_conflict_is_tried_again_with_the_newest_version() -> None:
+    cluster, keeper = cluster_of(server("S")), FakeKeeper()
+    cluster.failures = [StaleError("changed")]
+
+    assert await reconcile(cluster, keeper) is Outcome.SETTLED
+
+    assert finalizers(cluster) == {"Server": [FINALIZER]}
+
+
+@pytest.mark.parametrize("namespaces", [(), ("default",)])
+async def test_what_others_left_is_taken_off(namespaces: tuple[str, ...]) -> None:
+    left = [FINALIZER, "other"]
+    cluster = cluster_of(server("S", finalizers=left), optimizer(finalizers=[FINALIZER]))
+    cluster.add(going("T"))
+
+    await clean_up(RESOURCES, namespaces, cluster)
+
+    assert finalizers(cluster) == {"Server": ["other"], "Optimizer": []}
+
+
+async def test_other_namespaces_are_left_alone() -> None:
+    cluster = cluster_of(server("S", finalizers=[FINALIZER]), namespace="foreign")
+
+    await clean_up(RESOURCES, ["default"], cluster)
+
+    assert finalizers(cluster) == {"Server": [FINALIZER]}

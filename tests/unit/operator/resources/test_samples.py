@@ -1,0 +1,49 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inferno_operator.resources import API_VERSION, RESOURCES, parse
+
+SAMPLES = Path(__file__).parents[4] / "samples"
+NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
+
+
+def manifests(sample: str) -> list[dict[str, Any]]:
+    """Those of our own kinds; a sample may have ModelBoosters besides."""
+    folder = SAMPLES / sample
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    return [
+        manifest
+        for name in kustomization["resources"]
+        for manifest in yaml.safe_load_all((folder / name).read_text())
+        if manifest["apiVersion"] == API_VERSION
+    ]
+
+
+def test_the_samples_are_those_that_the_documentation_names() -> None:
+    assert NAMES == ["fleet", "model-booster", "small", "troubles"]
+
+
+@pytest.mark.parametrize("sample", NAMES)
+def test_a_kustomization_lists_all_files_of_its_folder(sample: str) -> None:
+    folder = SAMPLES / sample
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    files = {path.name for path in folder.iterdir()} - {"kustomization.yaml"}
+
+    assert set(kustomization["resources"]) == files
+
+
+@pytest.mark.parametrize("sample", NAMES)
+def test_a_sample_comes_back_unchanged_from_the_models(sample: str) -> None:
+    for manifest in manifests(sample):
+        assert parse(manifest).to_json() == manifest
+
+
+@pytest.mark.parametrize("sample", NAMES)
+def test_a_sample_has_all_kinds_and_leaves_the_namespace_open(sample: str) -> None:
+    resources = [parse(manifest) for manifest in manifests(sample)]
+
+    assert {type(resource) for resource in resources} == set(RESOURCES)
+    assert {resource.metadata.namespace for resource in resources} == {""}

@@ -1,0 +1,340 @@
+"""Who leads: at most one at any time, whatever clocks, networks and crashes do."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inferno_operator.runtime.fakes import FakeLeaseStore
+from inferno_operator.runtime.leader_election import (
+    Election,
+    LeadershipLostError,
+    Lease,
+    Step,
+    Timing,
+    View,
+)
+from inferno_optimizer.errors import UnavailableError
+from tests.unit.operator.objects import NOW
+
+PATIENCE_S = 10.0
+QUICK = Timing(duration=0.6, renew_deadline=0.4, retry_period=0.05, look_period=0.02)
+MARGIN = Timing().duration - Timing().renew_deadline
+LEASE = Lease("other", 15.0, NOW, NOW, version="1")
+
+
+def seeing(lease: Lease | None, now: float = 100.0) -> View:
+    return View("me").seeing(lease, now)
+
+
+def leading(renewed_at: float = 100.0) -> View:
+    mine = replace(LEASE, holder="me")
+    return View("me").holding(mine, renewed_at, renewed_at + 0.1)
+
+
+def test_where_there_is_no_lease_it_is_created() -> None:
+    assert seeing(None).step(100.0) is Step.CREATE
+
+
+def test_a_lease_that_nobody_holds_is_taken_at_once() -> None:
+    assert seeing(replace(LEASE, holder="")).step(100.0) is Step.TAKE
+
+
+@pytest.mark.parametrize(("now", "step"), [(114.9, Step.WAIT), (115.0, Step.TAKE)])
+def test_a_lease_of_another_is_taken_when_it_was_seen_unchanged_for_its_duration(
+    now: float, step: Step
+) -> None:
+    assert seeing(LEASE).seeing(LEASE, 110.0).step(now) is step
+
+
+def test_the_holder_tells_how_long_its_lease_lasts() -> None:
+    view = seeing(replace(LEASE, duration=60.0))
+
+    assert (view.step(159.0), view.step(160.0)) == (Step.WAIT, Step.TAKE)
+
+
+def test_a_renewal_starts_the_wait_anew() -> None:
+    renewed = replace(LEASE, renewed=NOW + timedelta(seconds=2))
+
+    assert seeing(LEASE).seeing(renewed, 114.0).step(128.9) is Step.WAIT
+
+
+def test_a_renewal_is_noticed_though_the_time_of_day_stood_still() -> None:
+    renewed = replace(LEASE, version="2")
+
+    assert seeing(LEASE).seeing(renewed, 114.0).step(128.9) is Step.WAIT
+
+
+@pytest.mark.parametrize("years", [-50, 50])
+def test_times_of_day_decide_nothing(years: int) -> None:
+    strange = NOW + timedelta(days=365 * years)
+    view = seeing(replace(LEASE, acquired=strange, renewed=strange))
+
+    assert (view.step(114.0), view.step(115.0)) == (Step.WAIT, Step.TAKE)
+
+
+def test_a_lease_that_is_deleted_holds_for_as_long_as_it_would_have() -> None:
+    view = seeing(LEASE).seeing(None, 110.0)
+
+    assert (view.step(114.0), view.step(115.0)) == (Step.WAIT, Step.CREATE)
+    assert view.proposal(NOW).version == ""
+
+
+def test_a_leader_may_write_until_the_deadline_after_its_last_renewal_was_sent() -> None:
+    view = leading(100.0)
+
+    assert view.remaining(104.0) == 6.0
+    assert view.remaining(110.0) == 0.0
+
+
+@pytest.mark.parametrize(("now", "step"), [(109.9, Step.RENEW), (110.0, Step.STOP)])
+def test_a_leader_stops_when_it_could_not_renew_in_time(now: float, step: Step) -> None:
+    assert leading(100.0).step(now) is step
+
+
+def test_a_leader_stops_when_another_holds_the_lease() -> None:
+    assert leading().seeing(LEASE, 101.0).step(101.0) is Step.STOP
+
+
+def test_a_leader_stops_when_the_lease_is_deleted() -> None:
+    assert leading().seeing(None, 101.0).step(101.0) is Step.STOP
+
+
+def test_a_lease_that_is_taken_tells_since_when_and_how_often() -> None:
+    later = NOW + timedelta(minutes=1)
+
+    assert seeing(LEASE).proposal(later) == Lease("me", 15.0, later, later, 1, "1")
+
+
+def test_a_lease_that_is_renewed_keeps_when_it_was_taken() -> None:
+    later = NOW + timedelta(minutes=1)
+
+    assert leading().proposal(later) == Lease("me", 15.0, NOW, later, 0, "1")
+
+
+@dataclass
+class Write:
+    """A request on its way; `reply` is what comes back once it has reached the API server."""
+
+    lease: Lease
+    sent_at: float
+    reply: Lease | None = None
+    delivered: bool = False
+
+
+class History:
+    """Two operators with clocks of their own; requests and answers take any time or get lost."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.now = 0.0
+        self.stored: Lease | None = None
+        self.version = 0
+        self.on_the_way: dict[int, Write] = {}
+        self.may_write_until = [0.0, 0.0]
+        self.offsets = [random.uniform(-1e6, 1e6) for _ in range(2)]
+        self.views = [View(f"operator {i}") for i in range(2)]
+        self.takeovers = 0
+
+    def step(self) -> None:
+        """Something happens."""
+        self.now += self.random.choice([0.0, 0.0, 0.1, 1.0, 2.0, 5.0, 9.9, 15.0])
+        usual, rare = [self.attempt] * 10 + [self.look, self.send] * 4, [self.restart, self.release]
+        self.random.choice([*usual, *rare])(self.random.randrange(2))
+        for i, write in list(self.on_the_way.items()):
+            if self.random.random() < 0.5:
+                self.arrive(i, write)
+
+    def clock(self, i: int) -> float:
+        return self.now + self.offsets[i]
+
+    def look(self, i: int) -> None:
+        self.views[i] = self.views[i].seeing(self.stored, self.clock(i))
+
+    def send(self, i: int) -> None:
+        now = self.clock(i)
+        if self.views[i].step(now) not in (Step.WAIT, Step.STOP) and i not in self.on_the_way:
+            day = datetime.fromtimestamp(self.now, UTC)
+            self.on_the_way[i] = Write(self.views[i].proposal(day), now)
+
+    def attempt(self, i: int) -> None:
+        self.look(i)
+        self.send(i)
+
+    def arrive(self, i: int, write: Write) -> None:
+        """A request reaches the API server, or its answer the operator, unless it is lost."""
+        if not write.delivered:
+            write.delivered = True
+            self.deliver(i, write)
+            return
+        del self.on_the_way[i]
+        if write.reply is not None and self.random.random() < 0.9:
+            self.views[i] = self.views[i].holding(write.reply, write.sent_at, self.clock(i))
+            if self.may_write(i):
+                self.may_write_until[i] = self.now + self.views[i].remaining(self.clock(i))
+
+    def deliver(self, i: int, write: Write) -> None:
+        if write.lease.version != ("" if self.stored is None else self.stored.version):
+            return
+        if self.stored is not None and self.stored.holder not in ("", write.lease.holder):
+            self.takeovers += 1
+            assert self.may_write_until[1 - i] <= self.now - MARGIN + 1e-6
+        self.store(write.lease)
+        write.reply = self.stored
+
+    def store(self, lease: Lease) -> None:
+        self.version += 1
+        self.stored = replace(lease, version=str(self.version))
+
+    def release(self, i: int) -> None:
+        self.end(i)
+        if self.stored is not None and self.stored.holder == self.views[i].identity:
+            self.store(replace(self.stored, holder=""))
+
+    def restart(self, i: int) -> None:
+        self.end(i)
+        self.views[i] = View(f"operator {i} since {self.now} {self.version}")
+
+    def end(self, i: int) -> None:
+        self.views[i] = replace(self.views[i], renewed_at=None)
+        self.on_the_way.pop(i, None)
+        self.may_write_until[i] = min(self.may_write_until[i], self.now)
+
+    def may_write(self, i: int) -> bool:
+        return self.views[i].remaining(self.clock(i)) > 1e-6
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_two_may_never_write_at_once_and_the_last_write_has_time_to_end(seed: int) -> None:
+    history = History(Random(seed))  # noqa: S311 - no secret
+
+    for _ in range(500):
+        history.step()
+
+        assert not (history.may_write(0) and history.may_write(1))
+
+    assert history.takeovers > 0
+
+
+def election(store: FakeLeaseStore, identity: str) -> Election:
+    return Election(store, identity, asyncio.get_running_loop().time, lambda: NOW, QUICK)
+
+
+async def soon(what: asyncio.Task[None]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        await what
+
+
+async def test_the_first_one_leads_and_the_lease_says_so() -> None:
+    store = FakeLeaseStore()
+    first = election(store, "first")
+
+    await first.acquire()
+
+    assert first.leading
+    assert store.lease is not None
+    assert store.lease.holder == "first"
+
+
+async def test_the_second_one_stands_by_until_the_first_is_gone() -> None:
+    store = FakeLeaseStore()
+    first, second = election(store, "first"), election(store, "second")
+    await first.acquire()
+    keeping = asyncio.create_task(first.keep())
+    standing_by = asyncio.create_task(second.acquire())
+    done, _ = await asyncio.wait([keeping, standing_by], timeout=2 * QUICK.duration)
+    assert not done
+    assert (first.leading, second.leading, second.holder) == (True, False, "first")
+
+    keeping.cancel()  # as a crash: nothing is released
+    await soon(standing_by)
+
+    assert (first.leading, second.leading) == (False, True)
+    assert store.lease is not None
+    assert store.lease.transitions == 1
+
+
+async def test_a_released_lease_is_taken_at_once() -> None:
+    store = FakeLeaseStore()
+    first, second = election(store, "first"), election(store, "second")
+    await first.acquire()
+    standing_by = asyncio.create_task(second.acquire())
+    started = asyncio.get_running_loop().time()
+
+    await first.release()
+    await soon(standing_by)
+
+    assert not first.leading
+    assert asyncio.get_running_loop().time() - started < QUICK.duration / 2
+
+
+async def test_a_lease_of_another_is_not_released() -> None:
+    store = FakeLeaseStore()
+    first = election(store, "first")
+    await first.acquire()
+    assert store.lease is not None
+    store.lease = replace(store.lease, holder="second", version="7")
+
+    await first.release()
+
+    assert store.lease.holder == "second"
+
+
+async def test_failures_that_pass_cost_nothing_but_time() -> None:
+    store = FakeLeaseStore()
+    first = election(store, "first")
+    store.failures = [UnavailableError("connection refused")] * 2
+    await first.acquire()
+    keeping = asyncio.create_task(first.keep())
+    store.failures = [UnavailableError("connection refused")] * 2
+
+    done, _ = await asyncio.wait([keeping], timeout=2 * QUICK.renew_deadline)
+
+    assert not done
+    assert first.leading
+    keeping.cancel()
+
+
+async def test_a_leader_that_cannot_renew_gives_up() -> None:
+    store = FakeLeaseStore()
+    first = election(store, "first")
+    await first.acquire()
+    store.failures = [UnavailableError("connection refused")] * 1000
+
+    with pytest.raises(LeadershipLostError, match="not renewed in time"):
+        await soon(asyncio.create_task(first.keep()))
+
+    assert not first.leading
+
+
+async def test_a_leader_whose_api_server_hangs_gives_up() -> None:
+    class Hanging(FakeLeaseStore):
+        async def update(self, lease: Lease) -> Lease:
+            await asyncio.Event().wait()
+            return await super().update(lease)
+
+    store = Hanging()
+    first = election(store, "first")
+    await first.acquire()
+    started = asyncio.get_running_loop().time()
+
+    with pytest.raises(LeadershipLostError):
+        await soon(asyncio.create_task(first.keep()))
+
+    assert asyncio.get_running_loop().time() - started < QUICK.duration
+
+
+async def test_a_leader_that_sees_another_one_gives_up_and_names_it() -> None:
+    store = FakeLeaseStore()
+    first = election(store, "first")
+    await first.acquire()
+    assert store.lease is not None
+    store.lease = replace(store.lease, holder="second", version="7")
+
+    with pytest.raises(LeadershipLostError, match="second leads now"):
+        await soon(asyncio.create_task(first.keep()))

@@ -1,0 +1,145 @@
+"""Every option of one server, in agreement with what optimization does with it."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.explain.options import Option, explain
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import (
+    Accelerator,
+    Allocation,
+    DecodeParameters,
+    Load,
+    Options,
+    PerformanceProfile,
+    Reason,
+    Server,
+    System,
+    Target,
+)
+from inferno_optimizer.wire.codec import decode_system
+from tests.generate import fleet
+from tests.unit.optimizer.systems import Demand, accelerators, one_server, system_of
+
+
+def busy_fleet() -> System:
+    return replace(decode_system(fleet(60, 20, seed=8, demand=1)), options=Options(unlimited=True))
+
+
+def test_the_first_option_is_what_an_unlimited_plan_takes() -> None:
+    system = busy_fleet()
+
+    solution = optimize(system)
+
+    assert {d.reason for d in solution.decisions} >= {Reason.ALLOCATED}
+    for name, allocation in solution.allocations.items():
+        best = explain(system, name)[0]
+        assert (best.accelerator, best.replicas, best.max_batch_size) == (
+            allocation.accelerator,
+            allocation.replicas,
+            allocation.max_batch_size,
+        )
+        assert (best.cost, best.itl_ms, best.wait_ms) == pytest.approx(
+            (allocation.cost, allocation.itl_ms, allocation.wait_ms), rel=1e-9, abs=1e-12
+        )
+
+
+def test_a_server_out_of_reach_has_a_reason_on_every_accelerator() -> None:
+    system = busy_fleet()
+    strict = tuple(
+        replace(c, targets={model: Target(itl_ms=1e-6) for model in c.targets})
+        for c in system.classes
+    )
+    system = replace(system, classes=strict)
+
+    for decision in optimize(system).decisions:
+        options = explain(system, decision.server)
+        assert decision.reason is Reason.UNATTAINABLE_SLO
+        assert all(option.reason for option in options)
+        assert len(options) == 20
+
+
+def test_options_come_by_value_and_those_that_are_out_by_name_at_the_end() -> None:
+    demand = Demand("a", {"X": 3, "Y": 1, "Z": 1}, current=Allocation("Z", 1, cost=9))
+    profiles = [*demand.profiles, PerformanceProfile("a", "B", DecodeParameters(1, 1), 1, 1)]
+    profiles += [PerformanceProfile("a", "A", DecodeParameters(0, 0), 1, 1)]
+    system = system_of([demand], accelerators(X=10, Y=12, Z=9, A=1))
+
+    options = explain(replace(system, profiles=tuple(profiles)), "a")
+
+    assert [(option.accelerator, bool(option.reason)) for option in options] == [
+        ("Z", False),
+        ("Y", False),
+        ("X", False),
+        ("A", True),
+        ("B", True),
+    ]
+
+
+def test_an_option_tells_all_its_numbers() -> None:
+    demand = Demand("a", {"2xX": 3}, load=90, accelerators_per_replica=2)
+
+    option = explain(system_of([demand], [Accelerator("2xX", "X", 10, 2)]), "a")[0]
+
+    assert (option.type, option.replicas, option.cards, option.cost) == ("X", 3, 12, 60)
+    assert (option.value, option.max_rate) == pytest.approx((66, 30))
+
+
+def test_one_that_is_out_has_no_numbers_but_says_what_is_asked_and_what_can_be_had() -> None:
+    profile = PerformanceProfile("llm", "G2", DecodeParameters(17.15, 0.34), 1, 512)
+    server = Server("chat", "Premium", "llm", Allocation(load=Load(60, 512)))
+
+    option = explain(one_server(server, profile, target=Target(17, 20)), "chat")[0]
+
+    assert option == Option("G2", "G2", max_batch_size=1, reason=option.reason)
+    assert "slo-itl 17 ms, at least 17.49 ms" in option.reason
+    assert "slo-ttw 20 ms, at least 26.85 ms" in option.reason
+
+
+def test_a_percentile_that_is_out_of_reach_is_told_by_the_field_that_asks_for_it() -> None:
+    profile = PerformanceProfile("llm", "G2", DecodeParameters(17.15, 0.34), 1, 512)
+    server = Server("chat", "Premium", "llm", Allocation(load=Load(60, 512)))
+    target = Target(ttft_ms=17, ttft_percentile=90)
+
+    option = explain(one_server(server, profile, target=target), "chat")[0]
+
+    assert option.reason == "out of reach: slo-ttft 17 ms, at least 17.49 ms"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "accelerator", "words"),
+    [
+        (DecodeParameters(0, 0), "X", ("alpha", "beta", "not measured")),
+        (DecodeParameters(-1, 1), "X", ("alpha", "-1")),
+        (DecodeParameters(1, 1), "gone", ("no accelerator", "'gone'")),
+        (DecodeParameters(1, 1), "dear", ("cost", "-7")),
+    ],
+)
+def test_a_profile_that_cannot_be_used_says_why(
+    parameters: DecodeParameters, accelerator: str, words: tuple[str, ...]
+) -> None:
+    demand = Demand("a", {"Y": 1})
+    odd = PerformanceProfile("a", accelerator, parameters, 8, 512)
+    system = system_of([demand], accelerators(X=1, Y=1, dear=-7))
+
+    options = explain(replace(system, profiles=(odd, *system.profiles)), "a")
+
+    assert [option.accelerator for option in options] == ["Y", accelerator]
+    assert [word for word in words if word not in options[1].reason] == []
+
+
+def test_an_unknown_server_is_named() -> None:
+    with pytest.raises(InputError, match="no server is named 'b'"):
+        explain(system_of([Demand("a", {"X": 1})], accelerators(X=1)), "b")
+
+
+def test_a_server_that_cannot_be_sized_gets_the_words_of_its_decision() -> None:
+    system = replace(system_of([Demand("a", {"X": 1})], accelerators(X=1)), classes=())
+    decision = optimize(system).decisions[0]
+
+    with pytest.raises(InputError) as error:
+        explain(system, "a")
+
+    assert str(error.value) == f"server 'a': UnknownClass: {decision.message}"

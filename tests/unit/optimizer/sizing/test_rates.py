@@ -1,0 +1,277 @@
+"""The highest rate of a replica, against bisection in plain Python and published numbers."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inferno_optimizer.explain.options import Option, explain
+from inferno_optimizer.sizing.performance import Requests, model_of
+from inferno_optimizer.sizing.rates import Limits, Replicas, size
+from inferno_optimizer.system import (
+    Allocation,
+    DecodeParameters,
+    Load,
+    PerformanceProfile,
+    Server,
+    Target,
+)
+from tests.unit.optimizer.oracles import Replica, share_waiting_longer
+from tests.unit.optimizer.systems import one_server
+
+MINUTE = 60_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A replica and its targets; 0 is none."""
+
+    replica: Replica
+    itl: float = 0.0
+    wait: float = 0.0
+    tps: float = 0.0
+
+    @property
+    def expected(self) -> float:
+        return self.replica.highest_rate(self.itl, self.wait, self.tps)
+
+
+def rates(asked: Sequence[Asked]) -> list[float]:
+    """Highest rates [requests/ms] of replicas that stand in descending order of batch."""
+    return sized([a.replica for a in asked], [Target(a.itl, a.wait, a.tps) for a in asked])
+
+
+def sized(replicas: Sequence[Replica], targets: Sequence[Target]) -> list[float]:
+    """Highest rates [requests/ms] of replicas in descending order of batch."""
+    parameters = [DecodeParameters(replica.alpha, replica.beta) for replica in replicas]
+    batch, tokens = (
+        np.array([getattr(replica, name) for replica in replicas]) for name in ("batch", "tokens")
+    )
+    requests = Requests(batch, tokens, np.zeros_like(tokens), np.zeros_like(tokens))
+    model = model_of(parameters, np.arange(len(replicas)), requests)
+    return [float(rate) for rate in size(Replicas(model, Limits.of(targets))).max_rate]
+
+
+def rate_of(replica: Replica, itl: float = 0.0, wait: float = 0.0, tps: float = 0.0) -> float:
+    return rates([Asked(replica, itl, wait, tps)])[0]
+
+
+def rate_within(replica: Replica, target: Target) -> float:
+    """Highest rate [requests/ms] within any target."""
+    return sized([replica], [target])[0]
+
+
+REPLICAS = st.builds(
+    Replica,
+    alpha=st.floats(2, 40),
+    beta=st.floats(0.05, 2),
+    batch=st.integers(2, 30),
+    tokens=st.integers(1, 2000),
+)
+
+
+def targets_of(replica: Replica) -> st.SearchStrategy[Asked]:
+    """Targets from just out of reach to comfortable."""
+    least, most = replica.alpha + replica.beta, replica.alpha + replica.beta * replica.batch
+    longest = most * replica.tokens
+    return st.builds(
+        Asked,
+        st.just(replica),
+        itl=st.just(0.0) | st.floats(0.95 * least, 1.1 * most),
+        wait=st.just(0.0) | st.floats(1e-6, 3).map(lambda share: share * longest),
+        tps=st.sampled_from([0.0, 100.0]),
+    )
+
+
+@pytest.mark.parametrize("batch", [2, 3, 8, 17, 40])
+@pytest.mark.parametrize("tokens", [1, 512])
+@pytest.mark.parametrize(
+    ("itl_share", "wait_share"),
+    [(0.2, 0), (0.5, 0), (0.99, 0), (0, 1e-4), (0, 0.1), (0, 2.0), (0.5, 0.1), (0.9, 1e-3)],
+)
+def test_the_highest_rate_is_that_of_bisection(
+    batch: int, tokens: int, itl_share: float, wait_share: float
+) -> None:
+    replica = Replica(17.15, 0.34, batch, tokens)
+    slowest = replica.alpha + replica.beta * batch
+    itl = itl_share and replica.alpha + replica.beta * (1 + itl_share * (batch - 1))
+    asked = Asked(replica, itl, wait_share * slowest * tokens)
+
+    assert rates([asked]) == pytest.approx([asked.expected], rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(asked=REPLICAS.flatmap(targets_of))
+def test_any_targets_give_the_rate_of_bisection(asked: Asked) -> None:
+    assert rates([asked]) == pytest.approx([asked.expected], rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(asked=REPLICAS.flatmap(targets_of))
+def test_the_highest_rate_keeps_all_targets_and_a_little_more_misses_one(asked: Asked) -> None:
+    replica, highest = asked.replica, 0.999 * asked.replica.rate(asked.replica.batch)
+    rate = rates([asked])[0]
+
+    if rate == 0:
+        assert not replica.keeps(0.001 * replica.rate(1) * (1 + 1e-9), asked.itl, asked.wait)
+    else:
+        assert replica.keeps(rate * (1 - 1e-8), asked.itl, asked.wait)
+        at_the_limit = rate >= (0.9 if asked.tps else 1.0) * highest * (1 - 1e-9)
+        assert at_the_limit or not replica.keeps(rate * 1.0001, asked.itl, asked.wait)
+
+
+def test_replicas_sized_together_have_the_rates_of_those_sized_alone() -> None:
+    asked = [
+        Asked(Replica(10 + batch / 7, 0.4, batch, 300), itl=20.0 + batch / 5, wait=400)
+        for batch in range(60, 1, -1)
+    ]
+
+    alone = [rates([one])[0] for one in asked]
+
+    assert rates(asked) == pytest.approx(alone, rel=1e-9)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 38])
+@pytest.mark.parametrize("alpha", [0.1, 23.37])
+@pytest.mark.parametrize("room", [1 + 1e-9, 1.001, 1.5, 100])
+def test_without_beta_the_latency_is_flat_and_a_target_above_it_costs_nothing(
+    alpha: float, batch: int, room: float
+) -> None:
+    replica = Replica(alpha, 0.0, batch, 512)
+
+    assert rate_of(replica, itl=alpha * room) == pytest.approx(0.999 * replica.rate(batch))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 17.3, 20.0, 23.37, 1 / 3])
+@pytest.mark.parametrize("batch", [1, 3, 38])
+@pytest.mark.parametrize("tokens", [1, 100, 777])
+def test_a_flat_latency_keeps_a_target_that_it_equals(
+    alpha: float, batch: int, tokens: int
+) -> None:
+    replica = Replica(alpha, 0.0, batch, tokens)
+
+    assert rate_of(replica, itl=alpha) == pytest.approx(0.999 * replica.rate(batch))
+
+
+@pytest.mark.parametrize("room", [1 + 1e-9, 1.01, 60])
+def test_a_batch_of_one_has_a_flat_latency_too(room: float) -> None:
+    replica = Replica(20.0, 0.5, 1, 512)
+
+    assert rate_of(replica, itl=20.5 * room) == pytest.approx(0.999 * replica.rate(1))
+
+
+@pytest.mark.parametrize("batch", [1, 38])
+def test_a_flat_latency_above_its_target_is_out_of_reach(batch: int) -> None:
+    assert rate_of(Replica(20.0, 0.0, batch, 512), itl=20.0 * (1 - 1e-6)) == 0
+
+
+def test_a_latency_below_that_of_a_single_request_is_out_of_reach() -> None:
+    assert rate_of(Replica(17.15, 0.34, 38, 512), itl=17.49) == 0
+
+
+def test_a_wait_below_that_of_an_all_but_empty_queue_is_out_of_reach() -> None:
+    replica = Replica(20.0, 0.5, 1, 512)
+    floor = replica.queue(0.001 * replica.rate(1)).wait_ms * math.log(20)
+
+    assert rate_of(replica, wait=floor * 0.999) == 0
+    assert rate_of(replica, wait=floor * 1.001) > 0
+
+
+def test_without_targets_a_replica_is_used_up_to_a_thousandth_below_saturation() -> None:
+    replica = Replica(17.15, 0.34, 38, 512)
+
+    assert rate_of(replica) == pytest.approx(0.999 * 38 / (512 * (17.15 + 0.34 * 38)))
+
+
+def test_a_throughput_target_leaves_a_tenth_of_that_free() -> None:
+    replica = Replica(17.15, 0.34, 38, 512)
+
+    assert rate_of(replica, tps=1) == pytest.approx(0.9 * rate_of(replica))
+
+
+def example(
+    rate: float, batch: int = 0, tps: float = 0.0, itl: float = 40.0, wait: float = 500.0
+) -> Option:
+    """The example of sizing.md: 512 tokens on a G2 at 25 cents/hour."""
+    profile = PerformanceProfile("granite-13b", "G2", DecodeParameters(17.15, 0.34), 38, 512)
+    load = Allocation(load=Load(rate, 512))
+    server = Server("server", "Premium", "granite-13b", load, max_batch_size=batch)
+    return explain(one_server(server, profile, target=Target(itl, wait, tps)), "server")[0]
+
+
+def test_the_example_has_its_published_numbers() -> None:
+    option = example(60)
+
+    assert (option.replicas, option.max_batch_size) == (1, 38)
+    assert option.max_rate == pytest.approx(119.6586, abs=1e-4)
+    assert option.itl_ms == pytest.approx(21.1764, abs=1e-4)
+    assert option.wait_ms == pytest.approx(1.3e-5, abs=1e-6)
+
+
+def test_the_example_with_a_small_batch_has_its_published_numbers() -> None:
+    option = example(60, batch=8)
+
+    assert (option.replicas, option.max_batch_size) == (3, 8)
+    assert option.max_rate == pytest.approx(24.5746, abs=1e-4)
+    assert option.itl_ms == pytest.approx(18.5598, abs=1e-4)
+    assert option.wait_ms == pytest.approx(46.42, abs=5e-3)
+
+
+def test_the_example_with_a_throughput_target_has_its_published_numbers() -> None:
+    option = example(60, tps=5000, itl=0, wait=0)
+
+    assert option.replicas == 5
+    assert option.max_rate == pytest.approx(133.149, abs=1e-3)
+    assert option.itl_ms == pytest.approx(26.4701, abs=1e-4)
+    assert option.wait_ms == pytest.approx(112.684, abs=2e-3)
+
+
+def test_reported_latencies_are_those_of_the_queue_under_its_share_of_the_load() -> None:
+    option = example(1000)
+    queue = Replica(17.15, 0.34, 38, 512).queue(1000 / option.replicas / MINUTE)
+
+    assert option.itl_ms == pytest.approx(queue.service_ms / 512)
+    assert option.wait_ms == pytest.approx(queue.wait_ms)
+
+
+@pytest.mark.parametrize("percent", [50.0, 95.0, 99.9])
+def test_a_percentile_of_the_wait_is_the_one_of_the_queue(percent: float) -> None:
+    replica, limit = Replica(17.15, 0.34, 8, 512), 3000.0
+
+    rate = rate_within(replica, Target(wait_ms=limit, wait_percentile=percent))
+
+    times = [1 / replica.rate(n) for n in range(1, 9)]
+    beyond = share_waiting_longer(rate, times, replica.limit, limit)
+    assert beyond == pytest.approx(1 - percent / 100, rel=1e-6)
+
+
+def test_the_time_to_first_token_of_the_first_generation_is_the_wait_and_an_iteration() -> None:
+    replica, limit = Replica(17.15, 0.34, 8, 512), 300.0
+
+    rate = rate_within(replica, Target(ttft_ms=limit))
+
+    queue = replica.queue(rate)
+    assert queue.wait_ms + queue.service_ms / 512 == pytest.approx(limit)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "tokens"), [(1e-12, 1e-12, 1), (1e9, 1e9, 10**6), (1e-12, 1e9, 512)]
+)
+def test_extreme_parameters_have_a_rate_all_the_same(
+    alpha: float, beta: float, tokens: int
+) -> None:
+    replica = Replica(alpha, beta, 40, tokens)
+
+    assert rate_of(replica) == pytest.approx(0.999 * replica.rate(40))
+
+
+def test_a_batch_of_thousands_is_sized() -> None:
+    replica = Replica(17.15, 0.34, 20_000, 1)
+
+    rate = rate_of(replica, itl=400.0, wait=500.0)
+
+    assert 0 < rate < 0.999 * replica.rate(20_000)

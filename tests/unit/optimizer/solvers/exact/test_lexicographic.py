@@ -1,0 +1,151 @@
+"""Prices, first solutions and the search by levels, against linear programs and brute force."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
+from inferno_optimizer.solvers.exact.packing import pack
+from inferno_optimizer.solvers.exact.prices import price
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from tests.unit.optimizer.programs import random_program, relaxed
+
+NO_FLOORS = np.zeros(0)
+LARGE = Sizes(small=0, medium=0)
+"""Every program counts as large: prices, a dive, and exchanges around what it finds."""
+
+
+def every_choice(program: Program) -> Iterator[BoolArray]:
+    """All choices of at most one row for each case that fit."""
+    rows = [np.flatnonzero(program.case == case).tolist() for case in np.unique(program.case)]
+    for picks in itertools.product(*([-1, *mine] for mine in rows)):
+        chosen = np.zeros(len(program.case), dtype=np.bool_)
+        chosen[[row for row in picks if row >= 0]] = True
+        if np.all(program.used(chosen) <= program.capacity):
+            yield chosen
+
+
+def best_of_all(program: Program, levels: int) -> tuple[tuple[float, ...], float]:
+    """The most load by level, then the least value."""
+
+    def rank(chosen: BoolArray) -> tuple[tuple[float, ...], float]:
+        return tuple(-program.served(chosen, levels)), float(program.value[chosen].sum())
+
+    loads, value = min(map(rank, every_choice(program)))
+    return tuple(-load for load in loads), value
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_prices_prove_the_bound_of_the_linear_relaxation(seed: int) -> None:
+    program = random_program(seed, cases=60)
+    objective = program.value - 2 * program.weight
+
+    prices = price(program, objective, NO_FLOORS, 0)
+
+    optimum = relaxed(program, objective.tolist())
+    assert prices.bound <= optimum + 1e-9 * abs(optimum)
+    assert prices.bound == pytest.approx(optimum, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_choice_is_better_than_its_excess_allows(seed: int) -> None:
+    program = random_program(seed, cases=5)
+    objective = program.value - 2 * program.weight
+    prices = price(program, objective, NO_FLOORS, 0)
+
+    for chosen in every_choice(program):
+        left_out = np.setdiff1d(program.place, program.place[chosen])
+        allowed = prices.bound + prices.excess[chosen].sum() + prices.left_out[left_out].sum()
+        assert objective[chosen].sum() >= allowed - 1e-6
+
+
+@pytest.mark.parametrize("card_type", range(3))
+def test_one_more_card_changes_the_relaxed_optimum_by_about_its_price(card_type: int) -> None:
+    program = random_program(3, cases=400)
+    objective = program.value - 2 * program.weight
+    more = program.capacity.copy()
+    more[card_type] += 1
+    grown = Program(
+        program.case,
+        program.type,
+        program.cards,
+        program.value,
+        program.level,
+        program.weight,
+        more,
+    )
+
+    prices = price(program, objective, NO_FLOORS, 0)
+
+    saved = relaxed(program, objective.tolist()) - relaxed(grown, objective.tolist())
+    assert prices.cards[card_type] == pytest.approx(saved, rel=0.05, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_first_solution_fits(seed: int) -> None:
+    program = random_program(seed, cases=200)
+    objective = program.value - 2 * program.weight
+
+    chosen = pack(program, price(program, objective, NO_FLOORS, 0))
+
+    assert np.all(program.used(chosen) <= program.capacity)
+    assert np.bincount(program.place[chosen]).max() == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
+    program = random_program(seed, cases=5)
+
+    outcome = solve_by_levels(program, lambda: 60.0)
+
+    levels = int(program.level.max()) + 1
+    loads, value = best_of_all(program, levels)
+    assert tuple(program.served(outcome.chosen, levels)) == pytest.approx(loads)
+    assert program.value[outcome.chosen].sum() == pytest.approx(value)
+    assert tuple(outcome.most_served) == pytest.approx(loads)
+    assert outcome.least_value == pytest.approx(value)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_large_program_is_within_what_is_proven_of_it(seed: int) -> None:
+    program = random_program(seed, cases=300)
+
+    outcome = solve_by_levels(program, lambda: 60.0, LARGE)
+
+    exact = solve_by_levels(program, lambda: 60.0)
+    levels = len(outcome.most_served)
+    served, best = program.served(outcome.chosen, levels), program.served(exact.chosen, levels)
+    assert np.all(program.used(outcome.chosen) <= program.capacity)
+    assert served[0] <= best[0] * (1 + 1e-9)
+    assert np.all(outcome.most_served >= served * (1 - 1e-9))
+    assert outcome.most_served[0] >= best[0] * (1 - 1e-9)
+    assert served[0] >= 0.99 * best[0]
+
+
+def test_without_any_time_the_first_solution_is_the_answer() -> None:
+    program = random_program(1, cases=300)
+
+    outcome = solve_by_levels(program, lambda: 0.0, LARGE)
+
+    assert np.all(program.used(outcome.chosen) <= program.capacity)
+    assert outcome.chosen.any()
+
+
+def test_a_type_without_cards_has_a_finite_price() -> None:
+    program = random_program(2, cases=30)
+    dry = Program(
+        program.case,
+        program.type,
+        program.cards,
+        program.value,
+        program.level,
+        program.weight,
+        np.array([0.0, 20.0, 20.0]),
+    )
+
+    prices = price(dry, -program.weight, NO_FLOORS, 0)
+
+    assert np.all(np.isfinite(prices.cards))
+    assert np.isfinite(prices.bound)

@@ -1,0 +1,181 @@
+"""Relaxation, dive and exchanges: the steps by which large programs are solved."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.sizing.candidates import build_candidates
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.solvers.exact.diving import SMALL, dive
+from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
+from inferno_optimizer.solvers.exact.local_search import Floors, search
+from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
+from inferno_optimizer.solvers.exact.packing import pack
+from inferno_optimizer.solvers.exact.prices import price
+from inferno_optimizer.solvers.exact.program import Program
+from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
+from inferno_optimizer.wire.codec import decode_system
+from tests.generate import fleet
+from tests.unit.optimizer.programs import random_program, relaxed
+
+NO_FLOORS = np.zeros(0)
+
+
+def fleet_program(servers: int, demand: float) -> Program:
+    """Rows of a generated fleet, some of whose servers take hundreds of cards."""
+    catalogue = Catalogue(decode_system(fleet(servers, 20, seed=1, demand=demand)).by_name())
+    outcomes = [catalogue.case(server) for server in catalogue.system.servers]
+    candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
+    cards = catalogue.system.capacity
+    capacity = np.array([cards.get(card_type, 0) for card_type in candidates.types])
+    rows = np.flatnonzero(candidates.usable & (candidates.cards <= capacity[candidates.pairs.type]))
+    return Program.of(candidates, rows, capacity)
+
+
+def worth(program: Program) -> np.ndarray:
+    """An objective that serves as much as is good."""
+    return program.value - 2.0 * program.weight
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_relaxation_is_that_of_another_program(seed: int) -> None:
+    program = random_program(seed, cases=60)
+    objective = worth(program)
+
+    vertex = Relaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0).solve()
+
+    assert vertex is not None
+    assert vertex.objective == pytest.approx(relaxed(program, objective.tolist()))
+
+
+def test_a_decision_holds_in_the_relaxation() -> None:
+    program = random_program(1, cases=60)
+    relaxation = Relaxation(program, worth(program), NO_FLOORS, NO_FLOORS, whole=0)
+    row = int(program.starts[7])
+
+    relaxation.decide(7, row)
+    with_row = relaxation.solve()
+    relaxation.decide(7, NOTHING)
+    without = relaxation.solve()
+
+    assert with_row is not None
+    assert without is not None
+    assert with_row.amounts[row] == 1
+    assert without.amounts[program.place == 7].sum() == 0
+
+
+def test_load_below_a_floor_is_paid_for() -> None:
+    program = random_program(2, cases=60, levels=1)
+    all_load = float(program.weight[program.starts].sum())
+    floors, price_of_load = np.array([all_load]), np.array([1000.0])
+
+    vertex = Relaxation(program, program.value, floors, price_of_load, whole=0).solve()
+
+    assert vertex is not None
+    missed = all_load - vertex.amounts @ program.weight
+    assert missed > 0
+    assert vertex.objective == pytest.approx(vertex.amounts @ program.value + 1000 * missed)
+
+
+def test_a_dive_leaves_no_large_case_undecided() -> None:
+    program = fleet_program(300, demand=1.0)
+    objective = worth(program)
+    prices = price(program, objective, NO_FLOORS, 0)
+    sizes = prices.sizes(program)
+
+    found = dive(
+        program,
+        Relaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0),
+        sizes,
+        0,
+        lambda: 60.0,
+    )
+
+    assert found is not None
+    assert np.all(sizes[found.split] <= SMALL * np.median(sizes))
+    assert np.all(program.used(found.chosen) <= program.capacity + 1e-6)
+    assert np.bincount(program.place[found.chosen]).max() == 1
+
+
+def test_exchanges_keep_what_is_fixed_and_leave_room_for_every_kind() -> None:
+    program = fleet_program(300, demand=1.0)
+    prices = price(program, worth(program), NO_FLOORS, 0)
+    chosen = pack(program, prices)
+    centre = Centre(chosen, np.zeros(len(program.starts), dtype=np.bool_), prices.excess)
+
+    opening = leave_exchanges_open(program, centre, whole=0)
+
+    assert not np.any(opening.fixed & opening.free)
+    assert not np.any(opening.fixed & ~chosen)
+    assert set(program.type[opening.free]) == set(program.type)
+    opened = np.unique(program.place[opening.free])
+    assert not np.any(np.isin(program.place[opening.fixed], opened))
+
+
+@pytest.mark.parametrize("demand", [0.5, 1.0, 2.0])
+def test_search_comes_close_to_what_prices_prove(demand: float) -> None:
+    program = fleet_program(1000, demand)
+    program = program.take(program.undominated())
+    prices = price(program, worth(program), NO_FLOORS, 0)
+
+    found = search(program, prices, Floors(NO_FLOORS, 0), lambda: 60.0)
+
+    assert found is not None
+    assert np.all(program.used(found) <= program.capacity)
+    assert prices.objective[found].sum() <= prices.bound + 1e-3 * abs(prices.bound)
+
+
+def test_without_time_a_search_finds_nothing() -> None:
+    program = fleet_program(300, demand=2.0)
+    prices = price(program, worth(program), NO_FLOORS, 0)
+
+    assert search(program, prices, Floors(NO_FLOORS, 0), lambda: 0.0) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_dominated_rows_change_no_optimum(seed: int) -> None:
+    program = random_program(seed, cases=40)
+    random = np.random.default_rng(seed)
+    worse = replace(
+        program,
+        cards=program.cards + random.integers(0, 3, len(program.cards)),
+        value=program.value + random.integers(0, 3, len(program.cards)),
+    )
+    order = np.argsort(np.tile(program.case, 2), kind="stable")
+
+    def twice(name: str) -> np.ndarray:
+        merged: np.ndarray = np.concatenate((getattr(program, name), getattr(worse, name)))[order]
+        return merged
+
+    both = Program(
+        case=twice("case"),
+        type=twice("type"),
+        cards=twice("cards"),
+        value=twice("value"),
+        level=twice("level"),
+        weight=twice("weight"),
+        capacity=program.capacity,
+    )
+
+    kept = both.take(both.undominated())
+
+    assert len(kept.case) <= len(program.case)
+    everything = solve_by_levels(both, lambda: 60.0)
+    undominated = solve_by_levels(kept, lambda: 60.0)
+    assert undominated.most_served == pytest.approx(everything.most_served)
+    assert undominated.least_value == pytest.approx(everything.least_value)
+
+
+def test_a_tight_fleet_of_a_thousand_is_close_to_what_is_proven() -> None:
+    program = fleet_program(1000, demand=2.0)
+    program = program.take(program.undominated())
+
+    outcome = solve_by_levels(program, lambda: 60.0, Sizes(small=0, medium=0))
+
+    served = program.served(outcome.chosen, 3)
+    assert np.all(program.used(outcome.chosen) <= program.capacity)
+    assert np.all(outcome.most_served - served <= 2e-3 * served)
+    assert program.value[outcome.chosen].sum() - outcome.least_value <= 2e-2 * abs(
+        outcome.least_value
+    )

@@ -1,0 +1,128 @@
+"""Warnings: a plan that follows from the data, and yet cannot be trusted."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferno_optimizer.explain.options import explain
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import (
+    Allocation,
+    Decision,
+    DecodeParameters,
+    Load,
+    Options,
+    PerformanceParameters,
+    PerformanceProfile,
+    PrefillDecodeParameters,
+    Server,
+    System,
+    Target,
+    TokenBudgetParameters,
+)
+from inferno_optimizer.wire.codec import (
+    decode_solution,
+    encode_explanation,
+    encode_solution,
+)
+from tests.unit.optimizer.systems import NO_TARGET, one_server
+
+DECODE = DecodeParameters(17.15, 0.34)
+PREFILL = PrefillDecodeParameters(17.15, 0.34, 50.0, 0.01)
+NO_PREFILL = PrefillDecodeParameters(17.15, 0.34, 0, 0)
+BUDGET = TokenBudgetParameters(6.0, 0.05, 0.0005)
+
+LONG_INPUT = Load(60, input_tokens=1500, output_tokens=100)
+
+
+def system(
+    load: Load, parameters: PerformanceParameters, batch: int = 0, target: Target = NO_TARGET
+) -> System:
+    """A server on an accelerator whose memory holds 384 requests of 512 tokens."""
+    profile = PerformanceProfile("llm", "G2", parameters, 384, 512)
+    server = Server("chat", "Premium", "llm", Allocation(load=load), max_batch_size=batch)
+    return one_server(server, profile, target=target)
+
+
+def decision(of: System) -> Decision:
+    return optimize(of).decisions[0]
+
+
+@pytest.mark.parametrize("parameters", [PREFILL, BUDGET, DECODE])
+def test_a_batch_that_counts_the_output_alone_is_warned_of(
+    parameters: PerformanceParameters,
+) -> None:
+    found = decision(system(LONG_INPUT, parameters))
+
+    # 384 * 512 // 100 = 1966 requests, as the original has it; of 1,600 tokens each.
+    assert found.allocation is not None
+    assert found.allocation.max_batch_size == 1966
+    (warning,) = found.warnings
+    for word in ("1966", "G2", f"{1966 * 1600}", "1600", f"{384 * 512}", "'llm'"):
+        assert word in warning
+
+
+@pytest.mark.parametrize(
+    ("load", "parameters", "batch"),
+    [
+        pytest.param(Load(60, 512), DECODE, 0, id="all tokens counted"),
+        pytest.param(Load(60, 512), DECODE, 384, id="own batch that fits"),
+        pytest.param(LONG_INPUT, PREFILL, 122, id="own batch that fits input and output"),
+        pytest.param(Load(0, 512), PREFILL, 1000, id="idle"),
+        pytest.param(Load(60, 512), NO_PREFILL, 0, id="no prefill measured"),
+        pytest.param(
+            Load(60, input_tokens=1, output_tokens=99999), PREFILL, 0, id="one request of a batch"
+        ),
+    ],
+)
+def test_numbers_that_fit_are_no_reason_to_warn(
+    load: Load, parameters: PerformanceParameters, batch: int
+) -> None:
+    assert decision(system(load, parameters, batch)).warnings == ()
+
+
+def test_an_own_batch_beyond_the_memory_is_warned_of() -> None:
+    (warning,) = decision(system(LONG_INPUT, PREFILL, batch=123)).warnings
+
+    assert "a batch of 123 on G2" in warning
+
+
+@pytest.mark.parametrize("parameters", [PREFILL, BUDGET])
+@pytest.mark.parametrize("load", [Load(60, 512), Load(60, output_tokens=512)])
+def test_latencies_without_input_tokens_are_warned_of(
+    load: Load, parameters: PerformanceParameters
+) -> None:
+    (warning,) = decision(system(load, parameters)).warnings
+
+    for word in ("avgInTokens", "G2", "prefill"):
+        assert word in warning
+
+
+def test_every_accelerator_of_an_explanation_has_its_own_warnings() -> None:
+    short = system(LONG_INPUT, PREFILL)
+    long = replace(short.profiles[0], accelerator="A100", max_batch_size=384, at_tokens=51200)
+    both = one_server(short.servers[0], short.profiles[0], replace(long, parameters=NO_PREFILL))
+
+    found = {option["accelerator"]: option for option in encode_explanation(explain(both, "chat"))}
+
+    assert "a batch of 1966 on G2" in found["G2"]["warnings"][0]
+    assert "a batch of 65536 on A100" in found["A100"]["warnings"][0]
+
+
+def test_warnings_go_with_the_answer_and_are_found_anew_by_who_reads_it() -> None:
+    asked = system(LONG_INPUT, PREFILL)
+    solution = optimize(asked)
+    document = encode_solution(solution)
+
+    assert document["allocations"]["chat"]["warnings"] == list(solution.decisions[0].warnings)
+    del document["allocations"]["chat"]["warnings"]
+    (read,) = decode_solution(document, asked).decisions
+    assert read.warnings == solution.decisions[0].warnings
+
+
+def test_a_plan_without_warnings_says_nothing_of_them() -> None:
+    options = Options(unlimited=True)
+    plain = replace(system(Load(60, 512), DECODE), options=options)
+
+    assert "warnings" not in encode_solution(optimize(plain))["allocations"]["chat"]
+    assert "warnings" not in encode_explanation(explain(plain, "chat"))[0]

@@ -1,0 +1,429 @@
+"""The wire's documents: field names and rules are those of the published REST API."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.explain.options import Option
+from inferno_optimizer.system import (
+    Accelerator,
+    Allocation,
+    Certificate,
+    Decision,
+    DecodeParameters,
+    Generation,
+    Load,
+    Options,
+    PerformanceParameters,
+    PerformanceProfile,
+    PrefillDecodeParameters,
+    Reason,
+    SaturationPolicy,
+    Server,
+    ServiceClass,
+    Solution,
+    Status,
+    System,
+    Tail,
+    Target,
+    TokenBudgetParameters,
+)
+from inferno_optimizer.wire.codec import (
+    decode_system,
+    encode_explanation,
+    encode_solution,
+    encode_system,
+    is_system,
+)
+from tests.generate import fleet
+
+SMALL = json.loads((Path(__file__).parents[3] / "data/systems/small.json").read_text())
+
+
+def servers(*items: object) -> dict[str, Any]:
+    """A document with these servers alone."""
+    return {"system": {"serverData": {"servers": list(items)}}}
+
+
+def test_every_field_of_the_small_system_arrives() -> None:
+    system = decode_system(SMALL)
+
+    assert system.accelerators == (Accelerator("A100", "A100", 40), Accelerator("G2", "G2", 25))
+    assert system.profiles[1] == PerformanceProfile(
+        "granite-13b", "G2", DecodeParameters(17.15, 0.34), 38, 512
+    )
+    assert system.classes[0] == ServiceClass("Premium", 1, {"granite-13b": Target(40, 500)})
+    assert system.servers[0] == Server(
+        "Premium-granite-13b",
+        "Premium",
+        "granite-13b",
+        Allocation("A100", 4, 16, 160, 22.6, load=Load(40, 1024, 1, 1)),
+    )
+    assert system.capacity == {"A100": 4, "G2": 8}
+    assert system.options == Options(unlimited=True)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        {},
+        {"system": None},
+        {"system": {}},
+        {"system": {"serverData": None, "capacityData": {}, "modelData": {"models": None}}},
+    ],
+)
+def test_what_is_absent_or_null_is_empty(document: object) -> None:
+    assert decode_system(document) == System()
+
+
+def test_the_inner_object_alone_is_understood() -> None:
+    assert decode_system(SMALL["system"]) == decode_system(SMALL)
+
+
+def test_absent_fields_of_a_server_are_zero_and_its_class_is_free() -> None:
+    system = decode_system(servers({"name": "a", "model": None}, {"name": "b", "class": ""}))
+
+    assert system.servers == (Server("a", "Free", ""), Server("b", "Free", ""))
+
+
+def test_keys_match_regardless_of_case_as_published_files_need() -> None:
+    system = decode_system({"OptimizerData": {"optimizer": {"milpsolver": True}}})
+
+    assert system.options.milp
+
+
+def test_unknown_keys_and_saturation_policies_are_ignored() -> None:
+    options = {"useCplex": True, "colour": "red", "saturationPolicy": "roundrobin"}
+
+    assert decode_system({"optimizerData": {"optimizer": options}}) == System()
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_an_accelerator_count_below_one_counts_as_one(count: int) -> None:
+    system = decode_system({"modelData": {"models": [{"name": "m", "accCount": count}]}})
+
+    assert system.profiles[0].accelerator_count == 1
+
+
+def test_of_repeated_names_the_last_one_counts() -> None:
+    system = decode_system(
+        {
+            "acceleratorData": {"accelerators": [{"name": "A", "cost": 1}, {"name": "A"}]},
+            "modelData": {
+                "models": [
+                    {"name": "m", "acc": "A", "alpha": 1},
+                    {"name": "m", "acc": "B", "alpha": 2},
+                    {"name": "m", "acc": "A", "alpha": 3},
+                ]
+            },
+            "serviceClassData": {
+                "serviceClasses": [
+                    {"name": "C", "priority": 1, "modelTargets": [{"model": "m"}]},
+                    {"name": "C", "priority": 2},
+                ]
+            },
+            "capacityData": {"count": [{"type": "T", "count": 1}, {"type": "T", "count": 2}]},
+        }
+    )
+
+    assert system.accelerators == (Accelerator("A", "", 0),)
+    assert {p.accelerator: p.parameters.alpha for p in system.profiles} == {"A": 3, "B": 2}
+    assert system.classes == (ServiceClass("C", 2, {}),)
+    assert system.capacity == {"T": 2}
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ([], "expected an object, not a list"),
+        ({"system": []}, "system: expected an object, not a list"),
+        ({"serverData": 5}, "serverData: expected an object, not 5"),
+        (
+            {"system": {"serverData": {"servers": {}}}},
+            "system.serverData.servers: expected a list, not an object",
+        ),
+        (servers(None), "server [0]: expected an object, not null"),
+        (servers({"name": 7}), "server [0]: name: expected a string, not 7"),
+        (
+            servers({"name": "Premium-a", "currentAlloc": {"numReplicas": "2"}}),
+            "server 'Premium-a': currentAlloc.numReplicas: expected an integer, not \"2\"",
+        ),
+        (
+            servers({"name": "a", "minNumReplicas": 1.0}),
+            "server 'a': minNumReplicas: expected an integer, not 1.0",
+        ),
+        (
+            servers({"name": "a", "maxBatchSize": True}),
+            "server 'a': maxBatchSize: expected an integer, not true",
+        ),
+        (
+            servers({"name": "a", "maxBatchSize": 2**63}),
+            "server 'a': maxBatchSize: expected an integer, not 9223372036854775808",
+        ),
+        (
+            servers({"name": "a", "keepAccelerator": "yes"}),
+            "server 'a': keepAccelerator: expected true or false, not \"yes\"",
+        ),
+        (
+            servers({"name": "a", "currentAlloc": {"load": {"arrivalRate": float("nan")}}}),
+            "server 'a': currentAlloc.load.arrivalRate: expected a finite number, not NaN",
+        ),
+        (
+            servers({"name": "a", "currentAlloc": {"cost": 10**400}}),
+            f"server 'a': currentAlloc.cost: expected a finite number, not 1{'0' * 39}...",
+        ),
+        (
+            {"acceleratorData": {"accelerators": [{"name": "A", "cost": "40"}]}},
+            "accelerator 'A': cost: expected a number, not \"40\"",
+        ),
+        (
+            {"modelData": {"models": [{"name": "m", "acc": "A", "beta": [1]}]}},
+            "performance data 'm/A': beta: expected a number, not a list",
+        ),
+        (
+            {
+                "serviceClassData": {
+                    "serviceClasses": [
+                        {"name": "C", "modelTargets": [{"model": "m", "slo-itl": {}}]}
+                    ]
+                }
+            },
+            "class 'C': target of model 'm': slo-itl: expected a number, not an object",
+        ),
+        (
+            {"capacityData": {"count": [{"type": "T", "count": "4"}]}},
+            "capacity 'T': count: expected an integer, not \"4\"",
+        ),
+        (
+            {"optimizerData": {"optimizer": {"saturationPolicy": 3}}},
+            "optimizerData.optimizer.saturationPolicy: expected a string, not 3",
+        ),
+    ],
+)
+def test_a_wrong_type_is_named_with_its_object_and_field(document: object, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        decode_system(document)
+
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("record", "parameters"),
+    [
+        ({"alpha": 1, "beta": 2}, DecodeParameters(1, 2)),
+        ({}, DecodeParameters(0, 0)),
+        ({"decodeParms": {"alpha": 1, "beta": 2}}, PrefillDecodeParameters(1, 2, 0, 0)),
+        (
+            {"DecodeParms": {"Alpha": 1}, "prefillParms": {"gamma": 3, "delta": 4}},
+            PrefillDecodeParameters(1, 0, 3, 4),
+        ),
+        ({"prefillParms": {"gamma": 3}, "alpha": 9}, PrefillDecodeParameters(0, 0, 3, 0)),
+        ({"perfParms": {"alpha": 1, "beta": 2, "gamma": 3}}, TokenBudgetParameters(1, 2, 3)),
+        ({"perfParms": None, "alpha": 9}, DecodeParameters(9, 0)),
+    ],
+)
+def test_each_record_tells_its_generation_by_its_keys(
+    record: dict[str, Any], parameters: PerformanceParameters
+) -> None:
+    system = decode_system({"modelData": {"models": [{"name": "m", "acc": "A", **record}]}})
+
+    assert system.profiles[0].parameters == parameters
+
+
+def test_what_later_generations_say_of_servers_and_targets_arrives() -> None:
+    load = {"arrivalRate": 60, "avgInTokens": 9, "avgOutTokens": 128, "throughput": 58.5}
+    target = {"model": "m", "slo-ttft": 300, "slo-ttw-percentile": 90, "slo-ttft-percentile": 99.9}
+    document = servers({"name": "a", "maxQueueSize": 7, "currentAlloc": {"load": load}})
+    document["system"]["serviceClassData"] = {
+        "serviceClasses": [{"name": "C", "modelTargets": [target]}]
+    }
+
+    system = decode_system(document)
+
+    assert system.servers[0].max_queue_size == 7
+    assert system.servers[0].load == Load(60, 0, 0, 0, 9, 128, 58.5)
+    expected = Target(ttft_ms=300, wait_percentile=90, ttft_percentile=99.9)
+    assert system.classes[0].targets == {"m": expected}
+
+
+def test_a_system_is_told_by_its_keys() -> None:
+    assert is_system(SMALL)
+    assert is_system({"CapacityData": {}})
+    assert not is_system({"kind": "Server", "spec": {}})
+    assert not is_system([SMALL])
+
+
+LOAD = Load(80, 512, 1, 1)
+SOLUTION = Solution(
+    decisions=(
+        Decision("b", Reason.ALLOCATED, "", Allocation("G2", 1, 38, 25, 22.5, 0.5, LOAD)),
+        Decision("c", Reason.NO_CAPACITY, "not enough cards"),
+        Decision("a", Reason.ALLOCATED, "", Allocation("A100", 2, 16, 80)),
+    ),
+    certificate=Certificate("greedy", Status.FEASIBLE, 10.0, None, 0.25),
+    capacity=(),
+)
+
+
+def test_a_solution_has_the_field_names_of_the_wire() -> None:
+    document = encode_solution(SOLUTION)
+
+    assert document["allocations"]["b"] == {
+        "accelerator": "G2",
+        "numReplicas": 1,
+        "maxBatch": 38,
+        "cost": 25.0,
+        "itlAverage": 22.5,
+        "waitAverage": 0.5,
+        "load": {"arrivalRate": 80.0, "avgLength": 512, "arrivalCOV": 1.0, "serviceCOV": 1.0},
+    }
+    assert document["unserved"] == {"c": {"reason": "NoCapacity", "message": "not enough cards"}}
+    assert document["certificate"] == {
+        "solver": "greedy",
+        "status": "Feasible",
+        "objective": 10.0,
+        "bound": None,
+        "gap": None,
+        "levels": [],
+        "seconds": 0.25,
+        "phases": {},
+    }
+
+
+@pytest.mark.parametrize("generation", [Generation.PREFILL_DECODE, Generation.TOKEN_BUDGET])
+def test_later_generations_are_answered_in_their_own_words(generation: Generation) -> None:
+    load = Load(80, input_tokens=64, output_tokens=512)
+    tail = Tail(1, 2, 3, 41, 42, 43)
+    allocation = Allocation("G2", 1, 38, 25, 22.5, 0.5, load, 40.5, tail, generation)
+    decisions = (Decision("b", Reason.ALLOCATED, "", allocation),)
+
+    document = encode_solution(replace(SOLUTION, decisions=decisions))
+
+    assert document["allocations"]["b"] == {
+        "accelerator": "G2",
+        "numReplicas": 1,
+        "maxBatch": 38,
+        "cost": 25.0,
+        "itlAverage": 22.5,
+        "ttftAverage": 40.5,
+        "load": {"arrivalRate": 80.0, "avgInTokens": 64, "avgOutTokens": 512},
+        "percentiles": {
+            "wait": {"p90": 1, "p95": 2, "p99": 3},
+            "ttft": {"p90": 41, "p95": 42, "p99": 43},
+        },
+    }
+
+
+def test_a_solution_lists_its_servers_by_name() -> None:
+    assert list(encode_solution(SOLUTION)["allocations"]) == ["a", "b"]
+
+
+def test_integers_stay_integers_for_readers_that_refuse_decimals() -> None:
+    allocation = json.loads(json.dumps(encode_solution(SOLUTION)))["allocations"]["b"]
+
+    assert isinstance(allocation["numReplicas"], int)
+    assert isinstance(allocation["load"]["avgLength"], int)
+
+
+def test_an_option_has_the_field_names_of_an_allocation() -> None:
+    (document,) = encode_explanation([Option("G2", "G2", 2, 19, 2, 50, -89, 19.5, 0.5, 31.25)])
+
+    assert document == {
+        "accelerator": "G2",
+        "numReplicas": 2,
+        "maxBatch": 19,
+        "type": "G2",
+        "cards": 2,
+        "cost": 50.0,
+        "value": -89.0,
+        "itlAverage": 19.5,
+        "waitAverage": 0.5,
+        "maxRate": 31.25,
+        "reason": "",
+    }
+
+
+names = st.text(min_size=1, max_size=8)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+counts = st.integers(-(2**31), 2**31)
+rarely = st.just(0) | counts
+loads = st.builds(
+    Load, numbers, rarely, st.just(0.0) | numbers, numbers, rarely, rarely, st.just(0.0) | numbers
+)
+allocations = st.builds(
+    Allocation, st.text(max_size=8), counts, counts, numbers, numbers, numbers, loads, numbers
+)
+targets = st.dictionaries(names, st.builds(Target, *[numbers] * 6), max_size=3)
+parameters = (
+    st.builds(DecodeParameters, numbers, numbers)
+    | st.builds(PrefillDecodeParameters, numbers, numbers, numbers, numbers)
+    | st.builds(TokenBudgetParameters, numbers, numbers, numbers)
+)
+
+
+def unique(values: st.SearchStrategy[Any], *by: str) -> st.SearchStrategy[tuple[Any, ...]]:
+    """Tuples of values that differ in these attributes."""
+    return st.lists(
+        values, max_size=4, unique_by=lambda value: tuple(getattr(value, name) for name in by)
+    ).map(tuple)
+
+
+systems = st.builds(
+    System,
+    accelerators=unique(st.builds(Accelerator, names, names, numbers, counts), "name"),
+    profiles=unique(
+        st.builds(
+            PerformanceProfile,
+            names,
+            names,
+            parameters,
+            counts,
+            counts,
+            st.integers(1, 64),
+        ),
+        "model",
+        "accelerator",
+    ),
+    classes=unique(st.builds(ServiceClass, names, counts, targets), "name"),
+    servers=unique(
+        st.builds(Server, names, names, names, allocations, st.booleans(), counts, counts, counts),
+        "name",
+    ),
+    capacity=st.dictionaries(names, counts, max_size=4).map(MappingProxyType),
+    options=st.builds(
+        Options,
+        st.booleans(),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from(SaturationPolicy),
+        st.booleans(),
+        st.booleans(),
+    ),
+)
+
+
+@given(systems)
+def test_a_system_survives_the_wire(system: System) -> None:
+    sent = json.dumps(encode_system(system))
+
+    assert decode_system(json.loads(sent)) == system
+
+
+def test_ten_thousand_servers_are_decoded_in_a_fifth_of_a_second() -> None:
+    document = fleet(10_000, 20, seed=1, demand=1.0)
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        decode_system(document)
+        seconds.append(time.perf_counter() - start)
+
+    assert min(seconds) < 0.2
