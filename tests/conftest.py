@@ -142,6 +142,7 @@ def operator(
             kubeconfig or control_plane.kubeconfig,
             namespace,
             environment,
+            command=None,
         )
         started.append(process)
         process.wait_until_ready()

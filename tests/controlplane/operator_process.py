@@ -11,6 +11,7 @@ from tests.controlplane.errors import ProgramError
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 
+ENTRY = "inferno_operator.cli:main"
 COMMAND = (sys.executable, "-m", "inferno_operator", "operator")
 READY = "operator ready"
 HEALTH = re.compile(r"health and metrics on (http://[\w.:]+)")
@@ -36,7 +37,8 @@ class OperatorProcess:
     environment
         More variables for it.
     command
-        What to start, up to the options.
+        What to start, up to the options; None: a copy of a process that has imported all that
+        an operator needs, which takes a tenth of the time.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class OperatorProcess:
         kubeconfig: Path,
         namespace: str | None = None,
         environment: Mapping[str, str] | None = None,
-        command: Sequence[str | Path] = COMMAND,
+        command: Sequence[str | Path] | None = COMMAND,
     ) -> None:
         self._processes = processes
         self.name = name
@@ -54,8 +56,12 @@ class OperatorProcess:
         variables |= {"KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
         if namespace is not None:
             variables["INFERNO_NAMESPACE"] = namespace
+        variables |= environment or {}
         options = ["--health-port=0"]  # any that is free
-        self.pid = processes.start(name, [*command, *options], variables | dict(environment or {}))
+        if command is None:
+            self.pid = processes.fork(name, ENTRY, ["operator", *options], variables)
+        else:
+            self.pid = processes.start(name, [*command, *options], variables)
 
     @property
     def log_path(self) -> Path:

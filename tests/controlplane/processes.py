@@ -60,6 +60,14 @@ class Processes:
         pid: int = self._call("start", name=name, command=arguments, environment=variables)
         return pid
 
+    def fork(
+        self, name: str, entry: str, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> int:
+        """Start `package.module:function` where its imports have been done; its pid."""
+        parts = {"entry": entry, "arguments": list(arguments), "environment": dict(environment)}
+        pid: int = self._call("fork", name=name, **parts)
+        return pid
+
     def exit_code(self, name: str) -> int | None:
         """Exit status of a process, negative for a signal; None while it runs."""
         code: int | None = self._call("exit_code", name=name)

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from tests.controlplane.forked import ENDING_SIGNALS, Forked
 from tests.controlplane.parent_death import die_with_parent
 
 FOLDER_PREFIX = "inferno-control-plane-"
-ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 class Supervisor:
@@ -27,7 +27,7 @@ class Supervisor:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, subprocess.Popen[bytes] | Forked] = {}
         self._record: TextIO | None = None  # held open, and so locked, once detached
 
     @property
@@ -47,6 +47,13 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - there is only one thread here
             )
+        self._children[name] = child
+        return child.pid
+
+    def fork(self, name: str, entry: str, arguments: list[str], environment: dict[str, str]) -> int:
+        """Start a Python program as a copy of this process; its pid."""
+        log = self._folder / f"{name}.log"
+        child = Forked(entry, arguments, environment, self._folder, log)
         self._children[name] = child
         return child.pid
 
@@ -85,6 +92,7 @@ def answer_requests(supervisor: Supervisor, requests: TextIO, replies: TextIO) -
     """Answer one request a line until the owner closes its end."""
     methods: dict[str, Callable[..., Any]] = {
         "start": supervisor.start,
+        "fork": supervisor.fork,
         "exit_code": supervisor.exit_code,
         "stop": supervisor.stop,
         "detach": supervisor.detach,

@@ -1,0 +1,127 @@
+"""Python programs that begin as copies of this process, which has imported what they need.
+
+Importing takes an operator two seconds of a core, and tests start hundreds of them.
+"""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from tests.controlplane.parent_death import die_with_parent
+
+POLL_INTERVAL_S = 0.01
+ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+IMPORTED = ("inferno_operator.main",)
+"""What programs import later than the module of their entry."""
+
+READ_ENVIRONMENT = ("kubernetes.config.kube_config", "kubernetes.aio.config.kube_config")
+"""Modules that take a variable of the environment, KUBECONFIG, when they are imported."""
+
+
+class Forked:
+    """A child process with the methods of `subprocess.Popen` that a supervisor needs.
+
+    Parameters
+    ----------
+    entry
+        The module and the function to call, as in an entry point: `package.module:function`.
+    arguments, environment
+        What the program sees as its command line and variables.
+    folder
+        Where it runs.
+    log
+        Where its output is appended.
+    """
+
+    def __init__(
+        self,
+        entry: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        log: Path,
+    ) -> None:
+        module, _, function = entry.partition(":")
+        call = getattr(importlib.import_module(module), function)
+        for name in IMPORTED:
+            importlib.import_module(name)
+        self._code: int | None = None
+        with log.open("ab") as output:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _prepare(arguments, environment, folder, output)
+                _end_with(call)
+
+    def poll(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs."""
+        if self._code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if ended else None
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Exit status, once it has ended.
+
+        Raises
+        ------
+        subprocess.TimeoutExpired
+            When it has not after so many seconds.
+        """
+        started = time.monotonic()
+        while (code := self.poll()) is None:
+            if timeout is not None and time.monotonic() - started > timeout:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(POLL_INTERVAL_S)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
+def _prepare(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, output: BinaryIO
+) -> None:
+    """Make a new process look as if it had been started with these arguments and variables."""
+    die_with_parent()
+    for number in ENDING_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(folder)
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for descriptor in (1, 2):
+        os.dup2(output.fileno(), descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    for name in READ_ENVIRONMENT:
+        importlib.reload(sys.modules[name])
+    sys.argv = [sys.argv[0], *arguments]
+
+
+def _end_with(call: object) -> NoReturn:
+    """Run a program and end this process as the interpreter would."""
+    code = 1
+    try:
+        assert callable(call)
+        call()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - nobody else is left to report it
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
