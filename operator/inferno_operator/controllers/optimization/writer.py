@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.resources.objects import Event, Manifest, Now, Reference
-from inferno_operator.runtime.concurrently import write_each
+from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import FIELD_MANAGER, Cluster, GoneError, StaleError
 
 
