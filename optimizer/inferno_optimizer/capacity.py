@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Allocation, CapacityUse, Server
+from inferno_optimizer.system import Allocation, CapacityUse, MarginalValue, Server
 
 
 def available_cards(catalogue: Catalogue, held: Iterable[Server]) -> Counter[str]:
@@ -29,11 +29,12 @@ def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Ma
 
 
 def capacity_use(
-    available: Mapping[str, int], used: Mapping[str, int], prices: Mapping[str, float]
+    available: Mapping[str, int], used: Mapping[str, int], marginal: Mapping[str, MarginalValue]
 ) -> tuple[CapacityUse, ...]:
     """Cards in use and available of every type that is listed or used, by name."""
-    names = sorted({*used, *available})
+    unknown = MarginalValue()
+    worth = {name: marginal.get(name, unknown) for name in sorted({*used, *available})}
     return tuple(
-        CapacityUse(name, used.get(name, 0), available.get(name, 0), prices.get(name))
-        for name in names
+        CapacityUse(name, used.get(name, 0), available.get(name, 0), value.price, value.gain)
+        for name, value in worth.items()
     )

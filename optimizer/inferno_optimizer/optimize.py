@@ -60,7 +60,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
         capacity=capacity_use(
             cards,
             dict(zip(candidates.types, used.tolist(), strict=True)),
-            _prices(candidates, answer),
+            dict(zip(candidates.types, answer.marginal, strict=False)),
         ),
     )
 
@@ -71,13 +71,6 @@ def _cards_to_hand_out(catalogue: Catalogue, undecided: list[Decision]) -> Count
         return available_cards(catalogue, ())
     names = {decision.server for decision in undecided}
     return available_cards(catalogue, (s for s in catalogue.system.servers if s.name in names))
-
-
-def _prices(candidates: Candidates, answer: Answer) -> dict[str, float]:
-    """What one more card of each type saves, where the solver tells."""
-    if answer.prices is None:
-        return {}
-    return dict(zip(candidates.types, answer.prices.tolist(), strict=True))
 
 
 def _certificate(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from inferno_operator.cli.headroom import Headroom, headrooms
@@ -21,7 +21,7 @@ from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Reason, System
+from inferno_optimizer.system import Gain, Reason, System
 
 Targets = Mapping[tuple[str, str], Target]
 """Targets by class and model."""
@@ -49,7 +49,8 @@ class ServerView:
 class Cards:
     """Cards of a type: those that servers run on, those that the last plan uses, all of them.
 
-    `planned` and `price` [cents/hour for one card more] are None where no plan tells.
+    `planned`, and what one more card is worth (`price` [cents/hour] or `gain` of load), are None
+    where no plan tells.
     """
 
     type: str
@@ -57,6 +58,7 @@ class Cards:
     planned: int | None
     available: int
     price: float | None
+    gain: Gain | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ def overview_document(seen: Overview) -> dict[str, Any]:
                 "planned": cards.planned,
                 "available": cards.available,
                 "price": cards.price,
+                "gain": None if cards.gain is None else asdict(cards.gain),
             }
             for cards in seen.cards
         ],
@@ -163,9 +166,16 @@ def _cards(resources: Iterable[Resource], planned: Mapping[str, CapacityUse]) ->
             planned=planned[name].used if name in planned else None,
             available=system.capacity.get(name, 0),
             price=planned[name].price if name in planned else None,
+            gain=_gain(planned.get(name)),
         )
         for name in names
     )
+
+
+def _gain(use: CapacityUse | None) -> Gain | None:
+    if use is None or use.gain is None:
+        return None
+    return Gain(use.gain.priority, use.gain.load)
 
 
 def _running(system: System) -> Counter[str]:

@@ -94,6 +94,15 @@ class Unserved(Part):
     """Details for a person."""
 
 
+class Gain(Part):
+    """Load of a priority that is served besides."""
+
+    priority: Integer
+    """Of the service class."""
+    load: Number
+    """What is served besides [requests/min]."""
+
+
 class CapacityUse(Part):
     """Use of one type of card."""
 
@@ -104,7 +113,9 @@ class CapacityUse(Part):
     available: Integer | None = None
     """Cards that there are; absent where capacity was ignored."""
     price: Number | None = None
-    """What one more card would save [cents/hour]."""
+    """What one more card would save at the served load [cents/hour]."""
+    gain: Gain | None = None
+    """Load that one more card would serve; there is no price then."""
 
 
 class LastOptimization(Part):

@@ -7,7 +7,8 @@ becomes half a plan.
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from inferno_optimizer.capacity import available_cards, capacity_use, cards_in_use
 from inferno_optimizer.decisions import unattainable
@@ -19,6 +20,7 @@ from inferno_optimizer.system import (
     CapacityUse,
     Certificate,
     Decision,
+    MarginalValue,
     Reason,
     Server,
     Solution,
@@ -35,14 +37,14 @@ class Answer:
     """What another optimizer says, as it says it.
 
     `given` are decisions with an allocation, `refused` those without one; optimizers that
-    tell no reasons have none of the latter, and no certificate. `prices` are those of cards
-    [cents/hour] by type.
+    tell no reasons have none of the latter, and no certificate. `marginal` tells what one
+    more card of a type is worth.
     """
 
     given: tuple[Decision, ...]
     refused: tuple[Decision, ...] = ()
     certificate: Certificate | None = None
-    prices: Mapping[str, float] | None = None
+    marginal: Mapping[str, MarginalValue] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def solution_of(answer: Answer, system: System) -> Solution:
@@ -62,7 +64,7 @@ def solution_of(answer: Answer, system: System) -> Solution:
     silent = [server for server in system.servers if server.name not in decided]
     decided |= {decision.server: decision for decision in _unexplained(catalogue, silent)}
     decisions = tuple(_in_our_words(decided[server.name], server) for server in system.servers)
-    capacity = _capacity(catalogue, decisions, answer.prices or {})
+    capacity = _capacity(catalogue, decisions, answer.marginal)
     if not system.options.unlimited:
         _refuse(_excess(capacity))
     unproven = Certificate("unknown", Status.FEASIBLE, _cost(decisions), None, 0.0)
@@ -101,9 +103,9 @@ def _misfits(server: Server, allocation: Allocation, usable: set[tuple[str, str]
         "waitAverage": allocation.wait_ms,
         "ttftAverage": allocation.ttft_ms,
     }
-    for field, number in numbers.items():
+    for name, number in numbers.items():
         if number < 0:
-            yield f"{field}: {number:g} is negative"
+            yield f"{name}: {number:g} is negative"
     for part in allocation.parts:
         if part.replicas and (server.model, part.accelerator) not in usable:
             yield f"model {server.model!r} has no performance data for {part.accelerator!r}"
@@ -139,7 +141,7 @@ def _unexplained(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[De
 
 
 def _capacity(
-    catalogue: Catalogue, decisions: Iterable[Decision], prices: Mapping[str, float]
+    catalogue: Catalogue, decisions: Iterable[Decision], marginal: Mapping[str, MarginalValue]
 ) -> tuple[CapacityUse, ...]:
     servers = {server.name: server for server in catalogue.system.servers}
     used: Counter[str] = Counter()
@@ -150,7 +152,7 @@ def _capacity(
             used.update(cards_in_use(catalogue, server.model, decision.allocation))
         elif catalogue.system.options.hold_undecided and not decision.reason.decided:
             held.append(server)
-    return capacity_use(available_cards(catalogue, held), used, prices)
+    return capacity_use(available_cards(catalogue, held), used, marginal)
 
 
 def _excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:
