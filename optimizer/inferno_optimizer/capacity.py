@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Allocation, CapacityUse, Decision, Server
+from inferno_optimizer.system import Allocation, CapacityUse, Decision, MarginalValue, Server
 
 
 def cards_to_hand_out(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[str]:
@@ -57,7 +57,7 @@ def capacity_use(
     catalogue: Catalogue,
     decisions: Iterable[Decision],
     used: Mapping[str, int],
-    prices: Mapping[str, float],
+    marginal: Mapping[str, MarginalValue],
 ) -> tuple[CapacityUse, ...]:
     """Cards of every type that is listed, used or held, by name.
 
@@ -65,11 +65,12 @@ def capacity_use(
     ----------
     catalogue, decisions
         The system, and the decision for each of its servers.
-    used, prices
-        What the plan uses, and what one more card would save [cents/hour], by type.
+    used, marginal
+        What the plan uses, and what one more card is worth, by type.
     """
     cards, held = _all_cards(catalogue), held_cards(catalogue, decisions)
+    worth = {t: marginal.get(t, MarginalValue()) for t in sorted({*cards, *held, *used})}
     return tuple(
-        CapacityUse(t, used.get(t, 0), cards[t], prices.get(t), held[t])
-        for t in sorted({*cards, *held, *used})
+        CapacityUse(t, used.get(t, 0), cards[t], value.price, value.gain, held[t])
+        for t, value in worth.items()
     )

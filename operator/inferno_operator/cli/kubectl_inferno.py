@@ -225,7 +225,8 @@ def top(
     """Show how the Servers do against their targets, and what the cards are worth.
 
     Latencies in ms stand beside their SLO, with what is left of it; for waits the percentile
-    that the SLO is about. Prices tell what one more card would save, in cents/hour.
+    that the SLO is about. Prices tell what one more card would save, in cents/hour, or which
+    load it would serve.
     """
     from inferno_operator.cli.overview import overview
 

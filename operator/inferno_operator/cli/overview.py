@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from inferno_operator.cli.headroom import Headroom, headrooms
@@ -20,7 +20,7 @@ from inferno_operator.resources.conditions import READY, WARNINGS
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Reason, System
+from inferno_optimizer.system import Gain, Reason, System
 
 Targets = Mapping[tuple[str, str], Target]
 """Targets by class and model."""
@@ -50,8 +50,8 @@ class ServerView:
 class Cards:
     """Cards of a type: those that servers run on, those that the last plan uses, all of them.
 
-    `held` are those of servers for which the last plan has no decision. It, `planned` and
-    `price` [cents/hour for one card more] are None where no plan tells.
+    `held` are those of servers for which the last plan has no decision. It, `planned`, and what
+    one more card is worth (`price` [cents/hour] or `gain` of load), are None without a plan.
     """
 
     type: str
@@ -60,6 +60,7 @@ class Cards:
     held: int | None
     available: int
     price: float | None
+    gain: Gain | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ def overview_document(seen: Overview) -> dict[str, Any]:
                 "held": cards.held,
                 "available": cards.available,
                 "price": cards.price,
+                "gain": None if cards.gain is None else asdict(cards.gain),
             }
             for cards in seen.cards
         ],
@@ -185,6 +187,13 @@ def _cards(system: System, planned: Mapping[str, CapacityUse]) -> tuple[Cards, .
             held=(planned[name].held or 0) if name in planned else None,
             available=system.capacity.get(name, 0),
             price=planned[name].price if name in planned else None,
+            gain=_gain(planned.get(name)),
         )
         for name in names
     )
+
+
+def _gain(use: CapacityUse | None) -> Gain | None:
+    if use is None or use.gain is None:
+        return None
+    return Gain(use.gain.priority, use.gain.load)

@@ -94,6 +94,15 @@ class Unserved(Part):
     """Details for a person."""
 
 
+class Gain(Part):
+    """Load of a priority that is served besides."""
+
+    priority: Integer
+    """Of the service class."""
+    load: Number
+    """What is served besides [requests/min]."""
+
+
 class CapacityUse(Part):
     """Use of one type of card."""
 
@@ -106,7 +115,9 @@ class CapacityUse(Part):
     held: Integer | None = None
     """Cards of these that servers hold for which no decision is possible; absent if none."""
     price: Number | None = None
-    """What one more card would save [cents/hour]."""
+    """What one more card would save at the served load [cents/hour]."""
+    gain: Gain | None = None
+    """Load that one more card would serve; there is no price then."""
 
 
 class LastOptimization(Part):

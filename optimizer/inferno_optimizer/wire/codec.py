@@ -15,13 +15,14 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.comparison import Comparison, served
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.explain.remedies import Remedy
-from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
+from inferno_optimizer.system import Allocation, Decision, MarginalValue, Reason, Solution, System
 from inferno_optimizer.wire.answers import Answer, solution_of
 from inferno_optimizer.wire.fields import NUMBER, MisfitError, value_of
 from inferno_optimizer.wire.objects import (
     ANSWER,
     BODY,
     CERTIFICATE,
+    GAIN,
     LEVEL,
     OPTION,
     REASON_GIVEN,
@@ -111,8 +112,16 @@ def _read_answer(document: object) -> Answer:
         given=tuple(starmap(_read_given, _named(document, "allocations"))),
         refused=tuple(starmap(_read_refused, _named(document, "unserved"))),
         certificate=None if certificate is None else CERTIFICATE.read(certificate),
-        prices={name: NUMBER.read(price) for name, price in _named(certificate, "prices")},
+        marginal=_read_marginal(certificate),
     )
+
+
+def _read_marginal(certificate: object) -> dict[str, MarginalValue]:
+    """What one more card of each type is worth: a price, or a gain of load."""
+    prices = {name: NUMBER.read(price) for name, price in _named(certificate, "prices")}
+    gains = {name: GAIN.read(gain) for name, gain in _named(certificate, "gains")}
+    names = {**prices, **gains}
+    return {name: MarginalValue(prices.get(name), gains.get(name)) for name in names}
 
 
 def _named(document: object, key: str) -> list[tuple[str, object]]:
@@ -230,4 +239,6 @@ def _certificate(solution: Solution) -> dict[str, Any]:
         "seconds": certificate.seconds,
         "phases": dict(certificate.phases),
     }
-    return {**proof, "prices": prices} if prices else proof
+    gains = {use.type: GAIN.write(use.gain) for use in solution.capacity if use.gain is not None}
+    told = {"prices": prices, "gains": gains}
+    return proof | {key: values for key, values in told.items() if values}

@@ -13,6 +13,7 @@ from inferno_optimizer.system import (
     Allocation,
     Certificate,
     DecodeParameters,
+    Gain,
     Generation,
     Level,
     Load,
@@ -270,8 +271,11 @@ LEVEL = Object(
         "priority": ("priority", INTEGER),
         "served": ("served", NUMBER),
         "bound": ("bound", NUMBER),
+        "load": ("load", NUMBER),
     },
 )
+
+GAIN = Object(Gain, {"priority": ("priority", INTEGER), "load": ("load", NUMBER)})
 
 CERTIFICATE = Object(
     Certificate,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from inferno_optimizer.capacity import capacity_use, cards_to_hand_out
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Decision, ServiceClass, Solution, System
+from inferno_optimizer.system import Decision, MarginalValue, ServiceClass, Solution, System
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Screening:
         decided = {d.server: d for d in (*self.decisions, *solution.decisions)}
         decisions = tuple(decided[server.name] for server in self.asked.servers)
         used = {use.type: use.used for use in solution.capacity}
-        prices = {use.type: use.price for use in solution.capacity if use.price is not None}
-        capacity = capacity_use(Catalogue(self.asked), decisions, used, prices)
+        marginal = {use.type: MarginalValue(use.price, use.gain) for use in solution.capacity}
+        capacity = capacity_use(Catalogue(self.asked), decisions, used, marginal)
         return replace(solution, decisions=decisions, capacity=capacity)
 
 

@@ -102,7 +102,12 @@ HELD = _result(
 PRICE = _result(
     "capacity_price_cents_per_hour",
     ("type",),
-    "What one more card would save, about; absent where the solver does not tell.",
+    "What one more card would save at the served load; absent where it serves more load.",
+)
+GAIN = _result(
+    "capacity_gain_requests_per_minute",
+    ("type", "priority"),
+    "Load that one more card would serve, of the most important priority that gains.",
 )
 
 METRICS = (
@@ -123,6 +128,7 @@ METRICS = (
     AVAILABLE,
     HELD,
     PRICE,
+    GAIN,
 )
 """Every series of ours; the page also has the usual `process_*` ones, on Linux."""
 
@@ -281,3 +287,5 @@ def _capacity_rows(system: System, solution: Solution) -> Iterator[Row]:
             yield AVAILABLE, (use.type,), use.available
         if use.price is not None:
             yield PRICE, (use.type,), use.price
+        if use.gain is not None:
+            yield GAIN, (use.type, str(use.gain.priority)), use.gain.load

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from inferno_operator.cli.overview import Cards, Overview, ServerView
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
-from inferno_operator.cli.tables.solution import Part, Table
+from inferno_operator.cli.tables.solution import Part, Table, one_more_card
 from inferno_operator.resources import Condition, LastOptimization, Load, Optimizer
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_optimizer.system import Reason
@@ -121,7 +121,7 @@ def _cards(cards: Sequence[Cards]) -> Table:
             "-" if item.planned is None else str(item.planned),
             "-" if item.held is None else str(item.held),
             str(item.available),
-            "-" if item.price is None else f"{item.price:.2f}",
+            one_more_card(item.price, item.gain),
         )
         for item in cards
     ]

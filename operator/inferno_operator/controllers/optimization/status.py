@@ -9,6 +9,7 @@ from inferno_operator.resources import (
     DIGITS,
     CapacityUse,
     Certificate,
+    Gain,
     LastOptimization,
     Level,
     Optimizer,
@@ -18,6 +19,7 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import OPTIMIZED, READY, Verdict
 from inferno_operator.resources.objects import Event
 from inferno_operator.resources.observation import Observation
+from inferno_optimizer import system
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import Reason, Solution
 
@@ -157,6 +159,10 @@ def _summary(solution: Solution) -> str:
     )
 
 
+def _gain(gain: system.Gain) -> Gain:
+    return Gain(priority=gain.priority, load=round(gain.load, DIGITS))
+
+
 def _last_optimization(
     observation: Observation, solution: Solution, now: datetime
 ) -> LastOptimization:
@@ -194,6 +200,7 @@ def _last_optimization(
                 available=None if _unlimited(observation) else use.available,
                 held=use.held or None,
                 price=None if use.price is None else round(use.price, DIGITS),
+                gain=None if use.gain is None else _gain(use.gain),
             )
             for use in solution.capacity
         ),

@@ -141,6 +141,24 @@ def test_the_prices_are_those_of_the_newest_plan() -> None:
     assert [(cards.type, cards.planned, cards.price) for cards in found.cards] == [("T", 1, 7.5)]
 
 
+def test_load_that_one_more_card_serves_stands_in_place_of_its_price() -> None:
+    use = {"type": "T", "used": 1, "available": 5, "gain": {"priority": 2, "load": 30.5}}
+    last = {
+        "time": "2026-01-01T00:00:00Z",
+        "requestedGeneration": 1,
+        "servers": 1,
+        "allocated": 1,
+        "cost": 20,
+        "capacity": [use],
+    }
+
+    subject = {**optimizer("a"), "status": {"lastOptimization": last}}
+
+    assert "T 0 1 0 +30.50 of priority 2" in lines(subject)
+    capacity = overview_document(overview([observed(subject)]))["capacity"]
+    assert capacity[0]["gain"] == {"priority": 2, "load": 30.5}
+
+
 def test_nothing_at_all_is_told_too() -> None:
     assert lines() == ["no Servers in this namespace"]
 
