@@ -27,10 +27,10 @@ def is_applied(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
 
     A field that was removed from the manifest changes its revision label.
     """
-    ours, metadata = wanted["metadata"], current["metadata"]
+    wanted_metadata, metadata = wanted["metadata"], current["metadata"]
     owners = metadata.get("ownerReferences") or ()
     return (
-        holds(ours["labels"], metadata.get("labels"))
-        and any(holds(ours["ownerReferences"][0], owner) for owner in owners)
+        holds(wanted_metadata["labels"], metadata.get("labels"))
+        and any(holds(wanted_metadata["ownerReferences"][0], owner) for owner in owners)
         and holds(wanted["spec"], current.get("spec"))
     )

@@ -63,40 +63,40 @@ def plan(booster: Booster, present: Iterable[Manifest], dialect: Dialect) -> Pla
     dialect
         The dialect of the booster.
     """
-    there = {_place(child): child for child in present}
+    existing = {_place(child): child for child in present}
     bad, advised = problems(booster), advice(booster, dialect)
     if any(not problem.backend for problem in bad):
         return Plan(problems=bad, invalid=(*bad, *advised))
-    converted = _converted(booster, there, dialect, {problem.backend for problem in bad})
+    converted = _converted(booster, existing, dialect, {problem.backend for problem in bad})
     bad += converted.problems
-    ours, foreign = _sorted_out(booster, converted.children, there)
+    writable, foreign = _sorted_out(booster, converted.children, existing)
     held = {problem.backend for problem in bad}
-    wanted, remarks = _wanted(booster, ours, there, dialect, held)
-    applies, scale_downs = _applies(with_best_targets(wanted, there, dialect), there, dialect)
+    wanted, remarks = _wanted(booster, writable, existing, dialect, held)
+    applies, scale_downs = _applies(with_best_targets(wanted, existing, dialect), existing, dialect)
     places = {_place(child) for child in converted.children}
-    deletes = _superfluous(booster, there, places, held, dialect)
+    deletes = _superfluous(booster, existing, places, held, dialect)
     return Plan(applies, scale_downs, deletes, (*bad, *foreign), (*bad, *advised), remarks)
 
 
 def _sorted_out(
-    booster: Booster, children: Iterable[Json], there: Mapping[Place, Manifest]
+    booster: Booster, children: Iterable[Json], existing: Mapping[Place, Manifest]
 ) -> tuple[list[Json], list[Problem]]:
     """Return the children that may be written, and a problem for each name in use."""
-    ours: list[Json] = []
+    writable: list[Json] = []
     foreign: list[Problem] = []
     for child in children:
-        current = there.get(_place(child))
+        current = existing.get(_place(child))
         if current is not None and is_foreign(booster, current):
             foreign.append(_foreign(current))
         else:
-            ours.append(child)
-    return ours, foreign
+            writable.append(child)
+    return writable, foreign
 
 
 def _wanted(
     booster: Booster,
     children: Iterable[Json],
-    there: Mapping[Place, Manifest],
+    existing: Mapping[Place, Manifest],
     dialect: Dialect,
     held: set[str],
 ) -> tuple[list[Json], tuple[str, ...]]:
@@ -104,7 +104,7 @@ def _wanted(
     wanted: list[Json] = []
     remarks: list[str] = []
     for child in children:
-        current = there.get(_place(child))
+        current = existing.get(_place(child))
         changed, remark = with_preserved_fields(booster, child, current, dialect, held)
         wanted.append(changed)
         remarks += remark
@@ -112,14 +112,14 @@ def _wanted(
 
 
 def _applies(
-    wanted: Iterable[Json], there: Mapping[Place, Manifest], dialect: Dialect
+    wanted: Iterable[Json], existing: Mapping[Place, Manifest], dialect: Dialect
 ) -> tuple[tuple[Apply, ...], tuple[Apply, ...]]:
     """Return the children that differ from the existing ones; apart, those to scale to zero."""
     kinds = {kind.kind: kind for kind in dialect.children}
     applies: list[Apply] = []
     scale_downs: list[Apply] = []
     for child in wanted:
-        current = there.get(_place(child))
+        current = existing.get(_place(child))
         if current is None or not (is_terminating(current) or is_applied(child, current)):
             action = Apply(kinds[child["kind"]], child, new=current is None)
             is_idled = not action.new and child["spec"].get("replicas") == 0
@@ -137,14 +137,14 @@ def _place(child: Manifest) -> Place:
 
 
 def _converted(
-    booster: Booster, there: Mapping[Place, Manifest], dialect: Dialect, bad: set[str]
+    booster: Booster, existing: Mapping[Place, Manifest], dialect: Dialect, bad: set[str]
 ) -> Converted:
     good = [backend for backend in booster.spec.backends if backend.name not in bad]
-    taken = {place for place, child in there.items() if is_foreign(booster, child)}
+    taken = {place for place, child in existing.items() if is_foreign(booster, child)}
     standing = {
         backend.name
         for backend in booster.spec.backends
-        if (dialect.server.kind, booster.child_name(backend)) in there.keys() - taken
+        if (dialect.server.kind, booster.child_name(backend)) in existing.keys() - taken
     }
     return convert_backends(booster, good, dialect, standing=standing, taken=taken)
 
@@ -156,7 +156,7 @@ def _foreign(current: Manifest) -> Problem:
 
 def _superfluous(
     booster: Booster,
-    there: Mapping[Place, Manifest],
+    existing: Mapping[Place, Manifest],
     wanted: set[Place],
     held: set[str],
     dialect: Dialect,
@@ -166,7 +166,7 @@ def _superfluous(
     deletes = (
         Delete(Reference.of(kind, child))
         for kind in reversed(dialect.children)
-        for (of_kind, name), child in there.items()
+        for (of_kind, name), child in existing.items()
         if of_kind == kind.kind
         and (of_kind, name) not in wanted
         and not is_foreign(booster, child)

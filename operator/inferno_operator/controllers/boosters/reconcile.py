@@ -86,7 +86,7 @@ async def _reconcile(manifest: Manifest, context: Context) -> Outcome:
     try:
         booster = read_booster(manifest, dialect)
     except InputError as error:
-        logger.warning("%s", error)  # our CRDs reject such an object: do not use its status
+        logger.warning("%s", error)  # the CRD rejects such an object: do not use its status
         return Outcome.SETTLED
     missing = _missing(booster, context)
     decided = plan(booster, context.cache.children(booster), dialect)

@@ -85,13 +85,13 @@ def _servings(
     booster: Booster, present: Iterable[Manifest], dialect: Dialect
 ) -> dict[str, Manifest]:
     """Return the existing servings by name, in the order of the backends."""
-    there = {
+    existing = {
         child["metadata"]["name"]: child
         for child in present
         if child["kind"] == dialect.serving.kind and not is_foreign(booster, child)
     }
     names = (booster.child_name(backend) for backend in booster.spec.backends)
-    return {name: there[name] for name in names if name in there}
+    return {name: existing[name] for name in names if name in existing}
 
 
 def _backend_status(serving: Manifest) -> dict[str, Any]:

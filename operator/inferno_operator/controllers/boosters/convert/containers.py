@@ -30,13 +30,13 @@ def without_empty(fields: Json) -> Json:
 
 def environment(conversion: Conversion, backend: Backend, role: str = "") -> list[Json]:
     """Return the environment of engine and sidecar; the user's variables override others."""
-    ours = [*_common(conversion), *(_entry(name) for name in FIXED.get(role, ()))]
+    added = [*_common(conversion), *(_entry(name) for name in FIXED.get(role, ()))]
     if not conversion.strict:
         given = {entry.get("name") for entry in backend.env}
-        ours = [entry for entry in ours if entry["name"] not in given]
+        added = [entry for entry in added if entry["name"] not in given]
     elif role and not conversion.dialect.fleet_aware:
-        return ours
-    return [*backend.env, *ours]
+        return added
+    return [*backend.env, *added]
 
 
 def _common(conversion: Conversion) -> Iterable[Json]:

@@ -28,7 +28,7 @@ NONE = Prospect(available=False, staying=False)
 
 
 def with_best_targets(
-    children: Sequence[Json], there: Mapping[Place, Manifest], dialect: Dialect
+    children: Sequence[Json], existing: Mapping[Place, Manifest], dialect: Dialect
 ) -> list[Json]:
     """Return the children, with a route that has only targets that can serve.
 
@@ -36,15 +36,15 @@ def with_best_targets(
     ----------
     children
         The wanted children, with a route to all backends.
-    there
+    existing
         The existing children.
     dialect
         The dialect, which has the kinds of servings and routes.
     """
     asked = {(child["kind"], child["metadata"]["name"]): child for child in children}
     prospects = {
-        name: _prospect(there.get((kind, name), {}), asked.get((kind, name), {}))
-        for kind, name in there.keys() | asked.keys()
+        name: _prospect(existing.get((kind, name), {}), asked.get((kind, name), {}))
+        for kind, name in existing.keys() | asked.keys()
         if kind == dialect.serving.kind
     }
     route = dialect.route.kind
