@@ -2,12 +2,13 @@
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.cluster.scene import Manifest, Scene, condition, environment_of, in_mode
 from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 
@@ -22,6 +23,17 @@ def rest() -> Iterator[RestOptimizer]:
     """An optimizer that fails when a test wants it to."""
     with RestOptimizer() as rest:
         yield rest
+
+
+@pytest.fixture
+def scenes(control_plane: ControlPlane, scene: Scene) -> Iterator[Sequence[Scene]]:
+    """The test's namespace, and three more."""
+    names = [f"{scene.namespace}-{number}" for number in range(3)]
+    for name in names:
+        control_plane.create_namespace(name)
+    yield scene, *(Scene(control_plane, name) for name in names)
+    for name in names:
+        control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture(params=["stateless-remote", "stateful-remote"])
@@ -271,3 +283,25 @@ def test_an_object_goes_within_ten_seconds_while_a_request_hangs(
 
     assert time.monotonic() - began < 10 + KUBECTL_SECONDS
     assert rest.at_once == 1
+
+
+@pytest.mark.slow
+def test_namespaces_do_not_wait_one_after_the_other_for_an_optimizer_that_hangs(
+    scenes: Sequence[Scene], operator: StartOperator, rest: RestOptimizer
+) -> None:
+    for each in scenes:
+        each.apply_sample("small")
+    operator(
+        namespace=",".join(each.namespace for each in scenes),
+        environment={"INFERNO_SOLVER_TIME_LIMIT": "1"},  # 31 s of patience
+    )
+    rest.gate.clear()
+    began = time.monotonic()
+    for each in scenes:
+        each.request("inferno")
+
+    told = [optimized(each.wait_until_failed("inferno"))["message"] for each in scenes]
+
+    assert time.monotonic() - began < 2 * 31 + 15  # one after the other it takes 124
+    assert sum("no turn within 31 s" in message for message in told) >= 2
+    assert all(rest.url in message for message in told)
