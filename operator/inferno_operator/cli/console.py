@@ -51,6 +51,9 @@ Changes = Annotated[
         show_default=False,
     ),
 ]
+Lenient = Annotated[
+    bool, typer.Option("--lenient", help="Warn of unknown fields, and go on without them.")
+]
 
 
 def run_app(app: typer.Typer, name: str) -> None:
@@ -65,6 +68,12 @@ def run_app(app: typer.Typer, name: str) -> None:
 def limited(system: "System", time_limit: float) -> "System":
     """The same system with another time limit for the exact solver [s]."""
     return replace(system, options=replace(system.options, time_limit=time_limit))
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Tell what is no error, but may not be what was meant."""
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 @contextmanager
