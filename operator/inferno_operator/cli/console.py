@@ -47,7 +47,9 @@ Changes = Annotated[
         "--set",
         metavar="CHANGE",
         help="What if: show what this would change, such as capacity.A100=8; also with +=, "
-        "-=, *=. Kinds: accelerator, capacity, class, optimizer, server. Can be repeated.",
+        "-=, *=. Kinds: accelerator, capacity, class, model, optimizer, server; the name * is "
+        "every name. A new accelerator takes its type and its cost; model.NAME.NEW=KNOWN says "
+        "that the model performs on it as on a known one. Can be repeated.",
         show_default=False,
     ),
 ]

@@ -80,6 +80,9 @@ def inferno(
 @app.command(
     epilog="Example: kubectl get inferno -o yaml | inferno optimize - -o json"
     "\n\nExample: inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'"
+    "\n\nExample: inferno optimize samples/fleet --set accelerator.B200.type=B200 "
+    "--set accelerator.B200.cost=400 --set capacity.B200=8 --set 'model.*.B200=H100' "
+    "--set 'model.*.B200.alpha*=0.5'"
 )
 def optimize(
     paths: Paths,
@@ -103,7 +106,8 @@ def optimize(
     from inferno_optimizer.wire.what_if import apply_changes
 
     system = limited(read_system(paths, warn if lenient else refuse_unknown), time_limit)
-    changed = apply_changes(system, map(parse_change, changes))
+    changed, idle = apply_changes(system, map(parse_change, changes))
+    warn(idle)
     with working(f"optimizing {len(system.servers)} servers"):
         solution = optimize(system)
     if not changes:
