@@ -19,6 +19,7 @@ from inferno_operator.cli.console import (
     TimeLimit,
     run_app,
     show,
+    warn,
     working,
 )
 
@@ -114,6 +115,7 @@ def plan(
     namespace, observations = _read(place)
     with working("optimizing"):
         outcome = decide(observations, namespace, optimizer, changes, time_limit)
+    warn(outcome.idle)
     solution, name = outcome.solution, outcome.optimizer.metadata.name
     planned = preview(observations, outcome.snapshot, solution)
     show(

@@ -17,13 +17,13 @@ from inferno_operator.resources.schema import (
 class OptimizerParameters(Part):
     """How to optimize."""
 
-    unlimited: bool
+    unlimited: bool = False
     """Ignore capacity; wins over the other parameters."""
-    heterogeneous: bool
+    heterogeneous: bool = False
     """Let a server run on several accelerators; takes effect with milpSolver."""
-    milp_solver: bool
+    milp_solver: bool = False
     """Solve exactly by mixed-integer programming instead of greedily."""
-    use_cplex: bool
+    use_cplex: bool = False
     """Solve mixed-integer programs with CPLEX."""
     saturation_policy: Literal["None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"] = (
         "None"
@@ -45,7 +45,7 @@ class OptimizerData(Part):
 class OptimizerSpec(Part):
     """When and how to optimize."""
 
-    optimize: bool
+    optimize: bool = False
     """Ask for one optimization; the operator sets it back to false when it is done."""
     interval: PositiveInteger | None = None
     """Optimize again after this time [s]; absent means only when asked for."""

@@ -17,7 +17,7 @@ from inferno_optimizer.explain.options import Option
 from inferno_optimizer.explain.remedies import Remedy
 from inferno_optimizer.system import Allocation, Decision, MarginalValue, Reason, Solution, System
 from inferno_optimizer.wire.answers import Answer, solution_of
-from inferno_optimizer.wire.fields import NUMBER, MisfitError, value_of
+from inferno_optimizer.wire.fields import NUMBER, Kind, MisfitError, value_of
 from inferno_optimizer.wire.objects import (
     ANSWER,
     BODY,
@@ -55,9 +55,18 @@ def decode_system(document: object) -> System:
     if document is None:
         return SYSTEM.zero
     try:
-        return (SYSTEM if value_of(document, "system") is None else BODY).read(document)
+        return _form(document).read(document)
     except MisfitError as misfit:
         raise InputError(str(misfit)) from None
+
+
+def unknown_keys(document: object) -> tuple[str, ...]:
+    """Keys that `decode_system` ignores: a line for each, with object, key and those like it."""
+    return tuple(map(str, _form(document).unknown(document)))
+
+
+def _form(document: object) -> Kind[System]:
+    return SYSTEM if value_of(document, "system") is None else BODY
 
 
 def encode_system(system: System) -> dict[str, Any]:

@@ -327,6 +327,7 @@ _ACCELERATORS = List(
             "multiplicity": ("multiplicity", _CARDS),
             "cost": ("cost", NUMBER),
         },
+        unused=("memSize", "memBW", "power"),
     ),
     collect=_unique("name"),
     spread=tuple,
@@ -406,6 +407,7 @@ _SERVERS = List(
             "maxQueueSize": ("max_queue_size", INTEGER),
             "currentAlloc": ("current", _ALLOCATION),
         },
+        unused=("desiredAlloc",),
     ),
     collect=_unique("name"),
     spread=tuple,
@@ -429,6 +431,7 @@ _OPTIONS = Object(
         "delayedBestEffort": ("delayed_best_effort", FLAG),
         "holdUndecided": ("hold_undecided", FLAG),
     },
+    unused=("useCplex",),
 )
 
 SECTIONS: dict[str, tuple[str, Kind[Any]]] = {

@@ -48,8 +48,13 @@ def test_every_module_finds_what_it_imports(image: Path) -> None:
 
 
 def test_what_is_left_of_the_solver_finds_the_plan(image: Path) -> None:
-    command = [image / "bin" / "inferno", "optimize", ROOT / "samples/fleet", "--output", "json"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    program, sample = image / "bin" / "inferno", ROOT / "samples/fleet"
+    found = subprocess.run(
+        [program, "optimize", sample, "--output", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     certificate = json.loads(found.stdout)["certificate"]
     assert (certificate["solver"], certificate["status"]) == ("milp", "Optimal")
