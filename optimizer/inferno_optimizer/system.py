@@ -291,7 +291,7 @@ class System:
     servers: tuple[Server, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     options: Options = Options()
-    held: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    held: Mapping[str, int] = field(default_factory=dict)  # can be sent to another process
 
     def by_name(self) -> "System":
         """The same in an order that does not depend on how it was put together."""
