@@ -1,12 +1,11 @@
 """The one call: a System goes in, a Solution comes out."""
 
 import time
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 
-from inferno_optimizer.capacity import available_cards, capacity_use
+from inferno_optimizer.capacity import capacity_use, cards_to_hand_out
 from inferno_optimizer.decisions import decide, unattainable
 from inferno_optimizer.plausibility import warned
 from inferno_optimizer.sizing.candidates import Candidates, build_candidates
@@ -40,7 +39,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     outcomes = [catalogue.case(server) for server in catalogue.system.servers]
     candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
     undecided = [o for o in outcomes if isinstance(o, Decision)] + unattainable(candidates)
-    cards = _cards_to_hand_out(catalogue, undecided)
+    cards = cards_to_hand_out(catalogue, undecided)
     capacity = np.array([cards[t] for t in candidates.types], dtype=np.int64)
     sized = clock()
     answer = solve(candidates, capacity, clock)
@@ -59,19 +58,12 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
         decisions=decisions,
         certificate=_certificate(candidates, answer, phases),
         capacity=capacity_use(
-            cards,
+            catalogue,
+            decisions,
             dict(zip(candidates.types, used.tolist(), strict=True)),
             _prices(candidates, answer),
         ),
     )
-
-
-def _cards_to_hand_out(catalogue: Catalogue, undecided: list[Decision]) -> Counter[str]:
-    """The capacity, less what undecided servers hold if the options say so."""
-    if not catalogue.system.options.hold_undecided:
-        return available_cards(catalogue, ())
-    names = {decision.server for decision in undecided}
-    return available_cards(catalogue, (s for s in catalogue.system.servers if s.name in names))
 
 
 def _prices(candidates: Candidates, answer: Answer) -> dict[str, float]:

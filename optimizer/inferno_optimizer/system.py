@@ -281,7 +281,8 @@ class System:
     """Everything an optimization needs. Names are unique within each kind.
 
     `profiles` holds at most one entry for a pair of model and accelerator; `capacity` maps
-    an accelerator type to its cards, and a type that is not listed has none.
+    an accelerator type to its cards, and a type that is not listed has none. `held` are cards
+    by type on which servers run that are no part of the system.
     """
 
     accelerators: tuple[Accelerator, ...] = ()
@@ -290,6 +291,7 @@ class System:
     servers: tuple[Server, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     options: Options = Options()
+    held: Mapping[str, int] = field(default_factory=dict)  # can be sent to another process
 
     def by_name(self) -> "System":
         """The same in an order that does not depend on how it was put together."""
@@ -393,16 +395,23 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class CapacityUse:
-    """Cards of a type: in use by the plan, and available.
+    """Cards of a type: in use by the plan, and all that there are.
 
     `price` is about what one more card would save [cents/hour]; None where the solver does
-    not tell.
+    not tell. `held` are those of `available` on which servers run for which no decision is
+    possible; there may be more of them than there are said to be.
     """
 
     type: str
     used: int
     available: int
     price: float | None = None
+    held: int = 0
+
+    @property
+    def usable(self) -> int:
+        """Cards that a plan may use."""
+        return max(self.available - self.held, 0)
 
 
 @dataclass(frozen=True, slots=True)

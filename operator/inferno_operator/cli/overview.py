@@ -18,7 +18,7 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import READY, WARNINGS
 from inferno_operator.resources.observation import Observation, readable
-from inferno_optimizer.capacity import cards_in_use
+from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Reason, System
 
@@ -50,12 +50,14 @@ class ServerView:
 class Cards:
     """Cards of a type: those that servers run on, those that the last plan uses, all of them.
 
-    `planned` and `price` [cents/hour for one card more] are None where no plan tells.
+    `held` are those of servers for which the last plan has no decision. It, `planned` and
+    `price` [cents/hour for one card more] are None where no plan tells.
     """
 
     type: str
     running: int
     planned: int | None
+    held: int | None
     available: int
     price: float | None
 
@@ -100,6 +102,7 @@ def overview_document(seen: Overview) -> dict[str, Any]:
                 "type": cards.type,
                 "running": cards.running,
                 "planned": cards.planned,
+                "held": cards.held,
                 "available": cards.available,
                 "price": cards.price,
             }
@@ -172,24 +175,16 @@ def _time(plan: LastOptimization) -> Any:  # noqa: ANN401 - to sort by
 
 
 def _cards(system: System, planned: Mapping[str, CapacityUse]) -> tuple[Cards, ...]:
-    running = _running(system)
+    running = cards_of_servers(Catalogue(system), system.servers) + Counter(system.held)
     names = sorted({*system.capacity, *running, *planned})
     return tuple(
         Cards(
             type=name,
             running=running[name],
             planned=planned[name].used if name in planned else None,
+            held=(planned[name].held or 0) if name in planned else None,
             available=system.capacity.get(name, 0),
             price=planned[name].price if name in planned else None,
         )
         for name in names
     )
-
-
-def _running(system: System) -> Counter[str]:
-    """Cards that the servers run on now, by type."""
-    catalogue = Catalogue(system)
-    counts: Counter[str] = Counter()
-    for server in system.servers:
-        counts.update(cards_in_use(catalogue, server.model, server.current))
-    return counts

@@ -103,6 +103,8 @@ class CapacityUse(Part):
     """Cards that the solution uses."""
     available: Integer | None = None
     """Cards that there are; absent where capacity was ignored."""
+    held: Integer | None = None
+    """Cards of these that servers hold for which no decision is possible; absent if none."""
     price: Number | None = None
     """What one more card would save [cents/hour]."""
 

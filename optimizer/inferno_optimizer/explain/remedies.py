@@ -146,7 +146,7 @@ class _Trial:
     def left(self) -> Counter[str]:
         """Cards of each type that no server which gets all it needs is on."""
         catalogue = Catalogue(self.system)
-        left = Counter({use.type: use.available for use in self.solution.capacity})
+        left = Counter({use.type: use.usable for use in self.solution.capacity})
         for server, decision in zip(self.system.servers, self.solution.decisions, strict=True):
             if decision.allocation and _served(decision):
                 left.subtract(cards_in_use(catalogue, server.model, decision.allocation))

@@ -6,10 +6,10 @@ becomes half a plan.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inferno_optimizer.capacity import available_cards, capacity_use, cards_in_use
+from inferno_optimizer.capacity import capacity_use, cards_in_use
 from inferno_optimizer.decisions import unattainable
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.plausibility import warned
@@ -141,24 +141,20 @@ def _unexplained(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[De
 
 
 def _capacity(
-    catalogue: Catalogue, decisions: Iterable[Decision], prices: Mapping[str, float]
+    catalogue: Catalogue, decisions: Sequence[Decision], prices: Mapping[str, float]
 ) -> tuple[CapacityUse, ...]:
-    servers = {server.name: server for server in catalogue.system.servers}
+    models = {server.name: server.model for server in catalogue.system.servers}
     used: Counter[str] = Counter()
-    held = []
     for decision in decisions:
-        server = servers[decision.server]
         if decision.allocation is not None:
-            used.update(cards_in_use(catalogue, server.model, decision.allocation))
-        elif catalogue.system.options.hold_undecided and not decision.reason.decided:
-            held.append(server)
-    return capacity_use(available_cards(catalogue, held), used, prices)
+            used.update(cards_in_use(catalogue, models[decision.server], decision.allocation))
+    return capacity_use(catalogue, decisions, used, prices)
 
 
 def _excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:
     for use in capacity:
-        if use.used > use.available:
-            yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.available}"
+        if use.used > use.usable:
+            yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.usable}"
 
 
 def _cost(decisions: Iterable[Decision]) -> float:

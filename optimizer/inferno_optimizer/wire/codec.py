@@ -183,7 +183,7 @@ def encode_comparison(changes: Iterable[str], comparison: Comparison) -> dict[st
 
 def _with_totals(solution: Solution) -> dict[str, Any]:
     capacity = [
-        {"type": use.type, "used": use.used, "available": use.available}
+        {"type": use.type, "used": use.used, "held": use.held, "available": use.available}
         for use in solution.capacity
     ]
     totals = {"served": served(solution), "cost": solution.cost, "capacity": capacity}

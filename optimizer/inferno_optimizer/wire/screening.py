@@ -1,9 +1,8 @@
 """What another optimizer is asked: only what can be decided, for others may break on the rest."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from inferno_optimizer.capacity import available_cards
+from inferno_optimizer.capacity import capacity_use, cards_to_hand_out
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.system import Decision, ServiceClass, Solution, System
 
@@ -20,11 +19,13 @@ class Screening:
     decisions: tuple[Decision, ...]
 
     def complete(self, solution: Solution) -> Solution:
-        """The solution of the rest, with the servers that were left out."""
+        """The solution of the rest, with the servers that were left out and what they hold."""
         decided = {d.server: d for d in (*self.decisions, *solution.decisions)}
-        return replace(
-            solution, decisions=tuple(decided[server.name] for server in self.asked.servers)
-        )
+        decisions = tuple(decided[server.name] for server in self.asked.servers)
+        used = {use.type: use.used for use in solution.capacity}
+        prices = {use.type: use.price for use in solution.capacity if use.price is not None}
+        capacity = capacity_use(Catalogue(self.asked), decisions, used, prices)
+        return replace(solution, decisions=decisions, capacity=capacity)
 
 
 def screen(system: System) -> Screening:
@@ -46,7 +47,8 @@ def screen(system: System) -> Screening:
         profiles=tuple(p for i, p in enumerate(system.profiles) if i in usable),
         classes=tuple(_usable_part(c, catalogue) for c in system.classes),
         servers=tuple(s for s in system.servers if isinstance(outcomes[s.name], Case)),
-        capacity=_cards(catalogue, decisions),
+        capacity=dict(sorted(cards_to_hand_out(catalogue, decisions).items())),
+        held={},
     )
     return Screening(system, rest, decisions)
 
@@ -56,11 +58,3 @@ def _usable_part(service_class: ServiceClass, catalogue: Catalogue) -> ServiceCl
     senseless = {problem.part for problem in problems}
     targets = {m: t for m, t in service_class.targets.items() if m not in senseless}
     return replace(service_class, targets=targets, priority=service_class.effective_priority)
-
-
-def _cards(catalogue: Catalogue, decisions: tuple[Decision, ...]) -> Mapping[str, int]:
-    undecided = {decision.server for decision in decisions}
-    if not catalogue.system.options.hold_undecided:
-        undecided = set()
-    held = (server for server in catalogue.system.servers if server.name in undecided)
-    return dict(sorted(available_cards(catalogue, held).items()))

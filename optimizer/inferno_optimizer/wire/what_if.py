@@ -82,8 +82,8 @@ def _changed(system: System, change: Change) -> System:
     except InputError as error:
         raise change.error(str(error)) from error
     _refuse_new_problems(system, changed, change)
-    time_limit = system.options.time_limit  # no part of the document
-    return replace(changed, options=replace(changed.options, time_limit=time_limit))
+    options = replace(changed.options, time_limit=system.options.time_limit)
+    return replace(changed, options=options, held=system.held)  # no part of the document
 
 
 def _names(system: System) -> Mapping[str, Sequence[str]]:

@@ -94,6 +94,11 @@ USED = _result("capacity_used_cards", ("type",), "Cards that the allocations use
 AVAILABLE = _result(
     "capacity_available_cards", ("type",), "Cards that there are; absent where unlimited."
 )
+HELD = _result(
+    "capacity_held_cards",
+    ("type",),
+    "Cards that servers hold for which no decision is possible.",
+)
 PRICE = _result(
     "capacity_price_cents_per_hour",
     ("type",),
@@ -116,6 +121,7 @@ METRICS = (
     CURRENT,
     USED,
     AVAILABLE,
+    HELD,
     PRICE,
 )
 """Every series of ours; the page also has the usual `process_*` ones, on Linux."""
@@ -270,6 +276,7 @@ def _server_rows(system: System, solution: Solution) -> Iterator[Row]:
 def _capacity_rows(system: System, solution: Solution) -> Iterator[Row]:
     for use in solution.capacity:
         yield USED, (use.type,), use.used
+        yield HELD, (use.type,), use.held
         if not system.options.unlimited:
             yield AVAILABLE, (use.type,), use.available
         if use.price is not None:

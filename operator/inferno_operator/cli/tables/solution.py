@@ -174,15 +174,18 @@ def _totals(system: System, solution: Solution) -> str:
 
 
 def cards_table(uses: Iterable[CapacityUse]) -> Table:
-    """Cards by type, with what one more is worth where the solver tells."""
+    """Cards by type, with what one more is worth where the solver tells.
+
+    Those held are cards of servers for which no decision is possible; available are all.
+    """
     uses = list(uses)
     priced = any(use.price is not None for use in uses)
-    headings = ("CARDS", ">USED", ">AVAILABLE", *([">PRICE"] * priced))
+    headings = ("CARDS", ">USED", ">HELD", ">AVAILABLE", *([">PRICE"] * priced))
     return Table(headings, [_cards_row(use, priced=priced) for use in uses])
 
 
 def _cards_row(use: CapacityUse, *, priced: bool) -> tuple[str, ...]:
-    cells = (use.type, str(use.used), str(use.available))
+    cells = (use.type, str(use.used), str(use.held), str(use.available))
     return (*cells, "-" if use.price is None else f"{use.price:.2f}") if priced else cells
 
 

@@ -119,12 +119,13 @@ def _cards(cards: Sequence[Cards]) -> Table:
             item.type,
             str(item.running),
             "-" if item.planned is None else str(item.planned),
+            "-" if item.held is None else str(item.held),
             str(item.available),
             "-" if item.price is None else f"{item.price:.2f}",
         )
         for item in cards
     ]
-    return Table(("CARDS", ">IN USE", ">PLANNED", ">AVAILABLE", ">PRICE"), rows)
+    return Table(("CARDS", ">IN USE", ">PLANNED", ">HELD", ">AVAILABLE", ">PRICE"), rows)
 
 
 def _optimizer(optimizer: Optimizer, now: datetime) -> Iterator[str]:

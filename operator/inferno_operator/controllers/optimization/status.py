@@ -188,6 +188,7 @@ def _last_optimization(
                 type=use.type,
                 used=use.used,
                 available=None if _unlimited(observation) else use.available,
+                held=use.held or None,
                 price=None if use.price is None else round(use.price, DIGITS),
             )
             for use in solution.capacity

@@ -161,6 +161,14 @@ def test_changes_are_made_one_after_the_other() -> None:
     assert changed("capacity.A100*=3", "capacity.A100+=1").capacity == {"A100": 16}
 
 
+def test_cards_that_are_held_stay_so_whatever_is_changed() -> None:
+    held = replace(SYSTEM, held={"A100": 2})
+
+    after = apply_changes(held, [parse_change("capacity.A100=8")])
+
+    assert (after.capacity, after.held) == ({"A100": 8}, {"A100": 2})
+
+
 def test_no_change_leaves_a_large_system_as_it_is() -> None:
     system = decode_system(fleet(60, 20, seed=8, demand=1))
     name = system.servers[0].name

@@ -41,7 +41,7 @@ SOLUTION = Solution(
         Decision("c", Reason.UNKNOWN_CLASS, ""),
     ),
     certificate=Certificate("milp", Status.OPTIMAL, 100.0, 99.0, 0.25),
-    capacity=(CapacityUse("G2", 2, 5, 12.5), CapacityUse("A100", 0, 8)),
+    capacity=(CapacityUse("G2", 2, 5, 12.5, held=3), CapacityUse("A100", 0, 8)),
 )
 
 
@@ -117,6 +117,7 @@ def test_capacity_and_its_price_are_told_by_type(metrics: Metrics) -> None:
     a100, g2 = labels(namespace="llm", type="A100"), labels(namespace="llm", type="G2")
     assert series["inferno_capacity_used_cards"] == {a100: 0, g2: 2}
     assert series["inferno_capacity_available_cards"] == {a100: 8, g2: 5}
+    assert series["inferno_capacity_held_cards"] == {a100: 0, g2: 3}
     assert series["inferno_capacity_price_cents_per_hour"] == {g2: 12.5}
 
 
