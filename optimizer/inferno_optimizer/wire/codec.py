@@ -6,6 +6,7 @@ names the last one counts. Unlike the original, what cannot be read is named.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
 from typing import Any
@@ -133,14 +134,40 @@ def _read_refused(server: str, value: object) -> Decision:
 
 def _read_given(server: str, value: object) -> Decision:
     try:
-        return Decision(server, *REASON_GIVEN.read(value), ANSWER.read(value))
+        return Decision(server, *REASON_GIVEN.read(value), _whole(ANSWER.read(value)))
     except MisfitError as misfit:
         raise misfit.of(f"allocation of server {server!r}") from None
 
 
+def _on_one_accelerator(allocation: Allocation) -> Allocation:
+    """What a client may carry out that does not know of a mix: its part with most replicas.
+
+    So many fit for sure. Of equal parts it is the one with the most load; the cost stays that of
+    all parts, and latencies those of all requests.
+    """
+    main = max(allocation.parts, key=attrgetter("replicas"))
+    return replace(
+        allocation,
+        accelerator=main.accelerator,
+        replicas=main.replicas,
+        max_batch_size=main.max_batch_size,
+    )
+
+
+def _whole(allocation: Allocation) -> Allocation:
+    """The allocation as we know it, of all parts of its mix; see `system.Allocation`."""
+    first = allocation.parts[0]
+    return replace(
+        allocation,
+        accelerator=first.accelerator,
+        replicas=sum(part.replicas for part in allocation.parts),
+        max_batch_size=first.max_batch_size,
+    )
+
+
 def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
     """Write an allocation, why it is less than the server needs where it is, and warnings."""
-    document = ANSWER.write(allocation)
+    document = ANSWER.write(_on_one_accelerator(allocation))
     if decision.reason is not Reason.ALLOCATED:
         document |= {"reason": str(decision.reason), "message": decision.message}
     return document | _warnings(decision)
