@@ -249,7 +249,7 @@ def test_changes_are_made_one_after_the_other() -> None:
 def test_cards_that_are_held_stay_so_whatever_is_changed() -> None:
     held = replace(SYSTEM, held={"A100": 2})
 
-    after = apply_changes(held, [parse_change("capacity.A100=8")])
+    after = apply_changes(held, [parse_change("capacity.A100=8")]).system
 
     assert (after.capacity, after.held) == ({"A100": 8}, {"A100": 2})
 
