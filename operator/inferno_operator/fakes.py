@@ -23,7 +23,8 @@ from inferno_optimizer.system import Solution, System
 class FakeCluster:
     """Objects in a dictionary, with the API server's rules for generations and versions.
 
-    `failures` are raised by the next calls, one each; `writes` names the objects written.
+    `failures` are raised by the next calls, one each; `writes` names the objects written;
+    `deleted_definitions` are kinds, in the plural.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,7 @@ class FakeCluster:
         self.events: list[Event] = []
         self.writes: list[tuple[str, Key]] = []
         self.failures: list[InfernoError] = []
+        self.deleted_definitions: set[str] = set()
         self._version = 0
 
     def add(self, manifest: Mapping[str, Any], namespace: str = "default") -> Key:
@@ -51,6 +53,11 @@ class FakeCluster:
         """All kinds."""
         self._fail()
         return frozenset(resource.plural for resource in RESOURCES)
+
+    async def terminating(self) -> frozenset[str]:
+        """Kinds whose definitions are being deleted."""
+        self._fail()
+        return frozenset(self.deleted_definitions)
 
     async def get(self, resource: type[Resource], key: Key) -> Manifest:
         """One object."""

@@ -86,6 +86,9 @@ class Cluster(Protocol):
     async def served(self) -> frozenset[str]:
         """Kinds of ours that the API server knows now, in the plural."""
 
+    async def terminating(self) -> frozenset[str]:
+        """Those of them whose definitions are being deleted, and with them all objects."""
+
     async def get(self, resource: type[Resource], key: Key) -> Manifest:
         """One object."""
 

@@ -22,7 +22,7 @@ from inferno_operator.ports import (
 )
 from inferno_operator.resources import Optimizer as OptimizerResource
 from inferno_operator.runtime.concurrently import write_each
-from inferno_operator.runtime.finalizers import release
+from inferno_operator.runtime.finalizers import DefinitionTerminatingError, release
 from inferno_operator.runtime.source import Source
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_operator.schedule import rival, seconds_until_due
@@ -65,8 +65,7 @@ async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
 async def _serve(observation: Observation, context: Context) -> Outcome:
     resource = observation.resource
     if observation.deleted is not None:
-        await release([observation], context.cluster)
-        return Outcome.SETTLED
+        return await _let_go(observation, context)
     if not isinstance(resource, OptimizerResource):
         await carry_out(report.unreadable(observation), context)
         return Outcome.SETTLED
@@ -80,6 +79,16 @@ async def _serve(observation: Observation, context: Context) -> Outcome:
             await carry_out(report.settled(observation), context)
             return Outcome.due_after(waits)
     return await _attempt(observation, resource, context)
+
+
+async def _let_go(observation: Observation, context: Context) -> Outcome:
+    """Take our finalizer off one that is to go, unless it has to stay; then say so on it."""
+    try:
+        await release([observation], context.cluster)
+    except DefinitionTerminatingError as error:
+        await carry_out(report.failed(observation, error), context)
+        return Outcome.FAILED
+    return Outcome.SETTLED
 
 
 async def _rival(

@@ -35,6 +35,7 @@ from inferno_operator.ports import (
 from inferno_operator.resources import API_VERSION, GROUP, VERSION, Resource
 
 FIELD_MANAGER = "inferno-operator"
+PATCH = "patch"
 IGNORE = "Ignore"
 """Fields that are unknown or given twice are not looked for: we have neither, and parsing costs."""
 
@@ -55,9 +56,22 @@ class ApiServer:
 
     async def served(self) -> frozenset[str]:
         """Kinds of ours that the API server knows now, in the plural."""
+        return frozenset(await self._verbs())
+
+    async def terminating(self) -> frozenset[str]:
+        """Those of them whose definitions are being deleted, and with them all objects.
+
+        The API server takes `patch` from the verbs that it lists for the kind. Unlike the
+        definition itself, everybody may read that list, also an operator of one namespace.
+        """
+        verbs = await self._verbs()
+        return frozenset(name for name in verbs if PATCH not in verbs[name])
+
+    async def _verbs(self) -> dict[str, Sequence[str]]:
+        """What the API server offers to do with each kind of ours, and with its status."""
         call = self._api.get_api_resources(GROUP, VERSION, _request_timeout=TIMEOUT)
         answer = await answer_to(call, f"resources of {API_VERSION}")
-        return frozenset(resource.name for resource in answer.resources)
+        return {resource.name: resource.verbs for resource in answer.resources}
 
     async def get(self, resource: type[Resource], key: Key) -> Manifest:
         """One object."""

@@ -3,6 +3,11 @@
 It is there in one way to run only, stateful with a remote optimizer. In every way to run what
 others left behind is taken off at the start: other modes, and the original, which puts it on
 Optimizers too.
+
+While a definition of ours is being deleted, no object gets or loses the finalizer. It is all that
+keeps the objects, and the deletion can be a mistake, such as that of the original together with its
+definitions. A person takes the finalizer off, with `make release`. One definition counts for all:
+the API server works on a few at once, and does not tell of the others before their turn.
 """
 
 import asyncio
@@ -22,15 +27,34 @@ FINALIZER = "inferno.platform.ai/finalizer"
 logger = logging.getLogger(__name__)
 
 
+class DefinitionTerminatingError(InfernoError):
+    """Definitions are being deleted: without our finalizer all their objects would go."""
+
+    reason = "DefinitionTerminating"
+
+
 async def hold(observations: Iterable[Observation], cluster: Cluster) -> None:
-    """Put the finalizer on objects that are to stay."""
+    """Put the finalizer on objects that are to stay, unless definitions are being deleted."""
     missing = [o for o in observations if o.deleted is None and FINALIZER not in o.finalizers]
-    await write_each(missing, lambda o: _change(o, cluster, lambda names: (*names, FINALIZER)))
+    if missing and not await cluster.terminating():
+        await write_each(missing, lambda o: _change(o, cluster, lambda names: (*names, FINALIZER)))
 
 
 async def release(observations: Iterable[Observation], cluster: Cluster) -> None:
-    """Take the finalizer off objects."""
+    """Take the finalizer off objects.
+
+    Raises
+    ------
+    DefinitionTerminatingError
+        Definitions are being deleted; nothing was done.
+    """
     held = [observation for observation in observations if FINALIZER in observation.finalizers]
+    if held and (kinds := await cluster.terminating()):
+        raise DefinitionTerminatingError(
+            f"the definitions of {', '.join(sorted(kinds))} are being deleted, and all objects"
+            f" would go with them: they keep the finalizer {FINALIZER}; save them, then run"
+            " 'make release'"
+        )
     await write_each(held, lambda o: _change(o, cluster, _without))
 
 
@@ -49,7 +73,7 @@ async def _clean_up(kind: type[Resource], namespace: str, cluster: Cluster) -> N
         try:
             await release([observe(kind, m) for m in await cluster.list(kind, namespace)], cluster)
         except InfernoError as error:
-            logger.warning("finalizers of other modes are not cleaned up yet: %s", error)
+            logger.warning("finalizers that others left are not taken off yet: %s", error)
             await asyncio.sleep(backoff.seconds(failures))
         else:
             return

@@ -49,6 +49,10 @@ class GuardedCluster:
         """Kinds of ours that the API server knows now, in the plural."""
         return await self._answered(self._cluster.served())
 
+    async def terminating(self) -> frozenset[str]:
+        """Those of them whose definitions are being deleted, and with them all objects."""
+        return await self._answered(self._cluster.terminating())
+
     async def get(self, resource: type[Resource], key: Key) -> Manifest:
         """One object."""
         return await self._answered(self._cluster.get(resource, key))

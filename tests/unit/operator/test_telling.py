@@ -1,11 +1,13 @@
 """Objects are held until the optimizer was told, but not for ever."""
 
+import asyncio
+import copy
 from datetime import datetime, timedelta
 
 import pytest
 
 from inferno_operator.fakes import FakeCluster
-from inferno_operator.ports import Key, StaleError
+from inferno_operator.ports import Key
 from inferno_operator.resources import RESOURCES
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up
 from inferno_operator.runtime.mirror import Mirror
@@ -53,12 +55,17 @@ def cluster_of(*manifests: Manifest, namespace: str = "default") -> FakeCluster:
     return cluster
 
 
+def mirror_of(cluster: FakeCluster) -> Mirror:
+    mirror = Mirror()
+    for manifest in cluster.objects.values():
+        mirror.put(kind_of(manifest), copy.deepcopy(manifest))
+    return mirror
+
+
 async def reconcile(
     cluster: FakeCluster, keeper: FakeKeeper, now: datetime = NOW, namespace: str = "default"
 ) -> Outcome:
-    mirror = Mirror()
-    for manifest in cluster.objects.values():
-        mirror.put(kind_of(manifest), manifest)
+    mirror = mirror_of(cluster)
     return await reconcile_namespace(namespace, Telling(mirror, keeper, cluster, lambda: now))
 
 
@@ -140,12 +147,23 @@ async def test_of_several_namespaces_none_is_told_before_its_turn() -> None:
 
 
 async def test_a_conflict_is_tried_again_with_the_newest_version() -> None:
-    cluster, keeper = cluster_of(server("S")), FakeKeeper()
-    cluster.failures = [StaleError("changed")]
+    cluster = cluster_of(server("S"))
+    telling = Telling(mirror_of(cluster), FakeKeeper(), cluster, lambda: NOW)
+    cluster.add(server("S", finalizers=["other"]))
 
-    assert await reconcile(cluster, keeper) is Outcome.SETTLED
+    assert await reconcile_namespace("default", telling) is Outcome.SETTLED
 
-    assert finalizers(cluster) == {"Server": [FINALIZER]}
+    assert finalizers(cluster) == {"Server": ["other", FINALIZER]}
+
+
+async def test_objects_stay_while_their_definition_is_being_deleted() -> None:
+    cluster, keeper = cluster_of(*SCENE, going("T")), FakeKeeper()
+    cluster.deleted_definitions = {"servers"}
+
+    assert await reconcile(cluster, keeper) is Outcome.FAILED
+
+    assert ("Server", Key("default", "t")) in cluster.objects
+    assert finalizers(cluster)["Model"] == []
 
 
 @pytest.mark.parametrize("namespaces", [(), ("default",)])
@@ -165,3 +183,19 @@ async def test_other_namespaces_are_left_alone() -> None:
     await clean_up(RESOURCES, ["default"], cluster)
 
     assert finalizers(cluster) == {"Server": [FINALIZER]}
+
+
+async def test_what_others_left_stays_while_a_definition_is_being_deleted_and_it_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = cluster_of(server("S", finalizers=[FINALIZER]), going("T"))
+    cluster.deleted_definitions = {"models"}
+    cleaning = asyncio.create_task(clean_up(RESOURCES, (), cluster))
+    await asyncio.wait([cleaning], timeout=0.1)
+
+    assert not cluster.writes
+    assert "save them, then run 'make release'" in caplog.text
+
+    cluster.deleted_definitions.clear()
+    await cleaning
+    assert finalizers(cluster) == {"Server": []}
