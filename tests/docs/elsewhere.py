@@ -7,6 +7,10 @@ ELSEWHERE = {
     "inferno operator": "tests/cli/test_operator.py",
     "inferno serve": "tests/rest/test_start.py",
     "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it
+    "kubectl create --filename objects.yaml": "tests/cluster/test_deletion.py",
+    "kubectl get accelerators,": "tests/cluster/test_deletion.py",
+    "kubectl scale deployment controller-": "tests/cluster/deployment/test_make.py",
+    "kubectl wait --for=delete": "tests/cluster/test_deletion.py",
     "make build-installer": "tests/cluster/deployment/test_make.py",
     "make demo": ".ci/run",
     "make deploy": "tests/cluster/deployment/test_make.py",
