@@ -21,6 +21,7 @@ ELSEWHERE = {
     "make setup": ".ci/run",  # what every other target begins with
     "make test": ".ci/run",
     "make undeploy": "tests/cluster/deployment/test_make.py",
+    "pip install": "manifests/image/install.sh",  # a test runs it, and takes minutes
     "python -m tests.bench": "tests/unit/bench/test_bench.py",
 }
 """Beginnings of commands that are not run as they stand, and where they are."""
