@@ -13,9 +13,16 @@ python3 -m venv --without-pip "$target"
 python3 -m pip --python "$target/bin/python" install --quiet \
   --constraint "$source/constraints.txt" "$wheels"/*.whl
 
-# Half of it would never be used: of one solver debugging variants, headers, and each library three
-# times over (a wheel has no links), and the same solver again for other systems.
+# What is never used stays out: tests of packages, a build tool and headers of numpy, the solvers
+# that PuLP brings along, the second copy of a library where a wheel has no links. Of the Kubernetes
+# client all APIs but the two that the operator calls, and of its synchronous half, which nothing
+# calls, all models but those that kopf looks for: an API or model is imported when it is asked for.
 packages=$("$target/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 cd "$packages"
-rm -rf cbcbox/*debug* cbcbox/*/include cbcbox/*/lib/*.so cbcbox/*/lib/*.so.*.*.* \
-  cbcbox/*/lib/libopenblasp-* pulp/solverdir
+rm -rf highspy/libhighs.so.*.*.* numpy/f2py numpy/_core/include numpy/_core/lib pulp/solverdir
+find . -type d -name tests -prune -exec rm -rf {} +
+find kubernetes/aio/client/api -name '*_api.*' \
+  ! -name 'core_v1_api.*' ! -name 'custom_objects_api.*' -delete
+find kubernetes/client/api -name '*_api.*' -delete
+find kubernetes/client/models -type f ! -name '__init__.*' ! -name 'v1_object_meta.*' \
+  ! -name 'v1_owner_reference.*' ! -name 'v1_managed_fields_entry.*' -delete

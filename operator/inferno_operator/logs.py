@@ -1,4 +1,4 @@
-"""Log lines, as text for people or as JSON for programs."""
+"""Log lines, as text or as JSON."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def configure(*, as_json: bool) -> None:
-    """Write to stderr, from INFO on."""
+    """Log to stderr, from level INFO on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else logging.Formatter(TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -19,13 +19,13 @@ def configure(*, as_json: bool) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the object that it is about.
+    """One JSON object per line, with the Kubernetes object that the line is about.
 
-    That is the first Key or Reference among the arguments of the message.
+    This object is the first Key or Reference among the arguments of the message.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line of a record."""
         fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -39,7 +39,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _about(record: logging.LogRecord) -> dict[str, str]:
-    """Kind (where it is known), namespace and name of the object of a line."""
+    """Return kind (if known), namespace and name of the object that a record is about."""
     for argument in record.args if isinstance(record.args, tuple) else ():
         if isinstance(argument, Reference):
             kind, key = {"kind": argument.kind.kind}, argument.key

@@ -1,4 +1,4 @@
-"""`inferno operator`: read the settings, connect, and work until told to stop."""
+"""`inferno operator`: read the settings, connect, and run until a signal stops it."""
 
 import asyncio
 import logging
@@ -38,13 +38,13 @@ from inferno_optimizer.errors import InfernoError
 LEASE = "inferno-operator"
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-"""Where a pod finds the name of its namespace."""
+"""The file with the name of the pod's namespace."""
 
 WATCHED_KINDS = len(RESOURCES) + 1 + 3 * len(DIALECTS) + 6
-"""At most: our kinds; Servers again and what they refer to; boosters and their children."""
+"""Upper limit: our kinds, the kinds of actuation, and boosters with their children."""
 
 PROGRESS_SECONDS = 300.0
-"""In which work makes progress, besides those that the solver may take."""
+"""Seconds without progress, in addition to the solver's time limit, after which it is stuck."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,13 +55,13 @@ def run(
     *,
     json_logs: bool = False,
 ) -> None:
-    """Run the operator in the foreground; SIGTERM and SIGINT end it.
+    """Run the operator in the foreground; SIGTERM and SIGINT stop it.
 
     Raises
     ------
     InfernoError
-        It cannot start: a setting makes no sense, or there is no access to a cluster. Or it
-        has to end, for another operator leads.
+        The operator cannot start, because a setting is invalid or there is no access to a
+        cluster. Or it must exit, because another operator leads.
     """
     settings = Settings.from_environment(environment)
     configure(as_json=json_logs)
@@ -102,7 +102,7 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
 
 @asynccontextmanager
 async def _optimizer(settings: Settings) -> AsyncIterator[Optimizer]:
-    """Where systems are solved."""
+    """Yield the embedded or the remote optimizer."""
     if settings.remote is None:
         local = LocalOptimizer()
         warm_up = asyncio.create_task(local.warm_up())
@@ -120,7 +120,7 @@ async def _optimizer(settings: Settings) -> AsyncIterator[Optimizer]:
 def _optimization(
     settings: Settings, cluster: GuardedCluster, optimizer: Optimizer, metrics: Metrics
 ) -> OptimizationController:
-    """The optimization controller."""
+    """Return the optimization controller."""
     source = OnDemand(cluster)
     context = Context(cluster, source, optimizer, _now, settings.time_limit, metrics)
     keeper = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
@@ -132,7 +132,7 @@ def _optimization(
 def _others(
     settings: Settings, cluster: GuardedCluster, dialect: Dialect | None
 ) -> Sequence[Controller]:
-    """The actuation controller, and that of ModelBoosters if it is to run."""
+    """Return the actuation controller and, with a dialect, the Model Booster controller."""
     actuation = ActuationController(cluster, settings.namespaces, _now)
     if dialect is None:
         return (actuation,)
@@ -140,11 +140,11 @@ def _others(
 
 
 async def with_images(dialect: Dialect, cluster: ApiServer, namespace: str) -> Dialect:
-    """The dialect with the images that the controller's ConfigMap names."""
+    """Return the dialect with the images in the controller's ConfigMap, if it exists."""
     try:
         return dialect.with_images(await cluster.config_map(Key(namespace, dialect.images)))
     except InfernoError as error:
-        logger.info("images are the default ones: %s", error)
+        logger.info("Model Booster: the default images are used: %s", error)
         return dialect
 
 
@@ -159,5 +159,5 @@ def _now() -> datetime:
 
 
 def _elapsed() -> float:
-    """Seconds that nobody sets; on Linux those in which the machine sleeps count too."""
+    """Return a monotonic time [s]; on Linux it includes the time of a suspend."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

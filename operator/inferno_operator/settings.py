@@ -1,4 +1,4 @@
-"""The environment, read once into a frozen value; a bad one stops the start and is named."""
+"""The settings, read once from the environment; an invalid one stops the start."""
 
 import difflib
 import math
@@ -20,23 +20,23 @@ NO = frozenset({"false", "0", "no", "off"})
 OFF = "off"
 
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A DNS label, as Kubernetes asks for."""
+"""A DNS label, as Kubernetes requires."""
 
 HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9.])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-"""A name, or an address of either family."""
+"""A host name, an IPv4 or an IPv6 address."""
 
 MAX_PORT = 65535
 
 FILES = ("TLS_CERT", "TLS_KEY", "TLS_CA", "TOKEN_FILE")
-"""Variables that name the files of an endpoint, in its order."""
+"""Variables with the files of an endpoint, in the order of its fields."""
 
 HEALTH_PORT = 8081
-"""Of the probes and metrics, unless told otherwise; as that of the original's probes."""
+"""Default port of probes and metrics, which is that of the original's probes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable that is read; `inferno operator` has an option for each, a switch or a text."""
+    """An environment variable; `inferno operator` has an option for each, a flag or a text."""
 
     name: str
     help: str
@@ -45,22 +45,30 @@ class Variable:
 
     @property
     def option(self) -> str:
-        """The option without its dashes."""
+        """The name of the option, without the leading dashes."""
         return self.name.removeprefix("INFERNO_").lower().replace("_", "-")
 
 
 VARIABLES = (
     Variable("INFERNO_HOST", "Host of the remote optimizer.", "HOST"),
     Variable("INFERNO_LEADER_ELECTION", "Work only while holding the Lease.", switch=True),
-    Variable("INFERNO_MODEL_BOOSTER", "Its controller: off, kthena or matrixinfer.", "DIALECT"),
-    Variable("INFERNO_NAMESPACE", "Namespaces to watch, with commas; all by default.", "NAMES"),
+    Variable(
+        "INFERNO_MODEL_BOOSTER",
+        "Controller of ModelBoosters: off, kthena or matrixinfer.",
+        "DIALECT",
+    ),
+    Variable(
+        "INFERNO_NAMESPACE", "Namespaces to watch, separated by commas; all by default.", "NAMES"
+    ),
     Variable("INFERNO_OPTIMIZER", "Where to solve: local or remote.", "PLACE"),
     Variable("INFERNO_PORT", "Port of the remote optimizer.", "PORT"),
-    Variable("INFERNO_SOLVER_TIME_LIMIT", "What the exact solver may take.", "SECONDS"),
-    Variable("INFERNO_STATELESS", "Read objects when asked to optimize.", switch=True),
-    Variable("INFERNO_TLS_CA", "Who vouches for the remote optimizer.", "FILE"),
-    Variable("INFERNO_TLS_CERT", "Who we are, for the remote optimizer.", "FILE"),
-    Variable("INFERNO_TLS_KEY", "The key to it.", "FILE"),
+    Variable("INFERNO_SOLVER_TIME_LIMIT", "Time limit of the exact solver.", "SECONDS"),
+    Variable(
+        "INFERNO_STATELESS", "Read objects on each request instead of mirroring them.", switch=True
+    ),
+    Variable("INFERNO_TLS_CA", "CA certificate of the remote optimizer.", "FILE"),
+    Variable("INFERNO_TLS_CERT", "Client certificate for the remote optimizer.", "FILE"),
+    Variable("INFERNO_TLS_KEY", "Private key of the client certificate.", "FILE"),
     Variable("INFERNO_TOKEN_FILE", "Bearer token for the remote optimizer.", "FILE"),
 )
 
@@ -71,10 +79,10 @@ KNOWN = tuple(variable.name for variable in VARIABLES)
 class Settings:
     """How the operator runs.
 
-    `namespaces` are those that it watches, empty for all; `time_limit` is the exact
-    solver's [s]; with `leader_election` it works only while it holds the Lease. `remote` is
-    the optimizer, None for the embedded one; unless `stateless` objects are mirrored.
-    `model_booster` is the dialect of the ModelBoosters that it looks after, if any.
+    `namespaces` are the watched namespaces, empty for all; `time_limit` is that of the exact
+    solver [s]; with `leader_election` the operator writes only while it holds the Lease.
+    `remote` is the remote optimizer, None for the embedded one; if not `stateless`, objects are
+    mirrored. `model_booster` is the dialect of the Model Booster controller, None if it is off.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -91,7 +99,7 @@ class Settings:
         Raises
         ------
         InputError
-            A value that cannot be read; the text names the variable.
+            A value is invalid; the message names the variable.
         """
         place = environment.get("INFERNO_OPTIMIZER", _default_place(environment))
         if place not in ("local", "remote"):
@@ -118,18 +126,18 @@ def _dialect(environment: Mapping[str, str]) -> "Dialect | None":
 
 
 def _default_place(environment: Mapping[str, str]) -> str:
-    """Who names a host wants its optimizer."""
+    """Return the default of INFERNO_OPTIMIZER: remote if a host is set."""
     return "remote" if environment.get("INFERNO_HOST") else "local"
 
 
 def _endpoint(environment: Mapping[str, str]) -> Endpoint:
-    """The remote optimizer; what is not said is as with the original."""
+    """Return the endpoint of the remote optimizer; its defaults are those of the original."""
     host = environment.get("INFERNO_HOST") or Endpoint().host
     if not HOST.fullmatch(host):
-        raise InputError(f"INFERNO_HOST: {host!r} is neither a name nor an address")
+        raise InputError(f"INFERNO_HOST: {host!r} is neither a host name nor an IP address")
     files = {name: _file(environment, f"INFERNO_{name}") for name in FILES}
     if files["TLS_KEY"] and not files["TLS_CERT"]:
-        raise InputError("INFERNO_TLS_KEY: is of no use without INFERNO_TLS_CERT")
+        raise InputError("INFERNO_TLS_KEY: has no effect without INFERNO_TLS_CERT: set both")
     return Endpoint(host, _port(environment), *files.values())
 
 
@@ -144,16 +152,16 @@ def _port(environment: Mapping[str, str]) -> int:
         return Endpoint().port
     if value.startswith("tcp://"):
         raise InputError(
-            f"INFERNO_PORT: {value!r} comes from Kubernetes, for a Service called 'inferno':"
+            f"INFERNO_PORT: {value!r} was set by Kubernetes for a Service named 'inferno':"
             " set enableServiceLinks: false on the pod, or INFERNO_PORT to a number"
         )
     if not (value.strip().isdecimal() and 0 < int(value) <= MAX_PORT):
-        raise InputError(f"INFERNO_PORT: {value!r} is no number of a port")
+        raise InputError(f"INFERNO_PORT: {value!r} is not a port number (1 to {MAX_PORT})")
     return int(value)
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """A warning for each INFERNO_* variable that nothing reads; service links are none."""
+    """Return a warning for each unknown INFERNO_* variable, except service links."""
     names = [name for name in environment if name.startswith("INFERNO_") and name not in KNOWN]
     return [_warning(name) for name in sorted(names) if not _is_service_link(name)]
 
@@ -164,7 +172,7 @@ def _warning(name: str) -> str:
 
 
 def _is_service_link(name: str) -> bool:
-    """What Kubernetes injects for a Service: X_SERVICE_HOST, X_PORT, X_PORT_80_TCP_ADDR, ..."""
+    """Whether Kubernetes sets it for a Service: X_SERVICE_HOST, X_PORT, X_PORT_80_TCP_ADDR, ..."""
     return "_SERVICE_" in name or name.endswith("_PORT") or "_PORT_" in name
 
 
@@ -182,7 +190,7 @@ def _namespaces(environment: Mapping[str, str]) -> tuple[str, ...]:
     given = sorted({name for name in names if name})
     for name in given:
         if not NAMESPACE.fullmatch(name):
-            raise InputError(f"INFERNO_NAMESPACE: {name!r} is no name of a namespace")
+            raise InputError(f"INFERNO_NAMESPACE: {name!r} is not a valid namespace name")
     return tuple(given)
 
 

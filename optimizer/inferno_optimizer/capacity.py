@@ -1,31 +1,44 @@
-"""Cards: how many there are to hand out, and how many a plan uses."""
+"""Cards: how many there are, how many are held, and how many a plan uses."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Allocation, CapacityUse, Decision, Server
-
-
-def available_cards(catalogue: Catalogue, held: Iterable[Server]) -> Counter[str]:
-    """Cards by type, less those on which servers run that are to be left as they are."""
-    cards = Counter({t: max(count, 0) for t, count in catalogue.system.capacity.items()})
-    for server in held:
-        for card_type, count in cards_in_use(catalogue, server.model, server.current).items():
-            cards[card_type] = max(cards[card_type] - count, 0)
-    return cards
+from inferno_optimizer.system import Allocation, CapacityUse, Decision, MarginalValue, Server
 
 
 def cards_to_hand_out(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[str]:
-    """Cards by type, less what servers hold for which no decision is possible.
+    """Cards by type that a plan may use: those that there are, less those that are held."""
+    cards = _all_cards(catalogue)
+    for card_type, count in held_cards(catalogue, decisions).items():
+        cards[card_type] = max(cards[card_type] - count, 0)
+    return cards
 
-    The rule is the same for our solvers, for what another optimizer is asked and for the
-    check of its answer. Without `hold_undecided` all cards are handed out.
+
+def held_cards(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[str]:
+    """Cards by type on which servers run that are to be left as they are.
+
+    Those are the servers for which no decision is possible, where the options hold them, and
+    those that are no part of the system.
     """
-    if not catalogue.system.options.hold_undecided:
-        return available_cards(catalogue, ())
-    undecided = {d.server for d in decisions if not d.reason.decided}
-    return available_cards(catalogue, (s for s in catalogue.system.servers if s.name in undecided))
+    system = catalogue.system
+    held = Counter(system.held)
+    if system.options.hold_undecided:
+        undecided = {decision.server for decision in decisions if not decision.reason.decided}
+        held += cards_of_servers(catalogue, (s for s in system.servers if s.name in undecided))
+    return held
+
+
+def cards_of_servers(catalogue: Catalogue, servers: Iterable[Server]) -> Counter[str]:
+    """Cards by type on which servers run now."""
+    cards: Counter[str] = Counter()
+    for server in servers:
+        cards.update(cards_in_use(catalogue, server.model, server.current))
+    return cards
+
+
+def _all_cards(catalogue: Catalogue) -> Counter[str]:
+    return Counter({t: max(count, 0) for t, count in catalogue.system.capacity.items()})
 
 
 def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Mapping[str, int]:
@@ -41,11 +54,23 @@ def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Ma
 
 
 def capacity_use(
-    available: Mapping[str, int], used: Mapping[str, int], prices: Mapping[str, float]
+    catalogue: Catalogue,
+    decisions: Iterable[Decision],
+    used: Mapping[str, int],
+    marginal: Mapping[str, MarginalValue],
 ) -> tuple[CapacityUse, ...]:
-    """Cards in use and available of every type that is listed or used, by name."""
-    names = sorted({*used, *available})
+    """Cards of every type that is listed, used or held, by name.
+
+    Parameters
+    ----------
+    catalogue, decisions
+        The system, and the decision for each of its servers.
+    used, marginal
+        What the plan uses, and what one more card is worth, by type.
+    """
+    cards, held = _all_cards(catalogue), held_cards(catalogue, decisions)
+    worth = {t: marginal.get(t, MarginalValue()) for t in sorted({*cards, *held, *used})}
     return tuple(
-        CapacityUse(name, used.get(name, 0), available.get(name, 0), prices.get(name))
-        for name in names
+        CapacityUse(t, used.get(t, 0), cards[t], value.price, value.gain, held[t])
+        for t, value in worth.items()
     )

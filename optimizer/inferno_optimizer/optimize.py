@@ -56,18 +56,12 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
         decisions=decisions,
         certificate=_certificate(candidates, answer, phases),
         capacity=capacity_use(
-            cards,
+            catalogue,
+            decisions,
             dict(zip(candidates.types, used.tolist(), strict=True)),
-            _prices(candidates, answer),
+            dict(zip(candidates.types, answer.marginal, strict=False)),
         ),
     )
-
-
-def _prices(candidates: Candidates, answer: Answer) -> dict[str, float]:
-    """What one more card of each type saves, where the solver tells."""
-    if answer.prices is None:
-        return {}
-    return dict(zip(candidates.types, answer.prices.tolist(), strict=True))
 
 
 def _certificate(

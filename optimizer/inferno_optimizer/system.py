@@ -281,7 +281,8 @@ class System:
     """Everything an optimization needs. Names are unique within each kind.
 
     `profiles` holds at most one entry for a pair of model and accelerator; `capacity` maps
-    an accelerator type to its cards, and a type that is not listed has none.
+    an accelerator type to its cards, and a type that is not listed has none. `held` are cards
+    by type on which servers run that are no part of the system.
     """
 
     accelerators: tuple[Accelerator, ...] = ()
@@ -290,6 +291,7 @@ class System:
     servers: tuple[Server, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     options: Options = Options()
+    held: Mapping[str, int] = field(default_factory=dict)  # can be sent to another process
 
     def by_name(self) -> "System":
         """The same in an order that does not depend on how it was put together."""
@@ -349,16 +351,18 @@ class Level:
     """Load of a priority that is served entirely, and what is proven of it [requests/min].
 
     No plan that serves as much of the more important priorities serves more than `bound`.
+    `load` is that of all servers of the priority; 0 where it is not known.
     """
 
     priority: int
     served: float
     bound: float
+    load: float = 0.0
 
     @property
     def gap(self) -> float:
-        """Proven distance from the most, relative to the load served or 1."""
-        return max(0.0, self.bound - self.served) / max(self.served, 1.0)
+        """Proven distance from the most, relative to the load of the priority or 1."""
+        return max(0.0, self.bound - self.served) / max(self.load, self.bound, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,17 +396,47 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityUse:
-    """Cards of a type: in use by the plan, and available.
+class Gain:
+    """Load of a priority that is served besides [requests/min]."""
 
-    `price` is about what one more card would save [cents/hour]; None where the solver does
-    not tell.
+    priority: int
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class MarginalValue:
+    """What one more card of a type is worth.
+
+    Where it lets more load be served, `gain` is that of the most important priority that
+    profits. Otherwise `price` is what it saves at the served load of the plan [cents/hour].
+    Both tell what the linear relaxation of the problem gains when it is solved again with one
+    more card; both are None where the solver does not tell.
+    """
+
+    price: float | None = None
+    gain: Gain | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityUse:
+    """Cards of a type: in use by the plan, and all that there are.
+
+    `price` and `gain` are those of one more card, as in `MarginalValue`. `held` are those of
+    `available` on which servers run for which no decision is possible; there may be more of
+    them than there are said to be.
     """
 
     type: str
     used: int
     available: int
     price: float | None = None
+    gain: Gain | None = None
+    held: int = 0
+
+    @property
+    def usable(self) -> int:
+        """Cards that a plan may use."""
+        return max(self.available - self.held, 0)
 
 
 @dataclass(frozen=True, slots=True)

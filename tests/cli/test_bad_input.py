@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -61,6 +62,18 @@ BAD_FILES = {
     ),
     "unknown-kind.yaml": ("kind: Deployment\n", "unknown-kind.yaml:1: unknown kind 'Deployment'; "),
     "no-kind.yaml": ("spec: {}\n", "no-kind.yaml:1: neither a Kubernetes object"),
+    "unknown-field.yaml": (
+        ACCELERATOR.replace("cost", "cots") % 40,
+        "unknown-field.yaml:1: Accelerator a: spec.cots is unknown; did you mean cost?",
+    ),
+    "unknown-field.json": (
+        small(loda={}),
+        "server 'Premium-granite-13b': currentAlloc.loda: is unknown; did you mean load?",
+    ),
+    "missing.yaml": (
+        "apiVersion: inferno.platform.ai/v1alpha1\nkind: Server\nmetadata: {name: s}\nspec: {}\n",
+        "Server s: spec.name is missing; spec.class is missing; spec.model is missing",
+    ),
     "two.yaml": (f"{OPTIMIZER % 'x'}---\n{OPTIMIZER % 'y'}", "several Optimizers, "),
     "garbage.json": ("\x00\x01", "garbage.json:1:1: not valid JSON: "),
     "garbage.yaml": ("\x00\x01", "garbage.yaml: not valid YAML: "),
@@ -128,8 +141,33 @@ def test_the_same_objects_twice_are_one_line() -> None:
     assert_refused(inferno("optimize", SAMPLE / "servers.yaml", SAMPLE / "servers.yaml"), "name: ")
 
 
-def test_explaining_an_unknown_server_is_one_line() -> None:
-    assert_refused(inferno("explain", SMALL, "Nobody"), "no server is named 'Nobody'")
+def test_explaining_an_unknown_server_is_one_line_with_the_nearest_name() -> None:
+    assert_refused(
+        inferno("explain", SMALL, "premium-granite-13b"),
+        "no server is named 'premium-granite-13b'; did you mean Premium-granite-13b? (known: ",
+    )
+
+
+@pytest.mark.parametrize("arguments", [["optimize"], ["explain", "Premium-granite-13b"]])
+def test_an_unknown_field_is_refused_unless_leniency_is_asked_for(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    classes = (SAMPLE / "serviceclasses.yaml").read_text()
+    assert "slo-itl:" in classes
+    folder = shutil.copytree(SAMPLE, tmp_path / "small")
+    (folder / "serviceclasses.yaml").write_text(classes.replace("slo-itl:", "slo-tpot:", 1))
+    command, *server = arguments
+
+    refused = inferno(command, folder, *server)
+    lenient = inferno(command, folder, *server, "--lenient")
+
+    message = "spec.data[0].slo-tpot is unknown; did you mean slo-itl?"
+    assert_refused(refused, message, "; to ignore it: --lenient")
+    assert lenient.returncode == 0
+    assert lenient.stdout
+    (warning,) = lenient.stderr.decode().splitlines()
+    assert warning.startswith("warning: ")
+    assert message in warning
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_a_busy_port_is_told_in_one_line(kubeconfig: Path) -> None:
     (line,) = lines
     assert status == 2
     assert line.startswith(f"inferno: cannot listen on port {port} ")
-    assert "Address already in use; choose another with --health-port" in line
+    assert "Address already in use; choose another port with --health-port" in line
 
 
 def test_logs_can_be_json(tmp_path: Path) -> None:

@@ -93,6 +93,28 @@ def test_a_change_without_an_effect_is_one_line(change: str) -> None:
     assert what_if(SAMPLE, change) == ["nothing changes: every server gets the same as without"]
 
 
+def test_a_value_that_is_so_already_is_told_beside_the_plan() -> None:
+    result = inferno("optimize", SAMPLE, "--set", "capacity.G2=8", "-o", "json")
+
+    assert result.stderr.decode() == "warning: capacity.G2=8: the value is already 8\n"
+    assert json.loads(result.stdout)["servers"] == []
+
+
+def test_an_accelerator_that_is_not_there_yet_is_tried_out() -> None:
+    lines = what_if(
+        SAMPLE,
+        "optimizer.unlimited=false",
+        "accelerator.B200.type=B200",
+        "accelerator.B200.cost=20",
+        "capacity.B200=1",
+        "model.*.B200=G2",
+        "model.*.B200.alpha*=0.5",
+    )
+
+    assert lines[1].startswith("Premium-granite-13b 2 x G2 50.00 1 x B200 20.00 ")
+    assert "B200 0 1 0 1" in lines
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -524,6 +524,6 @@ async def test_an_event_that_cannot_be_published_is_dropped_and_logged(
     with caplog.at_level(logging.WARNING):
         await api.publish(Event(nowhere, "Normal", "Allocated", "2 x A"))
 
-    assert "event not published" in caplog.text
+    assert "the event is not published" in caplog.text
     assert "no-such-namespace" in caplog.text
     assert events(scene) == []

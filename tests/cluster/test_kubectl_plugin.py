@@ -336,8 +336,9 @@ def test_bad_places_and_names_are_one_line(fleet: Scene, plugin: Plugin, tmp_pat
     assert refusal(plugin, "-n", "elsewhere", "optimize", status=2).endswith(
         "namespace 'elsewhere' has no Optimizer"
     )
-    assert refusal(plugin, "explain", "nobody", status=2).endswith(
-        f"Server {fleet.namespace}/nobody: there is none"
+    assert (
+        f"Server {fleet.namespace}/free-granite-13: there is none; did you mean free-granite-13b"
+        in refusal(plugin, "explain", "free-granite-13", status=2)
     )
     assert refusal(plugin, "plan", "other", status=2).endswith(
         f"Optimizer {fleet.namespace}/other: there is none (known: fleet)"

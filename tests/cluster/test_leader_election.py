@@ -209,7 +209,7 @@ def test_a_leader_that_was_paused_writes_nothing_when_it_wakes_up(
     code = wait_until(lambda: first.exit_code, lambda c: c is not None, "the first one ended", 30.0)
 
     assert code == 1
-    assert "this operator ends" in first.log.splitlines()[-1]
+    assert "this operator exits" in first.log.splitlines()[-1]
     assert scene.versions() == before
     assert max(scene.events()[leader]) <= paused
 
@@ -230,7 +230,7 @@ def test_a_leader_that_loses_the_api_server_ends_and_says_why(
 
     assert code == 1
     line = first.log.splitlines()[-1]
-    assert line == "inferno: the lease was not renewed in time; this operator ends"
+    assert line == "inferno: the lease was not renewed in time; this operator exits"
     wait_until(scene.holder, lambda h: h not in ("", leader), "the other one leads", TAKEOVER_S)
     scene.request()
     scene.wait_until_done()

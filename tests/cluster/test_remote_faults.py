@@ -2,16 +2,20 @@
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.cluster.scene import Manifest, Scene, condition, environment_of, in_mode
 from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
+
+KUBECTL_SECONDS = 5
+"""What kubectl and the watch of it may take besides, on a busy machine."""
 
 
 @pytest.fixture
@@ -19,6 +23,17 @@ def rest() -> Iterator[RestOptimizer]:
     """An optimizer that fails when a test wants it to."""
     with RestOptimizer() as rest:
         yield rest
+
+
+@pytest.fixture
+def scenes(control_plane: ControlPlane, scene: Scene) -> Iterator[Sequence[Scene]]:
+    """The test's namespace, and three more."""
+    names = [f"{scene.namespace}-{number}" for number in range(3)]
+    for name in names:
+        control_plane.create_namespace(name)
+    yield scene, *(Scene(control_plane, name) for name in names)
+    for name in names:
+        control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture(params=["stateless-remote", "stateful-remote"])
@@ -42,6 +57,13 @@ def assert_decided(scene: Scene) -> None:
     assert desired == {"premium-granite-13b": ("G2", True), "free-granite-13b": ("G2", True)}
 
 
+def begin_to_hang(scene: Scene, rest: RestOptimizer) -> None:
+    """Ask for an optimization, and let it have no end once it has come."""
+    rest.gate.clear()
+    scene.request("inferno")
+    assert rest.arrived.wait(30)
+
+
 def assert_untouched(scene: Scene) -> None:
     assert all("status" not in server for server in scene.servers().values())
 
@@ -52,9 +74,7 @@ def test_an_optimizer_killed_during_a_solve(
 ) -> None:
     scene.apply_sample("small")
     operator()
-    rest.gate.clear()
-    scene.request("inferno")
-    assert rest.arrived.wait(30)
+    begin_to_hang(scene, rest)
     rest.stop()
     rest.gate.set()
 
@@ -72,7 +92,15 @@ def test_an_optimizer_killed_during_a_solve(
 
 
 @pytest.mark.parametrize(
-    "failure", [Failure.NO_JSON, Failure.NO_ANSWER, Failure.OTHERS, Failure.HALF, Failure.BROKEN]
+    "failure",
+    [
+        Failure.NO_JSON,
+        Failure.NO_ANSWER,
+        Failure.OTHERS,
+        Failure.NOBODY,
+        Failure.HALF,
+        Failure.BROKEN,
+    ],
 )
 def test_an_optimizer_that_answers_garbage(
     scene: Scene, operator: StartOperator, rest: RestOptimizer, failure: Failure
@@ -167,7 +195,7 @@ def test_answers_that_were_there_before_stay_while_it_fails(
     before = {name: s["spec"]["desiredAlloc"] for name, s in scene.servers().items()}
     load = {"spec": {"currentAlloc": {"load": {"arrivalRate": 600}}}}
     scene.control_plane.patch("server", "free-granite-13b", load, scene.namespace)
-    rest.failures = [Failure.HALF, Failure.OTHERS, Failure.NO_JSON] * 1000
+    rest.failures = [Failure.HALF, Failure.OTHERS, Failure.NO_JSON, Failure.NOBODY] * 1000
     scene.request("inferno")
 
     scene.wait_until_failed("inferno")
@@ -185,9 +213,7 @@ def test_requests_during_a_solve_become_one(
 ) -> None:
     scene.apply_sample("small")
     operator()
-    rest.gate.clear()
-    scene.request("inferno")
-    assert rest.arrived.wait(30)
+    begin_to_hang(scene, rest)
     for policy in ("RoundRobin", "PriorityRoundRobin", "PriorityExhaustive"):
         change = {"spec": {"data": {"optimizer": {"saturationPolicy": policy}}, "optimize": True}}
         scene.control_plane.patch("optimizer", "inferno", change, scene.namespace)
@@ -206,9 +232,7 @@ def test_an_operator_that_ends_does_not_wait_for_the_optimizer(
 ) -> None:
     scene.apply_sample("small")
     process = operator()
-    rest.gate.clear()
-    scene.request("inferno")
-    assert rest.arrived.wait(30)
+    begin_to_hang(scene, rest)
 
     assert process.stop() == 0
     assert_untouched(scene)
@@ -224,3 +248,60 @@ def test_what_an_optimizer_forgot_is_sent_again(
         scene.wait_until_done("inferno")
         assert_decided(scene)
         rest.restart_empty()
+
+
+def test_the_original_completes_a_request_with_servers_that_cannot_be_decided(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    rest.original = True
+    scene.apply_sample("troubles")
+    operator()
+    scene.request("troubles")
+
+    scene.wait_until_done("troubles")
+
+    reasons = {name: condition(s, "Allocated")["reason"] for name, s in scene.servers().items()}
+    assert reasons == {
+        "fine": "Allocated",
+        "unknown-model": "UnknownModel",
+        "unattainable-slo": "UnattainableSLO",
+        "no-capacity": "NoCapacity",
+    }
+
+
+@pytest.mark.parametrize("operator", ["stateful-remote"], indirect=True)
+def test_an_object_goes_within_ten_seconds_while_a_request_hangs(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    begin_to_hang(scene, rest)
+
+    began = time.monotonic()
+    arguments = ["--namespace", scene.namespace, "--timeout=60s"]
+    scene.control_plane.kubectl("delete", "server", "free-granite-13b", *arguments)
+
+    assert time.monotonic() - began < 10 + KUBECTL_SECONDS
+    assert rest.at_once == 1
+
+
+@pytest.mark.slow
+def test_namespaces_do_not_wait_one_after_the_other_for_an_optimizer_that_hangs(
+    scenes: Sequence[Scene], operator: StartOperator, rest: RestOptimizer
+) -> None:
+    for each in scenes:
+        each.apply_sample("small")
+    operator(
+        namespace=",".join(each.namespace for each in scenes),
+        environment={"INFERNO_SOLVER_TIME_LIMIT": "1"},  # 31 s of patience
+    )
+    rest.gate.clear()
+    began = time.monotonic()
+    for each in scenes:
+        each.request("inferno")
+
+    told = [optimized(each.wait_until_failed("inferno"))["message"] for each in scenes]
+
+    assert time.monotonic() - began < 2 * 31 + 15  # one after the other it takes 124
+    assert sum("no turn within 31 s" in message for message in told) >= 2
+    assert all(rest.url in message for message in told)

@@ -11,7 +11,7 @@ import yaml
 from inferno_operator.controllers.boosters.booster import read_booster
 from inferno_operator.controllers.boosters.convert.children import convert
 from inferno_operator.controllers.boosters.plan import plan
-from inferno_operator.controllers.boosters.status import Findings, status_of
+from inferno_operator.controllers.boosters.status import Report, status_of
 from inferno_operator.resources.dialects import KTHENA
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "kthena" / "cases"
@@ -143,8 +143,8 @@ def test_a_recorded_booster_converts_and_its_condition_tells_what_is_odd(
     booster = read_booster({**manifest, "metadata": metadata}, KTHENA)
 
     decided = plan(booster, [], KTHENA)
-    findings = Findings(invalid=[str(problem) for problem in decided.invalid])
-    status = status_of(booster, [], KTHENA, findings, datetime(2026, 3, 1, tzinfo=UTC))
+    report = Report(invalid=[str(problem) for problem in decided.invalid])
+    status = status_of(booster, [], KTHENA, report, datetime(2026, 3, 1, tzinfo=UTC))
 
     assert len(decided.applies) == count
     assert decided.problems == ()

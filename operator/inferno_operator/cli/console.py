@@ -47,9 +47,14 @@ Changes = Annotated[
         "--set",
         metavar="CHANGE",
         help="What if: show what this would change, such as capacity.A100=8; also with +=, "
-        "-=, *=. Kinds: accelerator, capacity, class, optimizer, server. Can be repeated.",
+        "-=, *=. Kinds: accelerator, capacity, class, model, optimizer, server; the name * is "
+        "every name. A new accelerator takes its type and its cost; model.NAME.NEW=KNOWN says "
+        "that the model performs on it as on a known one. Can be repeated.",
         show_default=False,
     ),
+]
+Lenient = Annotated[
+    bool, typer.Option("--lenient", help="Warn of unknown fields, and go on without them.")
 ]
 
 
@@ -65,6 +70,12 @@ def run_app(app: typer.Typer, name: str) -> None:
 def limited(system: "System", time_limit: float) -> "System":
     """The same system with another time limit for the exact solver [s]."""
     return replace(system, options=replace(system.options, time_limit=time_limit))
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Tell what is no error, but may not be what was meant."""
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 @contextmanager

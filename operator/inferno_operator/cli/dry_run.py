@@ -15,11 +15,15 @@ from inferno_optimizer.wire.what_if import apply_changes
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An Optimizer, the system that it would see, and what would be decided."""
+    """An Optimizer, the system that it would see, and what would be decided.
+
+    `idle` are the changes that change nothing, a line each.
+    """
 
     optimizer: Optimizer
     snapshot: Snapshot
     solution: Solution
+    idle: tuple[str, ...]
 
 
 def decide(
@@ -49,5 +53,5 @@ def decide(
     """
     chosen = choose_optimizer(observations, namespace, optimizer)
     snapshot = build_system(readable(observations), chosen, time_limit)
-    changed = apply_changes(snapshot.system, map(parse_change, changes))
-    return Outcome(chosen, replace(snapshot, system=changed), optimize(changed))
+    changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
+    return Outcome(chosen, replace(snapshot, system=changed), optimize(changed), idle)

@@ -13,11 +13,13 @@ import typer
 from inferno_operator.cli.console import (
     Changes,
     Format,
+    Lenient,
     Output,
     TimeLimit,
     limited,
     run_app,
     show,
+    warn,
     working,
 )
 from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
@@ -78,18 +80,23 @@ def inferno(
 @app.command(
     epilog="Example: kubectl get inferno -o yaml | inferno optimize - -o json"
     "\n\nExample: inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'"
+    "\n\nExample: inferno optimize samples/fleet --set accelerator.B200.type=B200 "
+    "--set accelerator.B200.cost=400 --set capacity.B200=8 --set 'model.*.B200=H100' "
+    "--set 'model.*.B200.alpha*=0.5'"
 )
 def optimize(
     paths: Paths,
     output: Output = Format.TABLE,
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
     time_limit: TimeLimit = 30.0,
+    *,
+    lenient: Lenient = False,
 ) -> None:
     """Show what every server would get.
 
     Needs no cluster and changes nothing.
     """
-    from inferno_operator.cli.offline.system import read_system
+    from inferno_operator.cli.offline.system import read_system, refuse_unknown
     from inferno_operator.cli.tables.solution import solution_parts
     from inferno_operator.cli.tables.what_if import comparison_parts
     from inferno_optimizer.explain.changes import parse_change
@@ -98,8 +105,9 @@ def optimize(
     from inferno_optimizer.wire.codec import encode_comparison, encode_solution
     from inferno_optimizer.wire.what_if import apply_changes
 
-    system = limited(read_system(paths), time_limit)
-    changed = apply_changes(system, map(parse_change, changes))
+    system = limited(read_system(paths, warn if lenient else refuse_unknown), time_limit)
+    changed, idle = apply_changes(system, map(parse_change, changes))
+    warn(idle)
     with working(f"optimizing {len(system.servers)} servers"):
         solution = optimize(system)
     if not changes:
@@ -120,13 +128,15 @@ def explain(
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name (spec.name).")],
     output: Output = Format.TABLE,
     time_limit: TimeLimit = 30.0,
+    *,
+    lenient: Lenient = False,
 ) -> None:
     """Show every option of one server.
 
     Each accelerator with its numbers and, where it is out, why. For a server that gets less
     than it needs also the smallest changes that would serve it.
     """
-    from inferno_operator.cli.offline.system import read_system
+    from inferno_operator.cli.offline.system import read_system, refuse_unknown
     from inferno_operator.cli.tables.solution import option_parts
     from inferno_operator.cli.tables.what_if import remedy_parts
     from inferno_optimizer.explain.options import explain
@@ -134,7 +144,7 @@ def explain(
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
-    system = limited(read_system(paths), time_limit)
+    system = limited(read_system(paths, warn if lenient else refuse_unknown), time_limit)
     options = explain(system, server)
     with working("looking for what would serve it"):
         solution = optimize(system)

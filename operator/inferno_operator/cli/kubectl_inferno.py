@@ -19,6 +19,7 @@ from inferno_operator.cli.console import (
     TimeLimit,
     run_app,
     show,
+    warn,
     working,
 )
 
@@ -114,6 +115,7 @@ def plan(
     namespace, observations = _read(place)
     with working("optimizing"):
         outcome = decide(observations, namespace, optimizer, changes, time_limit)
+    warn(outcome.idle)
     solution, name = outcome.solution, outcome.optimizer.metadata.name
     planned = preview(observations, outcome.snapshot, solution)
     show(
@@ -225,7 +227,8 @@ def top(
     """Show how the Servers do against their targets, and what the cards are worth.
 
     Latencies in ms stand beside their SLO, with what is left of it; for waits the percentile
-    that the SLO is about. Prices tell what one more card would save, in cents/hour.
+    that the SLO is about. Prices tell what one more card would save, in cents/hour, or which
+    load it would serve.
     """
     from inferno_operator.cli.overview import overview
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from inferno_operator.cli.headroom import Headroom, headrooms
@@ -18,9 +18,9 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import READY, WARNINGS
 from inferno_operator.resources.observation import Observation, readable
-from inferno_optimizer.capacity import cards_in_use
+from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Reason, System
+from inferno_optimizer.system import Gain, Reason, System
 
 Targets = Mapping[tuple[str, str], Target]
 """Targets by class and model."""
@@ -50,14 +50,17 @@ class ServerView:
 class Cards:
     """Cards of a type: those that servers run on, those that the last plan uses, all of them.
 
-    `planned` and `price` [cents/hour for one card more] are None where no plan tells.
+    `held` are those of servers for which the last plan has no decision. It, `planned`, and what
+    one more card is worth (`price` [cents/hour] or `gain` of load), are None without a plan.
     """
 
     type: str
     running: int
     planned: int | None
+    held: int | None
     available: int
     price: float | None
+    gain: Gain | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,10 @@ def overview_document(seen: Overview) -> dict[str, Any]:
                 "type": cards.type,
                 "running": cards.running,
                 "planned": cards.planned,
+                "held": cards.held,
                 "available": cards.available,
                 "price": cards.price,
+                "gain": None if cards.gain is None else asdict(cards.gain),
             }
             for cards in seen.cards
         ],
@@ -172,24 +177,23 @@ def _time(plan: LastOptimization) -> Any:  # noqa: ANN401 - to sort by
 
 
 def _cards(system: System, planned: Mapping[str, CapacityUse]) -> tuple[Cards, ...]:
-    running = _running(system)
+    running = cards_of_servers(Catalogue(system), system.servers) + Counter(system.held)
     names = sorted({*system.capacity, *running, *planned})
     return tuple(
         Cards(
             type=name,
             running=running[name],
             planned=planned[name].used if name in planned else None,
+            held=(planned[name].held or 0) if name in planned else None,
             available=system.capacity.get(name, 0),
             price=planned[name].price if name in planned else None,
+            gain=_gain(planned.get(name)),
         )
         for name in names
     )
 
 
-def _running(system: System) -> Counter[str]:
-    """Cards that the servers run on now, by type."""
-    catalogue = Catalogue(system)
-    counts: Counter[str] = Counter()
-    for server in system.servers:
-        counts.update(cards_in_use(catalogue, server.model, server.current))
-    return counts
+def _gain(use: CapacityUse | None) -> Gain | None:
+    if use is None or use.gain is None:
+        return None
+    return Gain(use.gain.priority, use.gain.load)

@@ -7,6 +7,7 @@ from inferno_operator.resources import Optimizer, Resource, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import alternatives
 
 Kind = TypeVar("Kind", bound=Resource)
 
@@ -24,12 +25,14 @@ def choose_optimizer(
     found = {o.reference.key.name: o for o in observations if o.kind is Optimizer}
     if not found:
         raise InputError(f"namespace {namespace!r} has no Optimizer")
-    known = ", ".join(sorted(found))
+    known = sorted(found)
     if name is None and len(found) > 1:
-        raise InputError(f"namespace {namespace!r} has several Optimizers: name one of {known}")
-    chosen = name or known
+        several = ", ".join(known)
+        raise InputError(f"namespace {namespace!r} has several Optimizers: name one of {several}")
+    chosen = name or known[0]
     if chosen not in found:
-        raise InputError(f"Optimizer {Key(namespace, chosen)}: there is none (known: {known})")
+        near = alternatives(chosen, known)
+        raise InputError(f"Optimizer {Key(namespace, chosen)}: there is none{near}")
     return _readable(found[chosen], Optimizer)
 
 
@@ -48,7 +51,8 @@ def choose_server(observations: Iterable[Observation], namespace: str, name: str
     for observation in servers:
         if isinstance(observation.resource, Server) and observation.resource.spec.name == name:
             return observation.resource
-    raise InputError(f"Server {Key(namespace, name)}: there is none")
+    near = alternatives(name, sorted(observation.reference.key.name for observation in servers))
+    raise InputError(f"Server {Key(namespace, name)}: there is none{near}")
 
 
 def _readable(observation: Observation, kind: type[Kind]) -> Kind:

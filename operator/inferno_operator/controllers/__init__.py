@@ -1,1 +1,1 @@
-"""The controllers: each watches some kinds, and reconciles one object at a time."""
+"""The controllers: each watches some kinds and reconciles their objects one by one."""

@@ -28,6 +28,7 @@ from inferno_operator.resources.model_booster import Backend, ModelBoosterRef
 from inferno_operator.resources.optimizer import (
     CapacityUse,
     Certificate,
+    Gain,
     LastOptimization,
     Level,
     Optimizer,
@@ -59,6 +60,7 @@ __all__ = [
     "Condition",
     "Count",
     "DecodeParms",
+    "Gain",
     "LastOptimization",
     "Level",
     "Load",

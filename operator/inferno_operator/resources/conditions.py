@@ -1,4 +1,4 @@
-"""Conditions of an object's status: what we say, merged with what is there; pure."""
+"""Conditions of an object's status, merged with the existing ones; pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ WARNINGS = "Warnings"
 """Condition that is there only while there is something to be warned of."""
 
 MAX_MESSAGE = 32768
-"""Characters that a condition's message may have."""
+"""Maximum length of a condition's message [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What we say about one aspect of an object; `holds` is None where it is not known yet."""
+    """A condition to report; `holds` is None if it is not known yet."""
 
     type: str
     holds: bool | None
@@ -28,23 +28,23 @@ class Verdict:
 
     @property
     def status(self) -> str:
-        """The condition's status."""
+        """The status of the condition."""
         return {True: "True", False: "False", None: "Unknown"}[self.holds]
 
 
 def merge_conditions(
     status: Status, verdicts: Iterable[Verdict], generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    """Our conditions as they are to be: the time moves only when the status does.
+    """Return a condition for each verdict; its time changes only if its status changes.
 
     Parameters
     ----------
     status
-        The object's status so far.
+        The current status of the object.
     verdicts
-        One for each of our types.
+        The verdicts, one for each type of condition.
     generation
-        Of the object that the verdicts are about.
+        The generation of the object that the verdicts are about.
     now
         The time.
     """
@@ -66,7 +66,7 @@ def _merged(old: Condition | None, verdict: Verdict, generation: int, now: datet
 
 
 def changed(status: Status, verdict: Verdict) -> bool:
-    """Whether a verdict says something new, beyond the generation that it is about."""
+    """Whether a verdict differs from the condition in status, reason or message."""
     old = status.condition(verdict.type)
     if old is None:
         return True

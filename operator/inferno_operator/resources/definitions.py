@@ -39,7 +39,7 @@ def crd(resource: type[Resource]) -> dict[str, Any]:
 
 
 def render(resource: type[Resource]) -> str:
-    """Return the text of a kind's file; the same models always give the same text."""
+    """Return the text of a kind's CRD file, which is deterministic."""
     return HEADER + yaml.dump(crd(resource), Dumper=_Dumper, sort_keys=False, width=100)
 
 
@@ -67,9 +67,9 @@ def _printer_column(column: Column) -> dict[str, Any]:
 
 
 def _root_schema(resource: type[Resource]) -> dict[str, Any]:
-    """Return the schema of the whole object, in which nothing is required.
+    """Return the schema of the whole object, in which no field is required.
 
-    The original CRDs take an object without a spec, so these do, too.
+    The original CRDs accept an object without a spec, so these CRDs do too.
     """
     generated = resource.model_json_schema(schema_generator=_StructuralSchema)
     schema = _inline(generated, generated["$defs"])
@@ -87,14 +87,14 @@ def _root_schema(resource: type[Resource]) -> dict[str, Any]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what occurs twice twice; a reader need not follow anchors."""
+    """Repeats equal values instead of writing anchors."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's hook
         return True
 
 
 class _StructuralSchema(GenerateJsonSchema):
-    """JSON Schema in the manner of Kubernetes: no titles, absent instead of null or empty."""
+    """JSON Schema as Kubernetes requires: without titles, nulls and empty defaults."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's hook
         return False
@@ -110,7 +110,7 @@ class _StructuralSchema(GenerateJsonSchema):
 
 
 def _inline(schema: JsonSchemaValue, definitions: JsonSchemaValue) -> JsonSchemaValue:
-    """Put definitions in the place of references to them; leave model titles out."""
+    """Replace references by their definitions, and remove the titles of models."""
     if "$ref" in schema:
         target = definitions[schema["$ref"].rpartition("/")[2]]
         schema = target | {key: value for key, value in schema.items() if key != "$ref"}

@@ -1,4 +1,4 @@
-"""The two dialects: which API groups, names and labels a Model Booster has."""
+"""The two dialects of Model Boosters: their API groups, names and labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ DialectName = Literal["kthena", "matrixinfer"]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One of the two; what differs between them beyond names is a field of its own."""
+    """A dialect; each difference in behaviour is a field of its own."""
 
     name: DialectName
     booster: Kind
@@ -21,30 +21,30 @@ class Dialect:
     policy: Kind
     binding: Kind
     label_prefix: str
-    """Of the labels on children, with its slash."""
+    """Prefix of labels on children, with its slash."""
     managed_by: Mapping[str, str]
-    """Labels of who manages a child; the first is the one that the original writes."""
+    """Labels for the manager of a child; the original writes only the first."""
     pod_prefix: str
-    """Of the labels that the controller of the serving puts on pods, with its slash."""
+    """Prefix of the labels that the controller of servings sets on pods, with its slash."""
     topology_label: str
-    """By which the original spreads pods."""
+    """Label in the original's topology spread constraints."""
     connectors: Mapping[str, str]
-    """Connectors of key-value caches: the engine's name, and the router's."""
+    """Connectors of KV caches: the router's name by the engine's name."""
     downloader_image: str
     runtime_image: str
     images: str
-    """ConfigMap that may name other images, in the namespace of the controller."""
+    """Name of the ConfigMap with other images, in the namespace of the controller."""
     image_keys: tuple[str, str]
-    """Its keys for downloader and runtime."""
+    """Keys of the ConfigMap for the images of downloader and runtime."""
     fleet_aware: bool
-    """Engines publish events of their caches, and know pod and Redis; adapters have routes."""
+    """Engines publish cache events and get the pod's name and Redis; adapters have rules."""
     gang_switch: bool
-    """Gang scheduling has a switch that is on by default; else it is off without a policy."""
+    """Gang scheduling has a switch, on by default; without a switch a policy turns it on."""
     max_cost_expansion: int
-    """Upper limit of costExpansionRatePercent [%]."""
+    """Maximum of costExpansionRatePercent [%]."""
 
     def with_images(self, given: Mapping[str, str]) -> "Dialect":
-        """The dialect with the images that its ConfigMap names; others stay."""
+        """Return the dialect with the images in the data of its ConfigMap."""
         downloader, runtime = self.image_keys
         return replace(
             self,
@@ -54,11 +54,11 @@ class Dialect:
 
     @property
     def children(self) -> tuple[Kind, ...]:
-        """The kinds that are made of a booster, in the order in which they are written."""
+        """The kinds of a booster's children, in the order in which they are written."""
         return self.serving, self.server, self.route, self.policy, self.binding
 
     def label(self, name: str) -> str:
-        """The key of a label on children."""
+        """Return the key of a label on children."""
         return self.label_prefix + name
 
 
@@ -76,7 +76,7 @@ KTHENA = Dialect(
     label_prefix=f"{_WORKLOAD}/",
     managed_by={
         f"{_WORKLOAD}/managed-by": _WORKLOAD,
-        "registry.volcano.sh/managed-by": "registry.volcano.sh",  # as the documents have it
+        "registry.volcano.sh/managed-by": "registry.volcano.sh",  # as in its documentation
     },
     pod_prefix="modelserving.volcano.sh/",
     topology_label="modelserving.volcano.sh/name",
@@ -119,6 +119,6 @@ MATRIXINFER = Dialect(
     gang_switch=True,
     max_cost_expansion=100,
 )
-"""MatrixInfer, the forerunner of Kthena."""
+"""MatrixInfer, the predecessor of Kthena."""
 
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (KTHENA, MATRIXINFER)}

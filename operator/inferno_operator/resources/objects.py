@@ -1,4 +1,4 @@
-"""What every object of the API server has: a kind, a place, an identity; and events about it."""
+"""Kinds, keys and references of objects of the API server, and events about them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from inferno_operator.resources.base import GROUP, VERSION, Resource
 
 Manifest = Mapping[str, Any]
-"""An object as the API server has it."""
+"""An object as the API server returns it."""
 
 Now = Callable[[], datetime]
 """The time of day, with its zone."""
@@ -16,7 +16,7 @@ Now = Callable[[], datetime]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object as the API server serves it."""
+    """A kind of the API server."""
 
     group: str
     kind: str
@@ -25,16 +25,16 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """Group and version, as manifests have them."""
+        """Group and version, as in manifests."""
         return f"{self.group}/{self.version}"
 
     def __str__(self) -> str:
-        """As kubectl users write it."""
+        """Return the name of the kind for kubectl."""
         return f"{self.plural}.{self.group}"
 
 
 def kind_of(resource: type[Resource]) -> Kind:
-    """How the API server serves a kind of ours."""
+    """Return the kind of a resource class."""
     return Kind(GROUP, resource.kind, resource.plural, VERSION)
 
 
@@ -47,30 +47,30 @@ class Key:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Key":
-        """Those of an object in a namespace."""
+        """Return the key of a namespaced object."""
         metadata: Mapping[str, str] = manifest["metadata"]
         return cls(metadata["namespace"], metadata["name"])
 
     def __str__(self) -> str:
-        """As kubectl users write it."""
+        """Return namespace/name."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an object is."""
+    """Kind and key of an object."""
 
     kind: Kind
     key: Key
 
     def __str__(self) -> str:
-        """Kind, namespace and name."""
+        """Return kind, namespace and name."""
         return f"{self.kind.kind} {self.key}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One object, and the version of it that was seen last."""
+    """An object that was read: its place, uid and resourceVersion."""
 
     kind: Kind
     key: Key
@@ -79,21 +79,21 @@ class Reference:
 
     @classmethod
     def of(cls, kind: Kind, manifest: Manifest) -> "Reference":
-        """To an object that was read."""
+        """Return the reference of an object."""
         metadata = manifest["metadata"]
         return cls(kind, Key.of(manifest), metadata["uid"], metadata["resourceVersion"])
 
     @property
     def place(self) -> Place:
-        """Where it is."""
+        """The place of the object."""
         return Place(self.kind, self.key)
 
     def manifest(self, **fields: object) -> dict[str, Any]:
-        """A manifest with these fields, for this very object: one made anew has another uid."""
+        """Return a manifest with these fields; its uid excludes a new object of the same name."""
         return self._manifest({"uid": self.uid}, fields)
 
     def manifest_at_version(self, **fields: object) -> dict[str, Any]:
-        """A manifest with these fields, for the version that was seen."""
+        """Return a manifest with these fields, for the version that was read."""
         return self._manifest({"uid": self.uid, "resourceVersion": self.version}, fields)
 
     def _manifest(self, identity: Mapping[str, str], fields: Manifest) -> dict[str, Any]:
@@ -102,15 +102,15 @@ class Reference:
         return {**header, "metadata": {**key, **identity}, **fields}
 
     def __str__(self) -> str:
-        """Kind, namespace and name."""
+        """Return kind, namespace and name."""
         return str(self.place)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something worth telling the people who look at an object.
+    """A Kubernetes event about an object.
 
-    `action` is what the operator was doing, in one word: Optimize, Reconcile.
+    `action` is what the operator did, in one word: Optimize, Reconcile.
     """
 
     about: Reference

@@ -1,4 +1,4 @@
-"""An object as it was read: parsed, or with what is wrong with it."""
+"""An object as it was read: parsed, or with the problem of its spec."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from inferno_operator.resources.objects import Key, Manifest, Reference, kind_of
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One object; `resource` is None if its spec cannot be read, and `problem` says why.
+    """An object; if its spec is invalid, `resource` is None, and `problem` has the reason.
 
-    `deleted` is when its deletion was requested; it is gone when it has no `finalizers` left.
+    `deleted` is the time at which its deletion was requested.
     """
 
     kind: type[Resource]
@@ -34,7 +34,7 @@ class Observation:
 
 
 def observe(kind: type[Resource], manifest: Manifest) -> Observation:
-    """Read an object; a spec that cannot be read is a problem of that object only."""
+    """Parse an object; an invalid spec is not raised, but stored in the observation."""
     metadata = Metadata.model_validate(manifest["metadata"])
     key = Key(metadata.namespace, metadata.name)
     reference = Reference(kind_of(kind), key, metadata.uid, metadata.resource_version)
@@ -62,5 +62,5 @@ def observe(kind: type[Resource], manifest: Manifest) -> Observation:
 
 
 def readable(observations: Iterable[Observation]) -> list[Resource]:
-    """The resources among them."""
+    """Return the resources of the observations whose spec is valid."""
     return [o.resource for o in observations if o.resource is not None]

@@ -17,13 +17,13 @@ from inferno_operator.resources.schema import (
 class OptimizerParameters(Part):
     """How to optimize."""
 
-    unlimited: bool
+    unlimited: bool = False
     """Ignore capacity; wins over the other parameters."""
-    heterogeneous: bool
+    heterogeneous: bool = False
     """Let a server run on several accelerators; takes effect with milpSolver."""
-    milp_solver: bool
+    milp_solver: bool = False
     """Solve exactly by mixed-integer programming instead of greedily."""
-    use_cplex: bool
+    use_cplex: bool = False
     """Solve mixed-integer programs with CPLEX."""
     saturation_policy: Literal["None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"] = (
         "None"
@@ -45,7 +45,7 @@ class OptimizerData(Part):
 class OptimizerSpec(Part):
     """When and how to optimize."""
 
-    optimize: bool
+    optimize: bool = False
     """Ask for one optimization; the operator sets it back to false when it is done."""
     interval: PositiveInteger | None = None
     """Optimize again after this time [s]; absent means only when asked for."""
@@ -94,6 +94,15 @@ class Unserved(Part):
     """Details for a person."""
 
 
+class Gain(Part):
+    """Load of a priority that is served besides."""
+
+    priority: Integer
+    """Of the service class."""
+    load: Number
+    """What is served besides [requests/min]."""
+
+
 class CapacityUse(Part):
     """Use of one type of card."""
 
@@ -103,8 +112,12 @@ class CapacityUse(Part):
     """Cards that the solution uses."""
     available: Integer | None = None
     """Cards that there are; absent where capacity was ignored."""
+    held: Integer | None = None
+    """Cards of these that servers hold for which no decision is possible; absent if none."""
     price: Number | None = None
-    """What one more card would save [cents/hour]."""
+    """What one more card would save at the served load [cents/hour]."""
+    gain: Gain | None = None
+    """Load that one more card would serve; there is no price then."""
 
 
 class LastOptimization(Part):

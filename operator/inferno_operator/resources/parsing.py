@@ -1,9 +1,11 @@
-"""From a manifest to a Resource, or to an error that names the object and the field."""
+"""From a manifest to a Resource, or to an error that names the object and the fields."""
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from inferno_operator.resources.accelerator import Accelerator
@@ -11,9 +13,11 @@ from inferno_operator.resources.base import API_VERSION, Resource
 from inferno_operator.resources.capacity import Capacity
 from inferno_operator.resources.model import Model
 from inferno_operator.resources.optimizer import Optimizer
+from inferno_operator.resources.schema import Part
 from inferno_operator.resources.server import Server
 from inferno_operator.resources.service_class import ServiceClass
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import alternatives
 
 RESOURCES: tuple[type[Resource], ...] = (
     Accelerator,
@@ -23,6 +27,12 @@ RESOURCES: tuple[type[Resource], ...] = (
     Capacity,
     Optimizer,
 )
+
+PROBLEMS_SHOWN = 8
+"""How many of the problems of one object a message tells."""
+
+_NOT_OURS = frozenset({"apiVersion", "kind", "metadata", "status"})
+"""Parts of an object that others write, or that are looked at elsewhere."""
 
 _WANTED = {
     "dict_type": "must be an object",
@@ -41,9 +51,9 @@ class ManifestError(InputError):
     kind, namespace, name
         The object, as far as the manifest tells; empty where it does not.
     path
-        The field, as its user writes it: `spec.data[0].slo-itl`.
+        The first field that is wrong, as its user writes it: `spec.data[0].slo-itl`.
     problem
-        What is wrong with the field.
+        What is wrong with it, and then the other fields with what is wrong with them.
     """
 
     def __init__(self, manifest: Mapping[str, object], path: str, problem: str) -> None:
@@ -78,11 +88,61 @@ def parse(manifest: Mapping[str, object]) -> Resource:
         raise bad_manifest(manifest, invalid) from invalid
 
 
+def unknown_fields(manifest: Mapping[str, object]) -> tuple[ManifestError, ...]:
+    """Fields that mean nothing: the API server drops them, and `parse` ignores them.
+
+    Parameters
+    ----------
+    manifest
+        An object of a kind of ours; its metadata and status are not looked at.
+
+    Returns
+    -------
+    tuple[ManifestError, ...]
+        An error for each, which names the known fields that are like it.
+    """
+    resource = _resource_of(manifest)
+    try:
+        resource.model_validate(manifest, by_alias=True, by_name=False, extra="forbid")
+    except ValidationError as invalid:
+        errors = invalid.errors(include_url=False, include_input=False)
+        unknown = [error["loc"] for error in errors if error["type"] == "extra_forbidden"]
+        return tuple(
+            ManifestError(manifest, _path(path), f"is unknown{_alternatives(resource, path)}")
+            for path in unknown
+            if path[0] not in _NOT_OURS
+        )
+    return ()
+
+
+def _alternatives(part: type[Part], path: Sequence[int | str]) -> str:
+    """The fields that may stand where the last of a path does, those like it first."""
+    *above, unknown = path
+    for step in above:
+        if isinstance(step, str):  # a number is the place in a list
+            part = next(_part_of(f.annotation) for f in _fields(part) if f.alias == step)
+    return alternatives(str(unknown), [str(field.alias) for field in _fields(part)])
+
+
+def _fields(part: type[Part]) -> Iterable[FieldInfo]:
+    return part.model_fields.values()
+
+
+def _part_of(annotation: object) -> type[Part]:
+    """The Part in the type of a field: itself, or one that is optional or in a list."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return annotation
+    return _part_of(get_args(annotation)[0])
+
+
 def bad_manifest(manifest: Mapping[str, object], invalid: ValidationError) -> ManifestError:
     """What is wrong with a manifest, that did not fit its model."""
     first, *others = invalid.errors(include_url=False)
-    more = f" (and {len(others)} more)" if others else ""
-    return ManifestError(manifest, _path(first["loc"]), _problem(first) + more)
+    shown = [f"{_path(error['loc'])} {_problem(error)}" for error in others[: PROBLEMS_SHOWN - 1]]
+    left_out = len(others) - len(shown)
+    more = f" (and {left_out} more)" if left_out else ""
+    problem = "; ".join((_problem(first), *shown)) + more
+    return ManifestError(manifest, _path(first["loc"]), problem)
 
 
 def _resource_of(manifest: Mapping[str, object]) -> type[Resource]:

@@ -1,1 +1,1 @@
-"""What any controller needs: leading, watching, keys to work on, writes that are guarded."""
+"""What all controllers share: leader election, informer, cache, work queue and write guard."""

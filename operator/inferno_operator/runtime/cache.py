@@ -1,7 +1,8 @@
-"""The newest version of objects, from listings, watches and our own writes; pure.
+"""The newest version of objects, from lists, watches and the operator's own writes; pure.
 
-Of each object the newest version counts, in whatever order they come. Versions are compared
-as numbers, which they are: kubernetes.io/docs/reference/using-api/api-concepts.
+The cache keeps the newest version of each object, in whatever order the versions arrive.
+Resource versions are compared as numbers, which Kubernetes allows:
+kubernetes.io/docs/reference/using-api/api-concepts.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from inferno_operator.runtime.ports import Change, Listing
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An object before and after; None where it is not there."""
+    """An object before and after a change; None where it does not exist."""
 
     place: Place
     before: Manifest | None
@@ -22,24 +23,24 @@ class Difference:
 
 @dataclass(slots=True)
 class Cache:
-    """Objects of some kinds; the methods that change it return what differs."""
+    """The objects of some kinds; the methods that change the cache return the differences."""
 
     _objects: dict[Place, Manifest] = field(default_factory=dict)
     _versions: dict[Place, int] = field(default_factory=dict)
-    """Newest version of each object, also of those that are gone since the last listing."""
+    """Newest version of each object, including those deleted since the last list."""
     _floors: dict[tuple[Kind, str], int] = field(default_factory=dict)
-    """Version of the last listing by kind and namespace: what is older is no news."""
+    """Version of the last list by kind and namespace: older versions are ignored."""
 
     def get(self, place: Place) -> Manifest | None:
-        """An object, if it is there."""
+        """Return an object, or None if the cache does not have it."""
         return self._objects.get(place)
 
     def places(self) -> Iterator[Place]:
-        """Where all objects are."""
+        """Return the places of all objects."""
         return iter(self._objects)
 
     def apply(self, kind: Kind, change: Change) -> tuple[Difference, ...]:
-        """An object was seen, or seen to be gone; None or one difference."""
+        """Take a change from a watch; returns one difference, or none if nothing differs."""
         if change.manifest is None:
             return ()
         place = Place(kind, Key.of(change.manifest))
@@ -48,11 +49,11 @@ class Cache:
         return self._replaced(place, None if change.gone else change.manifest)
 
     def written(self, kind: Kind, manifest: Manifest) -> tuple[Difference, ...]:
-        """An object is like this since this operator wrote it."""
+        """Take an object as the API server returned it to a write of this operator."""
         return self.apply(kind, Change(version_of(manifest), manifest))
 
     def replace(self, listing: Listing) -> tuple[Difference, ...]:
-        """All objects of a kind were listed; those that are not among them are gone."""
+        """Take a list of all objects of a kind; objects that are not in it are deleted."""
         listed = {Key.of(manifest) for manifest in listing.manifests}
         unlisted = [
             place
@@ -79,7 +80,7 @@ class Cache:
         return () if before is None and after is None else (Difference(place, before, after),)
 
     def _is_news(self, place: Place, version: int) -> bool:
-        """Whether nothing as new is known of the object; what comes then must be newer."""
+        """Whether this version is newer than the known one; remembers it if so."""
         floors = (self._floors.get((place.kind, area), -1) for area in ("", place.key.namespace))
         if version <= max(self._versions.get(place, -1), *floors):
             return False
@@ -88,5 +89,5 @@ class Cache:
 
 
 def version_of(manifest: Manifest) -> int:
-    """The version of an object."""
+    """Return the resource version of an object."""
     return int(manifest["metadata"]["resourceVersion"])

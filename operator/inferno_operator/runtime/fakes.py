@@ -1,4 +1,4 @@
-"""Stand-ins for what `ports` describes, in memory: for tests and for trying things out."""
+"""Implementations of the protocols of `ports` in memory, for tests."""
 
 import asyncio
 import copy
@@ -23,15 +23,15 @@ class FakeCluster:
     Attributes
     ----------
     objects
-        By name of their kind, and key.
+        The objects, by name of their kind and by key.
     writes
-        What was written, in order, as "apply Server s": apply, status, merge or delete.
+        The writes, in order, as "apply Server s": apply, status, merge, managers or delete.
     failures
-        Raised by the next calls, one each.
+        Errors that the next calls raise, one each.
     failing
-        Raised by every write on objects of a kind, by its name.
+        Errors that every write on objects of a kind raises, by name of the kind.
     unserved
-        Names of kinds that are not served.
+        Names of kinds that the fake does not serve.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class FakeCluster:
         await self._changed.wait()
 
     def add(self, manifest: Mapping[str, Any], namespace: str | None = None) -> Key:
-        """Create an object, or change it, as its user would."""
+        """Create or replace an object, as a user would."""
         stored = copy.deepcopy(dict(manifest))
         metadata = stored["metadata"]
         metadata["namespace"] = namespace or metadata.get("namespace", "default")
@@ -66,23 +66,23 @@ class FakeCluster:
         return key
 
     def remove(self, kind: Kind, key: Key) -> None:
-        """Delete an object, as its user would."""
+        """Delete an object, as a user would."""
         stored = self.objects.pop((kind.kind, key))
         stored["metadata"]["resourceVersion"] = self._next_version()
         self._note(stored, gone=True)
 
     async def serves(self, kind: Kind) -> bool:
-        """All kinds but those that are not served."""
+        """Whether a kind is served: all are, except those in `unserved`."""
         self._fail()
         return kind.kind not in self.unserved
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
-        """One object."""
+        """Return a copy of an object."""
         self._fail()
         return copy.deepcopy(self._stored(kind, key))
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
-        """All objects of a kind in a namespace, or in all ("")."""
+        """List all objects of a kind in a namespace, or in all namespaces ("")."""
         self._fail()
         if kind.kind in self.unserved:
             raise GoneError(f"{kind}: no such kind")
@@ -94,7 +94,7 @@ class FakeCluster:
         return Listing(kind, namespace, self._version, found)
 
     async def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
-        """What changed since a version, for as long as anybody waits."""
+        """Yield the changes since a version; the watch never ends by itself."""
         seen = 0
         while True:
             for name, change in self._changes[seen:]:
@@ -107,7 +107,7 @@ class FakeCluster:
     async def apply(
         self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
     ) -> Manifest:
-        """Set fields of the spec, or the status; a change of the spec raises the generation."""
+        """Set fields of the spec, or the status; a changed spec increments the generation."""
         del manager, force
         verb = "status" if "status" in manifest else "apply"
         stored = self._for_write(verb, kind, manifest)
@@ -118,7 +118,10 @@ class FakeCluster:
         return self._written(verb, stored)
 
     async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
-        """Set fields of the spec, or the finalizers; an object that is to go may do so then."""
+        """Set fields of the spec, or the finalizers.
+
+        An object that is being deleted is removed when its last finalizer is.
+        """
         del manager
         stored = self._for_write("merge", kind, manifest)
         self._set_spec(stored, manifest)
@@ -130,29 +133,29 @@ class FakeCluster:
             self.remove(kind, Key.of(stored))
 
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
-        """Replace who owns which fields of an object."""
+        """Replace the `managedFields` of an object."""
         stored = self._for_write("managers", reference.kind, reference.manifest_at_version())
         stored["metadata"]["managedFields"] = copy.deepcopy(list(entries))
         self._written("managers", stored)
 
     async def delete(self, reference: Reference) -> None:
-        """Delete an object at once."""
+        """Delete an object immediately."""
         stored = self._for_write("delete", reference.kind, reference.manifest())
         self.writes.append(f"delete {stored['kind']} {stored['metadata']['name']}")
         self.remove(reference.kind, reference.key)
 
     async def publish(self, event: Event) -> None:
-        """Keep the event."""
+        """Store the event."""
         self.events.append(event)
 
     def _stored(self, kind: Kind, key: Key) -> dict[str, Any]:
         try:
             return self.objects[kind.kind, key]
         except KeyError:
-            raise GoneError(f"{kind.kind} {key} is not there") from None
+            raise GoneError(f"{kind.kind} {key} does not exist") from None
 
     def _for_write(self, verb: str, kind: Kind, manifest: Manifest) -> dict[str, Any]:
-        """The object that a manifest is for; an apply of the spec creates it."""
+        """Return the stored object of a manifest; an apply of the spec creates it if needed."""
         self._fail()
         if kind.kind in self.failing:
             raise self.failing[kind.kind]
@@ -161,7 +164,7 @@ class FakeCluster:
             self.add({**manifest, "kind": kind.kind, "spec": {}})
         stored = self._stored(kind, key)
         if metadata.get("uid", stored["metadata"]["uid"]) != stored["metadata"]["uid"]:
-            raise GoneError(f"{kind.kind} {key} is another object")
+            raise GoneError(f"{kind.kind} {key} has another uid")
         version = stored["metadata"]["resourceVersion"]
         if metadata.get("resourceVersion", version) != version:
             raise StaleError(f"{kind.kind} {key} changed")
@@ -181,7 +184,7 @@ class FakeCluster:
         return copy.deepcopy(stored)
 
     def _note(self, stored: Mapping[str, Any], *, gone: bool = False) -> None:
-        """Make a change known to watches."""
+        """Send a change to all watches."""
         manifest = copy.deepcopy(stored)
         change = Change(int(manifest["metadata"]["resourceVersion"]), manifest, gone=gone)
         self._changes.append((manifest["kind"], change))
@@ -205,14 +208,14 @@ def _is_in(namespace: str, change: Change) -> bool:
 
 
 class FakeOptimizer:
-    """Solves in place; `failures` are raised by the next calls, one each."""
+    """Solves in this process; the next calls raise `failures`, one each."""
 
     def __init__(self) -> None:
         self.failures: list[InfernoError] = []
         self.systems: list[System] = []
 
     async def optimize(self, system: System) -> Solution:
-        """Solve, and remember what was asked."""
+        """Solve a system, and store it in `systems`."""
         self.systems.append(system)
         if self.failures:
             raise self.failures.pop(0)
@@ -222,7 +225,7 @@ class FakeOptimizer:
 class FakeLeaseStore:
     """A Lease in memory, with the API server's rule for versions.
 
-    `failures` are raised by the next calls, one each.
+    The next calls raise `failures`, one each.
     """
 
     def __init__(self) -> None:
@@ -231,21 +234,21 @@ class FakeLeaseStore:
         self._version = 0
 
     async def read(self) -> Lease:
-        """The Lease as it is."""
+        """Return the Lease."""
         self._fail()
         if self.lease is None:
             raise GoneError("there is no lease")
         return self.lease
 
     async def create(self, lease: Lease) -> Lease:
-        """Make it."""
+        """Create the Lease."""
         self._fail()
         if self.lease is not None:
             raise StaleError("there is a lease already")
         return self._written(lease)
 
     async def update(self, lease: Lease) -> Lease:
-        """Replace the version that was read."""
+        """Replace the Lease, if it still has the version that was read."""
         self._fail()
         if self.lease is None:
             raise GoneError("there is no lease")

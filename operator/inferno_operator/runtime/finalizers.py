@@ -1,8 +1,8 @@
-"""Our finalizer: put on objects that somebody outside is told of, and taken off again.
+"""The operator's finalizer: added to objects that a remote optimizer stores, and removed again.
 
-It is there in one way to run only, stateful with a remote optimizer. In every way to run what
-others left behind is taken off at the start: other modes, and the original, which puts it on
-Optimizers too.
+Only the stateful mode with a remote optimizer adds the finalizer. At the start, every mode
+removes finalizers that it does not use: those of a run in another mode, and those of the
+original operator, which adds them to Optimizers too.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from itertools import count
 from inferno_operator.resources import Resource
 from inferno_operator.resources.objects import Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.concurrently import write_each
+from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import FIELD_MANAGER, Cluster, StaleError
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 
 async def hold(observations: Iterable[Observation], cluster: Cluster) -> None:
-    """Put the finalizer on objects that are to stay."""
+    """Add the finalizer to the objects that are not being deleted."""
     missing = [o for o in observations if o.deleted is None and FINALIZER not in o.finalizers]
     await write_each(missing, lambda o: _change(o, cluster, lambda names: (*names, FINALIZER)))
 
 
 async def release(observations: Iterable[Observation], cluster: Cluster) -> None:
-    """Take the finalizer off objects."""
+    """Remove the finalizer from objects."""
     held = [observation for observation in observations if FINALIZER in observation.finalizers]
     await write_each(held, lambda o: _change(o, cluster, _without))
 
@@ -38,7 +38,10 @@ async def release(observations: Iterable[Observation], cluster: Cluster) -> None
 async def clean_up(
     kinds: Iterable[type[Resource]], namespaces: Sequence[str], cluster: Cluster
 ) -> None:
-    """Take off what other ways to run left on objects of these kinds; no namespaces: of all."""
+    """Remove finalizers that an earlier run left on objects of these kinds.
+
+    Without namespaces, the objects of all namespaces are cleaned up.
+    """
     for kind in kinds:
         for namespace in namespaces or ("",):
             await _clean_up(kind, namespace, cluster)
@@ -51,7 +54,7 @@ async def _clean_up(kind: type[Resource], namespace: str, cluster: Cluster) -> N
             listing = await cluster.list(kind_of(kind), namespace)
             await release([observe(kind, m) for m in listing.manifests], cluster)
         except InfernoError as error:
-            logger.warning("finalizers of other modes are not cleaned up yet: %s", error)
+            logger.warning("finalizers of an earlier run are not removed yet: %s", error)
             await asyncio.sleep(backoff.seconds(failures))
         else:
             return
@@ -66,7 +69,7 @@ async def _change(
     cluster: Cluster,
     change: Callable[[tuple[str, ...]], tuple[str, ...]],
 ) -> None:
-    """Write the finalizers of an object as it is now; one that is gone has none."""
+    """Change the finalizers of an object, at its newest version; a deleted object has none."""
     reference = observation.reference
     while True:
         wanted = change(_without(observation.finalizers))
@@ -84,7 +87,7 @@ async def _change(
 
 
 async def _set(reference: Reference, finalizers: Sequence[str], cluster: Cluster) -> None:
-    """Replace the finalizers, unless the object changed since it was seen."""
+    """Replace the finalizers; `StaleError` if the object changed since it was read."""
     manifest = reference.manifest_at_version()
     manifest["metadata"]["finalizers"] = list(finalizers)
     await cluster.merge(reference.kind, manifest, FIELD_MANAGER)

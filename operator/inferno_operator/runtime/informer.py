@@ -1,4 +1,4 @@
-"""List and watch kinds of objects: every controller gets its news through an `Informer`."""
+"""List and watch objects: every controller gets the changes of its kinds from an `Informer`."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
 
 Area = tuple[Kind, str]
-"""A kind, and a namespace or all of them ("")."""
+"""A kind, and a namespace or all namespaces ("")."""
 
 RELIST = Backoff(limit=5.0)
 """Seconds until a kind is listed again after a failure."""
@@ -24,29 +24,29 @@ logger = logging.getLogger(__name__)
 
 
 class Handler(Protocol):
-    """Gets what an informer sees."""
+    """Receives the lists and changes of an informer."""
 
     def listed(self, listing: Listing) -> None:
-        """All objects of a kind, in a namespace or in all: others of that kind are gone."""
+        """Take all objects of a kind, in a namespace or in all; no others of the kind exist."""
 
     def changed(self, kind: Kind, change: Change) -> None:
-        """An object appeared, changed, or is gone; `change` has a manifest."""
+        """Take the creation, change or deletion of an object; `change` has a manifest."""
 
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        """From now on changes are not seen, until the next listing."""
+        """Take note that the watch failed: no changes arrive until the next list."""
 
 
 class Informer:
-    """Lists kinds of objects, then watches them; after a failure it lists them again.
+    """Lists the objects of some kinds, then watches them; lists them again after a failure.
 
     Parameters
     ----------
     reader
-        Where the objects are.
+        The API server.
     kinds, namespaces
-        Which objects; no namespaces: those of all.
+        The objects to watch; without namespaces, those of all namespaces.
     handler
-        Gets what is seen.
+        Receives the lists and changes.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class Informer:
 
     @property
     def missing(self) -> Mapping[Area, InfernoError | None]:
-        """What is not known now, and why; None: it was not listed yet."""
+        """Areas whose objects are not known now, with the error; None: not listed yet."""
         return self._missing
 
     async def complete(self) -> None:
-        """Wait until nothing is missing."""
+        """Wait until all objects are known."""
         await self._complete.wait()
 
     async def run(self) -> None:
-        """List and watch, until cancelled."""
+        """List and watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             for area in self._areas:
                 group.create_task(self._follow(*area))
@@ -98,7 +98,7 @@ class Informer:
 
     def _lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
         before = self._missing.get((kind, namespace))
-        if str(before) != str(error):  # a kind that is never served is logged once
+        if str(before) != str(error):  # a kind that is not installed is logged once
             logger.info("%s; listing again", error)
         self._missing[kind, namespace] = error
         self._complete.clear()
@@ -106,7 +106,7 @@ class Informer:
 
 
 async def _changes_since(reader: Reader, listing: Listing) -> AsyncGenerator[Change, None]:
-    """All changes after a listing, watch after watch, as long as the API server remembers them."""
+    """Yield all changes after a list, from one watch after the other, until a watch fails."""
     version = listing.version
     while True:
         async with aclosing(reader.watch(listing.kind, listing.namespace, version)) as changes:

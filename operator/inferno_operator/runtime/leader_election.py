@@ -1,11 +1,12 @@
-"""Who leads: one of several operators, by a Lease that it holds and renews.
+"""Leader election: one of several operators holds a Lease, renews it, and may write.
 
-The leader may write for `renew_deadline` seconds after its last renewal was sent. Another one
-takes the lease `duration` seconds after it saw that renewal, so later than it was sent, each
-by its own clock. What lies between the two is time for a last write to end in. Times of day
-in the Lease are for people to read: nobody compares them with a clock.
+The leader may write for `renew_deadline` seconds after it sent its last renewal. Another
+operator takes the lease `duration` seconds after it saw that renewal, which is later than the
+renewal was sent; each uses its own clock. In the time between the two, the last write of the
+old leader ends. The times of day in the Lease are for people: no operator compares them with
+its clock.
 
-`View` decides, purely; `Election` looks, acts and waits.
+`View` decides, without side effects; `Election` reads and writes the Lease and waits.
 """
 
 import asyncio
@@ -21,35 +22,35 @@ from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import InfernoError
 
 Clock = Callable[[], float]
-"""Seconds since some moment; never set, and it goes on while the machine sleeps."""
+"""Seconds since an arbitrary moment; monotonic, and it includes the time of a suspend."""
 
 logger = logging.getLogger(__name__)
 
 
 class LeadershipLostError(InfernoError):
-    """Another operator leads, or may soon: this one must not write any more."""
+    """Another operator leads, or may lead soon: this operator must not write any more."""
 
     reason = "LeadershipLost"
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds; by default those of other controllers, but for a closer look at who leads.
+    """Durations [s]; the defaults are those of client-go, with a shorter polling period.
 
-    A lease may be taken when it was not renewed for `duration`; a leader that could not
-    renew it for `renew_deadline` stops; it tries every `retry_period`, and the others look
-    every `look_period`.
+    Another operator may take a lease that was not renewed for `duration`. The leader renews
+    the lease every `retry_period`, and stops if that fails for `renew_deadline`. The other
+    operators read the lease every `poll_period`.
     """
 
     duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
-    look_period: float = 1.0
+    poll_period: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a Lease says; without a holder it is free. `version` is the API server's."""
+    """The content of a Lease; it is free if `holder` is "". `version` is its resourceVersion."""
 
     holder: str
     duration: float
@@ -60,20 +61,20 @@ class Lease:
 
 
 class LeaseStore(Protocol):
-    """Where the Lease is; raises `UnavailableError` when a later try may succeed."""
+    """Stores the Lease; every method raises `UnavailableError` if a later call may succeed."""
 
     async def read(self) -> Lease:
-        """The Lease as it is; `GoneError` when there is none."""
+        """Return the Lease; `GoneError` if there is none."""
 
     async def create(self, lease: Lease) -> Lease:
-        """Make it; `StaleError` when there is one already."""
+        """Create the Lease; `StaleError` if there is one already."""
 
     async def update(self, lease: Lease) -> Lease:
-        """Replace the version that was read; `StaleError` when there is a newer one."""
+        """Replace the version that was read; `StaleError` if there is a newer one."""
 
 
 class Step(Enum):
-    """What is to be done next."""
+    """What an operator does next with the lease."""
 
     CREATE = "create"
     TAKE = "take"
@@ -84,11 +85,11 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one operator knows of the lease, by its own clock.
+    """What one operator knows about the lease, by its own clock.
 
-    `lease` is what was seen last, and says so since `seen_at`; it may be deleted by now
-    (`exists`). `renewed_at` is when the last renewal that succeeded was sent; None: it does
-    not lead.
+    `lease` is the lease that was read last, and `seen_at` the time at which it was first seen
+    with this content; `exists` is False if it was deleted since then. `renewed_at` is the time
+    at which the last successful renewal was sent; None if this operator does not lead.
     """
 
     identity: str
@@ -98,19 +99,19 @@ class View:
     seen_at: float = 0.0
     renewed_at: float | None = None
 
-    def seeing(self, lease: Lease | None, now: float) -> "View":
-        """The view after a look; a deleted lease still holds for as long as it would have."""
+    def after_read(self, lease: Lease | None, now: float) -> "View":
+        """Return the view after a read; a deleted lease stays valid until it would expire."""
         if lease is None:
             return replace(self, exists=False)
         seen_at = self.seen_at if lease == self.lease else now
         return replace(self, lease=lease, exists=True, seen_at=seen_at)
 
-    def holding(self, lease: Lease, sent_at: float, now: float) -> "View":
-        """The view after the lease was written as ours."""
-        return replace(self.seeing(lease, now), renewed_at=sent_at)
+    def after_write(self, lease: Lease, sent_at: float, now: float) -> "View":
+        """Return the view after this operator took or renewed the lease."""
+        return replace(self.after_read(lease, now), renewed_at=sent_at)
 
     def step(self, now: float) -> Step:
-        """What is to be done now."""
+        """Decide what to do now."""
         if self.renewed_at is not None:
             return Step.RENEW if self._holds and self.remaining(now) > 0 else Step.STOP
         if self.free_in(now) > 0:
@@ -118,19 +119,19 @@ class View:
         return Step.TAKE if self.exists else Step.CREATE
 
     def remaining(self, now: float) -> float:
-        """Seconds for which it may write; 0 when it does not lead."""
+        """Return the seconds for which this operator may write; 0 if it does not lead."""
         if self.renewed_at is None:
             return 0.0
         return max(0.0, self.renewed_at + self.timing.renew_deadline - now)
 
     def free_in(self, now: float) -> float:
-        """Seconds until the lease may be taken, unless it is renewed; 0 when it is free."""
+        """Return the seconds until the lease expires unless it is renewed; 0 if it is free."""
         if self.lease is None or self.lease.holder in ("", self.identity):
             return 0.0
         return max(0.0, self.seen_at + (self.lease.duration or self.timing.duration) - now)
 
     def proposal(self, now: datetime) -> Lease:
-        """The lease as this operator would write it, to take or to renew it."""
+        """Return the lease that this operator writes to take or renew it."""
         before = self.lease
         if before is None or not self.exists:
             return Lease(self.identity, self.timing.duration, now, now)
@@ -146,20 +147,20 @@ class View:
 
 
 class Election:
-    """One operator's part in it.
+    """Takes part in the leader election for one operator.
 
     Parameters
     ----------
     store
-        Where the Lease is.
+        Stores the Lease.
     identity
-        Of this operator; no other one has it, not even after a restart.
+        Identity of this process; unique, also after a restart.
     clock
-        Decides.
+        The clock that decides when a lease expires.
     now
-        What the Lease tells people.
+        The time of day that is written into the Lease.
     timing
-        How long everything takes.
+        Durations of the election.
     """
 
     def __init__(
@@ -177,38 +178,38 @@ class Election:
 
     @property
     def leading(self) -> bool:
-        """Whether it may write."""
+        """Whether this operator leads, so that it may write."""
         return self.remaining() > 0
 
     @property
     def holder(self) -> str | None:
-        """Who leads, "" for nobody; None as long as that is not known."""
+        """Identity of the leader; "" if there is none, None if that is not known yet."""
         return None if self._view.lease is None else self._view.lease.holder
 
     def remaining(self) -> float:
-        """Seconds for which it may write."""
+        """Return the seconds for which this operator may write; 0 if it does not lead."""
         return self._view.remaining(self._clock())
 
     async def acquire(self) -> None:
         """Wait until this operator leads."""
-        timing, told = self._view.timing, None
+        timing, logged = self._view.timing, None
         while True:
             await self._attempt(timing.renew_deadline)
             if self.leading:
                 return
-            if self.holder != told:
-                told = self.holder
-                logger.info("operator ready; standing by while %s leads", told)
+            if self.holder != logged:
+                logged = self.holder
+                logger.info("operator ready; standing by while %s leads", logged)
             free_in = self._view.free_in(self._clock())
-            await asyncio.sleep(min(timing.look_period, free_in or timing.look_period))
+            await asyncio.sleep(min(timing.poll_period, free_in or timing.poll_period))
 
     async def keep(self) -> None:
-        """Renew the lease until that fails for too long or somebody else has it.
+        """Renew the lease until renewals fail for too long or another operator holds it.
 
         Raises
         ------
         LeadershipLostError
-            The only way in which this ends.
+            Always, when this operator no longer leads.
         """
         while self._view.step(self._clock()) is Step.RENEW:
             await asyncio.sleep(min(self._view.timing.retry_period, self.remaining()))
@@ -216,40 +217,42 @@ class Election:
         holder = self._view.lease.holder if self._view.lease and self._view.exists else ""
         self._view = replace(self._view, renewed_at=None)
         if holder not in ("", self._view.identity):
-            raise LeadershipLostError(f"{holder} leads now; this operator ends")
-        raise LeadershipLostError("the lease was not renewed in time; this operator ends")
+            raise LeadershipLostError(f"{holder} leads now; this operator exits")
+        raise LeadershipLostError("the lease was not renewed in time; this operator exits")
 
     async def release(self) -> None:
-        """Let others lead at once; without that they would have to wait."""
+        """Release the lease, so that another operator can lead without waiting for its end."""
         view = self._view
         self._view = replace(view, renewed_at=None)
         try:
             async with asyncio.timeout(view.timing.retry_period):
-                lease = await self._store.read()  # a renewal may have been cut off after its effect
+                lease = await self._store.read()  # a cancelled renewal may have been carried out
                 if lease.holder == view.identity:
                     await self._store.update(replace(lease, holder="", renewed=self._now()))
         except (InfernoError, TimeoutError) as error:
-            logger.warning("the lease is not released, it will expire: %s", error)
+            logger.warning("the lease is not released and will expire: %s", error)
         else:
             logger.info("the lease is released")
 
     async def _attempt(self, patience: float) -> None:
-        """Look, and do what is due; a failure only costs time."""
+        """Read the lease, and take or renew it if that is due; failures are only logged."""
         try:
             async with asyncio.timeout(patience):
-                await self._look()
+                await self._read()
                 await self._act()
         except InfernoError as error:
-            logger.warning("the lease is out of reach: %s", error)
+            logger.warning("the lease cannot be read or written: %s", error)
         except TimeoutError:
-            logger.warning("the lease is out of reach: the API server does not answer in time")
+            logger.warning(
+                "the lease cannot be read or written: the API server does not answer in time"
+            )
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
             lease = await self._store.read()
         except GoneError:
             lease = None
-        self._view = self._view.seeing(lease, self._clock())
+        self._view = self._view.after_read(lease, self._clock())
 
     async def _act(self) -> None:
         sent_at = self._clock()
@@ -258,4 +261,4 @@ class Election:
             return
         proposal = self._view.proposal(self._now())
         write = self._store.create if step is Step.CREATE else self._store.update
-        self._view = self._view.holding(await write(proposal), sent_at, self._clock())
+        self._view = self._view.after_write(await write(proposal), sent_at, self._clock())

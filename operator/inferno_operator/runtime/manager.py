@@ -1,4 +1,4 @@
-"""Run controllers: wait for leadership, run them, and stop them in the right order."""
+"""Run the controllers: wait for leadership, start them, and stop them in the right order."""
 
 import asyncio
 import signal
@@ -18,10 +18,10 @@ class Controller(Protocol):
         """The keys of the objects to reconcile."""
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch objects until cancelled."""
 
     async def stop(self) -> None:
-        """Begin nothing new."""
+        """Stop reconciling."""
 
 
 class Manager:
@@ -30,15 +30,15 @@ class Manager:
     Parameters
     ----------
     cluster
-        What the controllers write with.
+        The cluster that the controllers write to.
     controllers
-        What to run.
+        The controllers to run.
     election
-        Who may work; None: there is no other operator.
+        The leader election; None if this is the only operator.
     clock
-        The time that passes [s].
+        A monotonic clock [s].
     patience
-        Seconds without any progress after which work is stuck.
+        Seconds without an answer of the API server after which a reconcile counts as stuck.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Manager:
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Lead, when it is this operator's turn, and work, until SIGTERM or SIGINT.
+        """Wait for leadership and run the controllers, until SIGTERM or SIGINT.
 
         Raises
         ------
         LeadershipLostError
-            Another operator leads, or may soon.
+            Another operator leads, or may lead soon.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -70,20 +70,20 @@ class Manager:
         await _first(self._stop.wait(), self._lead())
 
     def stuck(self) -> str:
-        """What is wrong when there is work and none of it makes progress."""
+        """Return a message if reconciles run but make no progress, else ""."""
         longest = max((c.queue.longest_run for c in self._controllers), default=0.0)
         silence = min(longest, self._clock() - self._cluster.answered_at)
         if silence <= self._patience:
             return ""
-        return f"nothing has happened for {silence:.0f} s though there is work"
+        return f"no progress for {silence:.0f} s although a reconcile is running"
 
     def unready(self, working: Callable[[], str]) -> str:
-        """What is missing until this operator does its part; to stand by is one.
+        """Return what is missing until this operator is ready, else ""; a standby is ready.
 
-        `working` says what is missing while it leads.
+        `working` returns what is missing while this operator leads.
         """
         if self._election is not None and not self._election.leading:
-            return "" if self._election.holder is not None else "not known yet who leads"
+            return "" if self._election.holder is not None else "the leader is not known yet"
         return working()
 
     async def _lead(self) -> None:
@@ -92,12 +92,12 @@ class Manager:
             return
         await self._election.acquire()
         try:
-            await _first(self._work(), self._election.keep())  # kept until the work has ended
+            await _first(self._work(), self._election.keep())  # renewed until the work has ended
         finally:
             await self._election.release()
 
     async def _work(self) -> None:
-        """Run the controllers; at the end, finish the writes that have begun, and no more."""
+        """Run the controllers; at the end, finish the writes that have begun and start none."""
         tasks = [asyncio.create_task(controller.run()) for controller in self._controllers]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -112,7 +112,7 @@ class Manager:
 
 
 async def _first(*parts: Coroutine[object, object, object]) -> None:
-    """Run until one part ends, end the others in order, and raise what it was that ended it."""
+    """Run until one part ends, cancel the others in order, and raise the error of the part."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -124,7 +124,7 @@ async def _first(*parts: Coroutine[object, object, object]) -> None:
 
 
 async def _cancel(*tasks: asyncio.Task[None] | asyncio.Task[object]) -> None:
-    """End tasks, one after the other."""
+    """Cancel tasks one after the other, and wait for each."""
     for task in tasks:
         task.cancel()
         await asyncio.wait([task])

@@ -1,23 +1,23 @@
-"""What happens in the operator, for whoever measures it."""
+"""The interface through which controllers report what they do, for metrics."""
 
 from inferno_operator.resources.objects import Key, Kind
 from inferno_optimizer.system import Solution, System
 
 
 class Observer:
-    """Gets a call for whatever happens; this one ignores it."""
+    """Receives a call for each optimization and each write; this base class ignores them."""
 
     def started(self, key: Key) -> None:
-        """An optimization has begun."""
+        """Note that an optimization has begun; `key` is that of its Optimizer."""
 
     def optimized(self, key: Key, system: System, solution: Solution) -> None:
-        """It is done, and everything is written."""
+        """Note that an optimization succeeded and all its results are written."""
 
     def failed(self, key: Key, reason: str) -> None:
-        """It failed, and will be repeated."""
+        """Note that an optimization failed and will be tried again."""
 
     def forgot(self, key: Key) -> None:
-        """The Optimizer is not there any more."""
+        """Note that an Optimizer was deleted."""
 
     def wrote(self, kind: Kind, part: str, *, succeeded: bool) -> None:
-        """A part of an object was written: its spec, status or metadata, an event, a deletion."""
+        """Note a write; `part` is spec, status, metadata, event or deletion."""

@@ -1,4 +1,4 @@
-"""What controllers need from the API server, for objects of any kind; its fake is in `fakes`."""
+"""The interface of controllers to the API server, for objects of any kind; see also `fakes`."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -8,36 +8,36 @@ from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Refer
 from inferno_optimizer.errors import InfernoError
 
 FIELD_MANAGER = "inferno-operator"
-"""The field manager of decisions, conditions and finalizers on our own kinds."""
+"""The field manager of decisions, conditions and finalizers on our kinds."""
 
 
 class GoneError(InfernoError):
-    """The object or its kind is not there, or the object is another one of the same name."""
+    """The object or its kind does not exist, or an object of the same name has another uid."""
 
     reason = "Gone"
 
 
 class RejectedError(InfernoError):
-    """The API server refuses a request: by its schema, an admission policy or RBAC."""
+    """The API server rejects a request: by its schema, an admission policy or RBAC."""
 
     reason = "Rejected"
 
 
 class StaleError(InfernoError):
-    """The object changed since it was read: what was decided may not hold any more."""
+    """The object changed since it was read: a decision about it may be out of date."""
 
     reason = "Conflict"
 
 
 class ConflictError(InfernoError):
-    """Another field manager owns a field that is to be set, with another value."""
+    """Another field manager owns a field of an apply, with another value."""
 
     reason = "Conflict"
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All objects of a kind, in a namespace or in all (""), at a version."""
+    """All objects of a kind, in a namespace or in all namespaces (""), at a version."""
 
     kind: Kind
     namespace: str
@@ -47,7 +47,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object at a version, or that it is gone since; without a manifest only the version."""
+    """An object at a version; `gone` if it was deleted; without a manifest, only a version."""
 
     version: int
     manifest: Manifest | None = None
@@ -57,54 +57,54 @@ class Change:
 class Reader(Protocol):
     """Reads from the API server.
 
-    Every method raises `UnavailableError` when a later try may succeed, `GoneError` when
-    the object or its kind is not there, `RejectedError` when the API server refuses.
+    Every method raises `UnavailableError` if a later call may succeed, `GoneError` if the
+    object or its kind does not exist, and `RejectedError` if the API server rejects the call.
     """
 
     async def serves(self, kind: Kind) -> bool:
-        """Whether the API server knows a kind now."""
+        """Whether the API server serves a kind now."""
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
-        """One object."""
+        """Return one object."""
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
-        """All objects of a kind in a namespace, or in all ("")."""
+        """List all objects of a kind in a namespace, or in all namespaces ("")."""
 
     def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
-        """What changed since a version, in order, for some minutes.
+        """Yield the changes since a version, in order, for some minutes.
 
         Raises
         ------
         InfernoError
-            The version is not known any more, or the API server does not answer: list again.
+            The version is too old, or the API server does not answer: list again.
         """
 
 
 class Cluster(Reader, Protocol):
     """Reads from the API server, and writes to it.
 
-    A write raises `StaleError` when the object changed since it was seen.
+    A write raises `StaleError` if the object changed since it was read.
     """
 
     async def apply(
         self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
     ) -> Manifest:
-        """Own exactly the fields of a manifest, by server-side apply; returns the object then.
+        """Set and own exactly the fields of a manifest, by server-side apply.
 
-        If the manifest has a status, the fields are those of the status, else all others; an
-        object that is not there is made. The uid and the version in its metadata, if any,
-        must be those of the object. Unless forced, it raises `ConflictError` if another
-        manager owns one of the fields with another value.
+        If the manifest has a status, only the status is applied, else all other fields. An
+        object that does not exist is created. The uid and the resourceVersion in the metadata,
+        if given, must be those of the object. Returns the object after the write. Without
+        `force` it raises `ConflictError` if another manager owns a field with another value.
         """
 
     async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
         """Set the fields of a manifest, by a merge patch."""
 
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
-        """Replace who owns which fields of an object; its values stay as they are."""
+        """Replace the `managedFields` of an object; the values of its fields do not change."""
 
     async def delete(self, reference: Reference) -> None:
-        """Delete this object; what it owns goes too, later."""
+        """Delete this object; the garbage collector deletes what it owns later."""
 
     async def publish(self, event: Event) -> None:
         """Create an event; if that fails, log it."""

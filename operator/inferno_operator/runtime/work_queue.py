@@ -1,4 +1,4 @@
-"""Keys to reconcile: many requests of one key become one, failures are tried again later."""
+"""Keys to reconcile: requests for the same key are merged, failures are retried later."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a reconcile ended, and after how many seconds the next one is due, if one is."""
+    """The result of a reconcile, and the seconds until the next one is due, if any."""
 
     SETTLED: ClassVar["Outcome"]
     FAILED: ClassVar["Outcome"]
@@ -23,7 +23,7 @@ class Outcome:
 
     @classmethod
     def due_after(cls, seconds: float | None) -> "Outcome":
-        """It went well; None: nothing is due until something changes."""
+        """Return a success; None: no reconcile is due until the object changes."""
         return cls.SETTLED if seconds is None else cls(again_after=seconds)
 
 
@@ -33,19 +33,19 @@ Outcome.FAILED = Outcome(failed=True)
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Seconds to wait after a number of failures in a row: doubling, up to a limit."""
+    """Exponential backoff: the wait [s] doubles with each failure in a row, up to a limit."""
 
     first: float = 0.5
     limit: float = 30.0
 
     def seconds(self, failures: int) -> float:
-        """The wait after so many failures, at least 1."""
+        """Return the wait [s] after a number of failures in a row, at least 1."""
         return min(self.limit, self.first * 2.0 ** min(failures - 1, 30))
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One key that is worked on, waits for its next try, or both in turn."""
+    """One key that is being reconciled or waits for its next reconcile."""
 
     version: Hashable
     task: asyncio.Task[None]
@@ -55,14 +55,14 @@ class _Entry:
 
 
 class WorkQueue(Generic[K]):
-    """One worker for each key at a time; a key that is asked for while it runs runs again.
+    """Runs one reconcile per key at a time; a key added during its reconcile runs again.
 
     Parameters
     ----------
     reconcile
-        Called with a key.
+        Called with each key.
     backoff
-        When to try again after a failure.
+        The wait after failures.
     """
 
     def __init__(
@@ -75,22 +75,22 @@ class WorkQueue(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """Keys that are worked on or wait for their next try."""
+        """Number of keys that are being reconciled or wait for their next reconcile."""
         return len(self._entries)
 
     @property
     def longest_run(self) -> float:
-        """For how long the oldest of the reconciles that run has done so [s]; 0 if none runs."""
+        """Age of the oldest running reconcile [s]; 0 if none runs."""
         now = asyncio.get_running_loop().time()
         running = (entry.running_since for entry in self._entries.values())
         return max((now - since for since in running if since is not None), default=0.0)
 
     def add(self, key: K, version: Hashable) -> None:
-        """Ask for a reconcile of a version of an object.
+        """Request a reconcile of a version of an object.
 
-        While that version is worked on, or waits for its next try, asking for it again
-        changes nothing: what we write on an object ourselves comes back as an event. A closed
-        queue takes nothing any more.
+        While that version is being reconciled or waits for its next reconcile, another request
+        for it changes nothing: the operator's own writes come back as events. A closed queue
+        ignores requests.
         """
         if self._closed:
             return
@@ -103,7 +103,7 @@ class WorkQueue(Generic[K]):
             entry.wake.set()
 
     async def close(self) -> None:
-        """End all work; what is being written is cancelled at its next wait."""
+        """Cancel all reconciles, and wait until they have ended."""
         self._closed = True
         tasks = [entry.task for entry in self._entries.values()]
         for task in tasks:
@@ -135,15 +135,15 @@ class WorkQueue(Generic[K]):
             del self._entries[key]
 
     async def _outcome(self, key: K) -> Outcome:
-        """A reconcile that breaks is reported and tried again: the key must not be lost."""
+        """Reconcile; an unexpected exception is logged and retried, so that no key is lost."""
         try:
             return await self._reconcile(key)
         except Exception:
-            logger.exception("%s: reconciling broke; trying again", key)
+            logger.exception("%s: unexpected error while reconciling; trying again", key)
             return Outcome.FAILED
 
     async def _pause(self, entry: _Entry, seconds: float) -> bool:
-        """Wait, unless a newer version comes; whether one did."""
+        """Wait; returns True as soon as a newer version is requested, else False."""
         try:
             return await asyncio.wait_for(entry.wake.wait(), seconds)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Writes happen only while this operator leads, and every write that has begun is finished."""
+"""Allow writes only while this operator leads, and finish every write that has begun."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -14,25 +14,30 @@ from inferno_optimizer.errors import InfernoError, UnavailableError
 T = TypeVar("T")
 
 DRAIN_TIMEOUT = 10.0
-"""Seconds that writes get to end when the operator does."""
+"""Seconds that running writes get to finish when the operator stops."""
 
 
 class GuardedCluster:
-    """A `Cluster` that refuses to write when another operator may lead.
+    """A `Cluster` that does not write if another operator may lead.
 
-    A write takes at most as long as this operator may still write, and goes on when the work
-    that asked for it is cancelled.
+    A write is limited to the time for which this operator may still write, and continues if
+    the reconcile that requested it is cancelled.
 
     Parameters
     ----------
     cluster
-        What it guards.
+        The guarded cluster.
     remaining
-        Seconds for which this operator may write.
+        Returns the seconds for which this operator may write.
     observer
-        Gets a call for every write.
+        Receives a call for every write.
     clock
-        For the time of the last answer.
+        The clock of `answered_at`.
+
+    Attributes
+    ----------
+    answered_at
+        Time at which the last call ended, successful or not [s].
     """
 
     def __init__(
@@ -46,25 +51,25 @@ class GuardedCluster:
         self.answered_at = clock()
 
     async def serves(self, kind: Kind) -> bool:
-        """Whether the API server knows a kind now."""
+        """Whether the API server serves a kind now."""
         return await self._answered(self._cluster.serves(kind))
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
-        """One object."""
+        """Return one object."""
         return await self._answered(self._cluster.get(kind, key))
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
-        """All objects of a kind in a namespace, or in all ("")."""
+        """List all objects of a kind in a namespace, or in all namespaces ("")."""
         return await self._answered(self._cluster.list(kind, namespace))
 
     def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
-        """What changed since a version, in order, for some minutes."""
+        """Yield the changes since a version, in order, for some minutes."""
         return self._cluster.watch(kind, namespace, since)
 
     async def apply(
         self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
     ) -> Manifest:
-        """Own exactly the fields of a manifest."""
+        """Set and own exactly the fields of a manifest."""
         part = "status" if "status" in manifest else "spec"
         return await self._write(
             lambda: self._cluster.apply(kind, manifest, manager, force=force),
@@ -80,7 +85,7 @@ class GuardedCluster:
         )
 
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
-        """Replace who owns which fields of an object."""
+        """Replace the `managedFields` of an object."""
         await self._write(
             lambda: self._cluster.set_managers(reference, entries),
             (reference.kind, str(reference), "metadata"),
@@ -99,7 +104,7 @@ class GuardedCluster:
         )
 
     async def drain(self) -> None:
-        """Let the writes that have begun end, if we lead and it does not take too long."""
+        """Wait for the running writes while this operator leads, at most `DRAIN_TIMEOUT`."""
         if self._in_flight:
             patience = min(self._remaining(), DRAIN_TIMEOUT)
             await asyncio.wait(self._in_flight, timeout=patience)
@@ -107,12 +112,12 @@ class GuardedCluster:
             task.cancel()
 
     async def _write(self, call: Callable[[], Awaitable[T]], written: tuple[Kind, str, str]) -> T:
-        """Write a part of an object of a kind, and count it."""
+        """Write a part of an object, and report it to the observer."""
         kind, about, part = written
         try:
             answer = await self._guarded(call, about)
         except LeadershipLostError:
-            raise  # nothing was tried
+            raise  # nothing was sent
         except InfernoError:
             self._observer.wrote(kind, part, succeeded=False)
             raise
@@ -129,25 +134,25 @@ class GuardedCluster:
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._in_flight.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever asked for the write may not be there any more
+            task.exception()  # retrieved here, since the caller may be cancelled
 
     def _while_leading(self, about: str) -> float:
-        """Seconds for which we may write."""
+        """Return the seconds for which this operator may write; raises if there are none."""
         remaining = self._remaining()
         if remaining <= 0:
-            raise LeadershipLostError(f"{about}: not written, for another operator may lead")
+            raise LeadershipLostError(f"{about}: not written: another operator may lead")
         return remaining
 
     async def _bounded(self, call: Callable[[], Awaitable[T]], until: float, about: str) -> T:
-        self._while_leading(about)  # still: we may have been paused before we came to it
+        self._while_leading(about)  # checked again: the process may have been suspended
         try:
             async with asyncio.timeout_at(None if until == inf else until):
                 return await self._answered(call())
         except TimeoutError as error:
-            raise UnavailableError(f"{about}: not written before the lease ran out") from error
+            raise UnavailableError(f"{about}: not written before the lease expired") from error
 
     async def _answered(self, call: Awaitable[T]) -> T:
-        """What a call gives; that it ended at all is a sign of life."""
+        """Return the answer to a call, and note the time: also a failure shows progress."""
         try:
             return await call
         finally:

@@ -15,6 +15,7 @@ from inferno_optimizer.sizing.candidates import (
     build_candidates,
 )
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Generation, PerformanceProfile, Server, System, Tail
 
 
@@ -56,7 +57,7 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
     """
     server = next((s for s in system.servers if s.name == server_name), None)
     if server is None:
-        raise InputError(f"no server is named {server_name!r}")
+        raise unknown_server(system, server_name)
     catalogue = Catalogue(system.by_name())
     case = catalogue.case(server)
     if not isinstance(case, Case):
@@ -72,6 +73,12 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
         if profile.model == server.model and profile.accelerator not in sized
     ]
     return tuple(options)
+
+
+def unknown_server(system: System, name: str) -> InputError:
+    """The error that a system has no such server, with the names that are like it."""
+    known = [server.name for server in system.servers]
+    return InputError(f"no server is named {name!r}{alternatives(name, known)}")
 
 
 def _option(candidates: Candidates, row: int) -> Option:

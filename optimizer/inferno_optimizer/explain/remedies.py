@@ -18,9 +18,8 @@ from functools import cached_property, partial
 from typing import Any
 
 from inferno_optimizer.capacity import cards_in_use
-from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.changes import quoted
-from inferno_optimizer.explain.options import Option, explain
+from inferno_optimizer.explain.options import Option, explain, unknown_server
 from inferno_optimizer.optimize import Clock, optimize
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Allocation, Decision, Reason, Server, Solution, System, Target
@@ -114,7 +113,7 @@ def remedies(
     """
     places = [i for i, server in enumerate(system.servers) if server.name == server_name]
     if not places:
-        raise InputError(f"no server is named {server_name!r}")
+        raise unknown_server(system, server_name)
     if solution.decisions[places[0]].reason not in CURABLE:
         return ()
     deadline = clock() + system.options.time_limit
@@ -146,7 +145,7 @@ class _Trial:
     def left(self) -> Counter[str]:
         """Cards of each type that no server which gets all it needs is on."""
         catalogue = Catalogue(self.system)
-        left = Counter({use.type: use.available for use in self.solution.capacity})
+        left = Counter({use.type: use.usable for use in self.solution.capacity})
         for server, decision in zip(self.system.servers, self.solution.decisions, strict=True):
             if decision.allocation and _served(decision):
                 left.subtract(cards_in_use(catalogue, server.model, decision.allocation))

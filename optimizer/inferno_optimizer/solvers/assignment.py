@@ -1,6 +1,7 @@
 """What a solver answers: a row of the candidate table for each case, a mix of rows, or none."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -9,9 +10,13 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.system import Level, Status
+from inferno_optimizer.system import Gain, Level, MarginalValue, Status
 
 NO_ROW = -1
+NO_LEVEL = -1
+
+SMALLEST_GAIN = 1e-6
+"""Load below which a gain is rounding [requests/min]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,21 @@ class Mix:
     rows: tuple[int, ...]
     replicas: tuple[int, ...]
     value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Time that remains to a solver [s].
+
+    The search ends `reserved` seconds before all the time ends.
+    """
+
+    seconds_left: Callable[[], float]
+    reserved: float = 0.0
+
+    def to_search(self) -> float:
+        """Seconds that remain to look for a better plan; negative when they are over."""
+        return self.seconds_left() - self.reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +93,50 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class OneMoreCard:
+    """What one more card of each type is worth; arrays of shape (types,).
+
+    It lets `gain` more load of a `level` be served [requests/min], or it saves `price`
+    [cents/hour] where the level is -1. NaN where that is not known.
+    """
+
+    level: IntArray
+    gain: FloatArray
+    price: FloatArray
+
+    @classmethod
+    def unknown(cls, types: int) -> "OneMoreCard":
+        """Nothing is known of any type."""
+        nothing = np.full(types, np.nan)
+        return cls(np.full(types, NO_LEVEL), nothing, nothing.copy())
+
+    def add_gain(self, level: int, gain: FloatArray) -> None:
+        """Tell of the gain of a level where no more important one gains anything."""
+        mine = (self.level == NO_LEVEL) & (gain > SMALLEST_GAIN)
+        self.level[mine], self.gain[mine] = level, gain[mine]
+
+    def add_price(self, price: FloatArray) -> None:
+        """Tell of the price where no level gains anything."""
+        mine = self.level == NO_LEVEL
+        self.price[mine] = price[mine]
+
+    def described(self, priorities: Sequence[int]) -> tuple[MarginalValue, ...]:
+        """The same for each type, with the priority of each level."""
+        rows = zip(self.level.tolist(), self.gain.tolist(), self.price.tolist(), strict=True)
+        return tuple(
+            MarginalValue(None if math.isnan(price) else price)
+            if level == NO_LEVEL
+            else MarginalValue(gain=Gain(priorities[level], gain))
+            for level, gain, price in rows
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """An assignment with what its solver knows of it; see `system.Certificate`.
 
-    `levels` tell of the load of each priority in use. `prices` are what one more card of each
-    type saves, shape (types,); None where the solver does not tell.
+    `levels` tell of the load of each priority in use. `marginal` tells what one more card of
+    each type is worth; empty where the solver does not tell.
     """
 
     solver: str
@@ -85,4 +144,4 @@ class Answer:
     assignment: Assignment
     bound: float | None = None
     levels: tuple[Level, ...] = ()
-    prices: FloatArray | None = None
+    marginal: tuple[MarginalValue, ...] = ()

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import Answer, Assignment, Mix
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.assignment import Answer, Assignment, Mix, Timer
 from inferno_optimizer.solvers.exact.lexicographic import GIVEN_UP, solve_by_levels
 from inferno_optimizer.solvers.exact.program import Program, weight_of
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greedy
@@ -22,10 +22,13 @@ from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import Certificate, Level, Status
+from inferno_optimizer.system import Certificate, Level, MarginalValue, Status
 
 OPTIMAL = 1e-4
 """Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
+
+RESERVED = 0.1
+"""Share of the time limit that is kept for what one more card of each type is worth."""
 
 
 def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], float]) -> Answer:
@@ -39,11 +42,12 @@ def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], f
     options = candidates.system.options
     deadline = clock() + options.time_limit
     solve = _solve_mixed if options.heterogeneous else _solve_single
-    plan = solve(candidates, capacity, lambda: deadline - clock())
+    timer = Timer(lambda: deadline - clock(), RESERVED * options.time_limit)
+    plan = solve(candidates, capacity, timer)
     levels = _levels(candidates, plan.assignment, plan.most_served)
     bound = min(plan.least_value, plan.assignment.objective(candidates))
-    unproven = Status.FEASIBLE if clock() < deadline else Status.TIME_LIMIT
-    answer = Answer("milp", unproven, plan.assignment, bound, levels, plan.prices)
+    unproven = Status.TIME_LIMIT if plan.out_of_time else Status.FEASIBLE
+    answer = Answer("milp", unproven, plan.assignment, bound, levels, plan.one_more)
     if _distance(candidates, answer) <= OPTIMAL:
         return replace(answer, status=Status.OPTIMAL)
     return _or_greedy(candidates, capacity, answer)
@@ -56,53 +60,54 @@ class _Plan:
     assignment: Assignment
     most_served: Mapping[int, float]
     least_value: float
-    prices: FloatArray
+    one_more: tuple[MarginalValue, ...]
+    out_of_time: bool
 
 
-def _solve_single(
-    candidates: Candidates, capacity: IntArray, seconds_left: Callable[[], float]
-) -> _Plan:
+def _solve_single(candidates: Candidates, capacity: IntArray, timer: Timer) -> _Plan:
     """One row for each case."""
     room = capacity[candidates.pairs.type]
     rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
     if not len(rows):
-        return _Plan(_filled(candidates, capacity, rows), {}, 0.0, np.zeros(len(capacity)))
+        return _Plan(_filled(candidates, capacity, rows), {}, 0.0, (), out_of_time=False)
     program = Program.of(candidates, rows, capacity)
     undominated = program.undominated()
     rows = rows[undominated]
-    outcome = solve_by_levels(program.take(undominated), seconds_left)
+    outcome = solve_by_levels(program.take(undominated), timer)
     priorities = _priorities(candidates, candidates.pairs.case[rows])
     return _Plan(
         _filled(candidates, capacity, rows[outcome.chosen]),
         dict(zip(priorities, outcome.most_served.tolist(), strict=True)),
         outcome.least_value,
-        outcome.prices,
+        outcome.one_more.described(priorities),
+        outcome.out_of_time,
     )
 
 
-def _solve_mixed(
-    candidates: Candidates, capacity: IntArray, seconds_left: Callable[[], float]
-) -> _Plan:
+def _solve_mixed(candidates: Candidates, capacity: IntArray, timer: Timer) -> _Plan:
     """A mix of rows for each case; those that take no cards are none of the solver's."""
     table = MixTable.of(candidates, capacity)
-    outcome = solve_mixes(table, capacity, seconds_left)
+    outcome = solve_mixes(table, capacity, timer)
     singles, mixes = table.given(outcome.counts)
     assignment = _filled(candidates, capacity, singles, mixes)
     others = np.setdiff1d(assignment.served(candidates), table.case)
-    most = dict(zip(_priorities(candidates, table.case), outcome.most_served.tolist(), strict=True))
+    priorities = _priorities(candidates, table.case)
+    most = dict(zip(priorities, outcome.most_served.tolist(), strict=True))
     for case in others.tolist():
         priority = candidates.cases[case].priority
         most[priority] = most.get(priority, 0.0) + weight_of(candidates.cases[case])
     least = outcome.least_value + float(candidates.value[assignment.rows[others]].sum())
-    return _Plan(assignment, most, least, outcome.prices)
+    one_more = outcome.one_more.described(priorities)
+    return _Plan(assignment, most, least, one_more, outcome.out_of_time)
 
 
 def _levels(
     candidates: Candidates, assignment: Assignment, most: Mapping[int, float]
 ) -> tuple[Level, ...]:
     """Load served of each priority, with the most that is proven to be possible."""
+    wanted = _loads(candidates, range(len(candidates.cases)))
     return tuple(
-        Level(priority, load, max(load, most.get(priority, 0.0)))
+        Level(priority, load, max(load, most.get(priority, 0.0)), wanted[priority])
         for priority, load in _served(candidates, assignment).items()
     )
 
@@ -141,8 +146,13 @@ def _filled(
 
 def _served(candidates: Candidates, plan: Assignment) -> dict[int, float]:
     """Load served entirely, by priority; the most important first."""
+    return _loads(candidates, plan.served(candidates).tolist())
+
+
+def _loads(candidates: Candidates, cases: Iterable[int]) -> dict[int, float]:
+    """Load of some cases, by priority; the most important first."""
     load = dict.fromkeys(_priorities(candidates, np.arange(len(candidates.cases))), 0.0)
-    for case in plan.served(candidates).tolist():
+    for case in cases:
         load[candidates.cases[case].priority] += weight_of(candidates.cases[case])
     return load
 

@@ -7,9 +7,10 @@ becomes half a plan.
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from inferno_optimizer.capacity import capacity_use, cards_in_use, cards_to_hand_out
+from inferno_optimizer.capacity import capacity_use, cards_in_use
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.plausibility import warned
@@ -19,6 +20,7 @@ from inferno_optimizer.system import (
     CapacityUse,
     Certificate,
     Decision,
+    MarginalValue,
     Reason,
     Server,
     Solution,
@@ -35,14 +37,14 @@ class Answer:
     """What another optimizer says, as it says it.
 
     `given` are decisions with an allocation, `refused` those without one; optimizers that
-    tell no reasons have none of the latter, and no certificate. `prices` are those of cards
-    [cents/hour] by type.
+    tell no reasons have none of the latter, and no certificate. `marginal` tells what one
+    more card of a type is worth.
     """
 
     given: tuple[Decision, ...]
     refused: tuple[Decision, ...] = ()
     certificate: Certificate | None = None
-    prices: Mapping[str, float] | None = None
+    marginal: Mapping[str, MarginalValue] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def solution_of(answer: Answer, system: System) -> Solution:
@@ -63,7 +65,7 @@ def solution_of(answer: Answer, system: System) -> Solution:
     decided |= {decision.server: decision for decision in _unexplained(catalogue, silent)}
     told = (_in_our_words(decided[server.name], server) for server in system.servers)
     decisions = warned(catalogue, told)
-    capacity = _capacity(catalogue, decisions, answer.prices or {})
+    capacity = _capacity(catalogue, decisions, answer.marginal)
     if not system.options.unlimited:
         _refuse(_excess(capacity))
     unproven = Certificate("unknown", Status.FEASIBLE, _cost(decisions), None, 0.0)
@@ -102,9 +104,9 @@ def _misfits(server: Server, allocation: Allocation, usable: set[tuple[str, str]
         "waitAverage": allocation.wait_ms,
         "ttftAverage": allocation.ttft_ms,
     }
-    for field, number in numbers.items():
+    for name, number in numbers.items():
         if number < 0:
-            yield f"{field}: {number:g} is negative"
+            yield f"{name}: {number:g} is negative"
     for part in allocation.parts:
         if part.replicas and (server.model, part.accelerator) not in usable:
             yield f"model {server.model!r} has no performance data for {part.accelerator!r}"
@@ -140,20 +142,20 @@ def _without_words(server: Server) -> Decision:
 
 
 def _capacity(
-    catalogue: Catalogue, decisions: Sequence[Decision], prices: Mapping[str, float]
+    catalogue: Catalogue, decisions: Sequence[Decision], marginal: Mapping[str, MarginalValue]
 ) -> tuple[CapacityUse, ...]:
     models = {server.name: server.model for server in catalogue.system.servers}
     used: Counter[str] = Counter()
     for decision in decisions:
         if decision.allocation is not None:
             used.update(cards_in_use(catalogue, models[decision.server], decision.allocation))
-    return capacity_use(cards_to_hand_out(catalogue, decisions), used, prices)
+    return capacity_use(catalogue, decisions, used, marginal)
 
 
 def _excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:
     for use in capacity:
-        if use.used > use.available:
-            yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.available}"
+        if use.used > use.usable:
+            yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.usable}"
 
 
 def _cost(decisions: Iterable[Decision]) -> float:

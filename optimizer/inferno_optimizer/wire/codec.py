@@ -6,6 +6,7 @@ names the last one counts. Unlike the original, what cannot be read is named.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
 from typing import Any
@@ -14,13 +15,14 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.comparison import Comparison, served
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.explain.remedies import Remedy
-from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
+from inferno_optimizer.system import Allocation, Decision, MarginalValue, Reason, Solution, System
 from inferno_optimizer.wire.answers import Answer, solution_of
-from inferno_optimizer.wire.fields import NUMBER, MisfitError, value_of
+from inferno_optimizer.wire.fields import NUMBER, Kind, MisfitError, value_of
 from inferno_optimizer.wire.objects import (
     ANSWER,
     BODY,
     CERTIFICATE,
+    GAIN,
     LEVEL,
     OPTION,
     REASON_GIVEN,
@@ -53,9 +55,18 @@ def decode_system(document: object) -> System:
     if document is None:
         return SYSTEM.zero
     try:
-        return (SYSTEM if value_of(document, "system") is None else BODY).read(document)
+        return _form(document).read(document)
     except MisfitError as misfit:
         raise InputError(str(misfit)) from None
+
+
+def unknown_keys(document: object) -> tuple[str, ...]:
+    """Keys that `decode_system` ignores: a line for each, with object, key and those like it."""
+    return tuple(map(str, _form(document).unknown(document)))
+
+
+def _form(document: object) -> Kind[System]:
+    return SYSTEM if value_of(document, "system") is None else BODY
 
 
 def encode_system(system: System) -> dict[str, Any]:
@@ -110,8 +121,16 @@ def _read_answer(document: object) -> Answer:
         given=tuple(starmap(_read_given, _named(document, "allocations"))),
         refused=tuple(starmap(_read_refused, _named(document, "unserved"))),
         certificate=None if certificate is None else CERTIFICATE.read(certificate),
-        prices={name: NUMBER.read(price) for name, price in _named(certificate, "prices")},
+        marginal=_read_marginal(certificate),
     )
+
+
+def _read_marginal(certificate: object) -> dict[str, MarginalValue]:
+    """What one more card of each type is worth: a price, or a gain of load."""
+    prices = {name: NUMBER.read(price) for name, price in _named(certificate, "prices")}
+    gains = {name: GAIN.read(gain) for name, gain in _named(certificate, "gains")}
+    names = {**prices, **gains}
+    return {name: MarginalValue(prices.get(name), gains.get(name)) for name in names}
 
 
 def _named(document: object, key: str) -> list[tuple[str, object]]:
@@ -133,14 +152,40 @@ def _read_refused(server: str, value: object) -> Decision:
 
 def _read_given(server: str, value: object) -> Decision:
     try:
-        return Decision(server, *REASON_GIVEN.read(value), ANSWER.read(value))
+        return Decision(server, *REASON_GIVEN.read(value), _whole(ANSWER.read(value)))
     except MisfitError as misfit:
         raise misfit.of(f"allocation of server {server!r}") from None
 
 
+def _on_one_accelerator(allocation: Allocation) -> Allocation:
+    """What a client may carry out that does not know of a mix: its part with most replicas.
+
+    So many fit for sure. Of equal parts it is the one with the most load; the cost stays that of
+    all parts, and latencies those of all requests.
+    """
+    main = max(allocation.parts, key=attrgetter("replicas"))
+    return replace(
+        allocation,
+        accelerator=main.accelerator,
+        replicas=main.replicas,
+        max_batch_size=main.max_batch_size,
+    )
+
+
+def _whole(allocation: Allocation) -> Allocation:
+    """The allocation as we know it, of all parts of its mix; see `system.Allocation`."""
+    first = allocation.parts[0]
+    return replace(
+        allocation,
+        accelerator=first.accelerator,
+        replicas=sum(part.replicas for part in allocation.parts),
+        max_batch_size=first.max_batch_size,
+    )
+
+
 def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
     """Write an allocation, why it is less than the server needs where it is, and warnings."""
-    document = ANSWER.write(allocation)
+    document = ANSWER.write(_on_one_accelerator(allocation))
     if decision.reason is not Reason.ALLOCATED:
         document |= {"reason": str(decision.reason), "message": decision.message}
     return document | _warnings(decision)
@@ -183,7 +228,7 @@ def encode_comparison(changes: Iterable[str], comparison: Comparison) -> dict[st
 
 def _with_totals(solution: Solution) -> dict[str, Any]:
     capacity = [
-        {"type": use.type, "used": use.used, "available": use.available}
+        {"type": use.type, "used": use.used, "held": use.held, "available": use.available}
         for use in solution.capacity
     ]
     totals = {"served": served(solution), "cost": solution.cost, "capacity": capacity}
@@ -203,4 +248,6 @@ def _certificate(solution: Solution) -> dict[str, Any]:
         "seconds": certificate.seconds,
         "phases": dict(certificate.phases),
     }
-    return {**proof, "prices": prices} if prices else proof
+    gains = {use.type: GAIN.write(use.gain) for use in solution.capacity if use.gain is not None}
+    told = {"prices": prices, "gains": gains}
+    return proof | {key: values for key, values in told.items() if values}

@@ -1,16 +1,19 @@
 """Kinds of values in JSON documents, to be combined into tables: see `codec`.
 
 What does not fit raises a `MisfitError`, which learns on its way up where it happened.
-Keys match regardless of case, unknown keys are ignored, absent and null mean zero.
+Keys match regardless of case, absent and null mean zero. Reading ignores unknown keys, as the
+published API does; `unknown` lists them for those who want to hear of them.
 """
 
 import json
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+
+from inferno_optimizer.suggestions import alternatives
 
 LONGEST_SHOWN = 40
 """Characters of a wrong value that a message shows."""
@@ -96,6 +99,18 @@ class Kind(Protocol[T]):
     def write(self, value: T, /) -> object:
         """Turn the value into what JSON can hold."""
 
+    def unknown(self, value: object, /) -> Iterator[MisfitError]:
+        """The keys in parsed JSON that `read` ignores; none where the value does not fit."""
+
+
+def _nothing_unknown(_: object) -> Iterator[MisfitError]:
+    return iter(())
+
+
+def unknown_key(key: object, known: Sequence[str]) -> MisfitError:
+    """The error that a key means nothing, with those that are like it."""
+    return MisfitError(f"is unknown{alternatives(str(key), known)}").inside(str(key))
+
 
 @dataclass(frozen=True, slots=True)
 class Scalar(Generic[T]):
@@ -105,6 +120,7 @@ class Scalar(Generic[T]):
     read: Callable[[object], T]
     write: Callable[[T], object]
     schema: Schema = field(default_factory=dict)
+    unknown: Callable[[object], Iterator[MisfitError]] = _nothing_unknown
 
 
 def read_text(value: object) -> str:
@@ -139,7 +155,7 @@ def read_number(value: object) -> float:
 def optional(kind: Kind[T]) -> Scalar[T | None]:
     """What may be absent altogether, which is None; written only where it is there."""
     write: Callable[[Any], object] = kind.write
-    return Scalar(None, kind.read, write, kind.schema)
+    return Scalar(None, kind.read, write, kind.schema, kind.unknown)
 
 
 def within(kind: str, largest: float) -> Schema:
@@ -179,6 +195,8 @@ class Object(Generic[T]):
         it.
     left_out
         Keys not to write, given the value; every key is written unless this is given.
+    unused
+        Keys of the published API that say nothing to us.
     """
 
     def __init__(
@@ -186,9 +204,11 @@ class Object(Generic[T]):
         make: Callable[..., T],
         keys: Mapping[str, tuple[str, Kind[Any]] | tuple[str, Kind[Any], str]],
         left_out: Callable[[T], Container[str]] = lambda _: (),
+        unused: Sequence[str] = (),
     ) -> None:
         self._make = make
         self._left_out = left_out
+        self._unused = frozenset(key.lower() for key in unused)
         self._fields = {
             key: _Field((*name, attribute.rpartition(".")[2])[0], kind, attrgetter(attribute))
             for key, (attribute, kind, *name) in keys.items()
@@ -215,6 +235,14 @@ class Object(Generic[T]):
             except MisfitError as misfit:
                 raise misfit.inside(str(key)) from None
         return self._make(**arguments)
+
+    def unknown(self, value: object, /) -> Iterator[MisfitError]:
+        """The unknown keys of the object, and those further down."""
+        for key, part in value.items() if isinstance(value, Mapping) else ():
+            if known := self._in_any_case.get(str(key).lower()):
+                yield from (misfit.inside(str(key)) for misfit in known.kind.unknown(part))
+            elif str(key).lower() not in self._unused:
+                yield unknown_key(key, list(self._fields))
 
     def write(self, value: T, /) -> dict[str, Any]:
         """Write every key that is not left out."""
@@ -271,6 +299,12 @@ class List(Generic[T, C]):
         except MisfitError as misfit:
             raise misfit.of(self._name(item, place)) from None
 
+    def unknown(self, value: object, /) -> Iterator[MisfitError]:
+        """The unknown keys of each item, with the name of the item."""
+        for place, item in enumerate(value if isinstance(value, list) else ()):
+            name = self._name(item, place)
+            yield from (misfit.of(name) for misfit in self._item.unknown(item))
+
     def _name(self, item: object, place: int) -> str:
         """Name an item for a message; by its place where its own name is no help."""
         names = [name for key in self._identity if isinstance(name := value_of(item, key), str)]
@@ -303,6 +337,14 @@ class Section(Generic[T]):
             return self._kind.read(part)
         except MisfitError as misfit:
             raise misfit.inside(self._key) from None
+
+    def unknown(self, value: object, /) -> Iterator[MisfitError]:
+        """The other keys, and those further down."""
+        for key, part in value.items() if isinstance(value, Mapping) else ():
+            if str(key).lower() != self._key.lower():
+                yield unknown_key(key, [self._key])
+            else:
+                yield from (misfit.inside(self._key) for misfit in self._kind.unknown(part))
 
     def write(self, value: T, /) -> dict[str, Any]:
         """Write the key."""

@@ -13,6 +13,7 @@ from inferno_optimizer.system import (
     Allocation,
     Certificate,
     DecodeParameters,
+    Gain,
     Generation,
     Level,
     Load,
@@ -270,8 +271,11 @@ LEVEL = Object(
         "priority": ("priority", INTEGER),
         "served": ("served", NUMBER),
         "bound": ("bound", NUMBER),
+        "load": ("load", NUMBER),
     },
 )
+
+GAIN = Object(Gain, {"priority": ("priority", INTEGER), "load": ("load", NUMBER)})
 
 CERTIFICATE = Object(
     Certificate,
@@ -323,6 +327,7 @@ _ACCELERATORS = List(
             "multiplicity": ("multiplicity", _CARDS),
             "cost": ("cost", NUMBER),
         },
+        unused=("memSize", "memBW", "power"),
     ),
     collect=_unique("name"),
     spread=tuple,
@@ -402,6 +407,7 @@ _SERVERS = List(
             "maxQueueSize": ("max_queue_size", INTEGER),
             "currentAlloc": ("current", _ALLOCATION),
         },
+        unused=("desiredAlloc",),
     ),
     collect=_unique("name"),
     spread=tuple,
@@ -425,6 +431,7 @@ _OPTIONS = Object(
         "delayedBestEffort": ("delayed_best_effort", FLAG),
         "holdUndecided": ("hold_undecided", FLAG),
     },
+    unused=("useCplex",),
 )
 
 SECTIONS: dict[str, tuple[str, Kind[Any]]] = {

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from inferno_optimizer.capacity import cards_to_hand_out
+from inferno_optimizer.capacity import capacity_use, cards_to_hand_out
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Decision, ServiceClass, Solution, System
+from inferno_optimizer.system import Decision, MarginalValue, ServiceClass, Solution, System
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,13 @@ class Screening:
     decisions: tuple[Decision, ...]
 
     def complete(self, solution: Solution) -> Solution:
-        """The solution of the rest, with the servers that were left out."""
+        """The solution of the rest, with the servers that were left out and what they hold."""
         decided = {d.server: d for d in (*self.decisions, *solution.decisions)}
-        return replace(
-            solution, decisions=tuple(decided[server.name] for server in self.asked.servers)
-        )
+        decisions = tuple(decided[server.name] for server in self.asked.servers)
+        used = {use.type: use.used for use in solution.capacity}
+        marginal = {use.type: MarginalValue(use.price, use.gain) for use in solution.capacity}
+        capacity = capacity_use(Catalogue(self.asked), decisions, used, marginal)
+        return replace(solution, decisions=decisions, capacity=capacity)
 
 
 def screen(system: System) -> Screening:
@@ -49,6 +51,7 @@ def screen(system: System) -> Screening:
         classes=tuple(_usable_part(c, catalogue) for c in system.classes),
         servers=tuple(s for s in system.servers if s.name not in left_out),
         capacity=dict(sorted(cards_to_hand_out(catalogue, decisions).items())),
+        held={},
     )
     return Screening(system, rest, tuple(decisions))
 

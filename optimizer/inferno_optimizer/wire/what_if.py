@@ -4,7 +4,6 @@ A change is made in the document that the codec writes, so that fields are calle
 there and nowhere else; what comes out is read and checked like any other document.
 """
 
-import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,17 +12,12 @@ from typing import Any, NamedTuple
 
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.changes import EVERY, Change
-from inferno_optimizer.system import SaturationPolicy, System
+from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.system import Accelerator, SaturationPolicy, System
 from inferno_optimizer.validation import find_problems
 from inferno_optimizer.wire.codec import decode_system, encode_system
 
 JsonObject = dict[str, Any]
-
-NAMES_SHOWN = 16
-"""How many of the names that are known a message shows."""
-
-LIKENESS = 0.5
-"""How much a name has to be like what was asked for to be suggested, of 1."""
 
 
 class _Collection(NamedTuple):
@@ -39,12 +33,14 @@ _COLLECTIONS = {
     "accelerator": _Collection("acceleratorData", "accelerators", "name", "accelerator"),
     "capacity": _Collection("capacityData", "count", "type", "type of card"),
     "class": _Collection("serviceClassData", "serviceClasses", "name", "service class"),
+    "model": _Collection("modelData", "models", "name", "model"),
     "server": _Collection("serverData", "servers", "name", "server"),
 }
-_PART_IDENTITY = "model"
-"""What tells the targets of a class apart, the only list inside an object."""
+_PARTS: Mapping[str, Sequence[str]] = {"modelTargets": ("model",), "models": ("acc", "name")}
+"""Lists inside objects: the key that tells their parts apart, and one that is no field either."""
 
-_MIX = "mix"
+_NEEDED = ("type", "cost")
+"""What has to be set to add an accelerator."""
 
 _BEFORE_LOAD = "currentAlloc."
 
@@ -56,8 +52,17 @@ class _Place(NamedTuple):
     key: str
 
 
-def apply_changes(system: System, changes: Iterable[Change]) -> System:
+class WhatIf(NamedTuple):
+    """A changed system, and the changes that change nothing, a line each."""
+
+    system: System
+    idle: tuple[str, ...]
+
+
+def apply_changes(system: System, changes: Iterable[Change]) -> WhatIf:
     """Make the changes, one after the other; the system itself stays as it is.
+
+    New accelerators come first, so that any change may name them.
 
     Raises
     ------
@@ -65,25 +70,93 @@ def apply_changes(system: System, changes: Iterable[Change]) -> System:
         A change names what is not there, or its value does not fit or makes no sense; the
         text names the change and, for names, what is known.
     """
+    system, changes = _with_new_accelerators(system, tuple(changes))
+    idle = []
     for change in changes:
-        system = _changed(system, change)
-    return system
+        document = encode_system(system)["system"]
+        if not _edit(document, change, _names(system)):
+            idle.append(_idle(change))
+        system = _read(document, system, change)
+    return WhatIf(system, tuple(idle))
 
 
-def _changed(system: System, change: Change) -> System:
-    document = encode_system(system)["system"]
-    names = _names(system)
-    for item, key in _places(document, change, names):
+def _idle(change: Change) -> str:
+    what = f"the value is already {change.value}" if change.operator == "=" else "changes nothing"
+    return f"{change.text}: {what}"
+
+
+def _with_new_accelerators(
+    system: System, changes: Sequence[Change]
+) -> tuple[System, Sequence[Change]]:
+    """Add the accelerators whose type and cost are set; the changes but those of their types."""
+    known = [accelerator.name for accelerator in system.accelerators]
+    added: defaultdict[str, dict[str, Change]] = defaultdict(dict)
+    for change in changes:
+        for name, field in _new_accelerator(change, known):
+            added[name][field] = change
+    for name, given in added.items():
+        if missing := [field for field in _NEEDED if field not in given]:
+            first = next(iter(given.values()))
+            unknown = f"no accelerator is named {name!r}{alternatives(name, known)}"
+            raise first.error(f"{unknown}; to add it, also set its {' and its '.join(missing)}")
+    new = tuple(Accelerator(name, given["type"].value, 0.0) for name, given in added.items())
+    types = [given["type"] for given in added.values()]
+    others = [change for change in changes if change not in types]
+    return replace(system, accelerators=(*system.accelerators, *new)), others
+
+
+def _new_accelerator(change: Change, known: Sequence[str]) -> Sequence[tuple[str, str]]:
+    """Name and field, if a change sets a field of an accelerator that is not there yet."""
+    if change.kind != "accelerator" or change.operator != "=" or change.every:
+        return []
+    splits = list(change.splits())
+    if any(name in known for name, _ in splits):
+        return []
+    return [split for split in splits if split[1] in (*_NEEDED, "multiplicity")]
+
+
+def _edit(document: JsonObject, change: Change, names: Mapping[str, Sequence[str]]) -> bool:
+    """Make a change in the document itself, and tell whether anything is different then."""
+    records = document["modelData"]["models"]
+    if copies := _copies(records, change, names["accelerator"]):
+        different = any(copy not in records for copy in copies)
+        records += copies
+        return different
+    places = _places(document, change, names)
+    old = [item[key] for item, key in places]
+    for item, key in places:
         item[key] = change.applied_to(item[key])
         if isinstance(item[key], str) and key in names:
             _check_name(change, key, item[key], names[key])
+    return old != [item[key] for item, key in places]
+
+
+def _read(document: JsonObject, before: System, change: Change) -> System:
+    """The system of a document that a change was made in, if it makes sense."""
     try:
         changed = decode_system(document)
     except InputError as error:
         raise change.error(str(error)) from error
-    _refuse_new_problems(system, changed, change)
-    time_limit = system.options.time_limit  # no part of the document
-    return replace(changed, options=replace(changed.options, time_limit=time_limit))
+    _refuse_new_problems(before, changed, change)
+    options = replace(changed.options, time_limit=before.options.time_limit)
+    return replace(changed, options=options, held=before.held)  # no part of the document
+
+
+def _copies(
+    records: Sequence[JsonObject], change: Change, accelerators: Sequence[str]
+) -> list[JsonObject]:
+    """Performance data on one accelerator, taken from another: `model.llama.B200=H100`."""
+    if change.kind != "model" or change.operator != "=" or change.value not in accelerators:
+        return []
+    readings = _readings(change, list({record["name"]: None for record in records}))
+    for _, target in readings[:1]:
+        _check_name(change, "accelerator", target, accelerators)
+    return [
+        {**record, "acc": target}
+        for name, target in readings
+        for record in records
+        if (record["name"], record["acc"]) == (name, change.value)
+    ]
 
 
 def _names(system: System) -> Mapping[str, Sequence[str]]:
@@ -111,7 +184,17 @@ def _places(
     items = document[collection.section][collection.items]
     if change.kind == "capacity":
         return _counts(items, change, names["type"])
+    if change.kind == "model":
+        items = _by_model(items)
     return _named_places(items, collection, change)
+
+
+def _by_model(records: Iterable[JsonObject]) -> list[JsonObject]:
+    """Models with the performance data of each, which the document has in one list."""
+    models: defaultdict[str, list[JsonObject]] = defaultdict(list)
+    for record in records:
+        models[record["name"]].append(record)
+    return [{"name": name, "models": mine} for name, mine in models.items()]
 
 
 def _counts(items: list[JsonObject], change: Change, types: Sequence[str]) -> Sequence[_Place]:
@@ -157,24 +240,23 @@ def _intended_name(change: Change, fields: Mapping[str, Mapping[str, object]]) -
     return next((name for name, field in splits if field in known), splits[-1][0])
 
 
-def _fields(item: JsonObject, identity: str = "") -> dict[str, list[_Place]]:
+def _fields(item: JsonObject, *identity: str) -> dict[str, list[_Place]]:
     """The places below an object by the dotted names of their fields.
 
-    Parts of a list go by their names, and all together by `*`.
+    Parts of a list go by their names, and all together by `*`. What runs now is one allocation
+    or several, as a whole: the list of these is no field.
     """
     found: defaultdict[str, list[_Place]] = defaultdict(list)
     for key, value in item.items():
         if isinstance(value, dict):
             for field, places in _fields(value).items():
                 found[_short(f"{key}.{field}")] += places
-        elif key == _MIX:
-            continue  # what runs now is one allocation or several, as a whole
         elif isinstance(value, list):
-            for part in value:
-                for field, places in _fields(part, _PART_IDENTITY).items():
-                    found[f"{part[_PART_IDENTITY]}.{field}"] += places
+            for part in value if key in _PARTS else ():
+                for field, places in _fields(part, *_PARTS[key]).items():
+                    found[f"{part[_PARTS[key][0]]}.{field}"] += places
                     found[f"{EVERY}.{field}"] += places
-        elif key != identity:
+        elif key not in identity:
             found[key].append(_Place(item, key))
     return dict(found)
 
@@ -198,9 +280,4 @@ def _check_name(change: Change, noun: str, name: str, known: Sequence[str]) -> N
 
 
 def _unknown(change: Change, noun: str, name: str, known: Sequence[str]) -> InputError:
-    """An error that names what is like it, and what there is."""
-    near = " or ".join(difflib.get_close_matches(name, known, n=2, cutoff=LIKENESS))
-    hint = f"; did you mean {near}?" if near else ""
-    more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
-    shown = ", ".join(known[:NAMES_SHOWN]) or "none"
-    return change.error(f"no {noun} is named {name!r}{hint} (known: {shown}{more})")
+    return change.error(f"no {noun} is named {name!r}{alternatives(name, known)}")

@@ -1,5 +1,7 @@
 """Random assignment problems in arrays, and their relaxation by a program of its own."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pulp
 
@@ -27,8 +29,8 @@ def random_program(seed: int, cases: int, types: int = 3, levels: int = 3) -> Pr
     )
 
 
-def relaxed(program: Program, objective: list[float]) -> float:
-    """The optimum of the linear relaxation, by PuLP and HiGHS."""
+def relaxed(program: Program, objective: list[float], floors: Sequence[float] = ()) -> float:
+    """The optimum of the linear relaxation, by PuLP and HiGHS; `floors` are loads to keep."""
     problem = pulp.LpProblem("relaxation", pulp.LpMinimize)
     columns = [problem.add_variable(f"x{i}", 0, 1) for i in range(len(objective))]
     for key, limits in ((program.case, None), (program.type, program.capacity)):
@@ -39,6 +41,10 @@ def relaxed(program: Program, objective: list[float]) -> float:
                 [(columns[i], s) for i, s in zip(mine, sizes, strict=True)]
             )
             problem += terms <= (1.0 if limits is None else float(limits[group]))
+    for level, floor in enumerate(floors):
+        mine = np.flatnonzero(program.level == level).tolist()
+        terms = pulp.LpAffineExpression([(columns[i], float(program.weight[i])) for i in mine])
+        problem += terms >= floor
     problem.setObjective(pulp.LpAffineExpression(list(zip(columns, objective, strict=True))))
     problem.solve(pulp.HiGHS(mip=False, msg=False))
     return float(pulp.value(problem.objective))

@@ -68,7 +68,7 @@ def test_what_an_undecided_server_runs_on_is_not_handed_out(undecided: Server) -
 
     assert [d.reason.decided for d in solution.decisions] == [False, True]
     assert solution.allocations == {}
-    assert solution.capacity == (CapacityUse("X", used=0, available=1),)
+    assert solution.capacity == (CapacityUse("X", used=0, available=3, held=2),)
 
 
 def test_it_is_handed_out_where_nothing_is_to_be_held() -> None:
@@ -84,7 +84,7 @@ def test_what_a_server_with_an_unattainable_target_runs_on_is_not_handed_out() -
     solution = optimize(replace(system, classes=(strict, *system.classes[1:])))
 
     assert [d.reason for d in solution.decisions] == [Reason.UNATTAINABLE_SLO, Reason.NO_CAPACITY]
-    assert solution.capacity == (CapacityUse("X", used=0, available=1),)
+    assert solution.capacity == (CapacityUse("X", used=0, available=3, held=2),)
 
 
 def test_held_cards_are_replicas_times_accelerators_times_multiplicity() -> None:
@@ -94,7 +94,7 @@ def test_held_cards_are_replicas_times_accelerators_times_multiplicity() -> None
 
     solution = optimize(replace(system, servers=(unknown,)))
 
-    assert solution.capacity == (CapacityUse("X", used=0, available=30 - 3 * 2 * 4),)
+    assert solution.capacity == (CapacityUse("X", used=0, available=30, held=3 * 2 * 4),)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,8 @@ def test_nothing_is_held_where_nothing_known_runs(running: Allocation) -> None:
 def test_more_cards_held_than_there_are_leave_none_and_no_debt() -> None:
     solution = optimize(two_on_three_cards(replace(STRANGER, current=Allocation("X", 900))))
 
-    assert solution.capacity == (CapacityUse("X", used=0, available=0),)
+    assert solution.capacity == (CapacityUse("X", used=0, available=3, held=900),)
+    assert solution.capacity[0].usable == 0
 
 
 def test_a_server_without_room_gives_its_cards_to_more_important_ones() -> None:

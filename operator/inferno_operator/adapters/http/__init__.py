@@ -1,1 +1,1 @@
-"""What the operator serves over HTTP: health and metrics."""
+"""The operator's HTTP endpoints: health probes and metrics."""

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics` over HTTP."""
+"""Serve `/healthz`, `/readyz` and `/metrics` over HTTP."""
 
 import logging
 import os
@@ -14,10 +14,10 @@ from inferno_optimizer.errors import InputError
 LOOPBACK = "127.0.0.1"
 
 Probe = Callable[[], str]
-"""What is wrong; "" when nothing is."""
+"""Returns a message about a problem; "" if there is none."""
 
 Page = Callable[[str], tuple[str, bytes]]
-"""Content type and text for what a client accepts."""
+"""Returns content type and body for the Accept header of a request."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,23 +26,23 @@ logger = logging.getLogger(__name__)
 async def serve(
     host: str, port: int, healthy: Probe, ready: Probe, metrics: Page
 ) -> AsyncIterator[int]:
-    """Serve while the context lasts; yields the port.
+    """Serve until the context is left; yields the port.
 
     Parameters
     ----------
     host
-        Address to listen on; "" for all.
+        Address to listen on; "" for all addresses.
     port
-        0 for a free one.
+        Port to listen on; 0 for any free port.
     healthy, ready
-        Behind the probes: 200 when nothing is wrong, else 503 with what it is.
+        The probes; they answer 200, or 503 with the message if there is a problem.
     metrics
-        What a scraper gets.
+        The page of metrics.
 
     Raises
     ------
     InputError
-        Nobody can listen there.
+        The port cannot be opened.
     """
     runner = web.AppRunner(_application(healthy, ready, metrics), access_log=None)
     listening = _listen(host, port)
@@ -58,7 +58,7 @@ async def serve(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket of both families where all addresses are meant."""
+    """Return a listening socket; for all addresses, it accepts IPv4 and IPv6."""
     try:
         if host or not socket.has_dualstack_ipv6():
             return socket.create_server((host, port))
@@ -66,7 +66,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise InputError(
             f"cannot listen on port {port} for health and metrics: {os.strerror(error.errno or 0)};"
-            " choose another with --health-port (0: any that is free)"
+            " choose another port with --health-port (0: any free port)"
         ) from error
 
 

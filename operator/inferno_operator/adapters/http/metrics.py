@@ -1,7 +1,7 @@
-"""The `inferno_*` series, in a registry of their own.
+"""The `inferno_*` metrics, in a registry of their own.
 
-What a namespace's last optimization brought is told as a whole: with the next one, and when
-its Optimizer is deleted, the series of objects that are gone disappear.
+The series about the last optimization of a namespace are replaced together by the next one, and
+removed when its Optimizer is deleted. So there are no series of deleted objects.
 """
 
 from collections import Counter as Tally
@@ -21,12 +21,12 @@ from inferno_operator.runtime.observer import Observer
 from inferno_optimizer.system import LOWEST_PRIORITY, Solution, System
 
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Seconds."""
+"""Upper bounds of the buckets of histograms [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One series; `of_result` for what the last optimization of a namespace brought."""
+    """One metric; `of_result` if it is about the last optimization of a namespace."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -49,13 +49,13 @@ DURATION = Metric(
     "inferno_optimization_duration_seconds",
     "histogram",
     (),
-    "Time from reading the objects to the last write, of optimizations that succeeded.",
+    "Time from reading the objects to the last write, for optimizations that succeeded.",
 )
 SOLVE_DURATION = Metric(
     "inferno_solve_duration_seconds",
     "histogram",
     ("solver",),
-    "Time that the solver took, of optimizations that succeeded.",
+    "Time that the solver took, for optimizations that succeeded.",
 )
 WRITES = Metric(
     "inferno_writes_total",
@@ -65,7 +65,10 @@ WRITES = Metric(
 )
 LEADER = Metric("inferno_leader", "gauge", (), "1 if this operator leads, else 0.")
 QUEUE_DEPTH = Metric(
-    "inferno_queue_depth", "gauge", (), "Optimizers worked on or waiting for their next try."
+    "inferno_queue_depth",
+    "gauge",
+    (),
+    "Optimizers that are reconciled or wait for their next reconcile.",
 )
 LAST_TIME = _result(
     "last_optimization_timestamp_seconds", (), "When the last optimization ended, Unix time."
@@ -80,10 +83,10 @@ COST = _result("cost_cents_per_hour", (), "Cost of all allocations of the last o
 GAP = _result(
     "optimality_gap_ratio",
     (),
-    "Proven distance from the optimum, relative; absent where the solver proves nothing.",
+    "Proven relative distance from the optimum; absent if the solver proves nothing.",
 )
 DESIRED = _result(
-    "server_desired_replicas", ("server", "accelerator"), "Replicas that a server shall have."
+    "server_desired_replicas", ("server", "accelerator"), "Replicas that were decided for a server."
 )
 CURRENT = _result(
     "server_current_replicas",
@@ -92,12 +95,22 @@ CURRENT = _result(
 )
 USED = _result("capacity_used_cards", ("type",), "Cards that the allocations use.")
 AVAILABLE = _result(
-    "capacity_available_cards", ("type",), "Cards that there are; absent where unlimited."
+    "capacity_available_cards", ("type",), "Cards that exist; absent if capacity is unlimited."
+)
+HELD = _result(
+    "capacity_held_cards",
+    ("type",),
+    "Cards that servers hold for which no decision is possible.",
 )
 PRICE = _result(
     "capacity_price_cents_per_hour",
     ("type",),
-    "What one more card would save, about; absent where the solver does not tell.",
+    "What one more card would save at the served load; absent where it serves more load.",
+)
+GAIN = _result(
+    "capacity_gain_requests_per_minute",
+    ("type", "priority"),
+    "Load that one more card would serve, of the most important priority that gains.",
 )
 
 METRICS = (
@@ -116,24 +129,26 @@ METRICS = (
     CURRENT,
     USED,
     AVAILABLE,
+    HELD,
     PRICE,
+    GAIN,
 )
-"""Every series of ours; the page also has the usual `process_*` ones, on Linux."""
+"""All metrics of the operator; on Linux the page also has the usual `process_*` metrics."""
 
 Row = tuple[Metric, tuple[str, ...], float]
-"""A metric, the values of its labels but for the namespace, and its value."""
+"""A metric, the values of its labels without the namespace, and its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What the last optimization of a namespace brought, and whose request it was."""
+    """The result of the last optimization of a namespace, and the name of its Optimizer."""
 
     optimizer: str
     rows: tuple[Row, ...]
 
 
 class Metrics(Observer):
-    """Keeps the series up to date with what it is told, and prints them."""
+    """Updates the metrics on each call, and prints them."""
 
     def __init__(self, clock: Clock = monotonic, now: Clock = time) -> None:
         self._clock = clock
@@ -149,21 +164,21 @@ class Metrics(Observer):
         self._registry.register(_Results(self._results))
 
     def follow(self, *, leading: Callable[[], bool], queue_depth: Callable[[], int]) -> None:
-        """Ask for these whenever the series are printed."""
+        """Register callables whose values are read whenever the metrics are printed."""
         for metric, value in ((LEADER, leading), (QUEUE_DEPTH, queue_depth)):
             Gauge(metric.name, metric.help, registry=self._registry).set_function(value)
 
     def page(self, accept: str = "") -> tuple[str, bytes]:
-        """Content type and text, in the format that a scraper accepts."""
+        """Return content type and body, in a format that the Accept header allows."""
         encode, content_type = choose_encoder(accept)
         return content_type, encode(self._registry)
 
     def started(self, key: Key) -> None:
-        """Remember when."""
+        """Store the time of the start."""
         self._started[key] = self._clock()
 
     def optimized(self, key: Key, system: System, solution: Solution) -> None:
-        """Count it, and tell what it brought."""
+        """Count a successful optimization, and replace the series of its namespace."""
         started = self._started.pop(key, None)
         if started is not None:
             self._duration.observe(self._clock() - started)
@@ -174,7 +189,7 @@ class Metrics(Observer):
         self._results[key.namespace] = _Result(key.name, rows)
 
     def failed(self, key: Key, reason: str) -> None:
-        """Count it; what the last one brought still stands."""
+        """Count a failed optimization; the series of the last successful one stay."""
         self._started.pop(key, None)
         self._optimizations.labels(key.namespace, key.name, reason).inc()
 
@@ -188,7 +203,7 @@ class Metrics(Observer):
             del self._results[key.namespace]
 
     def wrote(self, kind: Kind, part: str, *, succeeded: bool) -> None:
-        """Count it."""
+        """Count a write."""
         outcome = "written" if succeeded else "failed"
         self._writes.labels(kind.kind, part, outcome).inc()
 
@@ -202,17 +217,17 @@ class Metrics(Observer):
 
 
 class _Results(Collector):
-    """Makes series of what the last optimizations brought."""
+    """Collects the series about the last optimizations."""
 
     def __init__(self, results: dict[str, _Result]) -> None:
         self._results = results
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The series that there may be."""
+        """Return all metrics, without samples."""
         return self._families().values()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The series that there are."""
+        """Return all metrics, with a sample for each series."""
         families = self._families()
         for namespace, result in sorted(self._results.items()):
             for metric, labels, value in result.rows:
@@ -229,7 +244,7 @@ class _Results(Collector):
 
 
 def _rows(system: System, solution: Solution) -> Iterator[Row]:
-    """What an optimization brought."""
+    """Yield the rows of an optimization."""
     yield SERVERS, (), len(solution.decisions)
     yield COST, (), solution.cost
     if solution.certificate.gap is not None:
@@ -241,7 +256,7 @@ def _rows(system: System, solution: Solution) -> Iterator[Row]:
 
 
 def _unserved(system: System, solution: Solution) -> Tally[tuple[str, ...]]:
-    """Servers without an allocation, by class, priority and reason."""
+    """Count the servers without an allocation by service class, priority and reason."""
     classes = {server.name: server.service_class for server in system.servers}
     priorities = {item.name: item.effective_priority for item in system.classes}
     return Tally(
@@ -270,7 +285,10 @@ def _server_rows(system: System, solution: Solution) -> Iterator[Row]:
 def _capacity_rows(system: System, solution: Solution) -> Iterator[Row]:
     for use in solution.capacity:
         yield USED, (use.type,), use.used
+        yield HELD, (use.type,), use.held
         if not system.options.unlimited:
             yield AVAILABLE, (use.type,), use.available
         if use.price is not None:
             yield PRICE, (use.type,), use.price
+        if use.gain is not None:
+            yield GAIN, (use.type, str(use.gain.priority)), use.gain.load

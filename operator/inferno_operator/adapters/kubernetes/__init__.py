@@ -1,1 +1,1 @@
-"""The API server, through the official client."""
+"""Access to the API server through the official asyncio client."""

@@ -1,6 +1,7 @@
 """The `Cluster` of `runtime.ports` on a real API server, through the official asyncio client.
 
-Writes are server-side applies of exactly our fields, so fields of others stay as they are.
+Most writes are server-side applies of exactly the operator's fields, so that the fields of other
+managers do not change.
 """
 
 import json
@@ -35,20 +36,20 @@ from inferno_operator.runtime.ports import Change, ConflictError, GoneError, Lis
 from inferno_optimizer.errors import InfernoError
 
 IGNORE = "Ignore"
-"""The API server need not look for unknown and repeated fields: we send none."""
+"""Field validation is off: the operator sends no unknown or repeated fields."""
 
 OWNED_BY_OTHERS = "Apply failed with"
-"""How the API server says that another manager owns fields of an apply."""
+"""Start of the API server's message that another manager owns fields of an apply."""
 
 CALLS = 32
-"""Connections for calls, besides one for each watch."""
+"""Connections for calls, in addition to one for each watch."""
 
 logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def connect(watches: int, now: Now, instance: str) -> AsyncIterator["ApiServer"]:
-    """Connect as `client` does; events name this instance as their source."""
+    """Connect to the API server; events have `instance` as their `reportingInstance`."""
     async with client(watches + CALLS) as api:
         yield ApiServer(api, now, instance)
 
@@ -60,7 +61,7 @@ class ApiReader:
         self._api = api
 
     async def serves(self, kind: Kind) -> bool:
-        """Whether the API server knows a kind now."""
+        """Whether the API server serves a kind now."""
         call = self._api.get_api_resources(kind.group, kind.version, _request_timeout=TIMEOUT)
         try:
             answer = await answer_to(call, f"resources of {kind.api_version}")
@@ -69,22 +70,22 @@ class ApiReader:
         return any(resource.name == kind.plural for resource in answer.resources)
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
-        """One object."""
+        """Return one object."""
         call = self._api.get_namespaced_custom_object(*path_of(kind, key), _request_timeout=TIMEOUT)
         answer: Manifest = await answer_to(call, f"{kind.kind} {key}")
         return answer
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
-        """All objects of a kind in a namespace, or in all ("")."""
+        """List all objects of a kind in a namespace, or in all namespaces ("")."""
         return await listing(self._api, kind, namespace)
 
     def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
-        """What changed since a version, in order, until the watch ends."""
+        """Yield the changes since a version, in order, until the watch ends."""
         return changes(self._api, kind, namespace, since)
 
 
 class ApiServer(ApiReader):
-    """Reads and writes objects of any kind; events name `instance` as their source."""
+    """Reads and writes objects of any kind; `instance` is the `reportingInstance` of events."""
 
     def __init__(self, api: CustomObjectsApi, now: Now, instance: str) -> None:
         super().__init__(api)
@@ -94,7 +95,7 @@ class ApiServer(ApiReader):
     async def apply(
         self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
     ) -> Manifest:
-        """Own exactly the fields of a manifest: of the status if it has one, else all others."""
+        """Set and own exactly the status of a manifest, or its other fields if it has no status."""
         patch = (
             self._api.patch_namespaced_custom_object_status_without_preload_content
             if "status" in manifest
@@ -131,7 +132,7 @@ class ApiServer(ApiReader):
         await answer_to(call, f"{kind.kind} {key}")
 
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
-        """Replace who owns which fields of an object; its values stay as they are."""
+        """Replace the `managedFields` of an object; the values of its fields do not change."""
         call = self._api.patch_namespaced_custom_object(
             *path_of(reference.kind, reference.key),
             [
@@ -144,7 +145,7 @@ class ApiServer(ApiReader):
         await answer_to(call, str(reference))
 
     async def delete(self, reference: Reference) -> None:
-        """Delete this object; what it owns goes too, later."""
+        """Delete this object; the garbage collector deletes what it owns later."""
         call = self._api.delete_namespaced_custom_object(
             *path_of(reference.kind, reference.key),
             body=V1DeleteOptions(
@@ -155,7 +156,7 @@ class ApiServer(ApiReader):
         await answer_to(call, str(reference))
 
     async def publish(self, event: Event) -> None:
-        """Create an event; nothing depends on it, so a failure is only logged."""
+        """Create an event; a failure is only logged."""
         call = self._api.create_namespaced_custom_object(
             "events.k8s.io",
             "v1",
@@ -167,10 +168,10 @@ class ApiServer(ApiReader):
         try:
             await answer_to(call, f"event of {event.about}")
         except InfernoError as error:
-            logger.warning("event not published: %s", error)
+            logger.warning("the event is not published: %s", error)
 
     async def config_map(self, key: Key) -> Mapping[str, str]:
-        """The data of a ConfigMap."""
+        """Return the data of a ConfigMap."""
         core = CoreV1Api(self._api.api_client)
         call = core.read_namespaced_config_map(key.name, key.namespace, _request_timeout=TIMEOUT)
         found = await answer_to(call, f"ConfigMap {key}")
@@ -179,7 +180,7 @@ class ApiServer(ApiReader):
 
 
 async def _received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN401 - JSON
-    """The object that a call returns; the client itself drops one that the call made."""
+    """Return the object in a response; the client itself cannot return a created one (201)."""
     async with await call as response:
         body = await response.text()
     if response.status >= HTTPStatus.BAD_REQUEST:

@@ -1,4 +1,4 @@
-"""Connections to the API server, and the translation of its errors into ours."""
+"""Connections to the API server, and the translation of its errors to `InfernoError`."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable
@@ -22,13 +22,13 @@ JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 
 SERVER_ERRORS = 500
-"""Statuses from here on are the server's own failures."""
+"""Lowest status code of server errors."""
 
 OTHER_OBJECT = ("uid mismatch", "metadata.uid: Invalid value")
-"""How the API server says that an object of this name has another uid, or none is there."""
+"""Messages of the API server that the object of this name has another uid or does not exist."""
 
 UNKNOWN_FIELD = "failed to create typed patch object"
-"""How it says, as its own failure, that the definitions lack a field."""
+"""Message of a server error because the installed CRD lacks a field."""
 
 TIMEOUT = 30.0
 """Seconds that one call may take."""
@@ -46,12 +46,12 @@ RETRIABLE = frozenset(
 
 @asynccontextmanager
 async def client(connections: int = CONNECTIONS) -> AsyncIterator[CustomObjectsApi]:
-    """Connect as a pod's service account or, outside a cluster, as KUBECONFIG says.
+    """Connect with the pod's service account or, outside a cluster, with the kubeconfig.
 
     Raises
     ------
     InputError
-        Neither is there, or it cannot be used.
+        Neither exists, or it cannot be used.
     """
     configuration = Configuration()
     configuration.connection_pool_maxsize = connections
@@ -75,13 +75,13 @@ async def _load(configuration: Configuration) -> None:
 
 
 def _proxy(url: str) -> str | None:
-    """The proxy that the environment names for a URL."""
+    """Return the proxy for a URL from the environment, if there is one."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 async def answer_to(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - JSON of any shape
-    """The answer to a call; the one place where the client's errors become ours."""
+    """Return the answer to a call; translates the client's errors to `InfernoError`."""
     try:
         return await call
     except ApiException as error:
@@ -106,7 +106,7 @@ def _translated(error: ApiException, about: str) -> InfernoError:
 
 
 def _message(error: ApiException) -> str:
-    """What the API server says, in one line."""
+    """Return the API server's message in one line."""
     try:
         message = json.loads(error.body or "")["message"]
     except (ValueError, KeyError, TypeError):
@@ -115,5 +115,5 @@ def _message(error: ApiException) -> str:
 
 
 def path_of(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:
-    """Where an object is, in the order of the client's arguments."""
+    """Return the path of an object, in the order of the client's arguments."""
     return kind.group, kind.version, key.namespace, kind.plural, key.name

@@ -1,4 +1,4 @@
-"""Events of Kubernetes: what happened to an object; pure."""
+"""Manifests of Kubernetes events; pure."""
 
 from datetime import datetime
 from typing import Any
@@ -7,20 +7,20 @@ from inferno_operator.resources import GROUP
 from inferno_operator.resources.objects import Event
 
 MAX_NOTE = 1024
-"""Bytes that the note of an event may have."""
+"""Maximum size of the note of an event [bytes]."""
 
 
 def event_manifest(event: Event, now: datetime, instance: str) -> dict[str, Any]:
-    """The manifest of an event.
+    """Return the manifest of an event.
 
     Parameters
     ----------
     event
-        What happened.
+        The event.
     now
-        When, with its zone.
+        The time of the event, with its zone.
     instance
-        Name of the operator that reports it.
+        The operator's `reportingInstance`.
     """
     about = event.about
     return {

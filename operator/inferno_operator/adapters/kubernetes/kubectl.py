@@ -1,4 +1,4 @@
-"""The API server as kubectl's user reaches it: by a kubeconfig, in one namespace."""
+"""Access to the API server like kubectl: with a kubeconfig, in one namespace."""
 
 import asyncio
 import os
@@ -24,12 +24,12 @@ FIELD_MANAGER = "kubectl-inferno"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
 CONNECTIONS = 2 * len(RESOURCES)
-"""A watch of each kind, and as many calls besides."""
+"""One watch and one call for each kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to look, as kubectl's options say it; None means as the kubeconfig says."""
+    """kubectl's options for namespace, context and kubeconfig; None means its default."""
 
     namespace: str | None = None
     context: str | None = None
@@ -37,7 +37,7 @@ class Place:
 
 
 class Session:
-    """One namespace of a cluster, for the time of a command."""
+    """A connection to one namespace of a cluster."""
 
     def __init__(self, api: CustomObjectsApi, namespace: str) -> None:
         self._api = api
@@ -45,16 +45,16 @@ class Session:
         self.reader = ApiReader(api)
 
     async def objects(self) -> list[Observation]:
-        """All objects of our kinds that are to stay."""
+        """Return all objects of our kinds that are not being deleted."""
         lists = await asyncio.gather(*map(self._observed, RESOURCES))
         return [o for found in lists for o in found if o.deleted is None]
 
     async def optimizers(self) -> list[Observation]:
-        """Its Optimizers."""
+        """Return the Optimizers of the namespace."""
         return await self._observed(Optimizer)
 
     async def request(self, name: str) -> Observation:
-        """Set `optimize` of an Optimizer, and nothing else; returns the object then."""
+        """Set only `optimize` of an Optimizer; returns the Optimizer after the write."""
         key = Key(self.namespace, name)
         call = self._api.patch_namespaced_custom_object(
             *(GROUP, VERSION, self.namespace, Optimizer.plural, name),
@@ -66,14 +66,14 @@ class Session:
         return observe(Optimizer, await answer_to(call, f"Optimizer {key}"))
 
     async def states(self, name: str) -> AsyncGenerator[Observation, None]:
-        """An Optimizer as it is, and then whenever it changes, until the watch ends.
+        """Yield an Optimizer as it is now and after each change, until the watch ends.
 
         Raises
         ------
         GoneError
-            It is not there, or not any more.
+            The Optimizer does not exist or was deleted.
         """
-        gone = GoneError(f"Optimizer {Key(self.namespace, name)}: is gone")
+        gone = GoneError(f"Optimizer {Key(self.namespace, name)}: does not exist")
         found = await self._list(Optimizer)
         current = [m for m in found.manifests if m["metadata"]["name"] == name]
         if not current:
@@ -102,12 +102,12 @@ class Session:
 
 @asynccontextmanager
 async def connect(place: Place) -> AsyncIterator[Session]:
-    """Connect to a cluster as kubectl does.
+    """Connect to a cluster like kubectl.
 
     Raises
     ------
     InputError
-        There is no kubeconfig, or it cannot be used.
+        The kubeconfig does not exist or cannot be used.
     """
     configuration = Configuration()
     configuration.connection_pool_maxsize = CONNECTIONS
@@ -117,7 +117,7 @@ async def connect(place: Place) -> AsyncIterator[Session]:
 
 
 async def _load(place: Place, configuration: Configuration) -> str:
-    """Fill the configuration; the namespace."""
+    """Load the kubeconfig into the configuration; returns the namespace."""
     paths = _kubeconfig(place)
     try:
         loader = await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
@@ -131,7 +131,7 @@ async def _load(place: Place, configuration: Configuration) -> str:
 
 
 def _kubeconfig(place: Place) -> str:
-    """A path or, as in KUBECONFIG, several."""
+    """Return the path of the kubeconfig or, as in KUBECONFIG, several paths."""
     paths = place.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
     if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
         raise InputError(f"no access to a cluster: there is no kubeconfig {paths}")

@@ -1,4 +1,4 @@
-"""The Lease on a real API server."""
+"""The Lease of the leader election on a real API server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,40 +13,40 @@ from inferno_operator.runtime.leader_election import Lease
 
 GROUP, VERSION, PLURAL = "coordination.k8s.io", "v1", "leases"
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
-"""Kubernetes' MicroTime."""
+"""Format of Kubernetes' MicroTime."""
 
 TIMEOUT = 5.0
-"""Seconds that one call may take: several fit before the renewal is due."""
+"""Seconds that one call may take; less than the renew deadline, so that there are retries."""
 
 
 @asynccontextmanager
 async def connect(key: Key) -> AsyncIterator["ApiServerLease"]:
-    """Connect as for everything else, but on a connection that no other work can fill."""
+    """Connect with connections of its own, which other calls cannot use up."""
     async with client() as api:
         yield ApiServerLease(api, key)
 
 
 class ApiServerLease:
-    """The `LeaseStore` of `leadership` on a real API server."""
+    """The `LeaseStore` of `runtime.leader_election` on a real API server."""
 
     def __init__(self, api: CustomObjectsApi, key: Key) -> None:
         self._api = api
         self._key = key
 
     async def read(self) -> Lease:
-        """The Lease as it is."""
+        """Return the Lease."""
         call = self._api.get_namespaced_custom_object(*self._path, _request_timeout=TIMEOUT)
         return _lease(await answer_to(call, self._about))
 
     async def create(self, lease: Lease) -> Lease:
-        """Make it."""
+        """Create the Lease."""
         call = self._api.create_namespaced_custom_object(
             *self._path[:-1], self._manifest(lease), _request_timeout=TIMEOUT
         )
         return _lease(await answer_to(call, self._about))
 
     async def update(self, lease: Lease) -> Lease:
-        """Replace the version that was read."""
+        """Replace the Lease, if it still has the version that was read."""
         call = self._api.replace_namespaced_custom_object(
             *self._path, self._manifest(lease), _request_timeout=TIMEOUT
         )
@@ -78,7 +78,7 @@ class ApiServerLease:
 
 
 def _lease(manifest: Manifest) -> Lease:
-    """Read a Lease; what others left out of it is nothing."""
+    """Parse a Lease; fields that it does not have get empty values."""
     spec = manifest.get("spec", {})
     return Lease(
         holder=spec.get("holderIdentity", ""),

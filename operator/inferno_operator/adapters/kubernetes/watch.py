@@ -1,4 +1,4 @@
-"""Lists and watches of the API server, for objects of any kind."""
+"""List and watch objects of any kind."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -15,14 +15,14 @@ from inferno_operator.runtime.ports import Change, Listing
 from inferno_optimizer.errors import UnavailableError
 
 WATCH_SECONDS = 300
-"""How long a watch lasts: one that died silently is noticed."""
+"""Duration of a watch [s]; limited, so that a broken connection is noticed."""
 
 PATIENCE = 60
-"""Seconds more that the API server may take to end it."""
+"""Additional seconds until the client ends a watch that the API server did not end."""
 
 
 async def listing(api: CustomObjectsApi, kind: Kind, namespace: str) -> Listing:
-    """All objects of a kind in a namespace, or in all (""), with their version."""
+    """List all objects of a kind in a namespace, or in all namespaces ("")."""
     read = (
         partial(api.list_namespaced_custom_object, kind.group, kind.version, namespace)
         if namespace
@@ -38,7 +38,7 @@ async def listing(api: CustomObjectsApi, kind: Kind, namespace: str) -> Listing:
 async def changes(
     api: CustomObjectsApi, kind: Kind, namespace: str, since: int
 ) -> AsyncGenerator[Change, None]:
-    """What changed among objects of a kind since a version, in order, until the watch ends."""
+    """Yield the changes of objects of a kind since a version, in order, until the watch ends."""
     about = f"watch of {kind}"
     response = await answer_to(_open(api, kind, namespace, since), about)
     async with response:
@@ -74,7 +74,7 @@ async def _open(
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """The lines of an answer; objects may be longer than the client's own reader bears."""
+    """Yield the lines of a response; aiohttp's own line reader limits their length."""
     rest = b""
     try:
         async for chunk in response.content.iter_any():
@@ -83,7 +83,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None
                 yield line
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         text = str(error) or type(error).__name__
-        raise UnavailableError(f"a watch broke off: {text}") from error
+        raise UnavailableError(f"a watch was interrupted: {text}") from error
 
 
 def _change(event: Manifest, kind: Kind, about: str) -> Change:

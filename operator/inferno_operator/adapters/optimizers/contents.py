@@ -15,7 +15,7 @@ from inferno_optimizer.wire.codec import decode_system, encode_system
 
 Identity = tuple[str, ...]
 Contents = Mapping[str, Mapping[Identity, Any]]
-"""For each section of a system its items, by their names."""
+"""For each section of a system its items, by their names; and the models, as `MODELS`."""
 
 READS = ("getAccelerators", "getCapacities", "getModels", "getServiceClasses", "getServers")
 """Paths that together tell all that an optimizer holds; of models only the names."""
@@ -42,6 +42,9 @@ SECTIONS = (
     _Section("serverData", "servers", ("name",), "setServers", "removeServer"),
 )
 
+MODELS = "models"
+"""Models by name, with nothing about them: one stays when its last performance data go."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -55,13 +58,14 @@ def contents(system: System) -> Contents:
     """What an optimizer holds that was told all of a system."""
     in_order = [replace(c, targets=dict(sorted(c.targets.items()))) for c in system.classes]
     document = _rounded(encode_system(replace(system, classes=tuple(in_order)))["system"])
-    return {
+    sections = {
         section.name: {
             tuple(item[key] for key in section.identity): item
             for item in document[section.name][section.items]
         }
         for section in SECTIONS
     }
+    return {**sections, MODELS: _by_name(profile.model for profile in system.profiles)}
 
 
 def contents_told(answers: Mapping[str, object], profiles: Iterable[object]) -> Contents:
@@ -87,7 +91,8 @@ def contents_told(answers: Mapping[str, object], profiles: Iterable[object]) -> 
         "serviceClassData": answers["getServiceClasses"],
         "serverData": answers["getServers"],
     }
-    return contents(decode_system({"system": system}))
+    told = contents(decode_system({"system": system}))
+    return {**told, MODELS: _by_name(map(str, _items(answers, "getModels")))}
 
 
 def operations(held: Contents, wanted: Contents) -> tuple[Operation, ...]:
@@ -95,7 +100,13 @@ def operations(held: Contents, wanted: Contents) -> tuple[Operation, ...]:
 
     Servers come last and go first: at any time they find what they name.
     """
-    goes = [op for section in reversed(SECTIONS) for op in _removals(section, held, wanted)]
+    removals = [(section.name, section.remove) for section in reversed(SECTIONS)]
+    removals.append((MODELS, "removeModel"))
+    goes = [
+        Operation((remove, *name))
+        for what, remove in removals
+        for name in sorted(held[what].keys() - wanted[what].keys())
+    ]
     comes = [op for section in SECTIONS for op in _changes(section, held, wanted)]
     return (*comes, *goes)
 
@@ -105,11 +116,6 @@ def _changes(section: _Section, held: Contents, wanted: Contents) -> Iterator[Op
     changed = [item for name, item in wanted[section.name].items() if before.get(name) != item]
     if changed:
         yield Operation((section.set,), {section.items: changed})
-
-
-def _removals(section: _Section, held: Contents, wanted: Contents) -> Iterator[Operation]:
-    for name in held[section.name].keys() - wanted[section.name].keys():
-        yield Operation((section.remove, *name))
 
 
 def escaped(document: object) -> Any:  # noqa: ANN401 - JSON of any shape
@@ -152,6 +158,10 @@ def _rounded(document: Any) -> Any:  # noqa: ANN401 - JSON of any shape
     if isinstance(document, list):
         return [_rounded(item) for item in document]
     return document
+
+
+def _by_name(names: Iterable[str]) -> Mapping[Identity, None]:
+    return {(name,): None for name in names}
 
 
 def _items(document: object, key: str) -> list[object]:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from inferno_operator.adapters.optimizers.contents import (
     READS,
@@ -14,6 +15,7 @@ from inferno_operator.adapters.optimizers.contents import (
     unescaped,
 )
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
+from inferno_operator.adapters.optimizers.places import Places
 from inferno_operator.adapters.optimizers.rest_client import NotFoundError, RestClient, connect
 from inferno_optimizer.errors import InputError, SolverError
 from inferno_optimizer.optimize import optimize
@@ -39,7 +41,8 @@ class RemoteOptimizer:
 
     The original mixes up requests that it gets together, and is told by its answers, which lack
     the certificate. So an answer that may be mixed up is not used, and until one has come from an
-    optimizer like ours there is one request at a time.
+    optimizer like ours there is one request at a time. A request that waits for its turn waits as
+    long as it may take itself.
 
     Parameters
     ----------
@@ -52,8 +55,8 @@ class RemoteOptimizer:
     def __init__(self, endpoint: Endpoint, time_limit: float) -> None:
         self._endpoint = endpoint
         self._patience = time_limit + MARGIN
-        self._turn = asyncio.Lock()
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._turn = Places(endpoint.url, 1, self._patience)
+        self._places = Places(endpoint.url, AT_ONCE, self._patience)
         self._keeps_apart = False
 
     async def optimize(self, system: System) -> Solution:
@@ -64,29 +67,37 @@ class RemoteOptimizer:
         return screening.complete(await self._solve(screening.system))
 
     async def _solve(self, system: System) -> Solution:
-        if self._keeps_apart:
-            async with self._places, connect(self._endpoint, self._patience) as client:
-                document = await self._ask(client, system)
-                if self._is_ours(document):
-                    return _solution(client, document, system)
-        return await self._solve_alone(system)
+        while True:
+            if self._keeps_apart:
+                async with self._client(self._places, system) as client:
+                    document = await self._ask(client, system)
+                    if self._is_ours(document):
+                        return _solution(client, document, system)
+            async with self._client(self._turn, system) as client:
+                if not self._keeps_apart:  # else a request before this one found it out
+                    return await self._solve_alone(client, system)
 
-    async def _solve_alone(self, system: System) -> Solution:
-        """Solve while nobody else asks.
+    async def _solve_alone(self, client: RestClient, system: System) -> Solution:
+        """Solve in one's turn.
 
         An optimizer that leaves out servers although cards are left may have mixed up the
         request with that of another client: it is asked once more.
         """
-        async with self._turn, connect(self._endpoint, self._patience) as client:
-            doubt = ""
-            for _ in range(TRIES):
-                document = await self._ask(client, system)
-                solution = _solution(client, document, system)
-                doubt = "" if self._is_ours(document) else next(find_doubts(solution, system), "")
-                if not doubt:
-                    return solution
-                logger.warning("%s: %s", self._endpoint.url, doubt)
-            raise client.unusable(doubt)
+        doubt = ""
+        for _ in range(TRIES):
+            document = await self._ask(client, system)
+            solution = _solution(client, document, system)
+            doubt = "" if self._is_ours(document) else next(find_doubts(solution, system), "")
+            if not doubt:
+                return solution
+            logger.warning("%s: %s", self._endpoint.url, doubt)
+        raise client.unusable(doubt)
+
+    @asynccontextmanager
+    async def _client(self, places: Places, system: System) -> AsyncIterator[RestClient]:
+        """A connection, as soon as there is a place for the request about a system."""
+        async with places.take(_called(system)), connect(self._endpoint, self._patience) as client:
+            yield client
 
     def _is_ours(self, document: object) -> bool:
         """Whether it is the answer of an optimizer like ours, which keeps requests apart."""
@@ -112,16 +123,25 @@ class StatefulRemoteOptimizer(RemoteOptimizer):
     async def tell(self, system: System) -> None:
         """Let it have this system and nothing else."""
         screening = await asyncio.to_thread(screen, system)
-        async with self._turn, connect(self._endpoint, self._patience) as client:
+        async with self._client(self._turn, screening.system) as client:
             await _replace(client, contents(screening.system))
 
     async def _solve(self, system: System) -> Solution:
-        return await self._solve_alone(system)
+        async with self._client(self._turn, system) as client:
+            return await self._solve_alone(client, system)
 
     async def _ask(self, client: RestClient, system: System) -> object:
         await _replace(client, contents(system))
         options = encode_system(system)["system"]["optimizerData"]["optimizer"]
         return unescaped(await client.post("optimize", options))
+
+
+def _called(system: System) -> str:
+    """What people know a request by: they gave the names."""
+    if not system.servers:
+        return "a namespace without servers"
+    others = len(system.servers) - 1
+    return f"server {system.servers[0].name!r}" + (f" and {others} others" if others else "")
 
 
 def _solution(client: RestClient, document: object, system: System) -> Solution:

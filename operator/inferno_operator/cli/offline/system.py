@@ -4,7 +4,7 @@ In a cluster the rest is still optimized; a person at a command line wants to he
 """
 # ruff: noqa: PLC0415 - SystemData need not wait for pydantic to build the custom resources
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from inferno_operator.cli.offline.manifests import read_documents
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.system import Reason, System
 from inferno_optimizer.validation import UNKNOWN_ACCELERATOR, Problem, find_problems
-from inferno_optimizer.wire.codec import decode_system, is_system
+from inferno_optimizer.wire.codec import decode_system, is_system, unknown_keys
 
 if TYPE_CHECKING:
     from inferno_operator.resources import Resource
@@ -21,8 +21,22 @@ if TYPE_CHECKING:
 DANGLING = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, UNKNOWN_ACCELERATOR})
 """Problems that are no reason to refuse: the plan tells what follows from them."""
 
+UNKNOWN_SHOWN = 8
+"""How many of the unknown fields a refusal tells."""
 
-def read_system(paths: Iterable[str]) -> System:
+OnUnknown = Callable[[Sequence[str]], None]
+"""Is told of unknown fields, a line each with file, object, field and what is like it."""
+
+
+def refuse_unknown(fields: Sequence[str]) -> None:
+    """Refuse files with unknown fields; a misspelt one would silently count for nothing."""
+    if fields:
+        left_out = len(fields) - UNKNOWN_SHOWN
+        more = f" (and {left_out} more)" if left_out > 0 else ""
+        raise InputError(f"{'; '.join(fields[:UNKNOWN_SHOWN])}{more}; to ignore it: --lenient")
+
+
+def read_system(paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown) -> System:
     """Read the system that files describe.
 
     Parameters
@@ -30,39 +44,45 @@ def read_system(paths: Iterable[str]) -> System:
     paths
         Files, folders, kustomizations, or `-` for standard input: custom resources, or one
         document (or folder) of SystemData as the REST API has it.
+    on_unknown
+        What to do about fields that mean nothing. Metadata and status are not looked at.
 
     Raises
     ------
     InputError
-        Something cannot be read, is of a kind of ours that there is none of, or has a value that
-        makes no sense; the text names the file, or the object and the field.
+        Something cannot be read, is of a kind of ours that there is none of, or has a field that
+        is unknown or a value that makes no sense; the text names the file, or the object and
+        the field.
     UnsupportedError
         It asks for what this version cannot do.
     """
     documents = read_documents(paths)
     system_data = [document for document in documents if is_system(document.content)]
     if not system_data:
-        return _system_of_manifests(documents)
+        return _system_of_manifests(documents, on_unknown)
     if len(documents) > 1:
         others = [document for document in documents if document is not system_data[0]]
         raise InputError(
             f"{system_data[0].origin}: SystemData stands alone, but there is {others[0].origin} too"
         )
-    return _system_of_data(system_data[0])
+    return _system_of_data(system_data[0], on_unknown)
 
 
-def _system_of_data(document: Document) -> System:
+def _system_of_data(document: Document, on_unknown: OnUnknown) -> System:
+    on_unknown([f"{document.origin}: {key}" for key in unknown_keys(document.content)])
     with _located(document):
         system = decode_system(document.content)
         _refuse_invalid(find_problems(system))
     return system
 
 
-def _system_of_manifests(documents: Iterable[Document]) -> System:
+def _system_of_manifests(documents: Iterable[Document], on_unknown: OnUnknown) -> System:
     from inferno_operator.controllers.optimization.snapshot import build_system
     from inferno_operator.resources import Optimizer
 
-    resources = [_parsed(document) for document in documents if not _is_of_others(document)]
+    ours = [document for document in documents if not _is_of_others(document)]
+    on_unknown([field for document in ours for field in _unknown_fields(document)])
+    resources = [_parsed(document) for document in ours]
     if not resources:
         raise InputError("nothing to optimize: there is no object")
     _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
@@ -89,17 +109,31 @@ def _is_of_others(document: Document) -> bool:
     return group != GROUP and (kind not in ours or (group, kind) in boosters)
 
 
+def _unknown_fields(document: Document) -> list[str]:
+    from inferno_operator.resources.parsing import unknown_fields
+
+    with _located(document):
+        return [f"{document.origin}: {field}" for field in unknown_fields(_manifest(document))]
+
+
 def _parsed(document: Document) -> "Resource":
-    from inferno_operator.resources import RESOURCES, parse
+    from inferno_operator.resources import parse
+
+    with _located(document):
+        return parse(_manifest(document))
+
+
+def _manifest(document: Document) -> Mapping[str, object]:
+    """The object in a document, if it is of a kind of ours."""
+    from inferno_operator.resources import RESOURCES
 
     content = document.content
-    with _located(document):
-        if not isinstance(content, Mapping) or not content.get("kind"):
-            raise InputError("neither a Kubernetes object (it has no kind) nor SystemData")
-        kinds = [resource.kind for resource in RESOURCES]
-        if content["kind"] not in kinds:
-            raise InputError(f"unknown kind {content['kind']!r}; known are {', '.join(kinds)}")
-        return parse(content)
+    if not isinstance(content, Mapping) or not content.get("kind"):
+        raise InputError("neither a Kubernetes object (it has no kind) nor SystemData")
+    kinds = [resource.kind for resource in RESOURCES]
+    if content["kind"] not in kinds:
+        raise InputError(f"unknown kind {content['kind']!r}; known are {', '.join(kinds)}")
+    return content
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from inferno_optimizer.system import (
     CapacityUse,
     Certificate,
     Decision,
+    Gain,
     Generation,
     Level,
     Reason,
@@ -174,16 +175,26 @@ def _totals(system: System, solution: Solution) -> str:
 
 
 def cards_table(uses: Iterable[CapacityUse]) -> Table:
-    """Cards by type, with what one more is worth where the solver tells."""
+    """Cards by type, with what one more is worth where the solver tells.
+
+    Those held are cards of servers for which no decision is possible; available are all.
+    """
     uses = list(uses)
-    priced = any(use.price is not None for use in uses)
-    headings = ("CARDS", ">USED", ">AVAILABLE", *([">PRICE"] * priced))
+    priced = any(use.price is not None or use.gain is not None for use in uses)
+    headings = ("CARDS", ">USED", ">HELD", ">AVAILABLE", *([">PRICE"] * priced))
     return Table(headings, [_cards_row(use, priced=priced) for use in uses])
 
 
 def _cards_row(use: CapacityUse, *, priced: bool) -> tuple[str, ...]:
-    cells = (use.type, str(use.used), str(use.available))
-    return (*cells, "-" if use.price is None else f"{use.price:.2f}") if priced else cells
+    cells = (use.type, str(use.used), str(use.held), str(use.available))
+    return (*cells, one_more_card(use.price, use.gain)) if priced else cells
+
+
+def one_more_card(price: float | None, gain: Gain | None) -> str:
+    """What one more card saves [cents/hour], or which load it serves [requests/min]."""
+    if gain is not None:
+        return f"+{gain.load:.2f} of priority {gain.priority}"
+    return "-" if price is None else f"{price:.2f}"
 
 
 def levels_table(levels: Iterable[Level]) -> Table:

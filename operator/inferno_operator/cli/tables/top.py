@@ -8,7 +8,7 @@ from datetime import datetime
 
 from inferno_operator.cli.overview import Cards, Overview, ServerView
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
-from inferno_operator.cli.tables.solution import Part, Table
+from inferno_operator.cli.tables.solution import Part, Table, one_more_card
 from inferno_operator.resources import Condition, LastOptimization, Load, Optimizer
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_optimizer.system import Reason
@@ -119,12 +119,13 @@ def _cards(cards: Sequence[Cards]) -> Table:
             item.type,
             str(item.running),
             "-" if item.planned is None else str(item.planned),
+            "-" if item.held is None else str(item.held),
             str(item.available),
-            "-" if item.price is None else f"{item.price:.2f}",
+            one_more_card(item.price, item.gain),
         )
         for item in cards
     ]
-    return Table(("CARDS", ">IN USE", ">PLANNED", ">AVAILABLE", ">PRICE"), rows)
+    return Table(("CARDS", ">IN USE", ">PLANNED", ">HELD", ">AVAILABLE", ">PRICE"), rows)
 
 
 def _optimizer(optimizer: Optimizer, now: datetime) -> Iterator[str]:

@@ -87,9 +87,14 @@ def _cards(before: Solution, after: Solution) -> Table:
         (name, *_change(*(of.get(name, CapacityUse(name, 0, 0)) for of in uses)))
         for name in sorted(uses[0] | uses[1])
     ]
-    return Table(("CARDS", ">USED", ">AFTER", ">AVAILABLE", ">AFTER"), rows)
+    headings = ("CARDS", ">USED", ">AFTER", ">HELD", ">AFTER", ">AVAILABLE", ">AFTER")
+    return Table(headings, rows)
 
 
 def _change(before: CapacityUse, after: CapacityUse) -> Sequence[str]:
-    counts = (before.used, after.used, before.available, after.available)
-    return [str(count) for count in counts]
+    pairs = (
+        (before.used, after.used),
+        (before.held, after.held),
+        (before.available, after.available),
+    )
+    return [str(count) for pair in pairs for count in pair]

@@ -1,1 +1,1 @@
-"""Decisions of Servers reach the ModelBoosters that serve them, and what runs comes back."""
+"""The actuation controller: writes decisions to ModelBoosters and reports what runs."""

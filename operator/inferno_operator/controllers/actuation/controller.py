@@ -1,4 +1,4 @@
-"""Watches Servers and, while one refers to them, ModelBoosters and what is made of them."""
+"""Watch Servers and, if any Server refers to them, ModelBoosters and their children."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -20,14 +20,14 @@ from inferno_optimizer.errors import InfernoError
 
 
 class ActuationController:
-    """Has every Server reconciled that refers to a ModelBooster, whenever one of both changes.
+    """Reconciles Servers that refer to a ModelBooster, whenever one of the two changes.
 
     Parameters
     ----------
     cluster
-        What it works on.
+        The API server.
     namespaces
-        Where; none: everywhere.
+        The namespaces to watch; if empty, all.
     now
         The time of day.
     """
@@ -38,26 +38,26 @@ class ActuationController:
         self._index = Index()
         self._rounds = count()
         self._watched: dict[str, asyncio.Task[None]] = {}
-        """Watches of what the references of a dialect are about."""
+        """Running informers of ModelBoosters and their children, by name of the dialect."""
         context = Context(cluster, now, self._index)
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch objects until cancelled."""
         try:
             await Informer(self._cluster, [SERVER], self._namespaces, self).run()
         finally:
             await self.stop()
 
     async def stop(self) -> None:
-        """Reconcile nothing any more."""
+        """Stop reconciling and watching."""
         await self.queue.close()
         for task in self._watched.values():
             task.cancel()
         await asyncio.gather(*self._watched.values(), return_exceptions=True)
 
     def listed(self, listing: Listing) -> None:
-        """All Servers were listed."""
+        """Take a list of all Servers."""
         manifests = {Key.of(manifest): manifest for manifest in listing.manifests}
         for key in self._index.keys(listing.namespace) - manifests.keys():
             self._server_changed(key, None)
@@ -65,14 +65,14 @@ class ActuationController:
             self._server_changed(key, manifest)
 
     def changed(self, kind: Kind, change: Change) -> None:
-        """A Server appeared, changed, or is gone."""
+        """Take the creation, change or deletion of a Server."""
         del kind
         if change.manifest is not None:
             manifest = None if change.gone else change.manifest
             self._server_changed(Key.of(change.manifest), manifest)
 
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        """Nothing to do: what the index knows holds until the next listing."""
+        """Do nothing: the index stays valid until the next list."""
 
     def _server_changed(self, key: Key, manifest: Manifest | None) -> None:
         before = self._index.reference(key)
@@ -88,7 +88,10 @@ class ActuationController:
         self._watch_dialects()
 
     def _indexed(self, key: Key, manifest: Manifest) -> frozenset[Key]:
-        """Index a Server; one that cannot be read stays as it was."""
+        """Index a Server and return the other Servers to reconcile.
+
+        A Server that cannot be read keeps its entry.
+        """
         observation = observe(Server, manifest)
         reference, resource = reference_of(observation), observation.resource
         if resource is None:
@@ -102,7 +105,7 @@ class ActuationController:
             self.queue.add(key, next(self._rounds))
 
     def _watch_dialects(self) -> None:
-        """Watch the kinds of the dialects that are referred to, and no others."""
+        """Watch the kinds of the dialects that Servers refer to, and no others."""
         wanted = self._index.dialects()
         for name in wanted - self._watched.keys():
             dialect = DIALECTS[name]
@@ -115,7 +118,7 @@ class ActuationController:
 
 
 class _References:
-    """Asks for the Servers that refer to an object of a dialect."""
+    """Requests reconciles of the Servers that refer to an object of a dialect."""
 
     def __init__(self, index: Index, dialect: str, ask: Callable[[Iterable[Key]], None]) -> None:
         self._index = index
@@ -123,21 +126,21 @@ class _References:
         self._ask = ask
 
     def listed(self, listing: Listing) -> None:
-        """A kind is served, perhaps again: any of its objects may have changed."""
+        """Take a list of a kind: any of its objects may have changed."""
         del listing
         self._ask(self._index.of_dialects([self._dialect]))
 
     def changed(self, kind: Kind, change: Change) -> None:
-        """An object appeared, changed, or is gone."""
+        """Take the creation, change or deletion of an object."""
         if change.manifest is not None:
             self._ask(self._index.servers(Place(kind, Key.of(change.manifest))))
 
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        """Nothing to do: a reconcile reads for itself what is there."""
+        """Do nothing: a reconcile reads the objects itself."""
 
 
 def _matters(manifest: Manifest) -> bool:
-    """Whether a Server refers to a ModelBooster, or its status still says that it does."""
+    """Whether a Server refers to a ModelBooster, or its status still has that of one."""
     if manifest.get("spec", {}).get("modelBooster"):
         return True
     conditions = manifest.get("status", {}).get("conditions", ())

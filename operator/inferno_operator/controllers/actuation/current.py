@@ -1,39 +1,39 @@
-"""What runs, as the next optimization is to know it: a Server's current allocation; pure."""
+"""The current allocation of a Server, from the replicas that run; pure."""
 
 from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.actuation.decision import placements
-from inferno_operator.controllers.actuation.targets import World, serving_name
+from inferno_operator.controllers.actuation.targets import Workload, serving_name
 from inferno_operator.resources import DIGITS, Accelerator, Model, ModelBoosterRef, Resource, Server
 from inferno_operator.resources.objects import Manifest
 
 
-def running(reference: ModelBoosterRef, world: World) -> Mapping[str, int]:
-    """Available replicas by accelerator, in the order of the reference."""
+def running(reference: ModelBoosterRef, workload: Workload) -> Mapping[str, int]:
+    """Return the available replicas by accelerator, in the order of the reference."""
     found = {}
     for backend in reference.backends:
-        serving = world.servings.get(serving_name(reference, backend.name), {})
+        serving = workload.servings.get(serving_name(reference, backend.name), {})
         found[backend.accelerator] = serving.get("status", {}).get("availableReplicas", 0)
     return found
 
 
 def has_changed(server: Server, running: Mapping[str, int]) -> bool:
-    """Whether the Server tells of something else than what runs."""
+    """Whether the Server's current allocation differs from the replicas that run."""
     current = server.spec.current_alloc
     if current is None or current.accelerator != _accelerator(server, running):
         return True
-    told = {part.accelerator: part.num_replicas for part in placements(current)}
-    return told != {name: count for name, count in running.items() if count}
+    reported = {part.accelerator: part.num_replicas for part in placements(current)}
+    return reported != {name: count for name, count in running.items() if count}
 
 
 def current_allocation(
     server: Server, running: Mapping[str, int], unit_costs: Mapping[str, float]
 ) -> Manifest:
-    """What runs, without the load, which is its user's.
+    """Return `currentAlloc` from the running replicas, without the load, which users set.
 
-    As with a desired allocation on several accelerators, the one with most replicas gives its
-    name (the first of the reference if several do), replicas and cost are the totals, and
-    the mix has each.
+    If several accelerators have replicas, `accelerator` is the one with the most (the first of
+    the reference among equals), replicas and cost are totals, and the mix has one entry for
+    each accelerator, as in a desired allocation.
     """
     order = sorted(filter(running.get, running), key=lambda name: -running[name])
     mix = [_on(name, server, running[name], unit_costs) for name in order]
@@ -50,7 +50,7 @@ def current_allocation(
 
 
 def _on(name: str, server: Server, count: int, unit_costs: Mapping[str, float]) -> Manifest:
-    """What runs on one accelerator."""
+    """Return the allocation on one accelerator."""
     return {
         "accelerator": name,
         "numReplicas": count,
@@ -60,7 +60,10 @@ def _on(name: str, server: Server, count: int, unit_costs: Mapping[str, float]) 
 
 
 def unit_costs(resources: Iterable[Resource], model: str) -> Mapping[str, float]:
-    """Cost of one replica of a model by accelerator [cents/hour]; of one name the oldest counts."""
+    """Return the cost of one replica of a model by accelerator [cents/hour].
+
+    If several objects have the same name in their spec, the oldest one is used.
+    """
     counts: dict[str, int] = {}
     prices: dict[str, float] = {}
     for resource in sorted(resources, key=lambda resource: resource.age, reverse=True):
@@ -72,9 +75,10 @@ def unit_costs(resources: Iterable[Resource], model: str) -> Mapping[str, float]
 
 
 def _accelerator(server: Server, running: Mapping[str, int]) -> str:
-    """The accelerator that most replicas run on.
+    """Return the accelerator with the most replicas.
 
-    Who is to keep one keeps its name even when no replica is up: it is all that is known.
+    If no replica is available, a Server with `keepAccelerator` keeps its accelerator, because
+    the optimizer needs its name; any other Server has none ("").
     """
     most = max(running, key=lambda name: running[name])
     if running[most]:
@@ -84,8 +88,8 @@ def _accelerator(server: Server, running: Mapping[str, int]) -> str:
 
 
 def _max_batch(server: Server, accelerator: str) -> int:
-    """The batch that was decided for the accelerator, or else told before."""
+    """Return the batch size that was decided for the accelerator, else the one before."""
     desired, current = server.spec.desired_alloc, server.spec.current_alloc
-    told = [*placements(desired), *placements(current), *filter(None, [current])]
-    found = (part.max_batch for part in told if part.accelerator == accelerator and accelerator)
+    known = [*placements(desired), *placements(current), *filter(None, [current])]
+    found = (part.max_batch for part in known if part.accelerator == accelerator and accelerator)
     return next((batch for batch in found if batch), 0)

@@ -1,4 +1,4 @@
-"""What a Server's decision asks for: replicas by accelerator, or to leave what runs; pure."""
+"""The decision for a Server: replicas by accelerator, or to leave them as they are; pure."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ UNDECIDED = frozenset(reason for reason in Reason if not reason.decided)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Replicas by accelerator; None holds what runs, and `why` tells the cause.
+    """Wanted replicas by accelerator; None leaves them as they are, for the reason in `why`.
 
-    `fresh` is False while the decision and what is told of it are not of one version yet:
-    then there is nothing to say either.
+    `fresh` is False while `desiredAlloc` and the condition `Allocated` are not written both:
+    then nothing is changed or reported.
     """
 
     replicas: Mapping[str, int] | None
@@ -28,25 +28,25 @@ class Wanted:
 def wanted(observation: Observation) -> Wanted:
     """Read the decision for a Server.
 
-    It is written before the condition that tells of it. In between, a decision that was
-    cleared because none is possible looks like one for no replicas, which is why nothing is
-    taken down before the condition is of the same version.
+    `desiredAlloc` is written before the condition `Allocated`. In between, a `desiredAlloc`
+    that was cleared because no decision is possible looks like a decision for no replicas. So
+    replicas are only removed if the condition is about the same generation.
     """
-    server, told = observation.resource, observation.status.condition(ALLOCATED)
-    if not isinstance(server, Server) or told is None:
+    server, condition = observation.resource, observation.status.condition(ALLOCATED)
+    if not isinstance(server, Server) or condition is None:
         return Wanted(None, "nothing was decided yet; set spec.optimize of an Optimizer to true")
-    if told.reason in UNDECIDED:
-        return Wanted(None, f"{told.reason}: {told.message}")
+    if condition.reason in UNDECIDED:
+        return Wanted(None, f"{condition.reason}: {condition.message}")
     replicas = _replicas(server)
-    if not replicas and not _is_about(told, observation):
+    if not replicas and not _is_about(condition, observation):
         return Wanted(None, fresh=False)
-    if replicas and told.status != "True":
+    if replicas and condition.status != "True":
         return Wanted(None, fresh=False)
     return Wanted(replicas)
 
 
 def placements(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
-    """The allocation on each accelerator that has replicas."""
+    """Return the allocation on each accelerator that has replicas."""
     if whole is None:
         return ()
     return tuple(part for part in whole.parts if part.num_replicas > 0)
@@ -59,6 +59,8 @@ def _replicas(server: Server) -> Mapping[str, int]:
     return replicas
 
 
-def _is_about(told: Condition, observation: Observation) -> bool:
-    """No capacity is told only after the decision was cleared, and nothing else looks like it."""
-    return told.reason == Reason.NO_CAPACITY or told.observed_generation == observation.generation
+def _is_about(condition: Condition, observation: Observation) -> bool:
+    """Whether a condition is about the cleared decision: NoCapacity is written only after it."""
+    if condition.reason == Reason.NO_CAPACITY:
+        return True
+    return condition.observed_generation == observation.generation

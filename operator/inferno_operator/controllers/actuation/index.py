@@ -1,4 +1,4 @@
-"""Which Server has to do with which objects."""
+"""An index of the Servers that refer to ModelBoosters, and of the objects they depend on."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,13 +20,13 @@ class _Entry:
 
 @dataclass(slots=True)
 class Index:
-    """References by Server, and Servers by what they have to do with."""
+    """References by Server, and Servers by the objects that they depend on."""
 
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _servers: defaultdict[Place, set[Key]] = field(default_factory=lambda: defaultdict(set))
 
     def put(self, key: Key, age: Age, reference: ModelBoosterRef) -> frozenset[Key]:
-        """A Server refers to something; returns the Servers that this concerns too."""
+        """Store the reference of a Server; returns other Servers of the old and new booster."""
         before = self._entries.get(key)
         if before is not None and before.reference == reference:
             return frozenset()
@@ -38,7 +38,7 @@ class Index:
         return concerned | self._sharing(entry, key)
 
     def remove(self, key: Key) -> frozenset[Key]:
-        """A Server refers to nothing any more; returns the Servers that this concerns too."""
+        """Remove a Server; returns other Servers that refer to its booster."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return frozenset()
@@ -50,16 +50,16 @@ class Index:
         return concerned
 
     def reference(self, key: Key) -> ModelBoosterRef | None:
-        """What a Server refers to."""
+        """Return the reference of a Server, if it has one."""
         entry = self._entries.get(key)
         return None if entry is None else entry.reference
 
     def servers(self, place: Place) -> frozenset[Key]:
-        """The Servers that have to do with an object."""
+        """Return the Servers that depend on an object."""
         return frozenset(self._servers.get(place, ()))
 
     def holder(self, booster: Place) -> Key | None:
-        """The oldest of the Servers that refer to a booster."""
+        """Return the oldest of the Servers that refer to a booster."""
         keys = [
             key
             for key in self.servers(booster)
@@ -68,15 +68,15 @@ class Index:
         return min(keys, key=lambda key: self._entries[key].age, default=None)
 
     def keys(self, namespace: str) -> frozenset[Key]:
-        """The Servers of a namespace, or of all (""), that refer to something."""
+        """Return the Servers with a reference in a namespace, or in all namespaces ("")."""
         return frozenset(key for key in self._entries if namespace in ("", key.namespace))
 
     def dialects(self) -> frozenset[str]:
-        """The dialects that are referred to."""
+        """Return the names of the dialects that Servers refer to."""
         return frozenset(entry.reference.dialect for entry in self._entries.values())
 
     def of_dialects(self, names: Iterable[str]) -> frozenset[Key]:
-        """The Servers that refer to boosters of some dialects."""
+        """Return the Servers that refer to boosters of some dialects."""
         wanted = set(names)
         return frozenset(k for k, e in self._entries.items() if e.reference.dialect in wanted)
 

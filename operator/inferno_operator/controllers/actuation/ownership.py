@@ -1,7 +1,8 @@
-"""Which fields of an object are ours, by its `metadata.managedFields`; pure.
+"""The fields of an object that actuation owns, by its `metadata.managedFields`; pure.
 
-Giving fields up by an apply that leaves them out would remove them: a ModelServing would fall
-back to one replica, and a ModelBooster without its bounds is refused. So only the entry goes.
+To release fields, only the entry in `managedFields` is removed. An apply without the fields
+would remove their values too: a ModelServing would fall back to one replica, and the API server
+rejects a ModelBooster without bounds.
 """
 
 from collections.abc import Iterator
@@ -10,25 +11,28 @@ from typing import Any
 from inferno_operator.resources.objects import Manifest
 
 FIELD_MANAGER = "inferno-actuation"
-"""The field manager of what actuation writes; decisions have another one."""
+"""The field manager of actuation; decisions have another one."""
 
 NOBODY: list[dict[str, Any]] = [{}]
-"""How to say that nobody owns anything; an empty list would change nothing."""
+"""The value that clears `managedFields`; the API server ignores an empty list."""
 
 
 def owns(manifest: Manifest) -> bool:
-    """Whether we own fields outside the status."""
+    """Whether actuation owns fields outside the status."""
     return any(map(_ours, manifest["metadata"].get("managedFields", ())))
 
 
-def managed_without_us(manifest: Manifest) -> list[Any]:
-    """The entries of everybody else, and ours of the status."""
+def entries_of_others(manifest: Manifest) -> list[Any]:
+    """Return the entries of all other managers, and that of actuation for the status."""
     entries = manifest["metadata"].get("managedFields", ())
     return [entry for entry in entries if not _ours(entry)] or NOBODY
 
 
 def owned_backends(manifest: Manifest) -> frozenset[str]:
-    """Items of `spec.backends` of which we own something, as the API server writes their keys."""
+    """Return the keys of the items of `spec.backends` that actuation owns fields of.
+
+    The keys are as `backend_key` returns them.
+    """
     return frozenset(
         key
         for entry in manifest["metadata"].get("managedFields", ())
@@ -38,7 +42,7 @@ def owned_backends(manifest: Manifest) -> frozenset[str]:
 
 
 def backend_key(name: str) -> str:
-    """How the API server writes an item of `spec.backends`."""
+    """Return the key of an item of `spec.backends` in `managedFields`."""
     return f'k:{{"name":"{name}"}}'
 
 

@@ -1,9 +1,10 @@
-"""A decision and what is there -> what to write next, and what to say; pure.
+"""From a decision and the current objects to the next writes and the condition; pure.
 
-A server moves in two steps: first every backend that is wanted grows, then, once all of them
-are there, the others shrink. So available replicas never fall under what both the old and
-the new decision ask for. What doesn't come up in time is told, and the old keeps running:
-capacity that serves is not given up for capacity that does not.
+A Server moves in two steps: first all backends that need more replicas are scaled up; when all
+of these replicas are available, the other backends are scaled down. So the number of available
+replicas never falls below what both the old and the new decision ask for. If replicas do not
+become available in time, the condition reports it, and the old replicas keep running: replicas
+that serve are not removed for replicas that do not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,13 @@ from datetime import datetime, timedelta
 from inferno_operator.controllers.actuation.decision import Wanted
 from inferno_operator.controllers.actuation.status import (
     ACTUATED,
+    booster_in_use,
     crd_missing,
     no_booster,
     refusal,
-    taken,
 )
 from inferno_operator.controllers.actuation.targets import (
-    World,
+    Workload,
     Write,
     bounds_for,
     compose,
@@ -33,12 +34,12 @@ from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import Kind, Manifest
 
 MOVE_TIMEOUT = timedelta(minutes=10)
-"""After so long a move is told to have got stuck."""
+"""Time after which a move is reported as `MoveTimedOut`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to write, what to say (None: what was said before), and when to look again [s]."""
+    """Writes, the verdict to report (None: unchanged), and the next reconcile [s]."""
 
     verdict: Verdict | None
     writes: tuple[Write, ...] = ()
@@ -46,106 +47,106 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What a decision about a Server rests on.
+class Inputs:
+    """The inputs of a plan.
 
     Parameters
     ----------
     reference, wanted, status
-        What the Server refers to, what was decided for it, and its status.
-    world
-        What is there of the reference; None if the booster is not there or being deleted.
+        The Server's reference, the decision for it, and its status.
+    workload
+        The objects of the reference; None if the booster does not exist or is being deleted.
     rival
         Name of an older Server that refers to the same booster.
     unserved
-        A kind that is needed, and that the API server does not know.
+        A kind that is needed and that the API server does not serve.
     """
 
     reference: ModelBoosterRef
     wanted: Wanted
     status: Status
-    world: World | None = None
+    workload: Workload | None = None
     rival: str | None = None
     unserved: Kind | None = None
 
 
-def decide(scene: Scene, now: datetime) -> Plan:
-    """Decide the next step, and what to say."""
-    obstacle = _obstacle(scene)
+def decide(inputs: Inputs, now: datetime) -> Plan:
+    """Decide the next writes, and the verdict to report."""
+    obstacle = _obstacle(inputs)
     if obstacle is not None:
         return Plan(obstacle)
-    if scene.world is None or not scene.wanted.fresh:
+    if inputs.workload is None or not inputs.wanted.fresh:
         return Plan(None)
-    if scene.wanted.replicas is None:
-        return Plan(refusal("Held", f"what runs is kept as it is: {scene.wanted.why}"))
-    return _step(scene, _Move(scene.reference, scene.wanted.replicas, scene.world), now)
+    if inputs.wanted.replicas is None:
+        return Plan(refusal("Held", f"the replicas stay as they are: {inputs.wanted.why}"))
+    return _step(inputs, _Move(inputs.reference, inputs.wanted.replicas, inputs.workload), now)
 
 
-def _obstacle(scene: Scene) -> Verdict | None:
-    """Why nothing can be decided."""
-    if scene.rival is not None:
-        return taken(scene.reference, scene.rival)
-    if scene.unserved is not None:
-        return crd_missing(scene.unserved)
-    return no_booster(scene.reference) if scene.world is None else None
+def _obstacle(inputs: Inputs) -> Verdict | None:
+    """Return the verdict if nothing can be decided, else None."""
+    if inputs.rival is not None:
+        return booster_in_use(inputs.reference, inputs.rival)
+    if inputs.unserved is not None:
+        return crd_missing(inputs.unserved)
+    return no_booster(inputs.reference) if inputs.workload is None else None
 
 
-def _step(scene: Scene, move: "_Move", now: datetime) -> Plan:
-    """The next step of a move."""
+def _step(inputs: Inputs, move: "_Move", now: datetime) -> Plan:
+    """Return the next step of a move."""
     writes = move.writes()
     problem = move.problem()
     if problem is not None:
         return Plan(problem, writes)
     if not writes and not move.missing():
-        return Plan(Verdict(ACTUATED, holds=True, reason="Actuated", message=move.told()))
-    return _moving(move, writes, scene.status, now)
+        return Plan(Verdict(ACTUATED, holds=True, reason="Actuated", message=move.progress()))
+    return _moving(move, writes, inputs.status, now)
 
 
 def _moving(move: "_Move", writes: tuple[Write, ...], status: Status, now: datetime) -> Plan:
-    """A move that goes on; in time, or too late."""
+    """Return the plan of a move that is not complete, in time or after the timeout."""
     before = status.condition(ACTUATED)
     began = before.last_transition_time if before and before.status == "Unknown" else now
     left = (began + MOVE_TIMEOUT - now).total_seconds()
     if left > 0:
-        verdict = Verdict(ACTUATED, holds=None, reason="Moving", message=move.told())
+        verdict = Verdict(ACTUATED, holds=None, reason="Moving", message=move.progress())
         return Plan(verdict, writes, left)
     message = (
-        f"{move.told()}; that takes longer than {MOVE_TIMEOUT.total_seconds() / 60:g} min: see why"
-        f" their pods do not become ready, or correct Capacity and optimize again"
+        f"{move.progress()}; this takes longer than {MOVE_TIMEOUT.total_seconds() / 60:g} min:"
+        f" check why the pods do not become ready, or correct Capacity and optimize again"
     )
     return Plan(Verdict(ACTUATED, holds=None, reason="MoveTimedOut", message=message), writes)
 
 
 class _Move:
-    """From the bounds as they are to those of a decision."""
+    """The move from the current bounds of the backends to those of a decision."""
 
     def __init__(
-        self, reference: ModelBoosterRef, replicas: Mapping[str, int], world: World
+        self, reference: ModelBoosterRef, replicas: Mapping[str, int], workload: Workload
     ) -> None:
         self._reference = reference
-        self._world = world
+        self._world = workload
         self._accelerators = {b.name: b.accelerator for b in reference.backends}
         self._unplaced = sorted(set(replicas) - set(self._accelerators.values()))
         self._wanted = {name: replicas.get(a, 0) for name, a in self._accelerators.items()}
-        self._now = read_bounds(reference, world)
+        self._now = read_bounds(reference, workload)
         self._final = {
-            name: bounds_for(reference, world, name, now, self._wanted[name])
+            name: bounds_for(reference, workload, name, now, self._wanted[name])
             for name, now in self._now.items()
         }
 
     def writes(self) -> tuple[Write, ...]:
-        """What to write next: first backends grow, and once all are there others shrink."""
+        """Return the next writes: scale up, or scale down once nothing is missing."""
         bounds = self._final
         if self.missing():
             bounds = {n: self._now[n].joined(final) for n, final in self._final.items()}
         return compose(self._reference, self._world, bounds)
 
     def missing(self) -> Sequence[str]:
-        """Backends, and accelerators without one, that have to come up before others go."""
+        """Return the backends, and accelerators without backend, that lack replicas."""
         return [n for n in self._wanted if not self._has_arrived(n)] + self._unplaced
 
     def problem(self) -> Verdict | None:
-        """What only a person can put right."""
+        """Return the verdict on a problem that only a user can solve, if there is one."""
         if self._unplaced:
             names = ", ".join(map(repr, self._unplaced))
             message = f"no backend in modelBooster.backends runs on accelerator {names}: add one"
@@ -160,7 +161,7 @@ class _Move:
         return self._unbound()
 
     def _unbound(self) -> Verdict | None:
-        """Backends without the binding in which their bounds are to stand."""
+        """Return the verdict on backends without the binding that would have their bounds."""
         unbound = sorted(set(self._wanted) - set(self._now))
         if not unbound or self._reference.target != "Binding":
             return None
@@ -171,8 +172,8 @@ class _Move:
         )
         return refusal("NoBinding", message)
 
-    def told(self) -> str:
-        """How far it is."""
+    def progress(self) -> str:
+        """Return a message about the progress of the move."""
         waits = [name for name in self._wanted if not self._has_arrived(name)]
         if not waits:
             runs = [f"{n} x {self._accelerators[b]}" for b, n in self._wanted.items() if n]
@@ -183,10 +184,11 @@ class _Move:
             for name in waits
         ]
         kept = sorted(self._accelerators[name] for name in self._shrinking())
-        return "; ".join(states) + (f"; until then {', '.join(kept)} stays" if kept else "")
+        until = f"; until then the replicas on {', '.join(kept)} stay" if kept else ""
+        return "; ".join(states) + until
 
     def _has_arrived(self, backend: str) -> bool:
-        """Whether a backend has what is wanted of it, and will not lose it any more."""
+        """Whether a backend has all replicas that it needs, and bounds that keep them."""
         if self._wanted[backend] == 0:
             return True
         if backend not in self._now or not self._now[backend].covers(self._final[backend]):
@@ -194,11 +196,11 @@ class _Move:
         return self._is_passed_on() and self._available(backend) >= self._needed(backend)
 
     def _is_passed_on(self) -> bool:
-        """Whether the booster's controller knows the newest numbers; some do not tell."""
+        """Whether the booster's controller has seen the newest bounds, if it reports that."""
         return self._reference.target != "ModelBooster" or _is_observed(self._world.booster)
 
     def _available(self, backend: str) -> int:
-        """Replicas that serve and are not about to go."""
+        """Return the available replicas of a backend that will not be removed."""
         serving = self._world.servings.get(serving_name(self._reference, backend))
         if serving is None or not _is_observed(serving):
             return 0
@@ -207,7 +209,10 @@ class _Move:
         return min(available, asked)
 
     def _needed(self, backend: str) -> int:
-        """Replicas without which nothing else goes; below a ceiling, as many as serve now."""
+        """Return the replicas that must be available before others are scaled down.
+
+        If an autoscaler may use fewer replicas than planned, those that serve now are enough.
+        """
         wanted = self._wanted[backend]
         if not is_ceiling(self._reference, self._world, backend):
             return wanted
@@ -219,7 +224,7 @@ class _Move:
 
 
 def _is_observed(manifest: Manifest) -> bool:
-    """Whether the status is about the newest spec; where it doesn't tell, it is believed."""
+    """Whether the status is about the newest spec; True if it has no observedGeneration."""
     generation: int = manifest["metadata"].get("generation", 0)
     observed: int = manifest.get("status", {}).get("observedGeneration", generation)
     return generation <= observed

@@ -1,7 +1,7 @@
 """Drive the ModelBooster of a Server towards its decision; safe to repeat.
 
-A reconcile reads what there is, decides the next step, carries it out, and reports on the
-Server: what runs, and how far the decision is carried out.
+A reconcile reads the objects, decides the next step and takes it, and reports on the Server
+which replicas run and whether they are those of the decision.
 """
 
 import asyncio
@@ -23,8 +23,13 @@ from inferno_operator.controllers.actuation.ownership import (
     backend_key,
     owned_backends,
 )
-from inferno_operator.controllers.actuation.plan import Plan, Scene, decide
-from inferno_operator.controllers.actuation.release import SERVER, disown, reference_of, release
+from inferno_operator.controllers.actuation.plan import Inputs, Plan, decide
+from inferno_operator.controllers.actuation.release import (
+    SERVER,
+    reference_of,
+    release,
+    release_fields,
+)
 from inferno_operator.controllers.actuation.status import (
     ACTUATED,
     PAUSE,
@@ -35,7 +40,7 @@ from inferno_operator.controllers.actuation.status import (
     released,
 )
 from inferno_operator.controllers.actuation.targets import (
-    World,
+    Workload,
     Write,
     binding_places,
     booster_place,
@@ -55,10 +60,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What actuation works with.
+    """What reconciles need.
 
-    `seized` has the time at which fields of an object were last taken from another writer, by
-    the object's uid and the API server's message.
+    `seized` has the time at which actuation last took fields over from another manager, by the
+    uid of the object and the API server's message.
     """
 
     cluster: Cluster
@@ -68,35 +73,35 @@ class Context:
 
 
 async def reconcile(key: Key, context: Context) -> Outcome:
-    """Bring a Server's decision to its ModelBooster; without a name, tidy up the namespace."""
+    """Actuate the decision for a Server; a key without a name releases unreferenced objects."""
     try:
         if not key.name:
             await release(key.namespace, context.cluster)
             return Outcome.SETTLED
-        return await _serve(await context.cluster.get(SERVER, key), context)
+        return await _actuate(await context.cluster.get(SERVER, key), context)
     except GoneError:
         return Outcome.SETTLED
     except StaleError as error:
-        logger.debug("%s; starting over", error)
+        logger.debug("%s; trying again", error)
         return Outcome.FAILED
     except InfernoError as error:
         logger.warning("Server %s: not actuated: %s", key, error)
         return Outcome.FAILED
 
 
-async def _serve(manifest: Manifest, context: Context) -> Outcome:
+async def _actuate(manifest: Manifest, context: Context) -> Outcome:
     observation = observe(Server, manifest)
     if observation.resource is None or observation.deleted is not None:
-        return Outcome.SETTLED  # the optimization controller says what is wrong with it
+        return Outcome.SETTLED  # the optimization controller reports why it cannot be read
     reference = reference_of(observation)
     if reference is None:
-        return await _let_go(observation, context)
+        return await _release(observation, context)
     try:
-        scene = await _read(observation, reference, context)
-        plan = await _carry_out(decide(scene, context.now()), scene.world, context)
-        current = await _current(observation, scene, context)
+        inputs = await _read(observation, reference, context)
+        plan = await _execute(decide(inputs, context.now()), inputs.workload, context)
+        current = await _current(observation, inputs, context)
     except (StaleError, UnavailableError):
-        raise  # a later try may succeed, and nothing is known of the move
+        raise  # a later reconcile may succeed, and the progress of the move is not known
     except InfernoError as error:
         await _report(observation, manifest, refusal(error.reason, str(error)), context)
         raise
@@ -106,8 +111,8 @@ async def _serve(manifest: Manifest, context: Context) -> Outcome:
     return Outcome.due_after(plan.again_after)
 
 
-async def _let_go(observation: Observation, context: Context) -> Outcome:
-    """Release what a Server referred to, if its status still says that it is actuated."""
+async def _release(observation: Observation, context: Context) -> Outcome:
+    """Release the objects of a Server without reference, unless its status reports that."""
     before = observation.status.condition(ACTUATED)
     if before is None or before.reason == RELEASED:
         return Outcome.SETTLED
@@ -117,13 +122,13 @@ async def _let_go(observation: Observation, context: Context) -> Outcome:
     return Outcome.SETTLED
 
 
-async def _read(observation: Observation, reference: ModelBoosterRef, context: Context) -> Scene:
-    """Read what a decision rests on."""
-    scene = Scene(reference, wanted(observation), observation.status)
+async def _read(observation: Observation, reference: ModelBoosterRef, context: Context) -> Inputs:
+    """Read the inputs of the plan."""
+    inputs = Inputs(reference, wanted(observation), observation.status)
     key = observation.reference.key
     holder = context.index.holder(booster_place(reference, key.namespace))
     if holder is not None and holder != key:
-        return replace(scene, rival=holder.name)
+        return replace(inputs, rival=holder.name)
     places = booster_place(reference, key.namespace), *serving_places(reference, key.namespace)
     booster, *servings = await _get_all(places, context)
     is_complete = None not in (booster, *servings)
@@ -135,14 +140,14 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
         kinds = (place.kind for place in read_places(reference, key.namespace))
         unserved = await _unserved(kinds, context)
         if unserved is not None:
-            return replace(scene, unserved=unserved)
+            return replace(inputs, unserved=unserved)
     if booster is None or "deletionTimestamp" in booster["metadata"]:
-        return scene
-    return replace(scene, world=World(booster, _by_name(servings), _by_name(bindings)))
+        return inputs
+    return replace(inputs, workload=Workload(booster, _by_name(servings), _by_name(bindings)))
 
 
 async def _unserved(kinds: Iterable[Kind], context: Context) -> Kind | None:
-    """The first of these kinds that the API server does not know."""
+    """Return the first of these kinds that the API server does not serve, if any."""
     for kind in dict.fromkeys(kinds):
         if not await context.cluster.serves(kind):
             return kind
@@ -163,11 +168,14 @@ def _by_name(manifests: Iterable[Manifest | None]) -> dict[str, Manifest]:
     return {m["metadata"]["name"]: m for m in manifests if m is not None}
 
 
-async def _carry_out(plan: Plan, world: World | None, context: Context) -> Plan:
-    """Write; fields that another manager owns are taken once, and then left to it for a while."""
+async def _execute(plan: Plan, workload: Workload | None, context: Context) -> Plan:
+    """Do the writes of a plan; returns the plan, or one that reports a conflict.
+
+    Fields of another manager are taken over, but not again within `PAUSE`.
+    """
     for write in plan.writes:
-        if world is not None:
-            await _drop_backends(write, world, context)
+        if workload is not None:
+            await _drop_backends(write, workload, context)
         try:
             await _apply(write, context, force=False)
         except ConflictError as error:
@@ -187,7 +195,7 @@ async def _apply(write: Write, context: Context, *, force: bool) -> Manifest:
 
 
 def _seconds_to_wait(conflict: tuple[str, str], context: Context) -> float:
-    """For how long to leave fields to another writer; old conflicts are forgotten."""
+    """Return for how long to leave fields to another manager; removes old conflicts."""
     over = context.now() - PAUSE
     for known in [known for known, time in context.seized.items() if time <= over]:
         del context.seized[known]
@@ -195,21 +203,21 @@ def _seconds_to_wait(conflict: tuple[str, str], context: Context) -> float:
     return 0.0 if last is None else (last - over).total_seconds()
 
 
-async def _drop_backends(write: Write, world: World, context: Context) -> None:
-    """Give up backends that the reference does not name any more; their values stay."""
+async def _drop_backends(write: Write, workload: Workload, context: Context) -> None:
+    """Release backends that the reference does not name any more; their values stay."""
     if "backends" not in write.spec:
         return
     named = {backend_key(backend["name"]) for backend in write.spec["backends"]}
-    if owned_backends(world.booster) - named:
-        await disown(write.reference.kind, world.booster, context.cluster)
+    if owned_backends(workload.booster) - named:
+        await release_fields(write.reference.kind, workload.booster, context.cluster)
 
 
-async def _current(observation: Observation, scene: Scene, context: Context) -> Manifest | None:
-    """What runs, if the Server says something else."""
+async def _current(observation: Observation, inputs: Inputs, context: Context) -> Manifest | None:
+    """Return the current allocation of the Server, if its spec has another one."""
     server = observation.resource
-    if not isinstance(server, Server) or scene.world is None or not scene.world.servings:
+    if not isinstance(server, Server) or inputs.workload is None or not inputs.workload.servings:
         return None
-    count = running(scene.reference, scene.world)
+    count = running(inputs.reference, inputs.workload)
     if not has_changed(server, count):
         return None
     found = []
@@ -222,7 +230,7 @@ async def _current(observation: Observation, scene: Scene, context: Context) -> 
 async def _report_current(
     observation: Observation, current: Manifest, context: Context
 ) -> Manifest:
-    """Write what runs on the Server; returns the Server then."""
+    """Write the current allocation on the Server; returns the Server after the write."""
     write = Write(observation.reference, {"currentAlloc": current})
     return await _apply(write, context, force=True)
 
@@ -230,7 +238,7 @@ async def _report_current(
 async def _report(
     observation: Observation, manifest: Manifest, verdict: Verdict | None, context: Context
 ) -> None:
-    """Write the condition on the Server, unless it is there already."""
+    """Write the condition on the Server, unless it has the condition already."""
     generation = manifest["metadata"]["generation"]
     wanted = condition(observation.status, verdict, generation, context.now())
     if wanted is None:

@@ -1,9 +1,9 @@
-"""Give up fields of objects that no Server refers to any more; their values stay."""
+"""Release the fields of objects that no Server refers to any more; their values stay."""
 
 import logging
 from collections.abc import Collection
 
-from inferno_operator.controllers.actuation.ownership import managed_without_us, owns
+from inferno_operator.controllers.actuation.ownership import entries_of_others, owns
 from inferno_operator.controllers.actuation.targets import written_places
 from inferno_operator.resources import ModelBoosterRef, Server
 from inferno_operator.resources.dialects import DIALECTS
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def reference_of(observation: Observation) -> ModelBoosterRef | None:
-    """What a Server refers to; nothing if it cannot be read or is being deleted."""
+    """Return the reference of a Server; None if it cannot be read or is being deleted."""
     resource = observation.resource
     if not isinstance(resource, Server) or observation.deleted is not None:
         return None
@@ -25,23 +25,26 @@ def reference_of(observation: Observation) -> ModelBoosterRef | None:
 
 
 async def release(namespace: str, cluster: Cluster) -> None:
-    """Give up the fields of all objects in a namespace that no Server refers to any more."""
+    """Release the fields of all objects in a namespace that no Server refers to any more."""
     servers = await cluster.list(SERVER, namespace)
     kept = _referenced([observe(Server, manifest) for manifest in servers.manifests])
     if kept is None:
         return
-    await _disown(servers, kept, cluster)
+    await _release_unreferenced(servers, kept, cluster)
     for dialect in DIALECTS.values():
         for kind in (dialect.booster, dialect.serving, dialect.binding):
             try:
                 listing = await cluster.list(kind, namespace)
             except GoneError:  # not served
                 continue
-            await _disown(listing, kept, cluster)
+            await _release_unreferenced(listing, kept, cluster)
 
 
 def _referenced(servers: Collection[Observation]) -> set[Place] | None:
-    """Where fields of ours belong; None if a Server cannot be read: nobody knows what it means."""
+    """Return the places of objects that keep their fields.
+
+    None if a Server cannot be read, since its reference is not known.
+    """
     if any(server.resource is None for server in servers):
         return None
     kept: set[Place] = set()
@@ -53,14 +56,16 @@ def _referenced(servers: Collection[Observation]) -> set[Place] | None:
     return kept
 
 
-async def _disown(listing: Listing, kept: Collection[Place], cluster: Cluster) -> None:
+async def _release_unreferenced(
+    listing: Listing, kept: Collection[Place], cluster: Cluster
+) -> None:
     for manifest in listing.manifests:
         if Reference.of(listing.kind, manifest).place not in kept and owns(manifest):
-            await disown(listing.kind, manifest, cluster)
+            await release_fields(listing.kind, manifest, cluster)
 
 
-async def disown(kind: Kind, manifest: Manifest, cluster: Cluster) -> None:
-    """Own nothing of an object's spec any more; `StaleError` if it changed since it was read."""
+async def release_fields(kind: Kind, manifest: Manifest, cluster: Cluster) -> None:
+    """Release the fields of an object's spec; `StaleError` if it changed since it was read."""
     reference = Reference.of(kind, manifest)
-    await cluster.set_managers(reference, managed_without_us(manifest))
+    await cluster.set_managers(reference, entries_of_others(manifest))
     logger.info("%s: released", reference)

@@ -1,4 +1,4 @@
-"""What is said on a Server about its actuation; pure."""
+"""The condition `Actuated` of a Server; pure."""
 
 from datetime import datetime, timedelta
 
@@ -8,26 +8,26 @@ from inferno_operator.resources.conditions import Verdict, merge_conditions
 from inferno_operator.resources.objects import Kind
 
 ACTUATED = "Actuated"
-"""Type of the condition."""
+"""The type of the condition."""
 
 RELEASED = "Released"
-"""Its reason when actuation owns nothing any more."""
+"""The reason of the condition when actuation owns no fields any more."""
 
 PAUSE = timedelta(minutes=5)
-"""For how long a field that was taken from another writer, and lost again, is left to it."""
+"""Time between two takeovers of a field from the same field manager."""
 
 
 def condition(
     status: Status, verdict: Verdict | None, generation: int, now: datetime
 ) -> Condition | None:
-    """The condition to write; None if the status says so already, or there is nothing to say.
+    """Return the condition to write; None if there is no verdict or it is reported already.
 
     Parameters
     ----------
     status, generation
-        Of the Server.
+        The status and generation of the Server.
     verdict
-        What to say.
+        The verdict to report.
     now
         The time.
     """
@@ -38,42 +38,42 @@ def condition(
 
 
 def refusal(reason: str, message: str) -> Verdict:
-    """Say that the decision is not carried out."""
+    """Return the verdict that the decision is not actuated."""
     return Verdict(ACTUATED, holds=False, reason=reason, message=message)
 
 
 def crd_missing(kind: Kind) -> Verdict:
-    """Say that a kind is not served."""
+    """Return the verdict that a kind is not served."""
     message = f"{kind} is not served: install the custom resource definitions of {kind.group}"
     return refusal("CRDMissing", message)
 
 
 def no_booster(reference: ModelBoosterRef) -> Verdict:
-    """Say that the booster is not there, or about to go."""
+    """Return the verdict that the booster does not exist or is being deleted."""
     kind = dialect(reference).booster.kind
-    message = f"{kind} {reference.name!r} is not there: create it, or correct modelBooster.name"
+    message = f"{kind} {reference.name!r} does not exist: create it, or correct modelBooster.name"
     return refusal("NoModelBooster", message)
 
 
 def conflict(problem: str) -> Verdict:
-    """Say that another writer sets our fields."""
+    """Return the verdict that another field manager changes the fields of actuation."""
     message = (
-        f"{problem}; it was set already, and set back: stop that writer, or choose another"
-        f" modelBooster.target; set again {PAUSE.total_seconds():g} s after the last time"
+        f"{problem}; that manager changed the field back: stop it, or choose another"
+        f" modelBooster.target; the operator sets the field every {PAUSE.total_seconds():g} s"
     )
     return refusal("Conflict", message)
 
 
-def taken(reference: ModelBoosterRef, other: str) -> Verdict:
-    """Say that an older Server has the booster."""
+def booster_in_use(reference: ModelBoosterRef, other: str) -> Verdict:
+    """Return the verdict that an older Server refers to the booster."""
     message = (
-        f"Server {other!r}, which is older, refers to {reference.name!r} too:"
-        f" let only one of them do so"
+        f"the older Server {other!r} refers to {reference.name!r} too:"
+        f" remove spec.modelBooster from one of the two Servers"
     )
     return refusal("Conflict", message)
 
 
 def released() -> Verdict:
-    """Say that the operator owns nothing any more."""
-    message = "the numbers of replicas stay as they were, and belong to nobody now"
+    """Return the verdict that actuation owns no fields any more."""
+    message = "the numbers of replicas stay as they are; the operator does not own them any more"
     return refusal(RELEASED, message)

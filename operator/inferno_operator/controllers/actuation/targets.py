@@ -1,4 +1,4 @@
-"""Where the numbers of replicas stand: in the ModelBooster, ModelServings, or bindings; pure."""
+"""Read and write numbers of replicas in a ModelBooster, its ModelServings or bindings; pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from inferno_operator.resources.objects import Key, Kind, Manifest, Place, Refer
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """All fields of an object's spec that actuation owns from now on, with their values."""
+    """An apply of all fields of an object's spec that actuation owns after it."""
 
     reference: Reference
     spec: Manifest
@@ -19,23 +19,23 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Fewest and most replicas of a backend."""
+    """Minimum and maximum of the replicas of a backend."""
 
     least: int
     most: int
 
     def covers(self, other: "Bounds") -> bool:
-        """Whether neither number would have to grow."""
+        """Whether both numbers are at least those of `other`."""
         return self.least >= other.least and self.most >= other.most
 
     def joined(self, other: "Bounds") -> "Bounds":
-        """The larger of both numbers."""
+        """Return the larger minimum and the larger maximum."""
         return Bounds(max(self.least, other.least), max(self.most, other.most))
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What is there of a reference; servings and bindings by name."""
+class Workload:
+    """The existing objects of a reference; servings and bindings by name."""
 
     booster: Manifest
     servings: Mapping[str, Manifest] = field(default_factory=dict)
@@ -43,38 +43,38 @@ class World:
 
     @property
     def single(self) -> bool:
-        """Whether the booster has the one `backend` of later releases of Kthena."""
+        """Whether the booster has a single `backend`, as in later releases of Kthena."""
         return "backend" in self.booster.get("spec", {})
 
     def backends(self) -> Mapping[str, Manifest]:
-        """Backends of the booster, by name."""
+        """Return the backends of the booster by name."""
         spec = self.booster.get("spec", {})
         items = [spec["backend"]] if self.single else spec.get("backends", ())
         return {item["name"]: item for item in items}
 
 
 def dialect(reference: ModelBoosterRef) -> Dialect:
-    """The dialect of a reference."""
+    """Return the dialect of a reference."""
     return DIALECTS[reference.dialect]
 
 
 def serving_name(reference: ModelBoosterRef, backend: str) -> str:
-    """Name of what runs a backend, and of its own binding."""
+    """Return the name of the serving of a backend, which is also that of its binding."""
     return f"{reference.name}-{backend}"
 
 
 def booster_place(reference: ModelBoosterRef, namespace: str) -> Place:
-    """Where the booster is."""
+    """Return the place of the booster."""
     return Place(dialect(reference).booster, Key(namespace, reference.name))
 
 
 def serving_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, ...]:
-    """Where the servings of the backends are."""
+    """Return the places of the servings of the backends."""
     return _places(dialect(reference).serving, reference, namespace)
 
 
 def binding_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, ...]:
-    """Where bindings may be: of the whole model, or of each backend."""
+    """Return the places of possible bindings: of the model, and of each backend."""
     kind = dialect(reference).binding
     whole = Place(kind, Key(namespace, reference.name))
     return (whole, *_places(kind, reference, namespace))
@@ -86,14 +86,14 @@ def _places(kind: Kind, reference: ModelBoosterRef, namespace: str) -> tuple[Pla
 
 
 def read_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, ...]:
-    """Everything that has to do with a reference."""
+    """Return the places of all objects that a plan for the reference reads."""
     bindings = binding_places(reference, namespace) if reference.target == "Binding" else ()
     places = booster_place(reference, namespace), *serving_places(reference, namespace)
     return places + bindings
 
 
 def written_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, ...]:
-    """Everything that may have fields of ours."""
+    """Return the places of all objects that actuation may own fields of."""
     if reference.target == "ModelBooster":
         return (booster_place(reference, namespace),)
     if reference.target == "ModelServing":
@@ -101,61 +101,61 @@ def written_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, .
     return binding_places(reference, namespace)
 
 
-def floor(reference: ModelBoosterRef, world: World, backend: str) -> int:
-    """Fewest replicas that a backend may have.
+def floor(reference: ModelBoosterRef, workload: Workload, backend: str) -> int:
+    """Return the minimum of replicas that a backend may have.
 
-    A backend with a policy of its own is refused below one replica, for its autoscaler would
-    never come back from none.
+    A backend with its own autoscaling policy needs at least one replica: the ModelBooster's
+    admission rejects less, since its autoscaler cannot scale up from zero.
     """
     if reference.target == "ModelServing":
         return 0
-    of_model = "autoscalingPolicy" in world.booster["spec"]
-    if world.single:  # the policy beside its backend is its own
+    of_model = "autoscalingPolicy" in workload.booster["spec"]
+    if workload.single:  # spec.autoscalingPolicy is that of the single backend
         return int(of_model)
-    return int("autoscalingPolicy" in world.backends()[backend] and not of_model)
+    return int("autoscalingPolicy" in workload.backends()[backend] and not of_model)
 
 
-def is_ceiling(reference: ModelBoosterRef, world: World, backend: str) -> bool:
-    """Whether an autoscaler works below the plan; in a booster it needs a policy to do so."""
+def is_ceiling(reference: ModelBoosterRef, workload: Workload, backend: str) -> bool:
+    """Whether an autoscaler may use fewer replicas than the plan, which is its maximum."""
     if reference.bounds == "Pin":
         return False
-    holders = world.booster["spec"], world.backends().get(backend, {})
+    holders = workload.booster["spec"], workload.backends().get(backend, {})
     return reference.target != "ModelBooster" or any("autoscalingPolicy" in h for h in holders)
 
 
 def bounds_for(
-    reference: ModelBoosterRef, world: World, backend: str, now: Bounds, replicas: int
+    reference: ModelBoosterRef, workload: Workload, backend: str, now: Bounds, replicas: int
 ) -> Bounds:
-    """What a backend is to have for so many replicas.
+    """Return the bounds of a backend for a number of replicas.
 
-    The schema wants a maximum of 1 at least; one number is both bounds. Below a ceiling the
-    minimum stays as it is, but a backend that is wanted has one replica: no autoscaler comes
-    back from none.
+    The schema requires a maximum of at least 1. A single number is both minimum and maximum.
+    If the plan is a ceiling, the minimum stays, but is at least 1 if replicas are wanted: an
+    autoscaler cannot scale up from zero.
     """
-    lowest = floor(reference, world, backend)
+    lowest = floor(reference, workload, backend)
     replicas = least = max(replicas, lowest)
-    if is_ceiling(reference, world, backend):
+    if is_ceiling(reference, workload, backend):
         least = max(lowest, min(max(now.least, 1), replicas))
-    if _is_number(_holder(reference, world, backend) or {}):
+    if _is_number(_holder(reference, workload, backend) or {}):
         return Bounds(least, least)
     return Bounds(least, max(replicas, 1))
 
 
 def _is_number(holder: Manifest) -> bool:
-    """Whether there is one number of replicas instead of bounds."""
+    """Whether an object has one number of replicas instead of bounds."""
     return "replicas" in holder or "minReplicas" not in holder
 
 
-def read_bounds(reference: ModelBoosterRef, world: World) -> Mapping[str, Bounds]:
-    """The bounds as they are, by name of backend; those that stand nowhere are left out."""
+def read_bounds(reference: ModelBoosterRef, workload: Workload) -> Mapping[str, Bounds]:
+    """Return the current bounds by name of backend; backends without bounds are left out."""
     found = {
-        backend.name: _bounds(reference, world, backend.name) for backend in reference.backends
+        backend.name: _bounds(reference, workload, backend.name) for backend in reference.backends
     }
     return {name: bounds for name, bounds in found.items() if bounds is not None}
 
 
-def _bounds(reference: ModelBoosterRef, world: World, backend: str) -> Bounds | None:
-    holder = _holder(reference, world, backend)
+def _bounds(reference: ModelBoosterRef, workload: Workload, backend: str) -> Bounds | None:
+    holder = _holder(reference, workload, backend)
     if holder is None:
         return None
     if _is_number(holder):
@@ -164,17 +164,17 @@ def _bounds(reference: ModelBoosterRef, world: World, backend: str) -> Bounds | 
     return Bounds(holder["minReplicas"], holder["maxReplicas"])
 
 
-def _holder(reference: ModelBoosterRef, world: World, backend: str) -> Manifest | None:
-    """The part of an object in which the numbers of a backend stand."""
+def _holder(reference: ModelBoosterRef, workload: Workload, backend: str) -> Manifest | None:
+    """Return the part of an object that has the bounds of a backend, if it exists."""
     name = serving_name(reference, backend)
-    if backend not in world.backends():
+    if backend not in workload.backends():
         return None
     if reference.target == "ModelBooster":
-        return world.backends()[backend]
+        return workload.backends()[backend]
     if reference.target == "ModelServing":
-        serving = world.servings.get(name)
+        serving = workload.servings.get(name)
         return None if serving is None else serving["spec"]
-    for binding in world.bindings.values():
+    for binding in workload.bindings.values():
         for holder in _configurations(binding):
             if _target(holder) == name:
                 return holder
@@ -194,48 +194,50 @@ def _target(configuration: Manifest) -> str:
 
 
 def compose(
-    reference: ModelBoosterRef, world: World, wanted: Mapping[str, Bounds]
+    reference: ModelBoosterRef, workload: Workload, wanted: Mapping[str, Bounds]
 ) -> tuple[Write, ...]:
-    """What to write for bounds by name of backend; only objects that differ are there."""
-    now = read_bounds(reference, world)
+    """Return the writes that set bounds by name of backend, for objects that differ."""
+    now = read_bounds(reference, workload)
     changed = {name for name, bounds in wanted.items() if now[name] != bounds}
     if not changed:
         return ()
     if reference.target == "ModelBooster":
-        return (_booster_write(reference, world, wanted),)
+        return (_booster_write(reference, workload, wanted),)
     by_target = {serving_name(reference, name): wanted[name] for name in wanted}
     targets = {serving_name(reference, name) for name in changed}
     if reference.target == "ModelServing":
         kind = dialect(reference).serving
         return tuple(
-            _write(kind, world.servings[name], {"replicas": by_target[name].least})
+            _write(kind, workload.servings[name], {"replicas": by_target[name].least})
             for name in sorted(targets)
         )
-    return tuple(_binding_writes(dialect(reference).binding, world, by_target, targets))
+    return tuple(_binding_writes(dialect(reference).binding, workload, by_target, targets))
 
 
-def _booster_write(reference: ModelBoosterRef, world: World, wanted: Mapping[str, Bounds]) -> Write:
+def _booster_write(
+    reference: ModelBoosterRef, workload: Workload, wanted: Mapping[str, Bounds]
+) -> Write:
     kind = dialect(reference).booster
-    if world.single:
+    if workload.single:
         ((name, bounds),) = wanted.items()
-        is_one = _is_number(world.backends()[name])
+        is_one = _is_number(workload.backends()[name])
         fields = {"replicas": bounds.least} if is_one else _fields(bounds)
-        return _write(kind, world.booster, {"backend": fields})
+        return _write(kind, workload.booster, {"backend": fields})
     backends = [{"name": name, **_fields(bounds)} for name, bounds in wanted.items()]
-    return _write(kind, world.booster, {"backends": backends})
+    return _write(kind, workload.booster, {"backends": backends})
 
 
 def _binding_writes(
-    kind: Kind, world: World, wanted: Mapping[str, Bounds], changed: Iterable[str]
+    kind: Kind, workload: Workload, wanted: Mapping[str, Bounds], changed: Iterable[str]
 ) -> Iterator[Write]:
-    for binding in world.bindings.values():
+    for binding in workload.bindings.values():
         if not {_target(c) for c in _configurations(binding)} & set(changed):
             continue
         spec = binding["spec"]
         if "scalingConfiguration" in spec:
             fields = _fields(wanted[_target(spec["scalingConfiguration"])])
             yield _write(kind, binding, {"scalingConfiguration": fields})
-        else:  # a list without keys has one owner: all of it, or nothing
+        else:  # the list is atomic: an apply owns all of it
             params = _params(spec["optimizerConfiguration"]["params"], wanted)
             yield _write(kind, binding, {"optimizerConfiguration": {"params": params}})
 

@@ -1,1 +1,1 @@
-"""The Model Booster controller: a ModelBooster becomes the objects that serve its model."""
+"""The Model Booster controller: creates the objects that serve the model of a ModelBooster."""

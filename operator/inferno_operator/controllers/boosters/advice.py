@@ -1,7 +1,8 @@
-"""What should be put right in a booster though children can be made of it; pure.
+"""Rules that a booster breaks although its children can be created; pure.
 
-Mostly what the admission of the original refuses. What that fills in first is taken as filled
-in: the grace period, which nothing reads, and the rate of cost expansion.
+Most of them are rules of the admission webhook of the original controller. The fields that this
+webhook fills in may be missing: the grace period, which nothing reads, and the rate of cost
+expansion.
 """
 
 import re
@@ -12,13 +13,13 @@ from inferno_operator.controllers.boosters.convert.context import Problem
 from inferno_operator.resources.dialects import Dialect
 
 Remark = tuple[str, str]
-"""A path, and what to say of what is there."""
+"""The path of a field, and the remark on it."""
 
 MAX_GRACE_SECONDS = 1800.0
 MAX_REPLICAS = 1_000_000
 
 LONGEST_LABEL = 63
-"""Characters of a DNS label; names of pods are made of the serving's and a few more."""
+"""Characters of a DNS label; the name of a pod is that of the serving with a suffix."""
 
 LONGEST_POD_SUFFIX = len("-00-prefill-00-0")
 
@@ -29,7 +30,7 @@ ROLES = {
     "vLLMDisaggregated": ("prefill", "decode"),
     "MindIEDisaggregated": ("prefill", "decode", "controller", "coordinator"),
 }
-"""The types of workers that a type of backend has."""
+"""The worker types of each backend type."""
 
 SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 DURATION = re.compile(r"([-+]?)((?:\d+(?:\.\d*)?(?:ms|us|µs|ns|h|m|s))+|0)")
@@ -37,7 +38,7 @@ PART = re.compile(r"(\d+(?:\.\d*)?)(ms|us|µs|ns|h|m|s)")
 
 
 def advice(booster: Booster, dialect: Dialect) -> tuple[Problem, ...]:
-    """Every rule that is broken without harm to the rest, of the whole first."""
+    """Return the rules that a booster breaks, those about the whole booster first."""
     of_backends = (
         Problem(f"spec.backends[{i}]{path}", text, backend.name)
         for i, backend in enumerate(booster.spec.backends)
@@ -48,7 +49,7 @@ def advice(booster: Booster, dialect: Dialect) -> tuple[Problem, ...]:
 
 
 def seconds(text: str) -> float | None:
-    """The length of a duration as Go writes it [s]; None if it is none."""
+    """Parse a duration in the syntax of Go [s]; None if it is not valid."""
     found = DURATION.fullmatch(text)
     if found is None:
         return None
@@ -60,7 +61,7 @@ def _of_whole(booster: Booster, dialect: Dialect) -> Iterator[Remark]:
     spec = booster.spec
     expansion = spec.cost_expansion_rate_percent
     if sum(backend.max_replicas for backend in spec.backends) > MAX_REPLICAS:
-        yield "spec.backends", f"ask for more than {MAX_REPLICAS} replicas in all"
+        yield "spec.backends", f"allow more than {MAX_REPLICAS} replicas in all: reduce maxReplicas"
     if expansion is not None and expansion > dialect.max_cost_expansion:
         limit = dialect.max_cost_expansion
         yield "spec.costExpansionRatePercent", f"should be at most {limit}, not {expansion}"
@@ -71,11 +72,15 @@ def _of_whole(booster: Booster, dialect: Dialect) -> Iterator[Remark]:
 
 
 def _of_policy(booster: Booster) -> Iterator[Remark]:
-    """What a policy of the whole model needs, and what it hides."""
+    """Rules about a booster with an autoscaling policy of the whole model."""
     if any(backend.autoscaling_policy is not None for backend in booster.spec.backends):
-        yield "spec.autoscalingPolicy", "hides the autoscalingPolicy of each backend: keep one"
+        text = "overrides the autoscalingPolicy of the backends: remove one of the two"
+        yield "spec.autoscalingPolicy", text
     elif not any(backend.min_replicas for backend in booster.spec.backends):
-        text = "should have a minReplicas of at least 1 in all: nothing comes back from no replica"
+        text = (
+            "should have a minReplicas of at least 1 in all:"
+            " the autoscaler cannot scale up from zero"
+        )
         yield "spec.backends", text
 
 
@@ -111,36 +116,40 @@ def _without_policy_of_model(backend: Backend) -> Iterator[Remark]:
     if backend.autoscaling_policy is None:
         yield from _without_policy(backend)
     elif backend.min_replicas < 1:
-        text = "should be at least 1 with an autoscalingPolicy: nothing comes back from no replica"
+        text = (
+            "should be at least 1 with an autoscalingPolicy:"
+            " the autoscaler cannot scale up from zero"
+        )
         yield ".minReplicas", text
 
 
 def _without_policy(backend: Backend) -> Iterator[Remark]:
-    """Of no replica at all the schema wants a maximum of 1 all the same."""
+    """Rules about a backend that is not scaled; 0 to 1 is allowed, as the maximum must be 1."""
     low, high = backend.min_replicas, backend.max_replicas
     if low < high and (low, high) != (0, 1):
-        text = f"has no effect without an autoscalingPolicy: what runs is minReplicas, {low}"
+        text = f"has no effect without an autoscalingPolicy: minReplicas ({low}) replicas run"
         yield ".maxReplicas", text
 
 
 def _of_workers(backend: Backend) -> Iterator[Remark]:
-    """Of several workers of a type the last counts; those that are none of its roles do not."""
+    """Rules about workers: the last one of a type is used, and unknown types are ignored."""
     types = [worker.type for worker in backend.workers]
     roles = ROLES.get(backend.type, types)
     for j, type_ in enumerate(types):
         path = f".workers[{j}].type"
         if type_ not in roles:
-            yield path, f"is {type_}, and {backend.type} has only {' and '.join(roles)}: left out"
+            yield path, f"is {type_}, but {backend.type} has only {' and '.join(roles)}: ignored"
         elif type_ in types[j + 1 :]:
-            yield path, f"is {type_} once more below: the last one counts"
+            yield path, f"is {type_}, as that of a later worker: only the last one is used"
 
 
 def _of_names(booster: Booster, backend: Backend) -> Iterator[Remark]:
     name = booster.child_name(backend)
     longest = LONGEST_LABEL - LONGEST_POD_SUFFIX
     if len(name) > longest:
-        text = f"makes {name!r}, which has more than {longest} characters: pods may be refused"
+        text = f"makes {name!r}, which has more than {longest} characters: pods may be rejected"
         yield ".name", text
     for j, adapter in enumerate(backend.lora_adapters):
         if adapter.name == booster.metadata.name:
-            yield f".loraAdapters[{j}].name", "is the name of the booster, which hides the adapter"
+            text = "is the name of the booster: requests for it go to the model without the adapter"
+            yield f".loraAdapters[{j}].name", text

@@ -1,4 +1,4 @@
-"""What a user writes: a ModelBooster, or a Model of MatrixInfer, as a frozen value."""
+"""A ModelBooster of Kthena, or a Model of MatrixInfer, as a frozen value."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -14,17 +14,17 @@ from inferno_operator.resources.schema import Items, NonEmptyText, NonNegativeIn
 Json = dict[str, Any]
 
 ANNOTATION = "inferno.platform.ai/"
-"""Prefix of the annotations by which a booster asks for what its schema has no field for."""
+"""Prefix of the annotations for options that the schema of boosters has no field for."""
 
 BOUNDS = ("minReplicas", "maxReplicas")
-"""Fields of the fewest and most replicas, in boosters and in bindings."""
+"""Fields of the minimum and maximum of replicas, in boosters and in bindings."""
 
 DEFAULT_COST_EXPANSION = 200
-"""costExpansionRatePercent where the booster gives none [%]."""
+"""Default of costExpansionRatePercent [%]."""
 
 
 class Worker(Part):
-    """Pods of one role."""
+    """The pods of one role."""
 
     type: str = "server"
     image: str = ""
@@ -37,7 +37,7 @@ class Worker(Part):
 
 
 class LoraAdapter(Part):
-    """An adapter that the engine loads beside the model."""
+    """A LoRA adapter that the engine loads in addition to the model."""
 
     name: NonEmptyText
     artifact_url: Annotated[NonEmptyText, Field(alias="artifactURL")]
@@ -64,18 +64,18 @@ class Backend(Part):
     runtime_class_name: str | None = None
 
     def worker(self, type_: str) -> Worker | None:
-        """The worker of a type; of several the last, as in the original."""
+        """Return the last worker of a type, if there is one, as the original does."""
         return next((worker for worker in reversed(self.workers) if worker.type == type_), None)
 
     def setting(self, name: str, default: str) -> str:
-        """What the environment says; a value from elsewhere is left to the kubelet to fill in."""
+        """Return the value of an environment variable; `$(NAME)` if it has a `valueFrom`."""
         entry = self._entry(name)
         if entry.get("valueFrom"):
             return f"$({name})"
         return str(entry.get("value") or default)
 
     def literal(self, name: str, default: str) -> str:
-        """What the environment says literally; an entry without a value says nothing."""
+        """Return the literal value of an environment variable; "" if it has a `valueFrom`."""
         entry = self._entry(name)
         return str(entry.get("value") or "") if entry else default
 
@@ -93,14 +93,14 @@ class BoosterSpec(Part):
 
 
 class BackendStatus(Part):
-    """How many replicas the serving of a backend has."""
+    """The number of replicas of the serving of a backend."""
 
     name: str
     replicas: int
 
 
 class BoosterStatus(Status):
-    """What is said about a booster."""
+    """The status of a booster."""
 
     backend_statuses: Items[BackendStatus] = ()
 
@@ -112,16 +112,16 @@ class Booster(Part):
     spec: BoosterSpec = BoosterSpec()
     status: BoosterStatus = BoosterStatus()
     single: bool = False
-    """It has the one `backend` of Kthena v1.0.0, whose status tells nothing of backends."""
+    """It has a single `backend`, as in later releases of Kthena, and no `backendStatuses`."""
 
     @property
     def key(self) -> Key:
-        """Where it is."""
+        """Namespace and name of the booster."""
         return Key(self.metadata.namespace, self.metadata.name)
 
     @property
     def is_scaled(self) -> bool:
-        """Whether any policy scales it."""
+        """Whether the booster or a backend has an autoscaling policy."""
         policies = (
             self.spec.autoscaling_policy,
             *(b.autoscaling_policy for b in self.spec.backends),
@@ -129,12 +129,12 @@ class Booster(Part):
         return any(policy is not None for policy in policies)
 
     def child_name(self, backend: Backend) -> str:
-        """The name of what is made for a backend."""
+        """Return the name of the children of a backend."""
         return f"{self.metadata.name}-{backend.name}"
 
-    def asks_for(self, wish: str) -> bool:
-        """Whether an annotation of ours asks for something."""
-        return self.metadata.annotations.get(ANNOTATION + wish) == "true"
+    def has_option(self, name: str) -> bool:
+        """Whether an annotation switches an option on."""
+        return self.metadata.annotations.get(ANNOTATION + name) == "true"
 
 
 def read_booster(manifest: Manifest, dialect: Dialect) -> Booster:
@@ -143,7 +143,7 @@ def read_booster(manifest: Manifest, dialect: Dialect) -> Booster:
     Raises
     ------
     ManifestError
-        It is no booster of this dialect, or a field is missing or has a bad value.
+        The manifest is not a booster of this dialect, or a field is missing or invalid.
     """
     kind = dialect.booster
     for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
@@ -156,10 +156,10 @@ def read_booster(manifest: Manifest, dialect: Dialect) -> Booster:
 
 
 def _with_backends(manifest: Manifest) -> Manifest:
-    """Later releases of Kthena have one backend; the rest is written alike.
+    """Convert a manifest with a single `backend` of later Kthena releases to `backends`.
 
-    In v1.0.0 it has a number of replicas, in those between bounds, and the policy beside it is
-    its own: there is nothing to optimize among.
+    In v1.0.0 the backend has a number of replicas, in the releases before it has bounds. The
+    autoscaling policy of the spec is that of the backend, as there is only one.
     """
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping) or "backends" in spec or "backend" not in spec:

@@ -1,4 +1,4 @@
-"""The boosters of a dialect and their children, as events tell of them; pure."""
+"""The boosters of a dialect and their children, from lists and watches; pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,19 +12,19 @@ from inferno_operator.runtime.ports import Change, Listing
 
 @dataclass(slots=True)
 class BoosterCache:
-    """Objects by place and by owner; methods that change it return the boosters it concerns."""
+    """Objects by place and by owner; methods that change it return the boosters to reconcile."""
 
     dialect: Dialect
     _cache: Cache = field(default_factory=Cache)
     _owned: dict[str, set[Place]] = field(default_factory=dict)
-    """Places of the children by the uid of an owner."""
+    """The places of children by uid of their owner."""
 
     def booster(self, key: Key) -> Manifest | None:
-        """The manifest of a booster."""
+        """Return the manifest of a booster, if it exists."""
         return self._cache.get(Place(self.dialect.booster, key))
 
     def children(self, booster: Booster) -> list[Manifest]:
-        """What it owns, and every object that has a name which it may need."""
+        """Return the objects that a booster owns, and all with a name that its children need."""
         names = [booster.metadata.name, *map(booster.child_name, booster.spec.backends)]
         named = {
             Place(kind, Key(booster.metadata.namespace, name))
@@ -35,19 +35,19 @@ class BoosterCache:
         return [child for place in places if (child := self._cache.get(place)) is not None]
 
     def boosters(self) -> set[Key]:
-        """All of them."""
+        """Return the keys of all boosters."""
         return {place.key for place in self._cache.places() if place.kind == self.dialect.booster}
 
     def apply(self, kind: Kind, change: Change) -> set[Key]:
-        """An object was seen, or seen to be gone."""
+        """Take a change from a watch."""
         return self._concerned_by(self._cache.apply(kind, change))
 
     def written(self, kind: Kind, manifest: Manifest) -> set[Key]:
-        """An object is like this since the operator wrote it."""
+        """Take an object as the API server returned it to a write of this operator."""
         return self._concerned_by(self._cache.written(kind, manifest))
 
     def replace(self, listing: Listing) -> set[Key]:
-        """All objects of a kind were listed; those that are not among them are gone."""
+        """Take a list of all objects of a kind; objects that are not in it are deleted."""
         return self._concerned_by(self._cache.replace(listing))
 
     def _concerned_by(self, differences: Iterable[Difference]) -> set[Key]:
@@ -66,7 +66,11 @@ class BoosterCache:
             self._owned.setdefault(uid, set()).add(difference.place)
 
     def _boosters_of(self, difference: Difference) -> set[Key]:
-        """The owner of a child; if it has none, or another one, those that may need its name."""
+        """Return the booster of a difference.
+
+        If a child has no owner, or another owner than before, boosters that may need its name
+        are returned too.
+        """
         place, before, after = difference.place, difference.before, difference.after
         if place.kind == self.dialect.booster:
             return {place.key}

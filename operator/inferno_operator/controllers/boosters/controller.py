@@ -1,4 +1,4 @@
-"""Watches boosters and their children, and has each booster reconciled when one changes."""
+"""Watch boosters and their children, and reconcile a booster when one of them changes."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -18,16 +18,16 @@ logger = logging.getLogger(__name__)
 
 
 class BoosterController:
-    """The Model Booster controller.
+    """Reconciles boosters.
 
     Parameters
     ----------
     cluster
-        What it works on.
+        The API server.
     dialect
-        Which kinds it looks after.
+        The dialect, which has the kinds to watch.
     namespaces
-        Which ones; none means all.
+        The namespaces to watch; if empty, all.
     now
         The time of day.
     """
@@ -44,25 +44,25 @@ class BoosterController:
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile_booster, context=context))
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch objects until cancelled."""
         await self._informer.run()
 
     async def stop(self) -> None:
-        """Reconcile nothing any more."""
+        """Stop reconciling."""
         await self.queue.close()
 
     def listed(self, listing: Listing) -> None:
-        """All objects of a kind were listed: any booster may lack one of them."""
+        """Take a list of a kind: an object of any booster may be missing."""
         self._cache.replace(listing)
         self._unserved.pop((listing.kind, listing.namespace), None)
         self._reconcile(self._cache.boosters())
 
     def changed(self, kind: Kind, change: Change) -> None:
-        """An object appeared, changed, or is gone."""
+        """Take the creation, change or deletion of an object."""
         self._reconcile(self._cache.apply(kind, change))
 
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        """A kind cannot be read: if it is not served, the boosters that need it say so."""
+        """Take note of a failed watch: if the kind is not served, boosters report that."""
         if isinstance(error, GoneError):
             self._is_unserved(
                 kind, namespace, f"install the custom resource definitions of {kind.group}"
@@ -71,7 +71,7 @@ class BoosterController:
             self._is_unserved(kind, namespace, str(error))
 
     def _missing(self) -> dict[Kind, str]:
-        """The kinds that are not served, somewhere, and why."""
+        """Return the kinds that are not served in some namespace, with a message."""
         return {kind: text for (kind, _), text in sorted(self._unserved.items(), key=str)}
 
     def _is_unserved(self, kind: Kind, namespace: str, why: str) -> None:
@@ -84,6 +84,6 @@ class BoosterController:
 
     def _reconcile(self, keys: Iterable[Key]) -> None:
         if self._informer.missing.keys() - self._unserved.keys():
-            return  # an object that is not known yet would look like one that is not there
+            return  # an object that is not listed yet would look like a missing one
         for key in keys:
             self.queue.add(key, next(self._rounds))

@@ -1,13 +1,13 @@
-"""Whether an object still has what we wrote; pure."""
+"""Compare objects with the manifests that the operator applies; pure."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def holds(wanted: object, current: object) -> bool:
-    """Whether an object has all that is wanted; what others or the API added does not count.
+    """Whether a value has all wanted fields; fields added by others or the API are ignored.
 
-    Lists are compared item by item: what is added to them is a difference.
+    Lists are compared item by item, so an added item is a difference.
     """
     if isinstance(wanted, Mapping):
         return isinstance(current, Mapping) and all(
@@ -23,14 +23,14 @@ def holds(wanted: object, current: object) -> bool:
 
 
 def is_applied(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
-    """Whether an object is as a manifest wants it.
+    """Whether an object has the labels, the owner and the spec of a manifest.
 
-    A field that is not wanted any more does not show here, but in the label of the revision.
+    A field that was removed from the manifest changes its revision label.
     """
-    ours, metadata = wanted["metadata"], current["metadata"]
+    wanted_metadata, metadata = wanted["metadata"], current["metadata"]
     owners = metadata.get("ownerReferences") or ()
     return (
-        holds(ours["labels"], metadata.get("labels"))
-        and any(holds(ours["ownerReferences"][0], owner) for owner in owners)
+        holds(wanted_metadata["labels"], metadata.get("labels"))
+        and any(holds(wanted_metadata["ownerReferences"][0], owner) for owner in owners)
         and holds(wanted["spec"], current.get("spec"))
     )

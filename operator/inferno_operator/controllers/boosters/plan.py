@@ -1,4 +1,4 @@
-"""What to do about a booster: the children that are, against those that should be; pure."""
+"""Compare the children that a booster has with those that it should have; pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from inferno_operator.controllers.boosters.convert.children import Converted, co
 from inferno_operator.controllers.boosters.convert.context import Place, Problem
 from inferno_operator.controllers.boosters.convert.routing import with_best_targets
 from inferno_operator.controllers.boosters.differences import is_applied
-from inferno_operator.controllers.boosters.retention import is_foreign, kept
+from inferno_operator.controllers.boosters.retention import is_foreign, with_preserved_fields
 from inferno_operator.controllers.boosters.validation import problems
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Kind, Manifest, Reference
@@ -18,7 +18,7 @@ from inferno_operator.resources.objects import Kind, Manifest, Reference
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Write a child; `new` if it is not there."""
+    """Apply a child; `new` if it does not exist."""
 
     kind: Kind
     manifest: Manifest
@@ -34,99 +34,101 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to write, in order, what to take away then, and what stands in the way."""
+    """Writes, in order, deletions after them, and problems."""
 
     applies: tuple[Apply, ...] = ()
-    idles: tuple[Apply, ...] = ()
-    """Servings that are to have no replica: once the route leads elsewhere."""
+    scale_downs: tuple[Apply, ...] = ()
+    """Servings to scale to zero, after `applies` removed them from the route."""
     deletes: tuple[Delete, ...] = ()
     problems: tuple[Problem, ...] = ()
+    """Problems because of which a child is not created or updated."""
     invalid: tuple[Problem, ...] = ()
-    """What should be put right in the booster, whether or not it stands in the way."""
+    """All invalid fields of the booster, including those without effect on the children."""
     remarks: tuple[str, ...] = ()
-    """What is not as asked for and cannot be, though nothing failed."""
+    """Fields that cannot be changed as requested, although no write failed."""
 
 
 Json = dict[str, Any]
 
 
 def plan(booster: Booster, present: Iterable[Manifest], dialect: Dialect) -> Plan:
-    """Compare what is with what should be.
+    """Plan the writes for a booster.
 
     Parameters
     ----------
     booster
-        What should be.
+        The booster.
     present
-        Objects of its namespace: those it owns, and any others of the names that it needs.
+        The objects that it owns, and other objects with the names of its children.
     dialect
-        In which API groups.
+        The dialect of the booster.
     """
-    there = {_place(child): child for child in present}
+    existing = {_place(child): child for child in present}
     bad, advised = problems(booster), advice(booster, dialect)
     if any(not problem.backend for problem in bad):
         return Plan(problems=bad, invalid=(*bad, *advised))
-    converted = _converted(booster, there, dialect, {problem.backend for problem in bad})
+    converted = _converted(booster, existing, dialect, {problem.backend for problem in bad})
     bad += converted.problems
-    ours, foreign = _sorted_out(booster, converted.children, there)
+    writable, foreign = _sorted_out(booster, converted.children, existing)
     held = {problem.backend for problem in bad}
-    wanted, remarks = _wanted(booster, ours, there, dialect, held)
-    applies, idles = _applies(with_best_targets(wanted, there, dialect), there, dialect)
+    wanted, remarks = _wanted(booster, writable, existing, dialect, held)
+    applies, scale_downs = _applies(with_best_targets(wanted, existing, dialect), existing, dialect)
     places = {_place(child) for child in converted.children}
-    deletes = _superfluous(booster, there, places, held, dialect)
-    return Plan(applies, idles, deletes, (*bad, *foreign), (*bad, *advised), remarks)
+    deletes = _superfluous(booster, existing, places, held, dialect)
+    return Plan(applies, scale_downs, deletes, (*bad, *foreign), (*bad, *advised), remarks)
 
 
 def _sorted_out(
-    booster: Booster, children: Iterable[Json], there: Mapping[Place, Manifest]
+    booster: Booster, children: Iterable[Json], existing: Mapping[Place, Manifest]
 ) -> tuple[list[Json], list[Problem]]:
-    """The children that we may write, and those whose names others have."""
-    ours: list[Json] = []
+    """Return the children that may be written, and a problem for each name in use."""
+    writable: list[Json] = []
     foreign: list[Problem] = []
     for child in children:
-        current = there.get(_place(child))
+        current = existing.get(_place(child))
         if current is not None and is_foreign(booster, current):
             foreign.append(_foreign(current))
         else:
-            ours.append(child)
-    return ours, foreign
+            writable.append(child)
+    return writable, foreign
 
 
 def _wanted(
     booster: Booster,
     children: Iterable[Json],
-    there: Mapping[Place, Manifest],
+    existing: Mapping[Place, Manifest],
     dialect: Dialect,
     held: set[str],
 ) -> tuple[list[Json], tuple[str, ...]]:
-    """The children as they can be, and remarks on what cannot be as asked for."""
+    """Return the children to write, and remarks on fields that cannot be as requested."""
     wanted: list[Json] = []
     remarks: list[str] = []
     for child in children:
-        changed, remark = kept(booster, child, there.get(_place(child)), dialect, held)
+        current = existing.get(_place(child))
+        changed, remark = with_preserved_fields(booster, child, current, dialect, held)
         wanted.append(changed)
         remarks += remark
     return wanted, tuple(remarks)
 
 
 def _applies(
-    wanted: Iterable[Json], there: Mapping[Place, Manifest], dialect: Dialect
+    wanted: Iterable[Json], existing: Mapping[Place, Manifest], dialect: Dialect
 ) -> tuple[tuple[Apply, ...], tuple[Apply, ...]]:
-    """What differs from what is there; apart from it the servings without replicas from now on."""
+    """Return the children that differ from the existing ones; apart, those to scale to zero."""
     kinds = {kind.kind: kind for kind in dialect.children}
     applies: list[Apply] = []
-    idles: list[Apply] = []
+    scale_downs: list[Apply] = []
     for child in wanted:
-        current = there.get(_place(child))
-        if current is None or not (is_going(current) or is_applied(child, current)):
+        current = existing.get(_place(child))
+        if current is None or not (is_terminating(current) or is_applied(child, current)):
             action = Apply(kinds[child["kind"]], child, new=current is None)
             is_idled = not action.new and child["spec"].get("replicas") == 0
-            (idles if is_idled else applies).append(action)
-    return tuple(applies), tuple(idles)
+            (scale_downs if is_idled else applies).append(action)
+    return tuple(applies), tuple(scale_downs)
 
 
-def is_going(child: Manifest) -> bool:
-    """Whether a child is about to be deleted; it is made anew once it is gone."""
+def is_terminating(child: Manifest) -> bool:
+    """Whether a child is being deleted; it is created again after that."""
     return child["metadata"].get("deletionTimestamp") is not None
 
 
@@ -135,40 +137,40 @@ def _place(child: Manifest) -> Place:
 
 
 def _converted(
-    booster: Booster, there: Mapping[Place, Manifest], dialect: Dialect, bad: set[str]
+    booster: Booster, existing: Mapping[Place, Manifest], dialect: Dialect, bad: set[str]
 ) -> Converted:
     good = [backend for backend in booster.spec.backends if backend.name not in bad]
-    taken = {place for place, child in there.items() if is_foreign(booster, child)}
+    taken = {place for place, child in existing.items() if is_foreign(booster, child)}
     standing = {
         backend.name
         for backend in booster.spec.backends
-        if (dialect.server.kind, booster.child_name(backend)) in there.keys() - taken
+        if (dialect.server.kind, booster.child_name(backend)) in existing.keys() - taken
     }
     return convert_backends(booster, good, dialect, standing=standing, taken=taken)
 
 
 def _foreign(current: Manifest) -> Problem:
     place = " ".join(_place(current))
-    return Problem(place, "is there already and belongs to somebody else; delete or rename it")
+    return Problem(place, "already exists and has another owner; delete or rename it")
 
 
 def _superfluous(
     booster: Booster,
-    there: Mapping[Place, Manifest],
+    existing: Mapping[Place, Manifest],
     wanted: set[Place],
     held: set[str],
     dialect: Dialect,
 ) -> tuple[Delete, ...]:
-    """Children of ours that nothing wants; a binding goes before its policy."""
+    """Return the deletions of children that are not wanted; bindings before their policies."""
     label = dialect.label("backend-name")
     deletes = (
         Delete(Reference.of(kind, child))
         for kind in reversed(dialect.children)
-        for (of_kind, name), child in there.items()
+        for (of_kind, name), child in existing.items()
         if of_kind == kind.kind
         and (of_kind, name) not in wanted
         and not is_foreign(booster, child)
-        and not is_going(child)
+        and not is_terminating(child)
         and (child["metadata"].get("labels") or {}).get(label) not in held
     )
     return tuple(deletes)

@@ -1,4 +1,4 @@
-"""One booster: read, decide, act, report; safe to call twice."""
+"""Reconcile a booster: read, plan, write, report; safe to repeat."""
 
 import asyncio
 import logging
@@ -7,46 +7,46 @@ from dataclasses import dataclass, field
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.cache import BoosterCache
-from inferno_operator.controllers.boosters.plan import Apply, Delete, Plan, is_going, plan
+from inferno_operator.controllers.boosters.plan import Apply, Delete, Plan, is_terminating, plan
 from inferno_operator.controllers.boosters.retention import FIELD_MANAGER
-from inferno_operator.controllers.boosters.status import FAILED, Findings, is_told, status_of
+from inferno_operator.controllers.boosters.status import FAILED, Report, is_up_to_date, status_of
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, StaleError
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
-CONCURRENT_PASSES = 16
+CONCURRENT_RECONCILES = 16
 
 ACTION = "Reconcile"
-"""What events say that the controller was doing."""
+"""The action in events of this controller."""
 
 REFUSED_SECONDS = 300.0
-"""After so long what the API server refused is tried again: its rules may have changed."""
+"""Seconds until a rejected write is tried again: admission policies may have changed."""
 
 logger = logging.getLogger(__name__)
 
 
-def _concurrently() -> asyncio.Semaphore:
-    return asyncio.Semaphore(CONCURRENT_PASSES)
+def _limit() -> asyncio.Semaphore:
+    return asyncio.Semaphore(CONCURRENT_RECONCILES)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What reconciling boosters works with.
+    """What reconciles need.
 
-    `unserved` tells which kinds of children the API server does not serve us, and why.
+    `unserved` returns the kinds of children that the API server does not serve, with a message.
     """
 
     cluster: Cluster
     cache: BoosterCache
     now: Now
     unserved: Callable[[], Mapping[Kind, str]] = dict
-    limit: asyncio.Semaphore = field(default_factory=_concurrently)
+    limit: asyncio.Semaphore = field(default_factory=_limit)
 
 
 @dataclass(slots=True)
-class Deeds:
-    """What came of a plan: names of children, and what went wrong."""
+class WriteResults:
+    """The results of the writes of a plan: names of children, and errors."""
 
     created: list[str] = field(default_factory=list)
     updated: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Deeds:
     unanswered: list[str] = field(default_factory=list)
 
     def events(self, about: Reference) -> Iterator[Event]:
-        """What was done, for the people who look at the booster."""
+        """Return an event for each kind of write that was done."""
         for reason in ("Created", "Updated", "Deleted"):
             names = getattr(self, reason.lower())
             if names:
@@ -63,11 +63,11 @@ class Deeds:
 
 
 async def reconcile_booster(key: Key, context: Context) -> Outcome:
-    """Drive the children of a booster towards what it asks for."""
+    """Create, update and delete the children of a booster, and report on its status."""
     async with context.limit:
         manifest = context.cache.booster(key)
-        if manifest is None or is_going(manifest):
-            return Outcome.SETTLED  # the garbage collector does the rest
+        if manifest is None or is_terminating(manifest):
+            return Outcome.SETTLED  # the garbage collector deletes the children
         try:
             return await _reconcile(manifest, context)
         except (StaleError, UnavailableError) as error:
@@ -75,7 +75,7 @@ async def reconcile_booster(key: Key, context: Context) -> Outcome:
             return Outcome.FAILED
         except GoneError as error:
             logger.info("%s", error)
-            return Outcome.SETTLED  # what went tells so by an event of its own
+            return Outcome.SETTLED  # the deletion comes as a change of its own
         except InfernoError as error:
             logger.warning("%s: %s", key, error)
             return Outcome.due_after(REFUSED_SECONDS)
@@ -86,21 +86,21 @@ async def _reconcile(manifest: Manifest, context: Context) -> Outcome:
     try:
         booster = read_booster(manifest, dialect)
     except InputError as error:
-        logger.warning("%s", error)  # which no schema of ours admits: there is no status to trust
+        logger.warning("%s", error)  # the CRD rejects such an object: do not use its status
         return Outcome.SETTLED
     missing = _missing(booster, context)
     decided = plan(booster, context.cache.children(booster), dialect)
-    deeds = Deeds() if missing else await _act(decided, context)
-    for event in deeds.events(Reference.of(dialect.booster, manifest)):
+    results = WriteResults() if missing else await _act(decided, context)
+    for event in results.events(Reference.of(dialect.booster, manifest)):
         await context.cluster.publish(event)
-    await _report(manifest, booster, _findings(missing, decided, deeds), context)
-    if deeds.unanswered:
+    await _report(manifest, booster, _to_report(missing, decided, results), context)
+    if results.unanswered:
         return Outcome.FAILED
-    return Outcome.due_after(REFUSED_SECONDS if deeds.refused else None)
+    return Outcome.due_after(REFUSED_SECONDS if results.refused else None)
 
 
 def _missing(booster: Booster, context: Context) -> list[str]:
-    """What is not served though this booster needs it; later releases have no bindings."""
+    """Return messages about the kinds that this booster needs and that are not served."""
     dialect = context.cache.dialect
     needed = {dialect.serving, dialect.server, dialect.route}
     if booster.is_scaled:
@@ -108,65 +108,63 @@ def _missing(booster: Booster, context: Context) -> list[str]:
     return [text for kind, text in context.unserved().items() if kind in needed]
 
 
-def _findings(missing: Sequence[str], decided: Plan, deeds: Deeds) -> Findings:
-    """What to tell of a pass."""
-    return Findings(
-        failures=[*missing, *map(str, decided.problems), *deeds.refused, *deeds.unanswered],
+def _to_report(missing: Sequence[str], decided: Plan, results: WriteResults) -> Report:
+    """Return what to report of a reconcile."""
+    return Report(
+        failures=[*missing, *map(str, decided.problems), *results.refused, *results.unanswered],
         invalid=[str(problem) for problem in decided.invalid],
         remarks=decided.remarks,
     )
 
 
-async def _act(decided: Plan, context: Context) -> Deeds:
-    """Write everything that can be; take something away only when all of it was."""
-    deeds = Deeds()
+async def _act(decided: Plan, context: Context) -> WriteResults:
+    """Do the writes of a plan; scale down and delete only if all other writes succeeded."""
+    results = WriteResults()
     for action in decided.applies:
-        await _attempt(action, deeds, context)
-    if not (deeds.refused or deeds.unanswered):
-        withdrawals: tuple[Apply | Delete, ...] = (*decided.idles, *decided.deletes)
-        for withdrawal in withdrawals:
-            await _attempt(withdrawal, deeds, context)
-    return deeds
+        await _attempt(action, results, context)
+    if not (results.refused or results.unanswered):
+        removals: tuple[Apply | Delete, ...] = (*decided.scale_downs, *decided.deletes)
+        for removal in removals:
+            await _attempt(removal, results, context)
+    return results
 
 
-async def _attempt(action: Apply | Delete, deeds: Deeds, context: Context) -> None:
+async def _attempt(action: Apply | Delete, results: WriteResults, context: Context) -> None:
     try:
         if isinstance(action, Apply):
-            await _apply(action, deeds, context)
+            await _apply(action, results, context)
         else:
-            await _delete(action, deeds, context)
+            await _delete(action, results, context)
     except GoneError as error:
-        logger.info("%s", error)  # its kind or namespace went: an event tells
+        logger.info("%s", error)  # the deletion of its kind or namespace comes as a change
     except RejectedError as error:
-        deeds.refused.append(str(error))
+        results.refused.append(str(error))
     except UnavailableError as error:
-        deeds.unanswered.append(str(error))
+        results.unanswered.append(str(error))
 
 
-async def _apply(action: Apply, deeds: Deeds, context: Context) -> None:
+async def _apply(action: Apply, results: WriteResults, context: Context) -> None:
     written = await context.cluster.apply(action.kind, action.manifest, FIELD_MANAGER)
     context.cache.written(action.kind, written)
     name = f"{action.kind.kind} {action.manifest['metadata']['name']}"
-    (deeds.created if action.new else deeds.updated).append(name)
+    (results.created if action.new else results.updated).append(name)
 
 
-async def _delete(action: Delete, deeds: Deeds, context: Context) -> None:
+async def _delete(action: Delete, results: WriteResults, context: Context) -> None:
     await context.cluster.delete(action.reference)
-    deeds.deleted.append(f"{action.reference.kind.kind} {action.reference.key.name}")
+    results.deleted.append(f"{action.reference.kind.kind} {action.reference.key.name}")
 
 
-async def _report(
-    manifest: Manifest, booster: Booster, findings: Findings, context: Context
-) -> None:
-    """Write the status if it says something new."""
+async def _report(manifest: Manifest, booster: Booster, report: Report, context: Context) -> None:
+    """Write the status if it changed, and publish an event for a new failure."""
     cache = context.cache
     about = Reference.of(cache.dialect.booster, manifest)
     present = cache.children(booster)
-    status = status_of(booster, present, cache.dialect, findings, context.now())
-    before, failed = booster.status.condition(FAILED), "\n".join(findings.failures)
+    status = status_of(booster, present, cache.dialect, report, context.now())
+    before, failed = booster.status.condition(FAILED), "\n".join(report.failures)
     if failed and (before is None or before.message != failed):
         await context.cluster.publish(Event(about, "Warning", FAILED, failed, ACTION))
-    if is_told(status, manifest.get("status") or {}):
+    if is_up_to_date(manifest.get("status") or {}, status):
         return
     written = await context.cluster.apply(
         about.kind, about.manifest_at_version(status=status), FIELD_MANAGER

@@ -1,7 +1,7 @@
-"""What of a child has to stay as it is, whatever a conversion says; pure.
+"""Fields of a child that an update must preserve; pure.
 
-Replicas and bounds that the plan, a scaler or an autoscaler set; and gang policies, of which
-the API server refuses any change.
+These are replicas and bounds that the optimizer's plan, the scale subresource or an autoscaler
+sets, and gang policies, which the API server does not allow to change.
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -14,37 +14,38 @@ from inferno_operator.resources.objects import Manifest
 Json = dict[str, Any]
 
 FIELD_MANAGER = "inferno-model-booster"
-"""Who owns what we write."""
+"""The field manager of this controller."""
 
 PLAN_MANAGERS = "inferno-"
-"""How the names of ours begin that write what the plan says."""
+"""Prefix of the field managers of this operator that write the optimizer's plan."""
 
 
 SCALING = "scalingConfiguration"
 OPTIMIZING = "optimizerConfiguration"
-"""Parts of a binding: of one backend, or of the whole model."""
+"""Parts of a binding: the first is for one backend, the second for the whole model."""
 
 
 class Owner(NamedTuple):
-    """Who owns a field, and by which subresource; one manager may do so in several ways."""
+    """The owner of a field: the manager, and the subresource that it wrote."""
 
     manager: str
     subresource: str
 
 
-def kept(
+def with_preserved_fields(
     booster: Booster,
     wanted: Json,
     current: Manifest | None,
     dialect: Dialect,
     held: Container[str] = (),
 ) -> tuple[Json, list[str]]:
-    """The manifest of a child with what has to stay, and remarks on what is not as asked for.
+    """Return the manifest of a child with preserved fields, and remarks on unchanged fields.
 
-    Backends that are held, because what is asked of them makes no sense, scale as they did.
+    Backends in `held` have an invalid spec and keep their bounds.
 
-    A field that others own is left out; one that we own too is sent as it is, for what an
-    apply leaves out is removed, together with the version that it is of.
+    A preserved field that only others own is left out of the manifest. If this controller owns
+    it too, the manifest has its current value, because an apply removes owned fields that it
+    leaves out; the manifest then has the resourceVersion, so that it fails if the value changed.
     """
     if current is None:
         return wanted, []
@@ -57,7 +58,7 @@ def kept(
 
 
 def is_foreign(booster: Booster, child: Manifest) -> bool:
-    """Whether a child was not made for this very booster."""
+    """Whether an object is not owned by this booster."""
     owners = child["metadata"].get("ownerReferences") or ()
     return all(owner.get("uid") != booster.metadata.uid for owner in owners)
 
@@ -85,7 +86,10 @@ def _kept_gang(template: Json, current: Manifest) -> tuple[Json, list[str]]:
     if not old or old == template.get("gangPolicy"):
         return template, []
     name = current["metadata"]["name"]
-    remark = f"{name} keeps its gang policy, which cannot change; delete it to have it made anew"
+    remark = (
+        f"{name} keeps its gang policy, which cannot change: delete {name} to have it created"
+        " again with the new one"
+    )
     return {**template, "gangPolicy": old}, [remark]
 
 
@@ -115,7 +119,7 @@ def _has_part(part: str, wanted: Json, current: Manifest) -> bool:
 
 
 def _one(wanted: Json, current: Manifest) -> Json:
-    """Bounds of one target."""
+    """Preserve the bounds of a binding with one target."""
     managers = managers_of(current, f"f:{SCALING}", f"f:{BOUNDS[0]}")
     if not _has_plan(managers):
         return wanted
@@ -129,7 +133,7 @@ def _one(wanted: Json, current: Manifest) -> Json:
 
 
 def _several(wanted: Json, current: Manifest, standing: Container[str]) -> Json:
-    """Bounds of several targets, in a list that has one owner as a whole."""
+    """Preserve the bounds of a binding with several targets, which are in an atomic list."""
     has_plan = _has_plan(managers_of(current, f"f:{OPTIMIZING}", "f:params"))
     now = {_target(param): param for param in current["spec"][OPTIMIZING]["params"]}
     params = []
@@ -147,7 +151,7 @@ def _target(param: Manifest) -> str:
 
 
 def _unless_changed(manifest: Json, current: Manifest) -> Json:
-    """Applied only if the object is as it was seen."""
+    """Return the manifest with the version of the object, so that it fails if that changed."""
     version = {"resourceVersion": current["metadata"]["resourceVersion"]}
     return {**manifest, "metadata": {**manifest["metadata"], **version}}
 
@@ -162,7 +166,7 @@ def _has_plan(managers: Collection[Owner]) -> bool:
 
 
 def managers_of(child: Manifest, *path: str) -> frozenset[Owner]:
-    """Who owns a field of the spec."""
+    """Return the owners of a field of the spec."""
     entries = child["metadata"].get("managedFields") or ()
     return frozenset(
         Owner(entry.get("manager", ""), entry.get("subresource", ""))
@@ -172,7 +176,7 @@ def managers_of(child: Manifest, *path: str) -> frozenset[Owner]:
 
 
 def _reaches(fields: Mapping[str, Any], path: tuple[str, ...]) -> bool:
-    """Whether a path is in a set of fields, as the API server writes them."""
+    """Whether a path is in a `fieldsV1` set of fields."""
     for step in path:
         if step not in fields:
             return False

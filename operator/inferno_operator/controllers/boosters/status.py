@@ -1,4 +1,4 @@
-"""What is said about a booster: conditions, and the replicas of its backends; pure."""
+"""The status of a booster: conditions, and the replicas of its backends; pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,51 +17,51 @@ ACTIVE = "Active"
 FAILED = "Failed"
 VALID = "Valid"
 
-COMING = "ModelScaling"
-"""Reason of a booster that is active while a backend comes up from no replica."""
+SCALING = "ModelScaling"
+"""Reason of `Active` while a backend is scaled up from zero and others serve."""
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """What came of a pass."""
+class Report:
+    """What a reconcile reports on the status of a booster."""
 
     failures: Sequence[str] = ()
-    """What went wrong."""
+    """Problems and failed writes."""
     invalid: Sequence[str] = ()
-    """What should be put right in the spec, whether or not it hindered anything."""
+    """Invalid fields of the spec, including those without effect on the children."""
     remarks: Sequence[str] = ()
-    """What is not as asked for and cannot be."""
+    """Fields that cannot be changed as requested."""
 
 
 def status_of(
     booster: Booster,
     present: Iterable[Manifest],
     dialect: Dialect,
-    findings: Findings,
+    report: Report,
     now: datetime,
 ) -> dict[str, Any]:
-    """The status as it is to be.
+    """Return the new status of a booster.
 
     Parameters
     ----------
     booster
-        With the status so far.
+        The booster, with its status so far.
     present
-        Its children after what was written.
+        Its children after the writes.
     dialect
-        Tells which of them are servings.
-    findings
-        What to tell of the pass.
+        Its dialect, which has the kind of servings.
+    report
+        What the reconcile reports.
     now
         The time.
     """
     servings = _servings(booster, present, dialect)
     generation = booster.metadata.generation
     verdicts = [
-        _initialized(booster, findings),
+        _initialized(booster, report),
         _active(booster, servings),
-        _failed(findings.failures),
-        _valid(findings.invalid),
+        _failed(report.failures),
+        _valid(report.invalid),
     ]
     conditions = merge_conditions(booster.status, verdicts, generation, now)
     status: dict[str, Any] = {
@@ -73,25 +73,25 @@ def status_of(
     return status
 
 
-def is_told(status: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
-    """Whether a status says all this already."""
-    told = {item["type"]: item for item in current.get("conditions") or ()}
-    wanted = {item["type"]: item for item in status["conditions"]}
-    rest = {key: value for key, value in status.items() if key != "conditions"}
-    return holds(wanted, told) and holds(rest, current)
+def is_up_to_date(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the current status of a booster has everything of the wanted one."""
+    current_conditions = {item["type"]: item for item in current.get("conditions") or ()}
+    wanted_conditions = {item["type"]: item for item in wanted["conditions"]}
+    rest = {key: value for key, value in wanted.items() if key != "conditions"}
+    return holds(wanted_conditions, current_conditions) and holds(rest, current)
 
 
 def _servings(
     booster: Booster, present: Iterable[Manifest], dialect: Dialect
 ) -> dict[str, Manifest]:
-    """The servings that are there, in the order of their backends."""
-    there = {
+    """Return the existing servings by name, in the order of the backends."""
+    existing = {
         child["metadata"]["name"]: child
         for child in present
         if child["kind"] == dialect.serving.kind and not is_foreign(booster, child)
     }
     names = (booster.child_name(backend) for backend in booster.spec.backends)
-    return {name: there[name] for name in names if name in there}
+    return {name: existing[name] for name in names if name in existing}
 
 
 def _backend_status(serving: Manifest) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def _backend_status(serving: Manifest) -> dict[str, Any]:
     return {"name": serving["metadata"]["name"], "replicas": replicas}
 
 
-def _initialized(booster: Booster, findings: Findings) -> Verdict:
-    """All children were written once; what comes later does not take it back."""
-    if findings.failures and not _was(INITIALIZED, booster):
+def _initialized(booster: Booster, report: Report) -> Verdict:
+    """Return `Initialized`: true once all children were written, and never false after that."""
+    if report.failures and not _was(INITIALIZED, booster):
         return Verdict(INITIALIZED, False, "ModelProcessing", "not all children could be written")
-    message = "; ".join(["ModelBooster initialized", *findings.remarks])
+    message = "; ".join(["ModelBooster initialized", *report.remarks])
     return Verdict(INITIALIZED, True, "ModelCreating", message)
 
 
@@ -113,10 +113,10 @@ def _was(type_: str, booster: Booster) -> bool:
 
 
 def _active(booster: Booster, servings: Mapping[str, Manifest]) -> Verdict:
-    """All replicas were available once, and no backend has lost all of its own since then.
+    """Return `Active`: true once all replicas were available, until a backend has none left.
 
-    So more replicas, a new image that they get one after the other, or a backend that comes up
-    from none beside others do not take it back.
+    So it stays true while replicas are added or updated one after the other, and while a
+    backend is scaled up from zero and others serve.
     """
     unsettled = _without(is_settled, booster, servings)
     if unsettled and not _was(ACTIVE, booster):
@@ -128,7 +128,7 @@ def _active(booster: Booster, servings: Mapping[str, Manifest]) -> Verdict:
         return _inactive("no backend has any replica")
     if bare:
         message = f"ModelBooster is ready; waiting for the first replica of {', '.join(bare)}"
-        return Verdict(ACTIVE, True, COMING, message)
+        return Verdict(ACTIVE, True, SCALING, message)
     more = f"; waiting for more replicas of {', '.join(unsettled)}" if unsettled else ""
     return Verdict(ACTIVE, True, "ModelAvailable", f"ModelBooster is ready{more}")
 
@@ -141,11 +141,11 @@ def _without(
 
 
 def _has_lost(bare: Sequence[str], booster: Booster, servings: Mapping[str, Manifest]) -> bool:
-    """Whether backends without any available replica had some, or nothing else serves."""
+    """Whether a backend without available replicas had some before, or no backend serves."""
     if not any(_replicas(each) and has_available(each) for each in servings.values()):
         return True
     before = booster.status.condition(ACTIVE)
-    if before is not None and before.reason == COMING:
+    if before is not None and before.reason == SCALING:
         return False
     had = {each.name for each in booster.status.backend_statuses if each.replicas}
     return not had.isdisjoint(bare)
@@ -161,7 +161,7 @@ def _replicas(serving: Manifest) -> int:
 
 
 def is_settled(serving: Manifest) -> bool:
-    """Whether all of its replicas are available; one that has none has nothing to wait for."""
+    """Whether all replicas of a serving are available, or it has none."""
     if not _replicas(serving):
         return True
     status = serving.get("status") or {}
@@ -173,7 +173,7 @@ def is_settled(serving: Manifest) -> bool:
 
 
 def has_available(serving: Manifest) -> bool:
-    """Whether one of its replicas is available at least, or it is to have none."""
+    """Whether at least one replica of a serving is available, or it has none."""
     available: int = (serving.get("status") or {}).get("availableReplicas", 0)
     return is_settled(serving) or available > 0
 

@@ -1,4 +1,7 @@
-"""What in a booster stands in the way of its children, for clusters where nothing admits; pure."""
+"""Fields of a booster that make its children invalid; pure.
+
+The operator checks them itself, because a cluster may have no admission webhook for boosters.
+"""
 
 from collections.abc import Iterator
 
@@ -7,9 +10,9 @@ from inferno_operator.controllers.boosters.convert.context import Problem
 
 
 def problems(booster: Booster) -> tuple[Problem, ...]:
-    """Everything of which no right child can be made, beyond what a conversion itself refuses."""
+    """Return the invalid fields that a conversion does not check itself."""
     if not booster.spec.backends:
-        return (Problem("spec.backends", "is missing"),)  # the schema of the original admits that
+        return (Problem("spec.backends", "is missing"),)  # the original's schema allows that
     return tuple(
         Problem(f"spec.backends[{i}]{path}", text, backend.name)
         for i, backend in enumerate(booster.spec.backends)
@@ -24,15 +27,15 @@ def _of_bounds(backend: Backend) -> Iterator[tuple[str, str]]:
 
 
 def _of_images(backend: Backend) -> Iterator[tuple[str, str]]:
-    """An empty image is for the API server to fill in or to refuse."""
+    """Check the images of workers; the API server checks empty ones."""
     for j, worker in enumerate(backend.workers):
         if any(map(str.isspace, worker.image)):
-            yield f".workers[{j}].image", f"must have no spaces, as {worker.image!r} has"
+            yield f".workers[{j}].image", f"must have no spaces, not {worker.image!r}"
 
 
 def _of_adapters(backend: Backend) -> Iterator[tuple[str, str]]:
-    """An engine that is told of an adapter twice does not start."""
+    """Check that the names of adapters are unique, since an engine does not start otherwise."""
     names = [adapter.name for adapter in backend.lora_adapters]
     for j, name in enumerate(names):
         if name in names[:j]:
-            yield f".loraAdapters[{j}].name", f"names {name} once more"
+            yield f".loraAdapters[{j}].name", f"must be unique, but {name!r} is used before"

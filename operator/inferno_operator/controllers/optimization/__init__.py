@@ -1,1 +1,1 @@
-"""The optimization controller: an Optimizer asks, every Server gets a decision."""
+"""The optimization controller: an Optimizer requests, and every Server gets a decision."""

@@ -1,4 +1,4 @@
-"""Watches Optimizers, and all other kinds of ours in stateful mode."""
+"""Watch Optimizers and, in stateful mode, all our kinds."""
 
 import asyncio
 import logging
@@ -12,8 +12,8 @@ from inferno_operator.controllers.optimization.reconcile import Context, reconci
 from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.synchronization import (
     Keeper,
+    Synchronization,
     Telling,
-    reconcile_namespace,
 )
 from inferno_operator.resources import RESOURCES, Optimizer, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
@@ -23,10 +23,10 @@ from inferno_operator.runtime.work_queue import WorkQueue
 from inferno_optimizer.errors import InfernoError
 
 CHECK_SECONDS = 30.0
-"""From one comparison of a stateful optimizer's contents with the mirror to the next."""
+"""Seconds between two comparisons of the contents of a stateful optimizer with the mirror."""
 
 RELEASE_SECONDS = 15.0
-"""How long it may take to remove finalizers at the end."""
+"""Seconds that the removal of finalizers may take when the operator stops."""
 
 OPTIMIZER, SERVER = kind_of(Optimizer), kind_of(Server)
 
@@ -34,18 +34,18 @@ logger = logging.getLogger(__name__)
 
 
 class OptimizationController:
-    """Has Optimizers reconciled, and keeps a stateful optimizer up to date.
+    """Reconciles Optimizers, and keeps the contents of a stateful optimizer up to date.
 
     Parameters
     ----------
     context
-        What reconciling works with; its source is replaced by a mirror in stateful mode.
+        The context of reconciles; in stateful mode its source is replaced by a mirror.
     namespaces
-        Which ones; none: all.
+        The namespaces to watch; if empty, all.
     stateful
-        Whether all kinds are mirrored instead of read on demand.
+        Whether objects of all kinds are mirrored instead of read on demand.
     keeper
-        The optimizer, if it keeps what it is sent; needs stateful mode.
+        The optimizer, if it stores the objects that it is sent; requires stateful mode.
     """
 
     def __init__(
@@ -66,36 +66,36 @@ class OptimizationController:
             context = replace(context, source=self._mirror)
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
         self._rounds = count()
-        self._synchronizations: WorkQueue[str] | None = None
+        self._synchronization: Synchronization | None = None
         if keeper is not None:
             telling = Telling(self._mirror, keeper, context.cluster, context.now)
-            self._synchronizations = WorkQueue(partial(reconcile_namespace, telling=telling))
+            self._synchronization = Synchronization(telling)
 
     def unready(self) -> str:
-        """What is missing until Optimizers are served; "" if nothing is."""
+        """Return what is missing until Optimizers can be reconciled; "" if nothing is."""
         return "" if self._mirror.is_complete else f"not watching yet: {self._mirror.missing()}"
 
     async def run(self) -> None:
-        """Watch until cancelled."""
-        foreign = RESOURCES if self._synchronizations is None else (Optimizer,)
+        """Watch objects until cancelled."""
+        foreign = RESOURCES if self._synchronization is None else (Optimizer,)
         async with asyncio.TaskGroup() as group:
             group.create_task(clean_up(foreign, self._namespaces, self._cluster))
             group.create_task(self._mirror.run())
-            if self._synchronizations is not None:
+            if self._synchronization is not None:
                 group.create_task(self._check())
 
     async def stop(self) -> None:
-        """Begin nothing new, and leave no object behind that waits for this operator."""
+        """Stop reconciling, and remove the finalizers of this operator from all objects."""
         await self.queue.close()
-        if self._synchronizations is None:
+        if self._synchronization is None:
             return
-        await self._synchronizations.close()
+        await self._synchronization.close()
         objects = [o for ns in self._mirror.namespaces() for o in self._mirror.all(ns)]
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await release(objects, self._cluster)
         except (InfernoError, TimeoutError) as error:
-            logger.warning("some objects keep the finalizer until the next start: %s", error)
+            logger.warning("some objects keep their finalizer until the next start: %s", error)
 
     def _object_changed(self, difference: Difference) -> None:
         if difference.place.kind == OPTIMIZER:
@@ -104,7 +104,7 @@ class OptimizationController:
             self._synchronize(difference.place.key.namespace)
 
     def _optimizer_changed(self, difference: Difference) -> None:
-        """Ask for a reconcile of this generation; what we write on it does not change that."""
+        """Request a reconcile of this generation; the operator's writes do not change it."""
         metadata: dict[str, Any] = (difference.after or difference.before or {})["metadata"]
         version = metadata["uid"], metadata["generation"], difference.after is None
         self.queue.add(difference.place.key, version)
@@ -115,11 +115,11 @@ class OptimizationController:
             self._synchronize(namespace)
 
     def _synchronize(self, namespace: str) -> None:
-        if self._synchronizations is not None:
-            self._synchronizations.add(namespace, next(self._rounds))
+        if self._synchronization is not None:
+            self._synchronization.add(namespace, next(self._rounds))
 
     async def _check(self) -> None:
-        """Compare from time to time what a stateful optimizer has: it may have been restarted."""
+        """Compare the contents of a stateful optimizer regularly: it may have been restarted."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for namespace in self._mirror.namespaces():
@@ -127,7 +127,7 @@ class OptimizationController:
 
 
 def _is_input(difference: Difference) -> bool:
-    """Whether an optimizer has to know: not what we write ourselves, decisions and status."""
+    """Whether an input of optimizations changed, not only a decision or a status."""
     before, after = difference.before, difference.after
     if before is None or after is None:
         return True

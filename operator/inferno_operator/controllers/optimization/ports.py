@@ -1,4 +1,4 @@
-"""What the optimization controller needs besides the API server."""
+"""The interface of the optimization controller to the optimizer."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from inferno_optimizer.system import Solution, System
 
 
 class Optimizer(Protocol):
-    """Where systems are solved."""
+    """Solves systems, in this process or remotely."""
 
     async def optimize(self, system: System) -> Solution:
-        """Solve; see `inferno_optimizer.optimize`."""
+        """Solve a system; see `inferno_optimizer.optimize`."""

@@ -1,7 +1,7 @@
-"""Drive the objects of a namespace towards the optimizer's answer; safe to repeat.
+"""Reconcile an Optimizer: optimize its namespace if it requests that; safe to repeat.
 
-A reconcile reads the Optimizer, decides what it asks for, and does that: it says something on
-the Optimizer, or it optimizes.
+A reconcile reads the Optimizer, decides the next step, and takes it: it optimizes and writes
+the decisions on the objects of the namespace, or it only writes the Optimizer's status.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What reconciling works with.
+    """What reconciles need.
 
-    `time_limit` is the exact solver's [s]; `observer` gets what happens; `turns` let the
-    requests of one namespace wait for each other.
+    `time_limit` is that of the exact solver [s]; `observer` receives a call for each
+    optimization; `locks` allow one optimization per namespace at a time.
     """
 
     cluster: Cluster
@@ -44,16 +44,16 @@ class Context:
     now: Now
     time_limit: float = 30.0
     observer: Observer = field(default_factory=Observer)
-    turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     @property
     def writer(self) -> Writer:
-        """Writes on objects."""
+        """The writer of updates."""
         return Writer(self.cluster, self.now)
 
 
 async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
-    """Do what an Optimizer asks for; a failure is reported on it, and repeated later."""
+    """Do what an Optimizer requests; a failure is written on its status and retried later."""
     try:
         observation = observe(OptimizerResource, await context.cluster.get(OPTIMIZER, key))
         if observation.deleted is not None:
@@ -68,12 +68,12 @@ async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
         context.observer.forgot(key)
         return Outcome.SETTLED
     except InfernoError as error:
-        logger.warning("%s: its status is not up to date: %s", key, error)
+        logger.warning("Optimizer %s: its status is not up to date: %s", key, error)
         return Outcome.FAILED
 
 
 async def _others(observation: Observation, context: Context) -> list[Observation]:
-    """All Optimizers of the namespace, if this one may have a rival among them."""
+    """Return all Optimizers of the namespace, if this one has an interval; else none."""
     resource = observation.resource
     if not isinstance(resource, OptimizerResource) or resource.spec.interval is None:
         return []
@@ -82,13 +82,13 @@ async def _others(observation: Observation, context: Context) -> list[Observatio
 
 
 async def _attempt(observation: Observation, step: Step, context: Context) -> Outcome:
-    """Optimize, or report why not."""
+    """Optimize, or write on the Optimizer why that failed."""
     key = observation.reference.key
     try:
-        async with context.turns[key.namespace]:
+        async with context.locks[key.namespace]:
             await _optimize(observation, step, context)
     except StaleError as error:
-        logger.info("%s; starting over", error)
+        logger.info("%s; trying again", error)
         return Outcome.FAILED
     except InfernoError as error:
         logger.warning("%s: %s", observation.reference, error)
@@ -99,11 +99,11 @@ async def _attempt(observation: Observation, step: Step, context: Context) -> Ou
 
 
 async def _optimize(observation: Observation, step: Step, context: Context) -> None:
-    """Read, solve, write the result on every object; the request is cleared last of all."""
+    """Read the objects, solve, write the results on every object, and then clear the request."""
     key, writer = observation.reference.key, context.writer
     context.observer.started(key)
-    if step.is_requested:  # a repeated optimization is reported when it is done
-        observation = await _say(observation, step.update, writer)
+    if step.is_requested:  # an optimization at an interval is only reported when it is done
+        observation = await _write_status(observation, step.update, writer)
     observations = await context.source.objects(key.namespace)
     snapshot = build_system(readable(observations), step.resource, context.time_limit)
     solution = await context.optimizer.optimize(snapshot.system)
@@ -111,19 +111,19 @@ async def _optimize(observation: Observation, step: Step, context: Context) -> N
     await writer.write_all(updates, status.digest(observation, updates))
     troubles = plan_troubles(observations, snapshot)
     done = status.optimized(observation, solution, context.now(), troubles)
-    observation = await _say(observation, done, writer)
+    observation = await _write_status(observation, done, writer)
     if step.is_requested:
         await writer.clear_request(observation.reference)
     context.observer.optimized(key, snapshot.system, solution)
     logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
 
 
-async def _say(observation: Observation, update: Update, writer: Writer) -> Observation:
-    """Write an update of the Optimizer itself; its spec must still be the one worked on."""
+async def _write_status(observation: Observation, update: Update, writer: Writer) -> Observation:
+    """Write the Optimizer's status; `StaleError` if its spec changed since it was read."""
     manifest = await writer.write(update)
     if manifest is None:
         return observation
     written = observe(OptimizerResource, manifest)
     if written.generation != observation.generation:
-        raise StaleError(f"{observation.reference} changed while it was worked on")
+        raise StaleError(f"{observation.reference} changed during the optimization")
     return written

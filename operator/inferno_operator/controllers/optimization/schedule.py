@@ -1,4 +1,4 @@
-"""What an Optimizer asks for now: an optimization, or only a word on its status; pure."""
+"""Decide whether an Optimizer is due, or only its status is to be updated; pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from inferno_operator.resources.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do about an Optimizer.
+    """The next step for an Optimizer.
 
     Parameters
     ----------
     update
-        What to write on it, before the optimization if there is one.
+        The update of its status, before the optimization if there is one.
     resource
-        The Optimizer, if it is to optimize now.
+        The Optimizer, if an optimization is due now.
     again_after
-        When to look again [s]; None: when something changes.
+        Seconds until the next reconcile; None: when the Optimizer changes.
     """
 
     update: Update
@@ -30,17 +30,17 @@ class Step:
 
     @property
     def optimizes(self) -> bool:
-        """Whether to optimize now."""
+        """Whether an optimization is due now."""
         return self.resource is not None
 
     @property
     def is_requested(self) -> bool:
-        """Whether a person asked for it, so that the request is to be cleared."""
+        """Whether `spec.optimize` requested it, so that the request is to be cleared."""
         return self.resource is not None and self.resource.spec.optimize
 
 
 def next_step(observation: Observation, others: Iterable[Observation], now: datetime) -> Step:
-    """Decide what to do about an Optimizer.
+    """Decide the next step for an Optimizer.
 
     Parameters
     ----------
@@ -64,9 +64,10 @@ def next_step(observation: Observation, others: Iterable[Observation], now: date
 
 
 def seconds_until_due(observation: Observation, now: datetime) -> float | None:
-    """How long until an Optimizer is to optimize; None if it does not ask for it.
+    """Return the seconds until an optimization is due; None if none is requested.
 
-    A request does not wait for the interval, and the next interval begins after it.
+    A request by `spec.optimize` does not wait for the interval; the next interval begins after
+    it.
     """
     resource, before = observation.resource, observation.status
     if not isinstance(resource, Optimizer):
@@ -83,9 +84,9 @@ def seconds_until_due(observation: Observation, now: datetime) -> float | None:
 
 
 def rival(observation: Observation, others: Iterable[Observation]) -> str | None:
-    """Name of the oldest other Optimizer with an interval, if this one has one and is younger.
+    """Return the name of an older Optimizer with an interval, if this one has an interval too.
 
-    Two that plan for the same servers in turn would undo each other's work for ever.
+    Two Optimizers with intervals would overwrite each other's decisions for the same Servers.
     """
     resources = [o.resource for o in (observation, *others) if o.deleted is None]
     regular = [r for r in resources if isinstance(r, Optimizer) and r.spec.interval is not None]

@@ -23,7 +23,7 @@ from inferno_operator.resources import (
 from inferno_operator.resources import Allocation as AllocationPart
 from inferno_operator.resources import Load as LoadPart
 from inferno_optimizer import system as core
-from inferno_optimizer.capacity import available_cards
+from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.validation import Problem, find_problems
 
@@ -88,7 +88,7 @@ def build_system(
     if system.options.hold_undecided:
         left_out = _only(Server, (resource for resource, _ in excluded))
         held = (_server(resource, catalogue) for resource in left_out)
-        system = replace(system, capacity=available_cards(catalogue, held))
+        system = replace(system, held=cards_of_servers(catalogue, held))
     servers = tuple(_server(resource, catalogue) for resource in _only(Server, loaded))
     system = replace(system, servers=servers)
     return Snapshot(system, find_problems(system), tuple(excluded))

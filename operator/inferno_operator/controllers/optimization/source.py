@@ -1,4 +1,4 @@
-"""Where the objects of a namespace come from: read on demand, or mirrored."""
+"""Sources of the objects of a namespace: read on demand, or mirrored."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -17,26 +17,26 @@ READ = tuple(kind for kind in RESOURCES if kind is not Optimizer)
 
 
 class Source(Protocol):
-    """What an optimization reads."""
+    """Gives an optimization its objects."""
 
     async def objects(self, namespace: str) -> Sequence[Observation]:
-        """Every object of the kinds in `READ` that is not being deleted, in any order.
+        """Return the objects of the kinds in `READ` that are not being deleted, in any order.
 
         Raises
         ------
         UnavailableError
-            Not all of them are known now.
+            Some kinds cannot be read now.
         """
 
 
 class OnDemand:
-    """Reads objects when an optimization asks for them."""
+    """Reads the objects from the API server for each optimization."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
     async def objects(self, namespace: str) -> Sequence[Observation]:
-        """Every object as it is now."""
+        """Return the objects as they are now."""
         lists = await asyncio.gather(*(self._reader.list(kind_of(k), namespace) for k in READ))
         found = (
             observe(kind, manifest)
@@ -47,24 +47,24 @@ class OnDemand:
 
 
 def _ignore(_: object = None) -> None:
-    """Do nothing with news."""
+    """Do nothing; the default of callbacks."""
 
 
 class Mirror:
-    """Objects of our kinds, kept up to date by watches.
+    """A copy of the objects of our kinds, kept up to date by watches.
 
     Parameters
     ----------
     reader
-        Where the objects are.
+        The API server.
     kinds, namespaces
-        Which ones; no namespaces: those of all.
+        The objects to mirror; without namespaces, those of all namespaces.
     changed
-        Gets every difference.
+        Called with every difference.
     completed
-        Called when all objects are known, again after each interruption of a watch.
+        Called when all objects are known, and again after each interruption of a watch.
     patience
-        Seconds that `objects` waits until all are known.
+        Seconds that `objects` waits until all objects are known.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Mirror:
         self._patience = patience
         self._cache = Cache()
         self._observations: dict[Place, Observation] = {}
-        """Of the objects that were looked at since they changed: parsing them takes time."""
+        """The parsed objects; an object is parsed again only after it changed."""
 
     async def run(self) -> None:
-        """List and watch, until cancelled."""
+        """List and watch until cancelled."""
         await self._informer.run()
 
     @property
@@ -95,16 +95,16 @@ class Mirror:
         return not self._informer.missing
 
     def missing(self) -> str:
-        """Kinds that are not known now, and why; empty if all are known."""
+        """Return the kinds whose objects are not known now, and why; "" if all are known."""
         missing = self._informer.missing
         if not missing:
             return ""
         names = ", ".join(sorted({kind.plural for kind, _ in missing}))
-        why = next((str(error) for error in missing.values() if error), "being listed")
+        why = next((str(error) for error in missing.values() if error), "not listed yet")
         return f"not known yet: {names}: {why}"
 
     async def objects(self, namespace: str) -> Sequence[Observation]:
-        """Every object but Optimizers that is not being deleted."""
+        """Return all objects that are not being deleted, except Optimizers."""
         try:
             await asyncio.wait_for(self._informer.complete(), self._patience)
         except TimeoutError as error:
@@ -112,26 +112,26 @@ class Mirror:
         return [o for o in self.all(namespace) if o.deleted is None and o.kind is not Optimizer]
 
     def all(self, namespace: str) -> list[Observation]:
-        """Every object of a namespace, also those that are being deleted."""
+        """Return all objects of a namespace, including those that are being deleted."""
         places = [place for place in self._cache.places() if place.key.namespace == namespace]
         return [self._observe(place) for place in places]
 
     def namespaces(self) -> frozenset[str]:
-        """Namespaces that have objects."""
+        """Return the namespaces that have objects."""
         return frozenset(place.key.namespace for place in self._cache.places())
 
     def listed(self, listing: Listing) -> None:
-        """All objects of a kind were listed."""
+        """Take a list of all objects of a kind."""
         self._note(self._cache.replace(listing))
         if self.is_complete:
             self._completed()
 
     def changed(self, kind: Kind, change: Change) -> None:
-        """An object appeared, changed, or is gone."""
+        """Take the creation, change or deletion of an object."""
         self._note(self._cache.apply(kind, change))
 
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        """The informer tells what is missing."""
+        """Do nothing: the informer knows what is missing."""
 
     def _note(self, differences: Iterable[Difference]) -> None:
         for difference in differences:

@@ -1,4 +1,4 @@
-"""What an Optimizer says about its request: being worked on, done, failed; pure."""
+"""The status of an Optimizer: its request is being worked on, done or failed; pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from inferno_operator.resources import (
     DIGITS,
     CapacityUse,
     Certificate,
+    Gain,
     LastOptimization,
     Level,
     Optimizer,
@@ -18,17 +19,18 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import OPTIMIZED, READY, Verdict
 from inferno_operator.resources.objects import Event
 from inferno_operator.resources.observation import Observation
+from inferno_optimizer import system
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import Reason, Solution
 
 UNSERVED_NAMED = 100
-"""How many unserved servers a status names: an object has room for so much only."""
+"""How many servers without an allocation a status names: the size of objects is limited."""
 
 TROUBLES_NAMED = 10
-"""How many problems of objects a message names."""
+"""How many problems of objects the message names."""
 
 EVENTS = 500
-"""How many objects may have an event each: clusters keep them for an hour, beside all else."""
+"""Up to so many events are published one by one: clusters store each event for an hour."""
 
 NOT_REQUESTED = Verdict(
     OPTIMIZED, holds=None, reason="NotRequested", message="set spec.optimize to true to optimize"
@@ -36,7 +38,7 @@ NOT_REQUESTED = Verdict(
 
 
 def unreadable(observation: Observation) -> Update:
-    """Say that the Optimizer's own spec cannot be read."""
+    """Return the update of an Optimizer whose spec cannot be read."""
     verdicts = tuple(
         Verdict(aspect, holds=False, reason=Reason.INVALID_SPEC, message=observation.problem)
         for aspect in (READY, OPTIMIZED)
@@ -45,7 +47,7 @@ def unreadable(observation: Observation) -> Update:
 
 
 def working(observation: Observation) -> Update:
-    """Say that the request is being worked on; a failure before stays told until it is over."""
+    """Return the update at the start of an optimization; an earlier failure stays reported."""
     before = observation.status.condition(OPTIMIZED)
     if before and before.status == "False" and before.observed_generation == observation.generation:
         verdict = Verdict(OPTIMIZED, holds=False, reason=before.reason, message=before.message)
@@ -58,7 +60,7 @@ def working(observation: Observation) -> Update:
 def optimized(
     observation: Observation, solution: Solution, now: datetime, troubles: Sequence[str] = ()
 ) -> Update:
-    """Say that the request is done, what came out, and what was wrong with its objects."""
+    """Return the update after an optimization: its result, and the problems of its objects."""
     last = _last_optimization(observation, solution, now)
     message = "; ".join([_summary(solution), *troubles[:TROUBLES_NAMED]])
     if len(troubles) > TROUBLES_NAMED:
@@ -68,7 +70,7 @@ def optimized(
 
 
 def digest(observation: Observation, updates: Sequence[Update]) -> tuple[Event, ...]:
-    """Events of the Optimizer in place of those of too many objects; none if they are few."""
+    """Return events that summarize those of all objects; none if there are few of those."""
     events = [event for update in updates for event in update.events()]
     if len(events) <= EVENTS:
         return ()
@@ -80,27 +82,30 @@ def digest(observation: Observation, updates: Sequence[Update]) -> tuple[Event, 
 
 
 def failed(observation: Observation, error: InfernoError) -> Update:
-    """Say why the request is not done yet; it stays, and is tried again."""
+    """Return the update after a failure; the request stays and is tried again."""
     verdict = Verdict(OPTIMIZED, holds=False, reason=error.reason, message=str(error))
     return _update(observation, (VALID, verdict), done=False)
 
 
 def settled(observation: Observation) -> Update:
-    """Say that nothing is asked for; what the last request brought stays."""
+    """Return the update of an Optimizer that is not due; its last result stays."""
     verdicts = (VALID, _last_verdict(observation))
     return _update(observation, verdicts, done=_still_done(observation))
 
 
 def refused(observation: Observation, rival: str) -> Update:
-    """Say that the interval has no effect, for another Optimizer has one."""
-    message = f"Optimizer {rival!r} has an interval too, and is older: remove one of the two"
+    """Return the update of an Optimizer whose interval has no effect, as an older one has one."""
+    message = (
+        f"spec.interval has no effect: the older Optimizer {rival!r} has an interval too;"
+        " remove one of the two"
+    )
     refusal = Verdict(READY, holds=False, reason="SeveralIntervals", message=message)
     verdicts = (refusal, _last_verdict(observation))
     return _update(observation, verdicts, done=_still_done(observation))
 
 
 def _last_verdict(observation: Observation) -> Verdict:
-    """What was said about the last request."""
+    """Return the last verdict about a request."""
     before = observation.status.condition(OPTIMIZED)
     if before is None or before.reason in ("Optimizing", Reason.INVALID_SPEC):
         return NOT_REQUESTED
@@ -109,13 +114,13 @@ def _last_verdict(observation: Observation) -> Verdict:
 
 
 def _still_done(observation: Observation) -> bool:
-    """Whether the last request is the newest: since then only the request itself was cleared."""
+    """Whether the spec is that of the last optimization, apart from the cleared request."""
     last = _before(observation)
     return last is not None and observation.generation <= last.requested_generation + 1
 
 
 def _before(observation: Observation) -> LastOptimization | None:
-    """The last optimization that the status tells of."""
+    """Return the last optimization in the status."""
     status = observation.status
     return status.last_optimization if isinstance(status, OptimizerStatus) else None
 
@@ -127,18 +132,18 @@ def _update(
     done: bool,
     last: LastOptimization | None = None,
 ) -> Update:
-    """An update that keeps the last optimization, unless there is a new one.
+    """Return an update that keeps the last optimization, unless there is a new one.
 
-    What is applied is all that we own: a field left out would be removed.
+    An apply removes owned fields that it leaves out, so every update has all of them.
     """
-    told = last or _before(observation)
-    extra_status = {"done": done, **({"lastOptimization": told.to_json()} if told else {})}
+    newest = last or _before(observation)
+    extra_status = {"done": done, **({"lastOptimization": newest.to_json()} if newest else {})}
     active = verdicts[0].holds is True
     return Update.of(observation, verdicts, active=active, extra_status=extra_status)
 
 
 def _unlimited(observation: Observation) -> bool:
-    """Whether capacity was ignored."""
+    """Whether the Optimizer ignores capacity."""
     resource = observation.resource
     return isinstance(resource, Optimizer) and resource.spec.data.optimizer.unlimited
 
@@ -152,6 +157,10 @@ def _summary(solution: Solution) -> str:
     return f"{text}; {first.server}: {first.reason}" + (
         f" and {unserved - 1} more" * (unserved > 1)
     )
+
+
+def _gain(gain: system.Gain) -> Gain:
+    return Gain(priority=gain.priority, load=round(gain.load, DIGITS))
 
 
 def _last_optimization(
@@ -189,7 +198,9 @@ def _last_optimization(
                 type=use.type,
                 used=use.used,
                 available=None if _unlimited(observation) else use.available,
+                held=use.held or None,
                 price=None if use.price is None else round(use.price, DIGITS),
+                gain=None if use.gain is None else _gain(use.gain),
             )
             for use in solution.capacity
         ),

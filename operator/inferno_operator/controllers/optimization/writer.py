@@ -4,34 +4,34 @@ from collections.abc import Sequence
 
 from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.resources.objects import Event, Manifest, Now, Reference
-from inferno_operator.runtime.concurrently import write_each
+from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import FIELD_MANAGER, Cluster, GoneError, StaleError
 
 
 class Writer:
-    """Writes on objects of our kinds; `now` gives the time of conditions."""
+    """Writes updates of objects of our kinds; `now` gives the time of conditions."""
 
     def __init__(self, cluster: Cluster, now: Now) -> None:
         self._cluster = cluster
         self._now = now
 
     async def write_all(self, updates: Sequence[Update], digest: Sequence[Event]) -> None:
-        """Write updates, some at once; all are tried before the first failure is raised.
+        """Write updates, several at once; raises the first failure after all are tried.
 
-        Each object gets its own events unless there is a digest of them.
+        The events in `digest`, if any, replace the events of the single objects.
         """
         write = self._write if digest else self.write
         await write_each(updates, write)
         await self._publish(digest)
 
     async def write(self, update: Update) -> Manifest | None:
-        """Write what changes on one object, and its events; None if nothing changes."""
+        """Write an update of one object and its events; returns None if nothing changes."""
         written = await self._write(update)
         await self._publish(tuple(update.events()))
         return written
 
     async def clear_request(self, reference: Reference) -> None:
-        """Set `optimize` to false; `StaleError` if the Optimizer changed since it was seen."""
+        """Set `optimize` to false; `StaleError` if the Optimizer changed since it was read."""
         manifest = reference.manifest_at_version(spec={"optimize": False})
         await self._cluster.merge(reference.kind, manifest, FIELD_MANAGER)
 
@@ -45,7 +45,7 @@ class Writer:
             manifest = reference.manifest(spec=update.spec)
             written = await self._cluster.apply(reference.kind, manifest, FIELD_MANAGER)
             reference = Reference.of(reference.kind, written)
-            if written["metadata"]["generation"] == generation + 1:  # by us alone
+            if written["metadata"]["generation"] == generation + 1:  # nobody else changed it
                 generation += 1
         status = update.status_at(generation, self._now())
         if status is not None:
@@ -54,15 +54,15 @@ class Writer:
 
 
 async def apply_status(cluster: Cluster, reference: Reference, status: Manifest) -> Manifest:
-    """Own exactly these fields of the status, though the object may have changed.
+    """Set and own exactly these fields of the status, even if the object has changed.
 
-    For a status the API server compares the version only, not the uid: a version that is out
-    of date is replaced by the newest, if it is one of the same object.
+    For a status the API server compares the version but not the uid. So if the version is out
+    of date, the write is repeated with the newest version of the object of the same uid.
 
     Raises
     ------
     GoneError
-        The object was deleted, or is another one of the same name.
+        The object was deleted; another object may have its name.
     """
     while True:
         manifest = reference.manifest_at_version(status=status)
@@ -71,5 +71,5 @@ async def apply_status(cluster: Cluster, reference: Reference, status: Manifest)
         except StaleError:
             newest = await cluster.get(reference.kind, reference.key)
             if newest["metadata"]["uid"] != reference.uid:
-                raise GoneError(f"{reference}: was deleted and made again") from None
+                raise GoneError(f"{reference}: was deleted and created again") from None
             reference = Reference.of(reference.kind, newest)

@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Choice, Columns
-from inferno_optimizer.solvers.exact.local_search import Floors, search
+from inferno_optimizer.solvers.exact.local_search import search
 from inferno_optimizer.solvers.exact.neighbourhood import Opening, leave_everything_open
+from inferno_optimizer.solvers.exact.one_more_card import value_of_one_more
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import Prices, price
-from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 
 GAP = 5e-5
 """Relative distance from the bound at which a larger program is searched no further."""
@@ -45,31 +47,29 @@ class Outcome:
     """Rows chosen, with proven bounds of the load of each level and of the value.
 
     A bound of a level holds among the solutions that serve as much of the levels before it;
-    that of the value among those that serve as much of all. `prices` are per card of each
-    type [cents/hour].
+    that of the value among those that serve as much of all.
     """
 
     chosen: BoolArray
     most_served: FloatArray
     least_value: float
-    prices: FloatArray
+    one_more: OneMoreCard
+    out_of_time: bool
 
 
-def solve_by_levels(
-    program: Program, seconds_left: Callable[[], float], sizes: Sizes = Sizes()
-) -> Outcome:
+def solve_by_levels(program: Program, timer: Timer, sizes: Sizes = Sizes()) -> Outcome:
     """Solve a program with at least one row.
 
     Parameters
     ----------
     program
         The rows.
-    seconds_left
+    timer
         Time that remains; when it ends, the best solution found so far is the answer.
     sizes
         What counts as small and as medium.
     """
-    progress = _Progress(program, seconds_left, sizes)
+    progress = _Progress(program, timer, sizes)
     for level in range(progress.levels):
         progress.serve(level)
     return progress.finish()
@@ -78,10 +78,13 @@ def solve_by_levels(
 class _Progress:
     """The levels done so far: rows chosen, floors that later objectives keep."""
 
-    def __init__(self, program: Program, seconds_left: Callable[[], float], sizes: Sizes) -> None:
-        self._program, self._seconds_left, self._sizes = program, seconds_left, sizes
+    def __init__(self, program: Program, timer: Timer, sizes: Sizes) -> None:
+        self._program, self._timer, self._sizes = program, timer, sizes
+        self._seconds_left = timer.to_search
         self._exact = len(program.case) <= sizes.small
         self.levels = int(program.level.max()) + 1
+        first = program.starts
+        self._loads = np.bincount(program.level[first], program.weight[first], self.levels)
         self._chosen = np.zeros(len(program.case), dtype=np.bool_)
         self._floors = np.zeros(0)
         self._bounds = np.zeros(0)
@@ -93,7 +96,7 @@ class _Progress:
         rows = np.flatnonzero(self._program.level <= level)
         part = self._program.take(rows)
         objective = np.where(part.level == level, -part.weight, 0.0)
-        total = float(part.weight[part.starts][part.level[part.starts] == level].sum())
+        total = float(self._loads[level])
         found = self._most(part, objective, fill(part, self._chosen[rows]), total, level)
         self._chosen = np.zeros_like(self._chosen)
         self._chosen[rows[found.chosen]] = True
@@ -126,7 +129,16 @@ class _Progress:
         if prices is None:
             prices = price(program, program.value, self._floors, self._whole, self._seconds_left)
         least = min(max(found.bound, prices.bound), found.objective)
-        return Outcome(found.chosen, self._bounds, least, prices.cards)
+        out_of_time = self._seconds_left() <= 0
+        one_more = self._one_more(found.chosen)
+        return Outcome(found.chosen, self._bounds, least, one_more, out_of_time)
+
+    def _one_more(self, chosen: BoolArray) -> OneMoreCard:
+        """What one more card of each type is worth at the loads that are served now."""
+        served = self._program.served(chosen, self.levels) * (1 - SLACK)
+        floors, short = Floors(served, self._whole), np.flatnonzero(self._bounds < self._loads)
+        left = self._timer.seconds_left
+        return value_of_one_more(self._program, floors, short.tolist(), chosen, left)
 
     def _minimize(
         self, program: Program, objective: FloatArray, known: BoolArray, ahead: int

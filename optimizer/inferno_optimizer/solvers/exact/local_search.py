@@ -1,7 +1,6 @@
 """Good solutions of a large program: a dive decides the large cases, exchanges the small ones."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
 from inferno_optimizer.solvers.exact.prices import Prices
-from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import Relaxation
 
 NEAR = 0.1
@@ -26,17 +25,6 @@ NODES = 50
 
 ENOUGH = 2e-5
 """Distance, relative to the bound, up to which exchanges are searched."""
-
-
-@dataclass(frozen=True, slots=True)
-class Floors:
-    """Load that each of the first levels is to keep, shape (levels,).
-
-    The first `whole` of them are served entirely; of the others a little may be missed.
-    """
-
-    loads: FloatArray
-    whole: int
 
 
 def search(

@@ -11,13 +11,14 @@ That has a closed-form gradient and Hessian; the temperature falls until what sm
 is less than `ENOUGH` [Nesterov, Math. Prog. 103 (2005) 127-152].
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.solvers.exact.program import Program
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
 
 ENOUGH = 1e-7
 """Relative distance from the best bound at which the search ends."""
@@ -40,8 +41,15 @@ RIDGE = 1e-10
 
 HALVINGS = 30
 
-NO_CARDS = 1e-3
-"""What counts as no card, for a type that has none."""
+EASED = 1e-3
+"""Cards of each type that are added while multipliers are sought. Where a load that must be
+kept takes every card of a type, any larger multiplier proves as much; a little room bounds it."""
+
+EASED_LOAD = 1e-6
+"""The same for loads that must be kept: this share of them may be missed meanwhile."""
+
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
+"""Error of a term of the bound, relative to the largest of its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +116,17 @@ def price(
         cards=multipliers[:types],
         loads=multipliers[types:],
         objective=objective,
-        bound=float(best.sum() - multipliers @ dual.limits),
+        bound=_proven(dual, multipliers, costs <= least[program.place], best),
         excess=costs - np.repeat(best, program.lengths),
         left_out=np.where(dual.optional, -best, np.inf),
     )
+
+
+def _proven(dual: "Dual", multipliers: FloatArray, cheapest: BoolArray, best: FloatArray) -> float:
+    """The sum of the cases' least costs less what capacity is worth, and less any rounding."""
+    terms = np.append(best, -multipliers * dual.limits)
+    parts = np.append(dual.magnitudes(multipliers)[cheapest], np.abs(multipliers * dual.limits))
+    return math.fsum(terms) - ROUNDING * math.fsum(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +147,9 @@ class Dual:
     ) -> None:
         self._program, self._objective = program, objective
         self._floors = len(floors)
-        # A type without any card would have no largest price; the bound stays one.
-        self.limits = np.concatenate((np.maximum(program.capacity, NO_CARDS), -floors))
+        self.limits = np.concatenate((program.capacity, -floors))
+        eased = np.concatenate((program.capacity + EASED, -floors * (1 - EASED_LOAD)))
+        self._eased: FloatArray = eased
         self.optional = program.level[program.starts] >= whole
         # Levels without a floor share a place that is dropped.
         self._level = np.minimum(program.level, self._floors)
@@ -144,6 +160,13 @@ class Dual:
         rewards = np.append(multipliers[types:], 0.0)
         paid = multipliers[:types][self._program.type] * self._program.cards
         return self._objective + paid - rewards[self._level] * self._program.weight
+
+    def magnitudes(self, multipliers: FloatArray) -> FloatArray:
+        """The parts of the costs without their signs, added up."""
+        types = len(self._program.capacity)
+        rewards = np.append(multipliers[types:], 0.0)[self._level] * self._program.weight
+        paid = multipliers[:types][self._program.type] * self._program.cards
+        return np.abs(self._objective) + paid + rewards
 
     def value(self, multipliers: FloatArray, temperature: float) -> float:
         """The smoothed function alone."""
@@ -156,7 +179,7 @@ class Dual:
         entropy = -float(np.sum(share * exponent))
         return Smooth(
             value=value,
-            gradient=use - self.limits + temperature / multipliers,
+            gradient=use - self._eased + temperature / multipliers,
             curvature=variance / temperature + np.diag(temperature / multipliers**2),
             hidden=temperature * (entropy + len(multipliers)),
         )
@@ -176,7 +199,7 @@ class Dual:
         logarithm = np.log(total)
         value = -temperature * float(np.sum(largest + logarithm))
         value += temperature * float(np.sum(np.log(multipliers)))
-        value -= float(multipliers @ self.limits)
+        value -= float(multipliers @ self._eased)
         share = weight / total[program.place]
         return value, share, exponent - logarithm[program.place]
 

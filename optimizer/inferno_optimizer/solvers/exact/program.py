@@ -105,6 +105,17 @@ class Program:
         return cards
 
 
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """Load that each of the first levels is to keep, shape (levels,).
+
+    The first `whole` of them are served entirely: none of their cases is left out.
+    """
+
+    loads: FloatArray
+    whole: int
+
+
 def weight_of(case: Case) -> float:
     """Load that counts as served [requests/min]; 1 for a floor without arrivals."""
     return case.server.load.arrival_rate or 1.0

@@ -40,7 +40,7 @@ class Relaxation:
     floors
         Load that each of the first levels is to keep; shape (levels,).
     shortfall
-        What a unit of load below a floor costs; shape (levels,).
+        What a unit of load below a floor costs, inf where none may be missed; shape (levels,).
     whole
         The first so many levels are served entirely, whatever it costs.
     """
@@ -70,11 +70,19 @@ class Relaxation:
         amounts = np.asarray(self._solver.getSolution().col_value)[: len(self._program.case)]
         return Vertex(amounts, float(self._solver.getInfo().objective_function_value))
 
+    def solve_with_one_more(self, card_type: int, seconds: float = np.inf) -> Vertex | None:
+        """The same with one more card of a type."""
+        row, cards = len(self._program.starts) + card_type, self._program.capacity[card_type]
+        self._solver.changeRowBounds(row, -np.inf, float(cards + 1))
+        vertex = self.solve(seconds)
+        self._solver.changeRowBounds(row, -np.inf, float(cards))
+        return vertex
+
     def prices(self) -> tuple[FloatArray, FloatArray]:
         """Multipliers at the last vertex: of a card of each type, of the load of each level."""
         dual = np.asarray(self._solver.getSolution().row_dual)[len(self._program.starts) :]
         types = len(self._program.capacity)
-        loads = np.zeros(int(self._program.level.max()) + 1)
+        loads = np.zeros(max(int(self._program.level.max()), *self._levels, 0) + 1)
         loads[self._levels] = dual[types:]
         return -dual[:types], loads
 
@@ -96,13 +104,14 @@ class Relaxation:
         self, objective: FloatArray, floors: FloatArray, shortfall: FloatArray, whole: int
     ) -> highspy.HighsLp:
         program, missed = self._program, len(floors)
+        missable = np.isfinite(shortfall)
         model = highspy.HighsLp()
         self._matrix().put_into(model)
         must = program.level[program.starts] < whole
         below = np.full(len(program.capacity), -np.inf)
-        model.col_cost_ = np.concatenate((objective, shortfall))
+        model.col_cost_ = np.append(objective, np.where(missable, shortfall, 0.0))
         model.col_lower_ = np.zeros(len(objective) + missed)
-        model.col_upper_ = np.append(np.ones(len(objective)), np.full(missed, np.inf))
+        model.col_upper_ = np.append(np.ones(len(objective)), np.where(missable, np.inf, 0.0))
         model.row_lower_ = np.concatenate((must.astype(np.float64), below, floors))
         model.row_upper_ = np.concatenate(
             (np.ones(len(must)), program.capacity, np.full(missed, np.inf))

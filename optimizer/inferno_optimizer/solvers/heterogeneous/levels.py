@@ -4,12 +4,12 @@ For each of these goals the linear relaxation is sharpened by inequalities until
 few of them, and then the MILP solver gets both: what is proven is proven of all mixes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
@@ -33,16 +33,17 @@ class Outcome:
     """Replicas of each item, with proven bounds of the load of each level and of the value.
 
     A bound of a level holds among the plans that serve as much of the levels before it; that
-    of the value among those that serve as much of all. `prices` are per card of each type.
+    of the value among those that serve as much of all.
     """
 
     counts: IntArray
     most_served: FloatArray
     least_value: float
-    prices: FloatArray
+    one_more: OneMoreCard
+    out_of_time: bool
 
 
-def solve_mixes(table: MixTable, capacity: IntArray, seconds_left: Callable[[], float]) -> Outcome:
+def solve_mixes(table: MixTable, capacity: IntArray, timer: Timer) -> Outcome:
     """Solve the problem of a table.
 
     Parameters
@@ -51,13 +52,14 @@ def solve_mixes(table: MixTable, capacity: IntArray, seconds_left: Callable[[], 
         The cases and what they may be given.
     capacity
         Cards of each type; shape (types,).
-    seconds_left
+    timer
         Time that remains; when it ends, the best plan so far is the answer.
     """
     if not len(table.case):
         nothing = np.zeros(table.rows.shape, dtype=np.int64)
-        return Outcome(nothing, np.zeros(0), 0.0, np.zeros(len(capacity)))
-    progress = _Progress(table, capacity, seconds_left)
+        unknown = OneMoreCard.unknown(len(capacity))
+        return Outcome(nothing, np.zeros(0), 0.0, unknown, out_of_time=False)
+    progress = _Progress(table, capacity, timer)
     for level in range(progress.levels):
         progress.serve(level)
     return progress.finish()
@@ -66,10 +68,9 @@ def solve_mixes(table: MixTable, capacity: IntArray, seconds_left: Callable[[], 
 class _Progress:
     """The levels done so far: a plan, floors that later goals keep, inequalities in use."""
 
-    def __init__(
-        self, table: MixTable, capacity: IntArray, seconds_left: Callable[[], float]
-    ) -> None:
-        self._table, self._capacity, self._seconds_left = table, capacity, seconds_left
+    def __init__(self, table: MixTable, capacity: IntArray, timer: Timer) -> None:
+        self._table, self._capacity, self._timer = table, capacity, timer
+        self._seconds_left = timer.to_search
         self._exact = np.count_nonzero(table.most) <= SMALL
         self._inequalities = Inequalities.of(table)
         self._used = np.zeros(len(self._inequalities.place), dtype=np.bool_)
@@ -83,7 +84,7 @@ class _Progress:
         """Serve the most load of one level, the earlier ones keeping theirs."""
         table = self._table
         weight = np.where(table.level == level, table.weight, 0.0)
-        bound, _ = self._minimize(level)
+        bound = self._minimize(level)
         served, total = float(weight @ table.covered(self._counts)), float(weight.sum())
         most = max(min(-bound, total), served)
         if self._whole == level and served >= total * (1 - SLACK):
@@ -93,11 +94,31 @@ class _Progress:
 
     def finish(self) -> Outcome:
         """The least value among plans that keep the floors."""
-        bound, relaxed = self._minimize(None)
-        return Outcome(self._counts, self._bounds, bound, relaxed.prices)
+        bound = self._minimize(None)
+        out_of_time = self._seconds_left() <= 0
+        return Outcome(self._counts, self._bounds, bound, self._one_more(), out_of_time)
 
-    def _minimize(self, level: int | None) -> tuple[float, Relaxed]:
-        """Improve the plan as to a goal; what is proven of it."""
+    def _one_more(self) -> OneMoreCard:
+        """What one more card of each type is worth at the loads that are served now."""
+        table, found = self._table, OneMoreCard.unknown(len(self._capacity))
+        loads = np.bincount(table.level, table.weight, self.levels)
+        goals: list[int | None] = [*np.flatnonzero(self._bounds < loads).tolist(), None]
+        for level in goals:
+            levels = self.levels if level is None else level
+            part = np.flatnonzero(table.level <= levels)
+            saved = self._program(level, part, self._floors[:levels]).savings(
+                self._timer.seconds_left
+            )
+            if saved is None:
+                break
+            if level is None:
+                found.add_price(saved)
+            else:
+                found.add_gain(level, saved)
+        return found
+
+    def _minimize(self, level: int | None) -> float:
+        """Improve the plan as to a goal; the bound that is proven."""
         ahead = 1 if level is None else self.levels + 1 - level
         reserved = self._seconds_left() * (1 - 1 / ahead)
         levels = self.levels if level is None else level
@@ -108,10 +129,10 @@ class _Progress:
         gap = 0.0 if self._exact else GAP * max(1.0, abs(bound))
         limits = Limits(self._seconds_left() - reserved, gap, eager=True)
         if value - bound > gap and limits.seconds > 0:
-            found, proven = self._program(level, part).solve(known, limits)
+            found, proven = self._program(level, part, self._floors).solve(known, limits)
             known, bound = self._better(table, level, known, found), max(bound, proven)
         self._counts[part] = known
-        return min(bound, _objective(table, level, known)), relaxed
+        return min(bound, _objective(table, level, known))
 
     def _better(
         self, table: MixTable, level: int | None, known: IntArray, found: IntArray | None
@@ -126,14 +147,14 @@ class _Progress:
         better = keeps and _objective(table, level, found) < _objective(table, level, known)
         return found if better else known
 
-    def _program(self, level: int | None, part: IntArray) -> MixProgram:
+    def _program(self, level: int | None, part: IntArray, floors: FloatArray) -> MixProgram:
         inequalities = self._inequalities.take(self._used).among(part)
-        goal = Goal(level, self._floors, self._whole)
+        goal = Goal(level, floors, min(self._whole, len(floors)))
         return MixProgram(self._table.take(part), self._capacity, goal, inequalities)
 
     def _sharpen(self, level: int | None, part: IntArray) -> Relaxed:
         """The relaxation, with the inequalities added that it violates."""
-        relaxed = self._program(level, part).relax()
+        relaxed = self._program(level, part, self._floors).relax()
         for _ in range(ROUNDS):
             counts = np.zeros(self._table.rows.shape)
             served = np.zeros(len(self._table.case))
@@ -142,7 +163,7 @@ class _Progress:
             if not len(violated):
                 break
             self._used[violated] = True
-            relaxed = self._program(level, part).relax()
+            relaxed = self._program(level, part, self._floors).relax()
         return relaxed
 
 

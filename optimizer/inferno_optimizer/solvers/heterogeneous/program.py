@@ -5,6 +5,7 @@ now is kept, and whether all stays as it is; in this order. Every row is a sum t
 a limit.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,15 +39,11 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """A best plan with replicas in parts: amounts of items, how far cases are served.
-
-    `prices` are per card of each type.
-    """
+    """A best plan with replicas in parts: amounts of items, how far cases are served."""
 
     counts: FloatArray
     served: FloatArray
     objective: float
-    prices: FloatArray
 
 
 @dataclass(frozen=True)
@@ -66,13 +63,7 @@ class MixProgram:
         SolverError
             When HiGHS fails.
         """
-        solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", 1)
-        solver.passModel(self._model())
-        solver.run()
-        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            raise SolverError(f"HiGHS finds a relaxation {solver.getModelStatus().name}")
+        solver = self._relaxation()
         solution = solver.getSolution()
         items, cases = len(self._place), len(self.table.case)
         amounts = np.asarray(solution.col_value)
@@ -82,8 +73,42 @@ class MixProgram:
             counts=counts,
             served=amounts[items : items + cases],
             objective=float(solver.getInfo().objective_function_value),
-            prices=np.maximum(np.asarray(solution.row_dual)[: len(self.capacity)], 0.0),
         )
+
+    def savings(self, seconds_left: Callable[[], float]) -> FloatArray | None:
+        """How much lower the relaxed objective gets with one more card of each type.
+
+        Shape (types,); None where the time ends before.
+
+        Raises
+        ------
+        SolverError
+            When HiGHS fails.
+        """
+        if seconds_left() <= 0:
+            return None
+        solver = self._relaxation()
+        before, saved = solver.getInfo().objective_function_value, np.zeros(len(self.capacity))
+        for card_type, cards in enumerate(self.capacity.tolist()):
+            solver.changeRowBounds(card_type, float(-cards - 1), np.inf)
+            solver.setOptionValue("time_limit", solver.getRunTime() + max(seconds_left(), 0.0))
+            solver.run()
+            if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+                return None
+            saved[card_type] = max(0.0, before - solver.getInfo().objective_function_value)
+            solver.changeRowBounds(card_type, float(-cards), np.inf)
+        return saved
+
+    def _relaxation(self) -> highspy.Highs:
+        """The relaxation, solved."""
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        solver.passModel(self._model())
+        solver.run()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            raise SolverError(f"HiGHS finds a relaxation {solver.getModelStatus().name}")
+        return solver
 
     def _model(self) -> highspy.HighsLp:
         """The relaxation in arrays."""

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from inferno_operator.cli.dry_run import decide
 from inferno_operator.cli.overview import overview, overview_document
 from inferno_operator.cli.tables.rich import rich_text
+from inferno_operator.cli.tables.solution import cards_table
 from inferno_operator.cli.tables.top import age, top_parts
+from inferno_operator.controllers.optimization.status import optimized
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
@@ -19,6 +22,7 @@ from tests.unit.operator.objects import (
     performance,
     running,
     server,
+    service_class,
 )
 
 Manifest = dict[str, Any]
@@ -54,6 +58,27 @@ def test_a_cost_that_is_not_told_is_worked_out() -> None:
     assert "cost 20.00 now" in "".join(shown)
 
 
+def test_cards_are_counted_in_the_same_way_in_every_view() -> None:
+    lost = server("Lost", spec={"class": "gone", "currentAlloc": running(2, 2)})
+    mute = server("Mute", spec={"currentAlloc": {"accelerator": "A", "numReplicas": 1}})
+    scene = [accelerator(), model(), service_class(), capacity(9), server(wanted=2), lost, mute]
+    asking = optimizer()
+    observations = [observed(item) for item in (*scene, asking)]
+    solution = decide(observations, "default", None).solution
+    written = optimized(observations[-1], solution, NOW).extra_status
+
+    planned = str(cards_table(solution.capacity))
+    top = lines(*scene, {**asking, "status": dict(written)})
+
+    # Two of the nine cards are for S; Lost and Mute hold two and one.
+    assert planned.splitlines()[1].split() == ["T", "2", "3", "9"]
+    assert written["lastOptimization"]["capacity"] == [
+        {"type": "T", "used": 2, "available": 9, "held": 3}
+    ]
+    place = top.index("CARDS IN USE PLANNED HELD AVAILABLE PRICE")
+    assert top[place + 1] == "T 3 2 3 9 -"
+
+
 def test_warnings_are_told_below_the_servers() -> None:
     warned = measured("S", 30, status="True", reason="Allocated", message="2 x A")
     when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -82,8 +107,8 @@ def test_servers_stand_beside_their_targets_and_cards() -> None:
         "",
         "1 of 1 servers miss a target now; cost 20.00 now, 0.00 desired (cents/hour)",
         "",
-        "CARDS IN USE PLANNED AVAILABLE PRICE",
-        "T 2 - 5 -",
+        "CARDS IN USE PLANNED HELD AVAILABLE PRICE",
+        "T 2 - - 5 -",
         "",
         "Optimizer inferno: not optimized yet",
     ]
@@ -114,6 +139,24 @@ def test_the_prices_are_those_of_the_newest_plan() -> None:
     found = overview([observed(planned("a", 2, 7.5)), observed(planned("b", 1, 9.5))])
 
     assert [(cards.type, cards.planned, cards.price) for cards in found.cards] == [("T", 1, 7.5)]
+
+
+def test_load_that_one_more_card_serves_stands_in_place_of_its_price() -> None:
+    use = {"type": "T", "used": 1, "available": 5, "gain": {"priority": 2, "load": 30.5}}
+    last = {
+        "time": "2026-01-01T00:00:00Z",
+        "requestedGeneration": 1,
+        "servers": 1,
+        "allocated": 1,
+        "cost": 20,
+        "capacity": [use],
+    }
+
+    subject = {**optimizer("a"), "status": {"lastOptimization": last}}
+
+    assert "T 0 1 0 +30.50 of priority 2" in lines(subject)
+    capacity = overview_document(overview([observed(subject)]))["capacity"]
+    assert capacity[0]["gain"] == {"priority": 2, "load": 30.5}
 
 
 def test_nothing_at_all_is_told_too() -> None:

@@ -47,5 +47,14 @@ def test_a_server_that_is_not_there_or_unreadable_is_refused() -> None:
 
     with pytest.raises(InputError, match=r"Server default/s: spec.model is missing"):
         choose_server([observed(broken)], "llm", "s")
-    with pytest.raises(InputError, match="Server llm/t: there is none"):
+    with pytest.raises(InputError, match=r"Server llm/t: there is none \(known: s\)"):
         choose_server([observed(broken)], "llm", "t")
+
+
+def test_the_nearest_name_is_suggested_for_one_that_is_not_there() -> None:
+    servers = [observed(server("premium-chat")), observed(server("batch"))]
+
+    with pytest.raises(InputError, match=r"there is none; did you mean premium-chat\? \(known: "):
+        choose_server(servers, "llm", "premium-caht")
+    with pytest.raises(InputError, match=r"Optimizer llm/c: there is none \(known: a, b\)"):
+        choose_optimizer(BOTH, "llm", "c")

@@ -23,6 +23,7 @@ from inferno_operator.resources import (
     Status,
     parse,
 )
+from inferno_operator.resources.parsing import unknown_fields
 
 DATA = Path(__file__).parents[3] / "data/crds"
 ACCEPTED = list(yaml.safe_load_all((DATA / "accepted.yaml").read_text()))
@@ -84,7 +85,7 @@ def test_an_error_names_the_object_and_the_field_in_one_line(refused: Manifest) 
         ),
         (
             manifest("Server", {"name": "S"}),
-            "Server example: spec.class is missing (and 1 more)",
+            "Server example: spec.class is missing; spec.model is missing",
         ),
         (
             server(minNumReplicas="one"),
@@ -114,6 +115,68 @@ def test_an_integer_without_fraction_becomes_an_integer() -> None:
 
     assert isinstance(parsed, Server)
     assert repr(parsed.spec.min_num_replicas) == "4"
+
+
+def test_an_optimizer_without_flags_is_asked_for_nothing_and_solves_greedily() -> None:
+    parsed = parse(manifest("Optimizer", {"data": {"optimizer": {}}}))
+
+    assert isinstance(parsed, Optimizer)
+    flags = parsed.spec.data.optimizer
+    assert not parsed.spec.optimize
+    assert not any((flags.unlimited, flags.heterogeneous, flags.milp_solver, flags.use_cplex))
+
+
+def test_all_that_is_wrong_with_an_object_is_told_at_once_up_to_a_limit() -> None:
+    data = [{"acc": "A"}] * 3
+
+    with pytest.raises(ManifestError) as few:
+        parse(manifest("Accelerator", {"cost": "4O"}))
+    with pytest.raises(ManifestError) as many:
+        parse(manifest("Model", {"data": data}))
+
+    assert few.value.path == "spec.name"
+    assert few.value.problem == (
+        "is missing; spec.type is missing; spec.cost must be a valid number, not '4O'"
+    )
+    assert str(many.value).endswith("; spec.data[2].accCount is missing (and 2 more)")
+
+
+def test_unknown_fields_are_told_with_the_known_field_that_is_nearest() -> None:
+    target = {"model": "m", "slo-tpot": 40}
+    misspelt = manifest("ServiceClass", {"name": "P", "prio": 1, "data": [target]})
+    load = {"arrivalRate": 6, "avgLength": 9, "avgLenght": 8}
+    nested = server(currentAlloc={"accelerator": "", "numReplicas": 0, "load": load})
+
+    assert [
+        (error.path, error.problem.partition(" (")[0]) for error in unknown_fields(misspelt)
+    ] == [
+        ("spec.data[0].slo-tpot", "is unknown; did you mean slo-itl?"),
+        ("spec.prio", "is unknown; did you mean priority?"),
+    ]
+    (error,) = unknown_fields(nested)
+    assert str(error).startswith(
+        "Server example: spec.currentAlloc.load.avgLenght is unknown; did you mean avgLength"
+    )
+
+
+def test_what_others_write_on_an_object_is_no_unknown_field() -> None:
+    written = {
+        **manifest(
+            "Accelerator",
+            {"name": "A", "type": "A", "cost": 1},
+            managedFields=[{"manager": "kubectl"}],
+            ownerReferences=[],
+            annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        ),
+        "status": {"active": True, "of": "another version"},
+    }
+
+    assert unknown_fields(written) == ()
+
+
+@pytest.mark.parametrize("accepted", ACCEPTED, ids=lambda accepted: accepted["metadata"]["name"])
+def test_what_the_api_server_accepts_has_no_unknown_field(accepted: Manifest) -> None:
+    assert unknown_fields(accepted) == ()
 
 
 def test_python_names_are_unknown_fields_in_a_manifest() -> None:

@@ -22,18 +22,18 @@ from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import NOW
 
 PATIENCE_S = 10.0
-QUICK = Timing(duration=0.6, renew_deadline=0.4, retry_period=0.05, look_period=0.02)
+QUICK = Timing(duration=0.6, renew_deadline=0.4, retry_period=0.05, poll_period=0.02)
 MARGIN = Timing().duration - Timing().renew_deadline
 LEASE = Lease("other", 15.0, NOW, NOW, version="1")
 
 
 def seeing(lease: Lease | None, now: float = 100.0) -> View:
-    return View("me").seeing(lease, now)
+    return View("me").after_read(lease, now)
 
 
 def leading(renewed_at: float = 100.0) -> View:
     mine = replace(LEASE, holder="me")
-    return View("me").holding(mine, renewed_at, renewed_at + 0.1)
+    return View("me").after_write(mine, renewed_at, renewed_at + 0.1)
 
 
 def test_where_there_is_no_lease_it_is_created() -> None:
@@ -48,7 +48,7 @@ def test_a_lease_that_nobody_holds_is_taken_at_once() -> None:
 def test_a_lease_of_another_is_taken_when_it_was_seen_unchanged_for_its_duration(
     now: float, step: Step
 ) -> None:
-    assert seeing(LEASE).seeing(LEASE, 110.0).step(now) is step
+    assert seeing(LEASE).after_read(LEASE, 110.0).step(now) is step
 
 
 def test_the_holder_tells_how_long_its_lease_lasts() -> None:
@@ -60,13 +60,13 @@ def test_the_holder_tells_how_long_its_lease_lasts() -> None:
 def test_a_renewal_starts_the_wait_anew() -> None:
     renewed = replace(LEASE, renewed=NOW + timedelta(seconds=2))
 
-    assert seeing(LEASE).seeing(renewed, 114.0).step(128.9) is Step.WAIT
+    assert seeing(LEASE).after_read(renewed, 114.0).step(128.9) is Step.WAIT
 
 
 def test_a_renewal_is_noticed_though_the_time_of_day_stood_still() -> None:
     renewed = replace(LEASE, version="2")
 
-    assert seeing(LEASE).seeing(renewed, 114.0).step(128.9) is Step.WAIT
+    assert seeing(LEASE).after_read(renewed, 114.0).step(128.9) is Step.WAIT
 
 
 @pytest.mark.parametrize("years", [-50, 50])
@@ -78,7 +78,7 @@ def test_times_of_day_decide_nothing(years: int) -> None:
 
 
 def test_a_lease_that_is_deleted_holds_for_as_long_as_it_would_have() -> None:
-    view = seeing(LEASE).seeing(None, 110.0)
+    view = seeing(LEASE).after_read(None, 110.0)
 
     assert (view.step(114.0), view.step(115.0)) == (Step.WAIT, Step.CREATE)
     assert view.proposal(NOW).version == ""
@@ -97,11 +97,11 @@ def test_a_leader_stops_when_it_could_not_renew_in_time(now: float, step: Step) 
 
 
 def test_a_leader_stops_when_another_holds_the_lease() -> None:
-    assert leading().seeing(LEASE, 101.0).step(101.0) is Step.STOP
+    assert leading().after_read(LEASE, 101.0).step(101.0) is Step.STOP
 
 
 def test_a_leader_stops_when_the_lease_is_deleted() -> None:
-    assert leading().seeing(None, 101.0).step(101.0) is Step.STOP
+    assert leading().after_read(None, 101.0).step(101.0) is Step.STOP
 
 
 def test_a_lease_that_is_taken_tells_since_when_and_how_often() -> None:
@@ -153,7 +153,7 @@ class History:
         return self.now + self.offsets[i]
 
     def look(self, i: int) -> None:
-        self.views[i] = self.views[i].seeing(self.stored, self.clock(i))
+        self.views[i] = self.views[i].after_read(self.stored, self.clock(i))
 
     def send(self, i: int) -> None:
         now = self.clock(i)
@@ -173,7 +173,7 @@ class History:
             return
         del self.on_the_way[i]
         if write.reply is not None and self.random.random() < 0.9:
-            self.views[i] = self.views[i].holding(write.reply, write.sent_at, self.clock(i))
+            self.views[i] = self.views[i].after_write(write.reply, write.sent_at, self.clock(i))
             if self.may_write(i):
                 self.may_write_until[i] = self.now + self.views[i].remaining(self.clock(i))
 

@@ -147,7 +147,7 @@ async def test_a_write_ends_before_the_lease_can_be_taken() -> None:
     scene = Scene(cluster)
     scene.remaining = 0.05
 
-    with pytest.raises(UnavailableError, match="before the lease ran out"):
+    with pytest.raises(UnavailableError, match="before the lease expired"):
         await scene.write("spec")
 
     assert not cluster.writes

@@ -47,7 +47,7 @@ def changes(system: System, name: str) -> list[str]:
 
 def serves(system: System, change: str, name: str) -> bool:
     """Whether a change serves a server entirely, asked as a user would."""
-    decisions = optimize(apply_changes(system, [parse_change(change)])).decisions
+    decisions = optimize(apply_changes(system, [parse_change(change)]).system).decisions
     return {d.server: d.reason for d in decisions}[name] is Reason.ALLOCATED
 
 
@@ -227,7 +227,7 @@ def test_cost_and_losers_are_those_of_the_changed_plan() -> None:
     short = next(d.server for d in before.decisions if d.reason is not Reason.ALLOCATED)
 
     for remedy in remedies(system, before, short):
-        after = optimize(apply_changes(system, [parse_change(remedy.change)]))
+        after = optimize(apply_changes(system, [parse_change(remedy.change)]).system)
         lost = served_by(before) - served_by(after)
         assert remedy.cost == pytest.approx(after.cost - before.cost)
         assert set(remedy.displaced) == lost
@@ -274,7 +274,7 @@ def test_a_server_for_which_nothing_can_be_decided_has_no_remedies() -> None:
 
 def test_an_idle_server_with_a_floor_needs_cards_and_nothing_else_helps() -> None:
     busy = system_of([Demand("a", {"X": 1}, min_replicas=2)], accelerators(X=1))
-    idle = apply_changes(busy, [parse_change("server.a.load.arrivalRate=0")])
+    idle = apply_changes(busy, [parse_change("server.a.load.arrivalRate=0")]).system
 
     assert changes(idle, "a") == ["capacity.X+=2"]
 

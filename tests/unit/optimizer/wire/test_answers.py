@@ -13,6 +13,7 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
     Allocation,
+    Gain,
     Load,
     Reason,
     SaturationPolicy,
@@ -88,14 +89,20 @@ def test_a_plan_comes_back_as_it_was(options: dict[str, Any]) -> None:
     assert there.certificate.objective == pytest.approx(here.certificate.objective)
 
 
-def test_prices_come_back() -> None:
+def test_what_one_more_card_is_worth_comes_back() -> None:
     system = asked(FLEET, milp=True)
+    saves, serves = sorted({unit.type for unit in FLEET.accelerators})[:2]
     answer = answer_to(system)
-    answer["certificate"]["prices"] = {FLEET.accelerators[0].type: 12.5}
+    answer["certificate"]["prices"] = {saves: 12.5}
+    answer["certificate"]["gains"] = {serves: {"priority": 2, "load": 30.0}}
 
-    prices = {use.type: use.price for use in decode_solution(answer, system).capacity}
+    found = {use.type: use for use in decode_solution(answer, system).capacity}
 
-    assert prices[FLEET.accelerators[0].type] == 12.5
+    assert (found[saves].price, found[saves].gain) == (12.5, None)
+    assert (found[serves].price, found[serves].gain) == (None, Gain(2, 30.0))
+    written = encode_solution(decode_solution(answer, system))["certificate"]
+    assert written["prices"] == answer["certificate"]["prices"]
+    assert written["gains"] == answer["certificate"]["gains"]
 
 
 def test_an_answer_of_allocations_alone_proves_nothing() -> None:

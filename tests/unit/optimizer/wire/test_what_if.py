@@ -56,7 +56,7 @@ SYSTEM = System(
 
 
 def changed(*texts: str, system: System = SYSTEM) -> System:
-    return apply_changes(system, map(parse_change, texts))
+    return apply_changes(system, map(parse_change, texts)).system
 
 
 def with_load(arrival_rate: float = 60, tokens: int = 500) -> Server:
@@ -149,6 +149,91 @@ def test_the_price_of_an_accelerator_is_changed() -> None:
     assert changed("accelerator.A100.cost=44").accelerators == (dear, SYSTEM.accelerators[1])
 
 
+def with_data(model: str, alpha: float, beta: float) -> System:
+    profiles = (
+        replace(p, parameters=DecodeParameters(alpha, beta)) if p.model == model else p
+        for p in SYSTEM.profiles
+    )
+    return replace(SYSTEM, profiles=tuple(profiles))
+
+
+MODELS = {
+    f"model.{MODEL}.A100.alpha=10": with_data(MODEL, 10, 0.4),
+    f'model."{MODEL}".A100.beta*=2': with_data(MODEL, 20, 0.8),
+    "model.granite_13b.*.alpha+=1": with_data("granite_13b", 21, 0.4),
+    f"model.{MODEL}.A100.maxBatchSize=64": replace(
+        SYSTEM, profiles=(replace(SYSTEM.profiles[0], max_batch_size=64), SYSTEM.profiles[1])
+    ),
+    "model.*.A100.accCount=2": replace(
+        SYSTEM, profiles=tuple(replace(p, accelerator_count=2) for p in SYSTEM.profiles)
+    ),
+}
+
+
+@pytest.mark.parametrize("text", MODELS)
+def test_performance_data_of_a_model_and_no_other_are_changed(text: str) -> None:
+    assert changed(text) == MODELS[text]
+
+
+def test_parameters_of_later_generations_are_changed_too() -> None:
+    later = replace(SYSTEM.profiles[0], parameters=PrefillDecodeParameters(20, 0.4, 30, 0.1))
+    system = replace(SYSTEM, profiles=(later,))
+
+    after = changed(f"model.{MODEL}.A100.prefillParms.gamma=15", system=system)
+
+    faster = replace(later, parameters=PrefillDecodeParameters(20, 0.4, 15, 0.1))
+    assert after.profiles == (faster,)
+
+
+NEW = ("accelerator.B200.type=B200", "accelerator.B200.cost=500")
+
+
+def test_type_and_cost_add_an_accelerator_whatever_comes_first() -> None:
+    after = changed(
+        "capacity.B200=8",
+        "accelerator.2xB200.multiplicity=2",
+        *NEW,
+        *(text.replace(".B200", ".2xB200") for text in NEW),
+    )
+
+    assert after.accelerators == (
+        *SYSTEM.accelerators,
+        Accelerator("2xB200", "B200", 500, 2),
+        Accelerator("B200", "B200", 500),
+    )
+    assert after.capacity == {"A100": 5, "B200": 8}
+    assert after.profiles == SYSTEM.profiles
+
+
+def test_a_model_performs_on_a_new_accelerator_as_on_a_known_one_and_then_as_is_said() -> None:
+    texts = ("model.*.B200=A100", f"model.{MODEL}.B200.alpha*=0.5")
+
+    after = changed(*NEW, *texts)
+
+    fast, same = (replace(profile, accelerator="B200") for profile in SYSTEM.profiles)
+    fast = replace(fast, parameters=DecodeParameters(10, 0.4))
+    assert after.profiles == (*SYSTEM.profiles, fast, same)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("capacity.A100=5", "the value is already 5"),
+        ("capacity.G2=0", "the value is already 0"),
+        ("capacity.A100+=0", "changes nothing"),
+        ("server.*.class=Free", None),
+        ("server.batch.class=Free", "the value is already Free"),
+        ("class.Premium.*.slo-itl=40.0", "the value is already 40.0"),
+        ("optimizer.unlimited=false", "the value is already false"),
+        (f"model.{MODEL}.A100=A100", "the value is already A100"),
+    ],
+)
+def test_a_change_to_what_is_so_already_is_told(text: str, message: str | None) -> None:
+    _, idle = apply_changes(SYSTEM, [parse_change(text)])
+
+    assert idle == (() if message is None else (f"{text}: {message}",))
+
+
 def test_a_star_stands_for_every_name() -> None:
     twice = changed("server.*.load.arrivalRate*=2", "class.*.*.slo-itl*=2")
 
@@ -159,6 +244,14 @@ def test_a_star_stands_for_every_name() -> None:
 def test_changes_are_made_one_after_the_other() -> None:
     assert changed("capacity.A100+=1", "capacity.A100*=3").capacity == {"A100": 18}
     assert changed("capacity.A100*=3", "capacity.A100+=1").capacity == {"A100": 16}
+
+
+def test_cards_that_are_held_stay_so_whatever_is_changed() -> None:
+    held = replace(SYSTEM, held={"A100": 2})
+
+    after = apply_changes(held, [parse_change("capacity.A100=8")]).system
+
+    assert (after.capacity, after.held) == ({"A100": 8}, {"A100": 2})
 
 
 def test_no_change_leaves_a_large_system_as_it_is() -> None:
@@ -251,6 +344,21 @@ REFUSED = {
     "serer.chat.class=Free": "no kind of object is named 'serer'; did you mean server?",
     "server.chta.minNumReplicas=1": "no server is named 'chta'; did you mean chat?",
     "server.chta.load.arrivalRate=1": "no server is named 'chta'; did you mean chat?",
+    "model.llama.A100.alpha=1": "no model is named 'llama'; did you mean llama-3.1-8b?",
+    "model.granite_13b.A100.gamma=1": "no field of model 'granite_13b' is named 'A100.gamma'",
+    "model.granite_13b.A100.name=x": "no field of model 'granite_13b' is named 'A100.name'",
+    "model.granite_13b.A100.acc=2xG2": "no accelerator is named 'A100.acc'",
+    "model.granite_13b.A100.alpha=-1": "model 'granite_13b' (A100): alpha: -1 is negative",
+    "model.granite_13b.B200=A100": "no accelerator is named 'B200'; did you mean A100?",
+    "model.granite_13b.A100=2xG2": "no field of model 'granite_13b' is named 'A100'",
+    "accelerator.A10.cost=4": (
+        "no accelerator is named 'A10'; did you mean A100? (known: A100, 2xG2);"
+        " to add it, also set its type"
+    ),
+    "accelerator.B200.multiplicity=2": "to add it, also set its type and its cost",
+    "accelerator.B200.speed=2": "no accelerator is named 'B200'; did you mean A100?",
+    "accelerator.B200.cost+=2": "no accelerator is named 'B200'; did you mean A100?",
+    "accelerator.A100.type=A10": "no type is named 'A10'; did you mean A100?",
     "server.chat.load.rate=3": "no field of server 'chat' is named 'load.rate'; did you mean",
     "server.chat=3": "no field of server 'chat' is named ''",
     "server.chat.name=x": "no field of server 'chat' is named 'name'",

@@ -1,1 +1,1 @@
-"""From a booster to the manifests of its children; pure."""
+"""Convert a booster to the manifests of its children; pure."""

@@ -1,4 +1,4 @@
-"""From a booster to AutoscalingPolicies and AutoscalingPolicyBindings; pure."""
+"""Convert a booster to AutoscalingPolicies and AutoscalingPolicyBindings; pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 def scaling(
     conversion: Conversion, backends: Iterable[Backend], optimized: Sequence[Backend]
 ) -> Iterator[Json]:
-    """Policy and binding of the model, over all optimized backends, or those of each backend."""
+    """Yield the policy and binding of the whole model, or those of each backend."""
     spec = conversion.booster.spec
     if spec.autoscaling_policy is not None:
         if optimized:
@@ -26,7 +26,7 @@ def scaling(
 
 
 def policy(conversion: Conversion, spec: Json, backend: Backend | None = None) -> Json:
-    """The policy as it is, with all objects in which its reader expects the API's defaults."""
+    """Return the policy with all objects that the API server fills with defaults."""
     behavior = spec.get("behavior") or {}
     up = behavior.get("scaleUp") or {}
     full = {
@@ -72,7 +72,7 @@ def _bounds(conversion: Conversion, backend: Backend) -> Json:
 
 
 def _target(conversion: Conversion, backend: Backend) -> Json:
-    """Whose metrics count; the endpoint must be there, for the API fills in what it lacks."""
+    """Return the target of a binding; it needs an endpoint, which the API fills with defaults."""
     dialect = conversion.dialect
     return {
         "targetRef": {

@@ -1,4 +1,4 @@
-"""From a booster to the manifests of its children; pure, and the same for the same booster."""
+"""Convert a booster to the manifests of its children; pure and deterministic."""
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -23,28 +23,28 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What could be made of a booster, and what is wrong with the backends left out."""
+    """The children of a booster, and the problems of backends that have none."""
 
     children: tuple[Json, ...]
     problems: tuple[Problem, ...] = ()
 
 
 def convert(booster: Booster, dialect: Dialect, *, strict: bool = False) -> tuple[Json, ...]:
-    """The children of a booster: servings, servers, route, policies and bindings.
+    """Return the children of a booster: servings, servers, route, policies and bindings.
 
     Parameters
     ----------
     booster
-        What a user wants.
+        The booster.
     dialect
-        In which API groups.
+        The dialect of the booster.
     strict
-        Repeat what the original writes, defects included, to compare with its answers.
+        Convert as the original does, including its defects, to compare with its output.
 
     Raises
     ------
     ConversionError
-        Nothing can be made of a backend.
+        A backend cannot be converted.
     """
     converted = convert_backends(booster, booster.spec.backends, dialect, strict=strict)
     if converted.problems:
@@ -61,11 +61,12 @@ def convert_backends(
     standing: Container[str] = (),
     taken: Container[Place] = (),
 ) -> Converted:
-    """The children for some backends of a booster.
+    """Return the children for some backends of a booster.
 
-    The bad ones are left out; of them and of those that are not asked for, the ones that stand
-    keep their part of the route and of the scaling. What has a name that is taken by an object
-    of somebody else gets no requests and is not scaled.
+    Backends that cannot be converted are left out. They, and backends of the booster that are
+    not in `backends`, stay in the route and in the binding if their name is in `standing`: their
+    children exist. Backends with a child name in `taken`, which is that of an object of another
+    owner, are left out of the route and the bindings.
     """
     conversion = Conversion(booster, dialect, strict)
     servings, problems = _servings(conversion, backends)
@@ -82,7 +83,7 @@ def convert_backends(
 def _free(
     booster: Booster, taken: Container[Place], among: Iterable[Backend], *kinds: Kind
 ) -> list[Backend]:
-    """The backends of which nobody else has an object of these kinds."""
+    """Return the backends without an object of another owner among their children's names."""
     names = ((backend, booster.child_name(backend)) for backend in among)
     return [b for b, name in names if not any((kind.kind, name) in taken for kind in kinds)]
 
@@ -90,7 +91,7 @@ def _free(
 def _servings(
     conversion: Conversion, backends: Iterable[Backend]
 ) -> tuple[dict[str, Json], tuple[Problem, ...]]:
-    """The serving of each backend, by its name, and what is wrong with those that have none."""
+    """Return the servings by name of backend, and the problems of backends without one."""
     made: dict[str, Json] = {}
     problems: list[Problem] = []
     for backend in backends:

@@ -1,4 +1,4 @@
-"""The containers of a backend's pods: downloaders, the sidecar and the environment; pure."""
+"""The downloaders and the sidecar in a backend's pods, and the environment; pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,26 +17,26 @@ FIXED = {
     "prefill": ("HF_HUB_OFFLINE", "HCCL_IF_IP"),
     "decode": ("HF_HUB_OFFLINE", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME"),
 }
-"""What the pods of a role have besides."""
+"""Additional environment variables of the pods of a role."""
 
 DOWNLOADER_SETTINGS = ("ENDPOINT", "HF_ENDPOINT")
-"""What the downloader of the model may know of the environment, in the original."""
+"""Environment variables that the downloader of the model gets."""
 
 
 def without_empty(fields: Json) -> Json:
-    """The fields that say something."""
+    """Return the fields that are not empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {}, ())}
 
 
 def environment(conversion: Conversion, backend: Backend, role: str = "") -> list[Json]:
-    """The environment of engine and sidecar; what the user says wins over what we add."""
-    ours = [*_common(conversion), *(_entry(name) for name in FIXED.get(role, ()))]
+    """Return the environment of engine and sidecar; the user's variables override others."""
+    added = [*_common(conversion), *(_entry(name) for name in FIXED.get(role, ()))]
     if not conversion.strict:
         given = {entry.get("name") for entry in backend.env}
-        ours = [entry for entry in ours if entry["name"] not in given]
+        added = [entry for entry in added if entry["name"] not in given]
     elif role and not conversion.dialect.fleet_aware:
-        return ours
-    return [*backend.env, *ours]
+        return added
+    return [*backend.env, *added]
 
 
 def _common(conversion: Conversion) -> Iterable[Json]:
@@ -66,7 +66,7 @@ def _reference(name: str, kind: str, source: str) -> Json:
 
 
 def downloaders(conversion: Conversion, backend: Backend, cache: Cache) -> list[Json]:
-    """Init containers that put model and adapters in the cache."""
+    """Return the init containers that download the model and the adapters to the cache."""
     model = _downloader(conversion, backend, cache, "model-downloader", backend.model_uri)
     model["env"] = _of_downloader(conversion, backend)
     adapters = [
@@ -90,7 +90,7 @@ def _downloader(
 
 
 def _of_downloader(conversion: Conversion, backend: Backend) -> list[Json]:
-    """Of the environment what concerns downloading; by reference too, but in the original."""
+    """Return the environment of the downloader; the original leaves `valueFrom` out."""
     if conversion.strict and not conversion.dialect.fleet_aware:
         return [{"name": "ENDPOINT", "value": backend.literal("ENDPOINT", "")}]
     entries = {entry.get("name"): entry for entry in backend.env}
@@ -100,7 +100,7 @@ def _of_downloader(conversion: Conversion, backend: Backend) -> list[Json]:
 
 
 def sidecar(conversion: Conversion, backend: Backend, role: str = "") -> Json:
-    """The container beside the engine: health, metrics, adapters."""
+    """Return the sidecar of the engine: it serves health and metrics, and loads adapters."""
     port = runtime_port(backend)
     container: Json = {
         "name": "runtime",

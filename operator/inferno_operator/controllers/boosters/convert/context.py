@@ -1,4 +1,4 @@
-"""What the parts of a conversion have in common, and the metadata of what they make; pure."""
+"""What all conversions of a booster share, and the metadata of children; pure."""
 
 import hashlib
 import json
@@ -17,23 +17,23 @@ MAX_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a field, named as users write it; `backend` is empty for the whole."""
+    """A problem of a field; `backend` is "" if the problem concerns the whole booster."""
 
     path: str
     text: str
     backend: str = ""
 
     def __str__(self) -> str:
-        """For a line of a message."""
+        """Return a line of a message."""
         return f"{self.path} {self.text}"
 
 
 Place = tuple[str, str]
-"""Kind and name of a child."""
+"""The kind and name of a child."""
 
 
 class ConversionError(InputError):
-    """A backend from which nothing can be made."""
+    """A backend cannot be converted."""
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__(f"{path} {text}")
@@ -43,7 +43,7 @@ class ConversionError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A booster in a dialect; `strict` repeats what the original gets wrong."""
+    """A booster in a dialect; `strict` converts as the original does, including its defects."""
 
     booster: Booster
     dialect: Dialect
@@ -51,32 +51,32 @@ class Conversion:
 
     @property
     def model(self) -> str:
-        """The name of the model to its users: that of the booster."""
+        """The name under which users request the model: that of the booster."""
         return self.booster.metadata.name
 
     @property
     def gang(self) -> bool:
-        """Whether pods of a group are scheduled all at once; the original always asks for it."""
-        return self.strict or self.booster.asks_for("gang-scheduling")
+        """Whether the pods of a group are gang-scheduled; in the original, they always are."""
+        return self.strict or self.booster.has_option("gang-scheduling")
 
     @property
     def bare_switches(self) -> bool:
         """Whether true is written as a flag without a value."""
-        return not self.strict and self.booster.asks_for("bare-switches")
+        return not self.strict and self.booster.has_option("bare-switches")
 
     def path(self, backend: Backend) -> str:
-        """The backend as users write it."""
+        """Return the path of a backend in the manifest."""
         names = [each.name for each in self.booster.spec.backends]
         return f"spec.backends[{names.index(backend.name)}]"
 
     def pod_labels(self, backend: Backend) -> dict[str, str]:
-        """By which a ModelServer finds pods: the same whatever replicas, weights or costs are."""
+        """Return the labels of pods, which do not depend on replicas, weights or costs."""
         return self._labels(backend.name)
 
     def child(
         self, kind: Kind, spec: dict[str, Any], backend: Backend | None = None, revision: str = ""
     ) -> dict[str, Any]:
-        """A manifest with all that our children have in common."""
+        """Return the manifest of a child with the metadata that all children have."""
         name = self.booster.child_name(backend) if backend else self.model
         labels = self._labels(backend.name if backend else "")
         labels[self.dialect.label("revision")] = revision or digest(spec)
@@ -116,13 +116,13 @@ class Conversion:
 
 
 def runtime_port(backend: Backend) -> int:
-    """The port of the sidecar; a text that is no number of a port means the default."""
+    """Return the port of the sidecar; the default if RUNTIME_PORT is not a port number."""
     text = backend.literal("RUNTIME_PORT", "").strip()
     port = int(text) if text.isdecimal() else 0
     return port if 0 < port <= MAX_PORT else DEFAULT_RUNTIME_PORT
 
 
 def digest(value: object) -> str:
-    """A short name for a value of JSON: equal values have equal names."""
+    """Return a short hash of a JSON value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -14,10 +14,10 @@ from inferno_operator.controllers.boosters.convert.flags import flags, flags_of_
 from inferno_operator.controllers.boosters.convert.storage import Cache
 
 DEVICES = ("nvidia.com/gpu", "huawei.com/ascend-1980")
-"""Resources of which a pod has so many accelerators."""
+"""Extended resources that count accelerators."""
 
 RAY = "/vllm-workspace/vllm/examples/online_serving/multi-node-serving.sh"
-"""Part of vLLM's images: starts Ray on the leader or on a worker."""
+"""A script in vLLM's images that starts Ray on the leader or on a worker."""
 
 KV_EVENTS = {
     "enable_kv_cache_events": True,
@@ -25,19 +25,19 @@ KV_EVENTS = {
     "topic": "kv-events",
     "endpoint": "tcp://*:5557",
 }
-"""Lets the router know which prefixes an engine has in its cache."""
+"""Publishes to the router which prefixes an engine has in its cache."""
 
 SGLANG_PORT = 20000
-"""On which the nodes of one SGLang engine meet."""
+"""Port for the connections between the nodes of one SGLang engine."""
 
 
 def config_of(worker: Worker, path: str) -> dict[str, Any]:
-    """The flags that a worker asks for; none if it says nothing.
+    """Return the `config` of a worker, which has its flags; {} if it has none.
 
     Raises
     ------
     ConversionError
-        They are no object.
+        The `config` is not an object.
     """
     if worker.config is None:
         return {}
@@ -48,14 +48,14 @@ def config_of(worker: Worker, path: str) -> dict[str, Any]:
 
 
 def pods_of(worker: Worker, *, strict: bool) -> int:
-    """Pods that one replica takes: at least one, but in the original."""
+    """Return the pods of one replica: at least one, except in the original."""
     return worker.pods or (0 if strict else 1)
 
 
 def engine_command(
     conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
 ) -> list[str]:
-    """What starts an engine, on the first pod of a replica."""
+    """Return the command of the engine on the first pod of a replica."""
     if backend.type == "SGLang":
         return _sglang(conversion, backend, worker, cache)
     command = _vllm(conversion, backend, worker, cache)
@@ -72,14 +72,14 @@ def engine_command(
 def worker_command(
     conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
 ) -> list[str]:
-    """What runs on the other pods of a replica."""
+    """Return the command of the other pods of a replica."""
     if backend.type == "SGLang":
         return _sglang(conversion, backend, worker, cache)
     return ["bash", "-c", f"chmod u+x {RAY} && {RAY} worker --ray_address=$(ENTRY_ADDRESS)"]
 
 
 def _vllm(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> list[str]:
-    python = "python" if conversion.strict else "python3"  # some images have but this name
+    python = "python" if conversion.strict else "python3"  # some images have no `python`
     command = [python, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", cache.folder(backend.model_uri)]
     if conversion.strict and not conversion.dialect.fleet_aware:
@@ -88,7 +88,7 @@ def _vllm(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
 
 
 def _more(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> list[str]:
-    """What the controller asks for by itself."""
+    """Return the flags that the controller adds."""
     command: list[str] = []
     given = {key.replace("_", "-") for key in config_of(worker, conversion.path(backend))}
     if conversion.dialect.fleet_aware and (conversion.strict or "kv-events-config" not in given):
@@ -102,7 +102,7 @@ def _more(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
 
 
 def _sglang(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> list[str]:
-    """SGLang starts in the same way on all pods of a replica."""
+    """Return the command of SGLang, which is the same on all pods of a replica."""
     command = ["python3", "-m", "sglang.launch_server"]
     command += ["--model-path", cache.folder(backend.model_uri)]
     command += ["--host", "0.0.0.0", "--port", str(ENGINE_PORT), "--enable-metrics"]  # noqa: S104 - of the pod
@@ -134,19 +134,19 @@ def _on_ray(server: Worker, command: str, devices: int) -> list[str]:
 
 
 def _requested(worker: Worker) -> int:
-    """Devices as the original counts them."""
+    """Return the number of requested devices, as the original counts them."""
     requests = worker.resources.get("requests") or {}
     return sum(_whole(requests.get(device, 0)) for device in DEVICES)
 
 
 def _devices(worker: Worker) -> int:
-    """Devices of a pod; requests of extended resources default to limits, not the reverse."""
+    """Return the number of devices of a pod; requests of devices default to their limits."""
     limits = worker.resources.get("limits") or {}
     requests = worker.resources.get("requests") or {}
     return sum(_whole(limits.get(device, requests.get(device, 0))) for device in DEVICES)
 
 
 def _whole(quantity: object) -> int:
-    """Devices are whole; any other quantity is for the API server to refuse."""
+    """Return a quantity of devices, or 0 if it is not an integer, which the API server rejects."""
     text = str(quantity)
     return int(text) if text.isdecimal() else 0

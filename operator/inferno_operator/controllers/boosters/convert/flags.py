@@ -1,22 +1,22 @@
-"""From a worker's `config` to the flags of its engine; pure."""
+"""Convert a worker's `config` to the flags of its engine; pure."""
 
 import json
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 PLAIN_EXPONENTS = range(-4, 6)
-"""Decimal exponents of the numbers that the original writes without one."""
+"""Decimal exponents of the numbers that the original writes without an exponent."""
 
 
 def flags(config: Mapping[str, object], *, bare_switches: bool = False) -> list[str]:
-    """Flags in the order of their keys; a value of null asks for none.
+    """Return the flags in the order of their keys; a key with the value null has no flag.
 
     Parameters
     ----------
     config
-        Names of flags and their values; an empty text is a switch.
+        Names of flags and their values; a flag with an empty text has no value.
     bare_switches
-        Write true as the flag alone and false as nothing, instead of as a value.
+        Write true as a flag without a value, and leave out false, instead of writing values.
     """
     return list(_flags(config, bare_switches=bare_switches))
 
@@ -33,13 +33,13 @@ def _flags(config: Mapping[str, object], *, bare_switches: bool) -> Iterator[str
 
 
 def flags_of_the_original(config: Mapping[str, object]) -> list[str]:
-    """The same as the original writes it, which some engines do not understand."""
+    """Return the flags as the original writes them, which some engines cannot parse."""
     pairs = ((_flag(key), text_in_go(config[key])) for key in sorted(config))
     return [part for pair in pairs for part in pair if part]
 
 
 def text_in_go(value: object) -> str:
-    """A value of JSON as Go prints it."""
+    """Return a JSON value as Go prints it."""
     match value:
         case None:
             return "<nil>"

@@ -1,4 +1,4 @@
-"""From a booster to what routes requests to it: ModelServers and the ModelRoute; pure."""
+"""Convert a booster to ModelServers and the ModelRoute; pure."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ TRANSFER = "kv-transfer-config"
 
 
 def server(conversion: Conversion, backend: Backend) -> Json:
-    """The manifest of a backend's ModelServer."""
+    """Return the manifest of a backend's ModelServer."""
     dialect = conversion.dialect
     engine = "SGLang" if backend.type == "SGLang" else "vLLM"
     spec: Json = {
@@ -37,7 +37,7 @@ def server(conversion: Conversion, backend: Backend) -> Json:
 
 
 def _selector(conversion: Conversion, backend: Backend) -> dict[str, str]:
-    """By which the router finds the pods: those of this backend, in the original of all."""
+    """Return the labels that select the backend's pods; in the original, those of all backends."""
     names = ["model-uid"] if conversion.strict else ["model-uid", "backend-name"]
     keys = [conversion.dialect.label(name) for name in names]
     labels = conversion.pod_labels(backend)
@@ -56,7 +56,7 @@ def _configs(backend: Backend, roles: Iterable[str]) -> list[Mapping[str, Any]]:
 
 
 def _served_name(conversion: Conversion, backend: Backend) -> str:
-    """The name of the model to the engine."""
+    """Return the name under which the engine serves the model."""
     forerunner = not conversion.dialect.fleet_aware
     names = SERVED_NAMES[:1] if conversion.strict and not forerunner else SERVED_NAMES
     configs = _configs(backend, ("server", "decode", *(["prefill"] if forerunner else [])))
@@ -68,24 +68,24 @@ def _served_name(conversion: Conversion, backend: Backend) -> str:
 
 
 def _connector(conversion: Conversion, backend: Backend) -> str:
-    """How key-value caches get from prefill to decode, as the router calls it."""
+    """Return the router's name of the connector that moves KV caches from prefill to decode."""
     names = [_connector_name(config.get(TRANSFER)) for config in _configs(backend, ROLES)]
     known = [conversion.dialect.connectors[n] for n in names if n in conversion.dialect.connectors]
     return known[-1] if known else ""
 
 
 def _connector_name(transfer: object) -> str:
-    """The connector that a configuration names, an object or a text of JSON."""
+    """Return the connector in a transfer configuration, which is an object or JSON text."""
     try:
         value = json.loads(transfer) if isinstance(transfer, str) else transfer
     except ValueError:
-        logger.info("%s is no JSON: %r", TRANSFER, transfer)
+        logger.info("%s is not valid JSON: %r", TRANSFER, transfer)
         return ""
     return str(value.get("kv_connector")) if isinstance(value, Mapping) else ""
 
 
 def route(conversion: Conversion, backends: Iterable[Backend]) -> Json:
-    """The manifest of the ModelRoute to these backends."""
+    """Return the manifest of the ModelRoute to these backends."""
     served = tuple(backends)
     adapters = sorted({adapter.name for each in served for adapter in each.lora_adapters})
     spec = {"modelName": conversion.model, "rules": _rules(conversion, served, adapters)}
@@ -97,7 +97,7 @@ def route(conversion: Conversion, backends: Iterable[Backend]) -> Json:
 def _rules(
     conversion: Conversion, backends: tuple[Backend, ...], adapters: list[str]
 ) -> list[Json]:
-    """One rule for the model and, where backends differ, one for each adapter."""
+    """Return a rule for the model and, if there are several backends, one for each adapter."""
     match = conversion.booster.spec.model_match
     if len(conversion.booster.spec.backends) == 1 or not conversion.dialect.fleet_aware:
         return [_rule(conversion, "default", match, backends)]

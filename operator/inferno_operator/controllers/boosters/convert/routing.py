@@ -1,8 +1,8 @@
-"""Which backends a route leads to: those that can serve; pure.
+"""Limit a route to the backends that can serve; pure.
 
-The router picks a target by its weight before it looks for pods, so a target without any would
-take its share of the requests, which then fail. It is left out rather than given a weight of 0:
-where all weights of a rule are 0, routers of the original end.
+The router picks a target by its weight before it looks for pods, so requests to a target without
+pods would fail. Such a target is left out instead of getting the weight 0, because routers of
+the original crash if all weights of a rule are 0.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,35 +16,35 @@ Json = dict[str, Any]
 
 
 class Prospect(NamedTuple):
-    """How well a backend can serve; of two the greater does better."""
+    """How well a backend can serve; greater is better."""
 
     available: bool
     """A replica is available."""
     staying: bool
-    """It is to have replicas."""
+    """It keeps or gets replicas."""
 
 
 NONE = Prospect(available=False, staying=False)
 
 
 def with_best_targets(
-    children: Sequence[Json], there: Mapping[Place, Manifest], dialect: Dialect
+    children: Sequence[Json], existing: Mapping[Place, Manifest], dialect: Dialect
 ) -> list[Json]:
-    """The children, with a route that leads to what can serve only.
+    """Return the children, with a route that has only targets that can serve.
 
     Parameters
     ----------
     children
-        As they are to be, with a route to all backends.
-    there
-        What is there.
+        The wanted children, with a route to all backends.
+    existing
+        The existing children.
     dialect
-        Tells which of them are servings, and which is the route.
+        The dialect, which has the kinds of servings and routes.
     """
     asked = {(child["kind"], child["metadata"]["name"]): child for child in children}
     prospects = {
-        name: _prospect(there.get((kind, name), {}), asked.get((kind, name), {}))
-        for kind, name in there.keys() | asked.keys()
+        name: _prospect(existing.get((kind, name), {}), asked.get((kind, name), {}))
+        for kind, name in existing.keys() | asked.keys()
         if kind == dialect.serving.kind
     }
     route = dialect.route.kind
@@ -52,7 +52,7 @@ def with_best_targets(
 
 
 def _prospect(current: Manifest, wanted: Manifest) -> Prospect:
-    """What to expect of a serving as it is and as it is to be."""
+    """Return the prospect of a serving, from its current and its wanted state."""
     status = current.get("status") or {}
     spec = {**current.get("spec", {}), **wanted.get("spec", {})}
     return Prospect(status.get("availableReplicas", 0) > 0, spec.get("replicas", 1) > 0)
@@ -67,9 +67,10 @@ def _narrowed(route: Json, prospects: Mapping[str, Prospect]) -> Json:
 
 
 def _best(targets: Iterable[Json], prospects: Mapping[str, Prospect]) -> list[Json]:
-    """Targets that are available and stay, else those that are, else those that are to come.
+    """Return the targets with the best prospect.
 
-    One of weight 0 is to get no requests and is worse than any other, whatever it can do.
+    These are the targets that are available and keep replicas, else those that are available,
+    else those that get replicas. Any target with a weight of 0 is worse than all others.
     """
     ranked = [
         ((target.get("weight") != 0, *prospects.get(target["modelServerName"], NONE)), target)

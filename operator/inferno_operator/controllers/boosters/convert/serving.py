@@ -1,4 +1,4 @@
-"""From a backend to its ModelServing (ModelInfer in MatrixInfer); pure."""
+"""Convert a backend to its ModelServing (ModelInfer in MatrixInfer); pure."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ ROLES = ("prefill", "decode")
 ASCEND = "huawei.com/ascend-1980"
 
 GRACE_SECONDS = 300
-"""For which a pod may finish the requests that it has."""
+"""Seconds that a terminating pod has to finish its requests."""
 
 HARD_TOPOLOGY = {"mode": "hard", "highestTierAllowed": 2}
 
@@ -38,7 +38,7 @@ WAITING = {
     "vLLM": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
     "SGLang": ("sglang:num_running_reqs", "sglang:num_queue_reqs"),
 }
-"""Metrics of the requests that an engine has: at work, and waiting."""
+"""Metrics of an engine: running and waiting requests."""
 
 ASCEND_NODES = {
     "nodeAffinity": {
@@ -60,12 +60,12 @@ ASCEND_NODES = {
 
 
 def serving(conversion: Conversion, backend: Backend) -> Json:
-    """The manifest of a backend's serving.
+    """Return the manifest of a backend's serving.
 
     Raises
     ------
     ConversionError
-        Nothing can be made of this backend.
+        The backend cannot be converted.
     """
     workers = _workers(conversion, backend)
     replicas = {role: _replicas(conversion, worker) for role, worker in workers.items()}
@@ -88,12 +88,12 @@ def serving(conversion: Conversion, backend: Backend) -> Json:
 
 
 def _workers(conversion: Conversion, backend: Backend) -> dict[str, Worker]:
-    """The worker of each role, by the name of the role."""
+    """Return the workers by name of their role."""
     if backend.type == DISAGGREGATED:
         return {role: _needed(conversion, backend, role) for role in ROLES}
     if backend.type == "vLLM" or (backend.type == "SGLang" and not conversion.strict):
         return {"leader": _needed(conversion, backend, "server")}
-    problem = f"{backend.type} is not supported: the router knows vLLM and SGLang only"
+    problem = f"{backend.type} is not supported: the router supports only vLLM and SGLang"
     raise ConversionError(f"{conversion.path(backend)}.type", problem)
 
 
@@ -107,21 +107,21 @@ def _needed(conversion: Conversion, backend: Backend, role: str) -> Worker:
 
 
 def _replicas(conversion: Conversion, worker: Worker) -> int:
-    """Replicas of a role in a group: one unless said otherwise, but in the original."""
+    """Return the replicas of a role in a group: 1 by default, 0 in the original."""
     if worker.replicas is None:
         return 0 if conversion.strict else 1
     return worker.replicas
 
 
 def _revision(conversion: Conversion, backend: Backend, spec: Json) -> str:
-    """A name for what makes pods roll; in the original, for anything in the backend."""
+    """Return a hash of the fields that roll pods out; in the original, of the whole backend."""
     if conversion.strict:
         return digest(backend.to_json())
     return digest({key: value for key, value in spec.items() if key != "replicas"})
 
 
 def _scheduler(conversion: Conversion, backend: Backend) -> str:
-    """Groups need Volcano's scheduler, and MatrixInfer's admission wants it in any case."""
+    """Return the scheduler: gangs need Volcano, and MatrixInfer's admission requires it."""
     if backend.scheduler_name:
         return backend.scheduler_name
     needed = conversion.dialect.gang_switch
@@ -133,7 +133,7 @@ def _scheduler(conversion: Conversion, backend: Backend) -> str:
 
 
 def _policies(conversion: Conversion) -> Json:
-    """What MatrixInfer's template says of recovery and rollout."""
+    """Return the policies of recovery and rollout, which only MatrixInfer has."""
     if not conversion.dialect.gang_switch:
         return {}
     recovery = "InferGroupRestart" if conversion.strict else "InferGroupRecreate"
@@ -144,14 +144,14 @@ def _policies(conversion: Conversion) -> Json:
 
 
 def _gang(conversion: Conversion, replicas: dict[str, int]) -> Json:
-    """Scheduling of all pods of a group at once, if it is asked for."""
+    """Return the gang scheduling of the pods of a group."""
     if conversion.dialect.gang_switch:
         return {"gangSchedule": {} if conversion.strict else {"enable": conversion.gang}}
     return {"gangPolicy": {"minRoleReplicas": replicas}} if conversion.gang else {}
 
 
 def _spread(conversion: Conversion, spec: Json) -> None:
-    """Constraints that select no pod and that nothing reads; later releases lack the field."""
+    """Add topology constraints as the original does; they select no pod and have no effect."""
     labels = {conversion.dialect.topology_label: conversion.model}
     spec["topologySpreadConstraints"] = [
         {
@@ -167,7 +167,7 @@ def _spread(conversion: Conversion, spec: Json) -> None:
 
 
 def _entry_labels(conversion: Conversion, backend: Backend) -> dict[str, str]:
-    """Labels of first pods; in the original anything in the backend changes them."""
+    """Return the labels of first pods; in the original, with a hash of the backend."""
     labels = conversion.pod_labels(backend)
     if conversion.strict:
         labels[conversion.dialect.label("revision")] = digest(backend.to_json())
@@ -201,7 +201,7 @@ def _leader(conversion: Conversion, backend: Backend, role: str, worker: Worker)
 
 
 def _pod(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
-    """What all pods of a backend have."""
+    """Return the fields that all pods of a backend have."""
     pod: Json = {
         "initContainers": downloaders(conversion, backend, cache),
         "volumes": [cache.volume],
@@ -224,7 +224,7 @@ def _engine(conversion: Conversion, backend: Backend, worker: Worker, cache: Cac
         "successThreshold": 1,
         "failureThreshold": 3,
     }
-    flagged = backend.workers[0] if conversion.strict else worker  # there whatever its type
+    flagged = backend.workers[0] if conversion.strict else worker  # regardless of its type
     return without_empty(
         {
             "name": "engine",
@@ -242,7 +242,7 @@ def _engine(conversion: Conversion, backend: Backend, worker: Worker, cache: Cac
 
 
 def _drain(type_: str) -> str:
-    """Wait until the engine has no request any more; the grace period is the limit."""
+    """Return a script that waits until the engine has no requests, up to the grace period."""
     running, waiting = WAITING[type_]
     return f"""\
 count() {{
@@ -263,7 +263,7 @@ done
 
 
 def _other(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
-    """The container of the pods besides the first one."""
+    """Return the container of the pods of a replica other than the first."""
     return without_empty(
         {
             "name": f"{backend.name.lower()}-{backend.type.lower()}-worker",

@@ -1,4 +1,4 @@
-"""Where the weights lie: the volume of the cache and the folders in it; pure."""
+"""The cache of the model's weights: its volume and the folders in it; pure."""
 
 import hashlib
 from dataclasses import dataclass
@@ -7,24 +7,24 @@ from typing import Any
 from inferno_operator.controllers.boosters.booster import Backend
 
 DEFAULT_FOLDER = "/cache"
-"""Where the cache is mounted if the backend names none."""
+"""The mount path of the cache, if the backend does not set one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The volume of a backend's weights, and where containers see it."""
+    """The volume of a backend's weights, and its mount in containers."""
 
     volume: dict[str, Any]
     mount: dict[str, Any]
 
     def folder(self, uri: str) -> str:
-        """The folder of what an address leads to; the downloader takes the same."""
+        """Return the folder for the files of a URI; the downloader uses the same folder."""
         digest = hashlib.md5(uri.encode(), usedforsecurity=False).hexdigest()
         return f"{self.mount['mountPath']}/{digest}"
 
 
 def cache_of(backend: Backend, *, strict: bool) -> Cache:
-    """The cache of a backend; `strict` leaves paths as relative or empty as the original does."""
+    """Return the cache of a backend; `strict` leaves paths relative or empty, as the original."""
     scheme, _, place = backend.cache_uri.partition("://")
     if strict:
         place = place.partition("://")[0]

@@ -14,6 +14,7 @@ from inferno_optimizer.system import (
     CapacityUse,
     Certificate,
     Decision,
+    Gain,
     Options,
     Reason,
     Server,
@@ -41,7 +42,10 @@ SOLUTION = Solution(
         Decision("c", Reason.UNKNOWN_CLASS, ""),
     ),
     certificate=Certificate("milp", Status.OPTIMAL, 100.0, 99.0, 0.25),
-    capacity=(CapacityUse("G2", 2, 5, 12.5), CapacityUse("A100", 0, 8)),
+    capacity=(
+        CapacityUse("G2", 2, 5, 12.5, held=3),
+        CapacityUse("A100", 0, 8, gain=Gain(2, 30.0)),
+    ),
 )
 
 
@@ -117,7 +121,10 @@ def test_capacity_and_its_price_are_told_by_type(metrics: Metrics) -> None:
     a100, g2 = labels(namespace="llm", type="A100"), labels(namespace="llm", type="G2")
     assert series["inferno_capacity_used_cards"] == {a100: 0, g2: 2}
     assert series["inferno_capacity_available_cards"] == {a100: 8, g2: 5}
+    assert series["inferno_capacity_held_cards"] == {a100: 0, g2: 3}
     assert series["inferno_capacity_price_cents_per_hour"] == {g2: 12.5}
+    gained = labels(namespace="llm", type="A100", priority="2")
+    assert series["inferno_capacity_gain_requests_per_minute"] == {gained: 30.0}
 
 
 def test_without_limits_nothing_is_said_of_what_there_is(metrics: Metrics) -> None:

@@ -102,6 +102,7 @@ def test_what_is_sent_makes_the_optimizer_hold_what_is_wanted(systems: list[Syst
 
         assert read(store) == wanted
         assert operations(read(store), wanted) == ()
+        assert store.models.keys() == {escaped([p.model])[0] for p in system.profiles}
 
 
 @given(SYSTEMS)

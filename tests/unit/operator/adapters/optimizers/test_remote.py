@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 import ssl
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -271,6 +273,37 @@ async def test_one_that_keeps_requests_apart_gets_several_at_once(rest: RestOpti
     await remote.optimize(TWO)
     rest.gate.clear()
     waiting = asyncio.create_task(optimized(remote))
+    await asyncio.to_thread(wait_until, lambda: rest.at_once, lambda n: n == 4, "four", 10.0)
+    rest.gate.set()
+
+    assert await waiting == [["S0"], ["S1"], ["S2"], ["S3"], ["S4"]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_requests_do_not_wait_for_all_those_before_them_at_an_optimizer_that_hangs(
+    rest: RestOptimizer, kind: type[RemoteOptimizer]
+) -> None:
+    remote = kind(Endpoint("127.0.0.1", rest.port), time_limit=-28)  # 2 s of patience
+    rest.gate.clear()
+    began = time.monotonic()
+
+    failures = await asyncio.gather(*map(remote.optimize, SYSTEMS), return_exceptions=True)
+
+    assert time.monotonic() - began < 7  # one after the other it takes 10
+    assert {type(failure) for failure in failures} == {UnavailableError}
+    in_the_way = [str(f) for f in failures if "no turn within 2 s" in str(f)]
+    assert len(in_the_way) >= 3
+    assert all(re.search(r"for \d s on the request for server 'S\d'$", t) for t in in_the_way)
+
+
+async def test_requests_that_wait_go_side_by_side_as_soon_as_it_is_known_that_they_may(
+    rest: RestOptimizer,
+) -> None:
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    rest.gate.clear()
+    waiting = asyncio.create_task(optimized(remote))
+    await asyncio.to_thread(rest.arrived.wait, 5)
+    rest.passes.release()
     await asyncio.to_thread(wait_until, lambda: rest.at_once, lambda n: n == 4, "four", 10.0)
     rest.gate.set()
 

@@ -97,6 +97,50 @@ def test_what_others_look_after_says_nothing_about_the_plan(
     assert read(tmp_path, other, accelerator()) == read(tmp_path, accelerator())
 
 
+def test_keys_of_the_published_api_that_say_nothing_to_us_are_no_unknown_fields(
+    tmp_path: Path,
+) -> None:
+    power = {"idle": 50, "full": 400, "midPower": 200, "midUtil": 0.5}
+    accelerators = [{"name": "A", "type": "T", "memSize": 80, "memBW": 2000, "power": power}]
+    document = {
+        "AcceleratorData": {"accelerators": accelerators},
+        "serverData": {"servers": [{"name": "S", "desiredAlloc": {"accelerator": ""}}]},
+        "optimizerData": {"optimizer": {"unlimited": True, "useCplex": False}},
+    }
+
+    assert len(read(tmp_path, json.dumps(document), name="a.json").accelerators) == 1
+
+
+def test_a_list_from_a_cluster_and_a_kustomization_have_no_unknown_fields(tmp_path: Path) -> None:
+    item = yaml.safe_load(accelerator())
+    item["metadata"] |= {
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        "managedFields": [{"manager": "kubectl", "operation": "Update"}],
+        "resourceVersion": "7",
+    }
+    items = [{**item, "status": {"active": True}}]
+    listed = {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump(listed))
+    (tmp_path / "kustomization.yaml").write_text("resources: [list.yaml]\nnamespace: llm\n")
+
+    assert len(read_system([str(tmp_path)]).accelerators) == 1
+
+
+def test_unknown_fields_of_all_objects_are_told_together_and_can_be_ignored(
+    tmp_path: Path,
+) -> None:
+    manifests = (accelerator(colour="red"), accelerator(name="B", size=2))
+    told: list[str] = []
+
+    message = refusal(tmp_path, *manifests)
+    system = read_system([str(tmp_path / "a.yaml")], told.extend)
+
+    assert message.startswith("a.yaml:1: Accelerator a: spec.colour is unknown")
+    assert ": Accelerator a: spec.size is unknown; did you mean" in message
+    assert len(told) == 2
+    assert len(system.accelerators) == 2
+
+
 def test_the_sample_with_boosters_is_read() -> None:
     assert len(read_system([str(ROOT / "samples/model-booster")]).servers) > 0
 

@@ -13,11 +13,11 @@ from inferno_operator.controllers.actuation.current import (
 from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.ownership import (
     backend_key,
-    managed_without_us,
+    entries_of_others,
     owned_backends,
     owns,
 )
-from inferno_operator.controllers.actuation.targets import World, booster_place
+from inferno_operator.controllers.actuation.targets import Workload, booster_place
 from inferno_operator.resources import ModelBoosterRef, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import readable
@@ -44,7 +44,7 @@ def server(**spec: object) -> Server:
 def test_available_replicas_are_what_runs() -> None:
     servings = {"m-a": {"status": {"availableReplicas": 2, "replicas": 5}}}
 
-    assert running(REFERENCE, World({}, servings)) == {"A": 2, "B": 0}
+    assert running(REFERENCE, Workload({}, servings)) == {"A": 2, "B": 0}
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_only_our_entry_of_the_spec_is_given_up() -> None:
     assert owns(manifest)
     assert not owns(owned_by(theirs, status))
     assert owned_backends(manifest) == {backend_key("a"), backend_key("b")}
-    assert managed_without_us(manifest) == [theirs, status]
-    assert managed_without_us(owned_by(entry("inferno-actuation"))) == [{}]
+    assert entries_of_others(manifest) == [theirs, status]
+    assert entries_of_others(owned_by(entry("inferno-actuation"))) == [{}]
 
 
 def test_the_oldest_of_several_servers_holds_a_booster() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.decision import Wanted, wanted
-from inferno_operator.controllers.actuation.plan import MOVE_TIMEOUT, Plan, Scene, decide
-from inferno_operator.controllers.actuation.targets import World, Write
+from inferno_operator.controllers.actuation.plan import MOVE_TIMEOUT, Inputs, Plan, decide
+from inferno_operator.controllers.actuation.targets import Workload, Write
 from inferno_operator.resources import ModelBoosterRef, Status
 from inferno_operator.resources.conditions import merge_conditions
 from tests.unit.operator import objects
@@ -73,9 +73,9 @@ class Fleet:
 
     def step(self, decision: Mapping[str, int] | None) -> Plan:
         """Plan, and write what was planned."""
-        world = World(self.booster, self.servings, self.bindings)
-        scene = Scene(self.reference, Wanted(decision), self.status, world)
-        plan = decide(scene, self.now)
+        workload = Workload(self.booster, self.servings, self.bindings)
+        inputs = Inputs(self.reference, Wanted(decision), self.status, workload)
+        plan = decide(inputs, self.now)
         for write in plan.writes:
             self._apply(write)
         if plan.verdict is not None:
@@ -252,7 +252,7 @@ def test_what_does_not_come_up_in_time_is_told_and_the_old_stays() -> None:
     assert (moving.verdict.reason, moving.again_after) == ("Moving", 600)
     assert late.verdict is not None
     assert late.verdict.reason == "MoveTimedOut"
-    assert "0 of 2 replicas on B (backend 'b') available; until then A stays" in (
+    assert "0 of 2 replicas on B (backend 'b') available; until then the replicas on A stay" in (
         late.verdict.message
     )
     assert fleet.available("a") == 2

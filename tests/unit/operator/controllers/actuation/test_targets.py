@@ -6,7 +6,7 @@ import pytest
 
 from inferno_operator.controllers.actuation.targets import (
     Bounds,
-    World,
+    Workload,
     bounds_for,
     compose,
     read_bounds,
@@ -23,9 +23,9 @@ def reference(**fields: object) -> ModelBoosterRef:
     return ModelBoosterRef.model_validate({"name": "m", "backends": backends, **fields})
 
 
-def world(backend: Manifest, **spec: object) -> World:
+def workload(backend: Manifest, **spec: object) -> Workload:
     metadata = {"name": "m", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
-    return World({"metadata": metadata, "spec": {"backend": {"name": "a", **backend}, **spec}})
+    return Workload({"metadata": metadata, "spec": {"backend": {"name": "a", **backend}, **spec}})
 
 
 ONE_NUMBER = {"replicas": 2}  # Kthena v1.0.0
@@ -34,7 +34,7 @@ TWO_BOUNDS = {"minReplicas": 2, "maxReplicas": 2}  # before it
 
 @pytest.mark.parametrize("backend", [ONE_NUMBER, TWO_BOUNDS], ids=["replicas", "bounds"])
 def test_the_bounds_of_one_backend_are_read(backend: Manifest) -> None:
-    assert read_bounds(reference(), world(backend)) == {"a": Bounds(2, 2)}
+    assert read_bounds(reference(), workload(backend)) == {"a": Bounds(2, 2)}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_bounds_of_one_backend_are_read(backend: Manifest) -> None:
 def test_one_backend_is_written_as_it_is_read(
     backend: Manifest, replicas: int, written: Manifest
 ) -> None:
-    there = world(backend)
+    there = workload(backend)
     now = read_bounds(reference(), there)["a"]
     wanted = bounds_for(reference(), there, "a", now, replicas)
 
@@ -59,12 +59,12 @@ def test_one_backend_is_written_as_it_is_read(
 
 
 def test_one_backend_that_is_as_it_should_be_is_not_written() -> None:
-    assert compose(reference(), world(ONE_NUMBER), {"a": Bounds(2, 2)}) == ()
+    assert compose(reference(), workload(ONE_NUMBER), {"a": Bounds(2, 2)}) == ()
 
 
 def test_the_policy_beside_one_backend_is_its_own() -> None:
     """Its autoscaler would not come back from none, and works below a ceiling."""
-    there = world({"minReplicas": 1, "maxReplicas": 9}, **POLICY)
+    there = workload({"minReplicas": 1, "maxReplicas": 9}, **POLICY)
     now = Bounds(1, 9)
 
     assert bounds_for(reference(), there, "a", now, 0) == Bounds(1, 1)

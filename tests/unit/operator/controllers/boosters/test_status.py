@@ -6,7 +6,7 @@ import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.convert.children import convert
-from inferno_operator.controllers.boosters.status import Findings, is_told, status_of
+from inferno_operator.controllers.boosters.status import Report, is_up_to_date, status_of
 from inferno_operator.resources.dialects import KTHENA
 from tests.unit.operator.controllers.boosters.making import (
     Manifest,
@@ -30,9 +30,9 @@ def present(asked: Booster, available: str = "True", **status: object) -> list[M
 def told(
     asked: Booster,
     children: list[Manifest],
-    **findings: tuple[str, ...],
+    **report: tuple[str, ...],
 ) -> dict[str, tuple[str, str, str]]:
-    status = status_of(asked, children, KTHENA, Findings(**findings), NOW)
+    status = status_of(asked, children, KTHENA, Report(**report), NOW)
     return {c["type"]: (c["status"], c["reason"], c["message"]) for c in status["conditions"]}
 
 
@@ -48,9 +48,9 @@ def test_all_is_well_when_every_serving_is_available() -> None:
 
 
 def test_a_failure_is_told_and_ends() -> None:
-    failed = status_of(booster(), [], KTHENA, Findings(failures=["no"]), NOW)
+    failed = status_of(booster(), [], KTHENA, Report(failures=["no"]), NOW)
     after = read_booster({**manifest(), "status": failed}, KTHENA)
-    later = status_of(after, present(after), KTHENA, Findings(), NOW + timedelta(hours=1))
+    later = status_of(after, present(after), KTHENA, Report(), NOW + timedelta(hours=1))
 
     assert told(booster(), [], failures=("no", "nor this"))["Failed"] == (
         "True",
@@ -94,7 +94,7 @@ def test_a_booster_without_any_replica_is_not_active() -> None:
 
 
 def after_it_was_active(replicas: int) -> Booster:
-    status = status_of(booster(), present(booster()), KTHENA, Findings(), NOW)
+    status = status_of(booster(), present(booster()), KTHENA, Report(), NOW)
     return read_booster({**manifest(backend("a", replicas)), "status": status}, KTHENA)
 
 
@@ -133,7 +133,7 @@ class Backends:
             {**there(child), "status": self.status(*backends[name])}
             for name, child in zip(backends, children, strict=False)
         ]
-        self.told = status_of(read, servings, KTHENA, Findings(), NOW)
+        self.told = status_of(read, servings, KTHENA, Report(), NOW)
         (active,) = (c for c in self.told["conditions"] if c["type"] == "Active")
         return active["status"], active["reason"]
 
@@ -206,7 +206,7 @@ def test_what_should_be_put_right_is_told_apart_from_what_failed() -> None:
 def test_backends_are_told_in_their_order() -> None:
     asked = booster(backend("b"), backend("a"))
 
-    status = status_of(asked, present(asked)[::-1], KTHENA, Findings(), NOW)
+    status = status_of(asked, present(asked)[::-1], KTHENA, Report(), NOW)
 
     assert status["backendStatuses"] == [
         {"name": "m-b", "replicas": 2},
@@ -222,18 +222,18 @@ def test_what_is_not_as_asked_for_is_told() -> None:
 
 
 def test_what_was_initialized_once_stays_so() -> None:
-    first = status_of(booster(), present(booster()), KTHENA, Findings(), NOW)
+    first = status_of(booster(), present(booster()), KTHENA, Report(), NOW)
     after = read_booster({**manifest(), "status": first}, KTHENA)
 
     assert told(after, present(after), failures=("no",))["Initialized"][0] == "True"
 
 
 def test_nothing_new_is_not_told_again() -> None:
-    first = status_of(booster(), present(booster()), KTHENA, Findings(), NOW)
+    first = status_of(booster(), present(booster()), KTHENA, Report(), NOW)
     after = read_booster({**manifest(), "status": first}, KTHENA)
 
-    again = status_of(after, present(after), KTHENA, Findings(), NOW + timedelta(hours=1))
-    failed = status_of(after, present(after), KTHENA, Findings(failures=("no",)), NOW)
+    again = status_of(after, present(after), KTHENA, Report(), NOW + timedelta(hours=1))
+    failed = status_of(after, present(after), KTHENA, Report(failures=("no",)), NOW)
 
-    assert is_told(again, first)
-    assert not is_told(failed, first)
+    assert is_up_to_date(first, again)
+    assert not is_up_to_date(first, failed)

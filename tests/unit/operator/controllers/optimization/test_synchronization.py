@@ -1,5 +1,6 @@
 """Objects are held until the optimizer was told, but not for ever."""
 
+import asyncio
 from datetime import datetime, timedelta
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.synchronization import (
     PATIENCE,
+    Synchronization,
     Telling,
     reconcile_namespace,
+    release_overdue,
 )
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
@@ -18,6 +21,7 @@ from inferno_operator.runtime.ports import Listing, StaleError
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from inferno_optimizer.system import System
+from tests.controlplane.waiting import wait_until
 from tests.unit.operator.objects import (
     NOW,
     Manifest,
@@ -31,6 +35,8 @@ from tests.unit.operator.objects import (
 
 SCENE = (accelerator(), model(), service_class(), capacity(4), server("S"), optimizer())
 
+T = ("Server", Key("default", "t"))
+
 
 def going(name: str) -> Manifest:
     """A Server that is to go, and is held."""
@@ -38,13 +44,19 @@ def going(name: str) -> Manifest:
 
 
 class FakeKeeper:
-    """Remembers what it was told; `failures` are raised by the next calls, one each."""
+    """Remembers what it was told; `failures` are raised by the next calls, one each.
+
+    While `hangs` is set a call has no end.
+    """
 
     def __init__(self) -> None:
         self.told: list[list[str]] = []
         self.failures: list[InfernoError] = []
+        self.hangs = False
 
     async def tell(self, system: System) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.failures:
             raise self.failures.pop(0)
         self.told.append([server.name for server in system.servers])
@@ -57,14 +69,16 @@ def cluster_of(*manifests: Manifest, namespace: str = "default") -> FakeCluster:
     return cluster
 
 
-async def reconcile(
-    cluster: FakeCluster, keeper: FakeKeeper, now: datetime = NOW, namespace: str = "default"
-) -> Outcome:
+def telling(cluster: FakeCluster, keeper: FakeKeeper, now: datetime = NOW) -> Telling:
     mirror = Mirror(cluster, RESOURCES, ())
     for kind in map(kind_of, RESOURCES):
         found = tuple(m for (name, _), m in cluster.objects.items() if name == kind.kind)
         mirror.listed(Listing(kind, "", 99, found))
-    return await reconcile_namespace(namespace, Telling(mirror, keeper, cluster, lambda: now))
+    return Telling(mirror, keeper, cluster, lambda: now)
+
+
+async def reconcile(cluster: FakeCluster, keeper: FakeKeeper) -> Outcome:
+    return await reconcile_namespace("default", telling(cluster, keeper))
 
 
 def finalizers(cluster: FakeCluster) -> dict[str, list[str]]:
@@ -108,7 +122,7 @@ async def test_an_object_goes_when_the_optimizer_was_told() -> None:
     await reconcile(cluster, keeper)
 
     assert keeper.told == [["S"]]
-    assert ("Server", Key("default", "t")) not in cluster.objects
+    assert T not in cluster.objects
 
 
 async def test_an_object_stays_while_the_optimizer_does_not_answer() -> None:
@@ -116,20 +130,45 @@ async def test_an_object_stays_while_the_optimizer_does_not_answer() -> None:
     keeper.failures = [UnavailableError("connection refused")]
 
     assert await reconcile(cluster, keeper) is Outcome.FAILED
-    assert ("Server", Key("default", "t")) in cluster.objects
+    assert T in cluster.objects
 
     assert await reconcile(cluster, keeper) is Outcome.SETTLED
-    assert ("Server", Key("default", "t")) not in cluster.objects
+    assert T not in cluster.objects
 
 
-async def test_an_object_does_not_wait_for_ever() -> None:
+@pytest.mark.parametrize(("seconds", "goes"), [(9.9, False), (10.0, True), (3600.0, True)])
+async def test_an_object_waits_ten_seconds_for_an_optimizer_that_does_not_answer(
+    seconds: float, goes: bool
+) -> None:
+    cluster, now = cluster_of(*SCENE, going("T")), NOW + timedelta(seconds=seconds)
+
+    outcome = await release_overdue("default", telling(cluster, FakeKeeper(), now))
+
+    assert outcome.again_after == (None if goes else pytest.approx(0.1))
+    assert (T in cluster.objects) is not goes
+
+
+async def test_an_object_goes_in_time_while_a_request_to_the_optimizer_hangs() -> None:
     cluster, keeper = cluster_of(*SCENE, going("T")), FakeKeeper()
-    keeper.failures = [UnavailableError("connection refused")]
+    keeper.hangs = True
+    work = Synchronization(telling(cluster, keeper, NOW + PATIENCE))
 
-    outcome = await reconcile(cluster, keeper, NOW + PATIENCE + timedelta(seconds=1))
+    work.add("default", 1)
+    await asyncio.to_thread(
+        wait_until, lambda: [*cluster.objects], lambda there: T not in there, "no T", 5.0
+    )
+    await work.close()
+
+    assert not keeper.told
+
+
+async def test_an_object_that_cannot_be_written_on_is_tried_again() -> None:
+    cluster = cluster_of(*SCENE, going("T"))
+    cluster.failures = [UnavailableError("connection refused")]
+
+    outcome = await release_overdue("default", telling(cluster, FakeKeeper(), NOW + PATIENCE))
 
     assert outcome is Outcome.FAILED
-    assert ("Server", Key("default", "t")) not in cluster.objects
 
 
 async def test_of_several_namespaces_none_is_told_before_its_turn() -> None:

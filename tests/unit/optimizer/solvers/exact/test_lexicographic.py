@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
@@ -98,7 +99,7 @@ def test_a_first_solution_fits(seed: int) -> None:
 def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
     program = random_program(seed, cases=5)
 
-    outcome = solve_by_levels(program, lambda: 60.0)
+    outcome = solve_by_levels(program, Timer(lambda: 60.0))
 
     levels = int(program.level.max()) + 1
     loads, value = best_of_all(program, levels)
@@ -112,9 +113,9 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
 def test_a_large_program_is_within_what_is_proven_of_it(seed: int) -> None:
     program = random_program(seed, cases=300)
 
-    outcome = solve_by_levels(program, lambda: 60.0, LARGE)
+    outcome = solve_by_levels(program, Timer(lambda: 60.0), LARGE)
 
-    exact = solve_by_levels(program, lambda: 60.0)
+    exact = solve_by_levels(program, Timer(lambda: 60.0))
     levels = len(outcome.most_served)
     served, best = program.served(outcome.chosen, levels), program.served(exact.chosen, levels)
     assert np.all(program.used(outcome.chosen) <= program.capacity)
@@ -127,7 +128,7 @@ def test_a_large_program_is_within_what_is_proven_of_it(seed: int) -> None:
 def test_without_any_time_the_first_solution_is_the_answer() -> None:
     program = random_program(1, cases=300)
 
-    outcome = solve_by_levels(program, lambda: 0.0, LARGE)
+    outcome = solve_by_levels(program, Timer(lambda: 0.0), LARGE)
 
     assert np.all(program.used(outcome.chosen) <= program.capacity)
     assert outcome.chosen.any()

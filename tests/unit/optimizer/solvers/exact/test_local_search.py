@@ -7,13 +7,14 @@ import pytest
 
 from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.diving import SMALL, dive
 from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
-from inferno_optimizer.solvers.exact.local_search import Floors, search
+from inferno_optimizer.solvers.exact.local_search import search
 from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
-from inferno_optimizer.solvers.exact.program import Program
+from inferno_optimizer.solvers.exact.program import Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
@@ -161,8 +162,8 @@ def test_dominated_rows_change_no_optimum(seed: int) -> None:
     kept = both.take(both.undominated())
 
     assert len(kept.case) <= len(program.case)
-    everything = solve_by_levels(both, lambda: 60.0)
-    undominated = solve_by_levels(kept, lambda: 60.0)
+    everything = solve_by_levels(both, Timer(lambda: 60.0))
+    undominated = solve_by_levels(kept, Timer(lambda: 60.0))
     assert undominated.most_served == pytest.approx(everything.most_served)
     assert undominated.least_value == pytest.approx(everything.least_value)
 
@@ -171,7 +172,7 @@ def test_a_tight_fleet_of_a_thousand_is_close_to_what_is_proven() -> None:
     program = fleet_program(1000, demand=2.0)
     program = program.take(program.undominated())
 
-    outcome = solve_by_levels(program, lambda: 60.0, Sizes(small=0, medium=0))
+    outcome = solve_by_levels(program, Timer(lambda: 60.0), Sizes(small=0, medium=0))
 
     served = program.served(outcome.chosen, 3)
     assert np.all(program.used(outcome.chosen) <= program.capacity)

@@ -333,6 +333,21 @@ def test_what_runs_now_on_several_accelerators_is_read_back_as_it_was_written() 
     assert decode_system(encode_system(system)).servers == system.servers
 
 
+def test_clients_that_know_no_mix_are_told_what_fits() -> None:
+    demand = Demand("a", {"X": 2, "Y": 4})
+    system = system_of([demand], accelerators(X=20, Y=10), {"X": 1, "Y": 2}, MIXED)
+    solution = optimize(system)
+    mixed = solution.allocations["a"]
+
+    answer = encode_solution(solution)["allocations"]["a"]
+
+    # Half the load on each: one replica on X, two on Y.
+    assert {part["accelerator"]: part["numReplicas"] for part in answer["mix"]} == {"X": 1, "Y": 2}
+    assert (answer["accelerator"], answer["numReplicas"]) == ("Y", 2)
+    assert answer["cost"] == mixed.cost == sum(part["cost"] for part in answer["mix"])
+    assert decode_solution(encode_solution(solution), system).allocations["a"].replicas == 3
+
+
 def test_plans_that_mix_differently_are_told_apart() -> None:
     system = half_on_each(Demand("a", {"X": 4, "Y": 2}))
     solution = optimize(system)

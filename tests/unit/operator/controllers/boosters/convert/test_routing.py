@@ -130,7 +130,7 @@ def test_a_backend_loses_its_last_replica_after_its_requests() -> None:
     planned = decided(backend("a", 0), backend("b", 2), available={"a": 2, "b": 2}, before={"a": 2})
 
     assert rules(planned) == {"default": ["b"]}
-    assert [idle.manifest["metadata"]["name"] for idle in planned.idles] == ["m-a"]
+    assert [idle.manifest["metadata"]["name"] for idle in planned.scale_downs] == ["m-a"]
     assert [apply.kind for apply in planned.applies] == [KTHENA.route]
 
 
@@ -138,7 +138,7 @@ def test_a_backend_that_loses_some_replicas_does_so_at_once() -> None:
     planned = decided(backend("a", 1), available={"a": 2}, before={"a": 2})
 
     assert [apply.kind for apply in planned.applies] == [KTHENA.serving, KTHENA.route]
-    assert planned.idles == ()
+    assert planned.scale_downs == ()
 
 
 def test_a_backend_that_became_bad_keeps_its_requests_while_it_serves() -> None:

@@ -1,4 +1,4 @@
-"""Several things at once, but not too many."""
+"""Concurrent writes, up to a limit."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 async def write_each(items: Iterable[T], write: Callable[[T], Awaitable[object]]) -> None:
-    """Write on objects, some at once; all are tried before the first failure is raised."""
+    """Call `write` for each item, several at once; raises the first failure after all calls."""
     limit = asyncio.Semaphore(CONCURRENT_WRITES)
 
     async def attempt(item: T) -> None:
@@ -23,7 +23,7 @@ async def write_each(items: Iterable[T], write: Callable[[T], Awaitable[object]]
             try:
                 await write(item)
             except GoneError as error:
-                logger.info("%s: nothing left to write on", error)
+                logger.info("%s: not written, the object was deleted", error)
 
     results = await asyncio.gather(*map(attempt, items), return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]

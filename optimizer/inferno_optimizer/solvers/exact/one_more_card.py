@@ -1,0 +1,146 @@
+"""What one more card of each type is worth: the linear relaxation is solved again with it.
+
+A multiplier of the capacity tells the same of a small part of a card, and nothing where it is
+not unique: where a load that must be kept takes every card of a type, any larger multiplier is
+as good. A whole card more has one answer.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.solvers.assignment import NO_LEVEL, OneMoreCard
+from inferno_optimizer.solvers.exact.prices import price
+from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
+from inferno_optimizer.solvers.exact.relaxation import Relaxation, Vertex
+
+FEW = 20_000
+"""Up to so many rows all enter the relaxation."""
+
+NEAR = 0.01
+"""Of more, a row enters if it costs more than the best of its case by at most this share of the
+case's cards, or of a typical case's objective; and where the relaxation is better with it."""
+
+ROUNDING = 1e-6
+"""Reduced cost, relative to a typical case's objective or 1, below which a row enters later."""
+
+
+def value_of_one_more(
+    program: Program,
+    floors: Floors,
+    levels: Iterable[int],
+    known: BoolArray,
+    seconds_left: Callable[[], float],
+) -> OneMoreCard:
+    """Which level of a choice of rows gains how much load, or else what the choice saves.
+
+    Parameters
+    ----------
+    program
+        The rows, at least one.
+    floors
+        Load of all levels that is to be kept.
+    levels
+        Those that cannot be served entirely, ascending.
+    known
+        The choice, which keeps them; shape (rows,).
+    seconds_left
+        Time that remains; what is not found by its end is not known.
+    """
+    found = OneMoreCard.unknown(len(program.capacity))
+    for level in levels:
+        rows = np.flatnonzero(program.level <= level)
+        part = program.take(rows)
+        objective = np.where(part.level == level, -part.weight, 0.0)
+        earlier = Floors(floors.loads[:level], floors.whole)
+        gain = savings(part, objective, earlier, known[rows], seconds_left)
+        if gain is None:
+            return found
+        found.add_gain(level, gain)
+    if np.any(found.level == NO_LEVEL):
+        saved = savings(program, program.value, floors, known, seconds_left)
+        if saved is not None:
+            found.add_price(saved)
+    return found
+
+
+def savings(
+    program: Program,
+    objective: FloatArray,
+    floors: Floors,
+    known: BoolArray,
+    seconds_left: Callable[[], float],
+) -> FloatArray | None:
+    """How much lower the relaxed objective gets with one more card of each type.
+
+    Parameters
+    ----------
+    program
+        The rows, at least one.
+    objective
+        To be minimized, shape (rows,).
+    floors
+        Load of the first levels that must be kept.
+    known
+        A choice of rows that keeps them; shape (rows,).
+    seconds_left
+        Time that remains.
+
+    Returns
+    -------
+    FloatArray | None
+        Never more than what solving the whole relaxation again shows; shape (types,). None
+        where the time ends before.
+    """
+    found = _relax(program, objective, floors, known, seconds_left) if seconds_left() > 0 else None
+    if found is None:
+        return None
+    relaxation, vertex = found
+    saved = np.zeros(len(program.capacity))
+    for card_type in range(len(saved)):
+        improved = relaxation.solve_with_one_more(card_type, seconds_left())
+        if improved is None:
+            return None
+        saved[card_type] = max(0.0, vertex.objective - improved.objective)
+    return saved
+
+
+def _relax(
+    program: Program,
+    objective: FloatArray,
+    floors: Floors,
+    known: BoolArray,
+    seconds_left: Callable[[], float],
+) -> tuple[Relaxation, Vertex] | None:
+    """The relaxation of the rows that matter, and its best vertex: that of all rows."""
+    typical = float(np.mean(np.abs(objective)))
+    taken = np.ones(len(known), dtype=np.bool_)
+    if len(known) > FEW:
+        prices = price(program, objective, floors.loads, floors.whole, seconds_left)
+        sizes = np.maximum(prices.sizes(program)[program.place], typical)
+        taken = known | (prices.excess <= NEAR * sizes)
+    never_missed = np.full(len(floors.loads), np.inf)
+    while True:
+        rows = np.flatnonzero(taken)
+        relaxation = Relaxation(
+            program.take(rows), objective[rows], floors.loads, never_missed, floors.whole
+        )
+        vertex = relaxation.solve(seconds_left())
+        if vertex is None:
+            return None
+        cards, loads = relaxation.prices()
+        cost = objective + cards[program.type] * program.cards
+        cost -= loads[program.level] * program.weight
+        least = _least(program, np.where(taken, cost, np.inf), floors.whole)
+        better = cost < least - ROUNDING * max(1.0, typical)
+        if not np.any(better & ~taken):
+            return relaxation, vertex
+        taken |= better
+
+
+def _least(program: Program, cost: FloatArray, whole: int) -> FloatArray:
+    """Least cost of each row's case; of one that may be left out at most 0."""
+    least = np.minimum.reduceat(cost, program.starts)
+    optional = program.level[program.starts] >= whole
+    return np.where(optional, np.minimum(least, 0.0), least)[program.place]
