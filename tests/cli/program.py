@@ -1,8 +1,11 @@
-"""The installed program, run as its users run it."""
+"""The program, run as its users run it."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+from inferno_operator.cli.inferno import main
+from tests.in_process import called
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "tests/data/systems/small.json"
@@ -11,9 +14,11 @@ PROGRAM = Path(sys.executable).with_name("inferno")
 
 
 def inferno(
-    *arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None
+    *arguments: str | Path, stdin: bytes | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run it to its end."""
+    """Run it to its end: in this process, or what is installed where it reads standard input."""
+    if stdin is None:
+        return called(main, arguments, folder=cwd)
     return subprocess.run(
         [PROGRAM, *arguments], input=stdin, cwd=cwd, capture_output=True, check=False, timeout=60
     )

@@ -8,6 +8,8 @@ import pytest
 from tests.cluster.scene import MODES, Mode, Scene, mode_called
 from tests.controlplane import ControlPlane
 
+SHARED_MODE = "stateless-remote"
+
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -17,9 +19,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.cluster)
 
 
+@pytest.fixture(scope="session")
+def stateless_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mode]:
+    """The way to run whose optimizer remembers nothing, so that tests share it."""
+    with mode_called(SHARED_MODE, tmp_path_factory.mktemp("optimizer")) as mode:
+        yield mode
+
+
 @pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mode]:
     """Each way to run, with its optimizer."""
+    if request.param == SHARED_MODE:
+        yield request.getfixturevalue("stateless_remote")
+        return
     with mode_called(request.param, tmp_path) as mode:
         yield mode
 

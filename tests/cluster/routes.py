@@ -13,7 +13,7 @@ Manifest = dict[str, Any]
 
 KINDS = (KTHENA.serving, KTHENA.route)
 
-REPLAY_SECONDS = 2
+REPLAY_SECONDS = 1
 """How long the API server tells of what happened; it does so at once."""
 
 

@@ -2,13 +2,14 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from tests.cluster.scene import Mode, Scene, condition, decided, in_mode
+from tests.cluster.scene import Mode, Scene, condition, decided, in_mode, mode_called
 from tests.conftest import StartOperator
 from tests.controlplane.waiting import wait_until
 from tests.rest.serving import Served, serving
@@ -21,7 +22,13 @@ def running(server: Served) -> bool:
     return "inferno_solves_running 1.0" in httpx.get(f"{server.url}/metrics").text
 
 
-@pytest.mark.parametrize("mode", ["stateless-remote", "stateful-remote"], indirect=True)
+@pytest.fixture(params=["stateless-remote", "stateful-remote"])
+def mode(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mode]:
+    """Ways to run, with an optimizer that a test may kill."""
+    with mode_called(request.param, tmp_path) as mode:
+        yield mode
+
+
 def test_a_server_is_killed_during_a_solve_and_another_one_starts_empty(
     scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path
 ) -> None:

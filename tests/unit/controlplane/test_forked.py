@@ -1,0 +1,76 @@
+"""Programs that begin as copies of their supervisor."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.processes import Processes
+from tests.controlplane.waiting import wait_until
+
+HERE = "tests.unit.controlplane.test_forked"
+PATIENCE_S = 30.0
+
+
+def shows_itself() -> None:
+    """Print what a program can see of how it was started."""
+    print(sys.argv[1:], os.environ["COLOUR"], Path.cwd(), flush=True)
+    print("trouble", file=sys.stderr, flush=True)
+    sys.exit(7)
+
+
+def fails() -> None:
+    raise ValueError("nothing is right")
+
+
+def waits() -> None:
+    print("waiting", flush=True)
+    signal.pause()
+
+
+def test_it_has_arguments_variables_folder_log_and_status_of_its_own() -> None:
+    with Processes() as processes:
+        processes.fork("one", f"{HERE}:shows_itself", ["a", "b"], {"COLOUR": "blue"})
+        code = wait_until(
+            lambda: processes.exit_code("one"), lambda c: c is not None, "its end", PATIENCE_S
+        )
+        log = processes.log_path("one").read_text()
+        folder = processes.folder
+
+    assert code == 7
+    assert sorted(log.splitlines()) == sorted([f"['a', 'b'] blue {folder}", "trouble"])
+
+
+def test_what_it_raises_is_in_its_log() -> None:
+    with Processes() as processes:
+        processes.fork("one", f"{HERE}:fails", [], {})
+        code = wait_until(
+            lambda: processes.exit_code("one"), lambda c: c is not None, "its end", PATIENCE_S
+        )
+        log = processes.log_path("one").read_text()
+
+    assert code == 1
+    assert log.endswith("ValueError: nothing is right\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_it_as_it_would_end_any_program(number: signal.Signals) -> None:
+    with Processes() as processes:
+        processes.fork("one", f"{HERE}:waits", [], {})
+        wait_until(processes.log_path("one").read_text, bool, "its start", PATIENCE_S)
+
+        assert processes.stop("one", number) == -number
+
+
+def test_it_ends_when_its_supervisor_is_killed() -> None:
+    with Processes() as processes:
+        pid = processes.fork("one", f"{HERE}:waits", [], {})
+        wait_until(processes.log_path("one").read_text, bool, "its start", PATIENCE_S)
+
+        os.kill(processes.supervisor_pid, signal.SIGKILL)
+
+        wait_until(
+            Path(f"/proc/{pid}").exists, lambda there: not there, "the end of both", PATIENCE_S
+        )
