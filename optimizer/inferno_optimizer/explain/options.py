@@ -7,7 +7,7 @@ import numpy as np
 
 from inferno_optimizer.decisions import misses
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.plausibility import warnings_of
+from inferno_optimizer.plan_warnings import warnings_of
 from inferno_optimizer.sizing.candidates import (
     MAX_REPLICAS,
     MS_PER_MINUTE,
