@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inferno_optimizer.capacity import capacity_use, cards_in_use
+from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import unattainable
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.plausibility import warned
 from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.system import (
