@@ -328,7 +328,7 @@ class Reason(StrEnum):
 class Decision:
     """The outcome for one server; `allocation` is None where it gets nothing.
 
-    `warnings` tell why the numbers of the allocation may not hold, see `plausibility`.
+    `warnings` tell why the numbers of the allocation may not hold, see `caveats`.
     """
 
     server: str
