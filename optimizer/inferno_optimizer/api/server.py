@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 import socket
 import ssl
@@ -15,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_optimizer.api.app import create_app
-from inferno_optimizer.api.connection import connection_class
+from inferno_optimizer.api.connection import OriginForm, connection_class
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.api.messages import message_reply
 from inferno_optimizer.api.security import Files, TokenGuard, tls_context
@@ -24,6 +25,7 @@ from inferno_optimizer.errors import InputError
 KEEP_ALIVE = 30
 """Seconds until an idle connection is closed."""
 
+PORT = re.compile("[0-9]{1,5}")
 LARGEST_PORT = 65535
 
 
@@ -65,6 +67,7 @@ def serve(
     app: ASGIApp = create_app(limits, stateful=stateful, guarded=guarded)
     if files.token is not None:
         app = TokenGuard(app, files.token)
+    app = OriginForm(app)
     tls = tls_context(files)
     with listen(host, port) as listening:
         mode = "stateful" if stateful else "stateless"
@@ -126,7 +129,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 requests,
-                http=connection_class(limits.head_seconds),
+                http=connection_class(limits),
                 ws="none",
                 lifespan="on",
                 ssl_context_factory=None if tls is None else lambda _, __: tls,
@@ -179,7 +182,7 @@ def port_of(text: str) -> int:
             " put into the environment (a service link); set enableServiceLinks: false in the"
             " pod, or INFERNO_PORT or --port to a number"
         )
-    if not text.isascii() or not text.isdigit() or int(text) > LARGEST_PORT:
+    if not PORT.fullmatch(text) or int(text) > LARGEST_PORT:
         raise InputError(f"INFERNO_PORT or --port: {text!r} is no port: 0 to {LARGEST_PORT}")
     return int(text)
 

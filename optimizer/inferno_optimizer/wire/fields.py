@@ -6,6 +6,7 @@ published API does; `unknown` lists them for those who want to hear of them.
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ LONGEST_SHOWN = 40
 
 LARGEST_INTEGER = 2**63 - 1
 """What 64 bits hold, as on the published wire."""
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a pair: JSON can escape one alone, but nothing can be written with it."""
 
 Schema = Mapping[str, Any]
 """A JSON schema."""
@@ -124,10 +128,12 @@ class Scalar(Generic[T]):
 
 
 def read_text(value: object) -> str:
-    """Read a string, or raise a MisfitError."""
-    if isinstance(value, str):
-        return value
-    raise expected("a string", value)
+    """Read a string that UTF-8 can hold, or raise a MisfitError."""
+    if not isinstance(value, str):
+        raise expected("a string", value)
+    if not value.isascii() and (half := SURROGATE.search(value)):
+        raise MisfitError(f"character {half.start() + 1} is half of a surrogate pair")
+    return value
 
 
 def _read_flag(value: object) -> bool:
