@@ -10,6 +10,7 @@ from typing import Any
 from inferno_optimizer.wire.fields import (
     FLAG,
     INTEGER,
+    SHARE,
     TEXT,
     Kind,
     List,
@@ -148,7 +149,7 @@ OPTIONS = _document(
         "delayedBestEffort": FLAG,
         "saturationPolicy": TEXT,
     },
-    later={"holdUndecided": FLAG},
+    later={"holdUndecided": FLAG, "priorityTolerance": SHARE},
 )
 
 SYSTEM = _document(

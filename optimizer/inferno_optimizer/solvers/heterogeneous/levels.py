@@ -43,7 +43,9 @@ class Outcome:
     out_of_time: bool
 
 
-def solve_mixes(table: MixTable, capacity: IntArray, timer: Timer) -> Outcome:
+def solve_mixes(
+    table: MixTable, capacity: IntArray, timer: Timer, tolerance: float = 0.0
+) -> Outcome:
     """Solve the problem of a table.
 
     Parameters
@@ -54,12 +56,14 @@ def solve_mixes(table: MixTable, capacity: IntArray, timer: Timer) -> Outcome:
         Cards of each type; shape (types,).
     timer
         Time that remains; when it ends, the best plan so far is the answer.
+    tolerance
+        Share of the most load of a level that later goals may take.
     """
     if not len(table.case):
         nothing = np.zeros(table.rows.shape, dtype=np.int64)
         unknown = OneMoreCard.unknown(len(capacity))
         return Outcome(nothing, np.zeros(0), 0.0, unknown, out_of_time=False)
-    progress = _Progress(table, capacity, timer)
+    progress = _Progress(table, capacity, timer, tolerance)
     for level in range(progress.levels):
         progress.serve(level)
     return progress.finish()
@@ -68,8 +72,9 @@ def solve_mixes(table: MixTable, capacity: IntArray, timer: Timer) -> Outcome:
 class _Progress:
     """The levels done so far: a plan, floors that later goals keep, inequalities in use."""
 
-    def __init__(self, table: MixTable, capacity: IntArray, timer: Timer) -> None:
+    def __init__(self, table: MixTable, capacity: IntArray, timer: Timer, tolerance: float) -> None:
         self._table, self._capacity, self._timer = table, capacity, timer
+        self._tolerance = max(tolerance, SLACK)
         self._seconds_left = timer.to_search
         self._exact = np.count_nonzero(table.most) <= SMALL
         self._inequalities = Inequalities.of(table)
@@ -87,10 +92,12 @@ class _Progress:
         bound = self._minimize(level)
         served, total = float(weight @ table.covered(self._counts)), float(weight.sum())
         most = max(min(-bound, total), served)
-        if self._whole == level and served >= total * (1 - SLACK):
+        if self._tolerance == SLACK and self._whole == level and served >= total * (1 - SLACK):
             self._whole += 1
         self._bounds = np.append(self._bounds, most)
-        self._floors = np.append(self._floors, served * (1 - SLACK))
+        self._floors = np.append(
+            self._floors, min(served * (1 - SLACK), most * (1 - self._tolerance))
+        )
 
     def finish(self) -> Outcome:
         """The least value among plans that keep the floors."""
