@@ -24,6 +24,21 @@ SLACK = 1e-9
 SMALL = 200
 """Up to so many items a program is solved to the last digit."""
 
+SHARE = 0.5
+"""Share of the time of a goal in which the MILP solver has the whole program."""
+
+TYPES = 2
+"""Types of card of a part that is solved again, or one more."""
+
+NODES = 200
+"""Of branch and bound in a part; a limit that does not depend on how busy the machine is."""
+
+SECONDS = 3.0
+"""The longest that a part may take."""
+
+TIRED = 40
+"""Parts without any improvement after which the search ends."""
+
 ROUNDS = 5
 """How often inequalities are looked for."""
 
@@ -77,6 +92,7 @@ class _Progress:
         self._tolerance = max(tolerance, SLACK)
         self._seconds_left = timer.to_search
         self._exact = np.count_nonzero(table.most) <= SMALL
+        self._share = 1.0 if self._exact else SHARE
         self._inequalities = Inequalities.of(table)
         self._used = np.zeros(len(self._inequalities.place), dtype=np.bool_)
         self.levels = int(table.level.max()) + 1
@@ -134,12 +150,50 @@ class _Progress:
         known = table.filled(self._counts[part], self._capacity)
         value, bound = _objective(table, level, known), relaxed.objective
         gap = 0.0 if self._exact else GAP * max(1.0, abs(bound))
-        limits = Limits(self._seconds_left() - reserved, gap, eager=True)
+        limits = Limits((self._seconds_left() - reserved) * self._share, gap, eager=True)
         if value - bound > gap and limits.seconds > 0:
             found, proven = self._program(level, part, self._floors).solve(known, limits)
             known, bound = self._better(table, level, known, found), max(bound, proven)
+        if not self._exact:
+            known = self._improve(level, part, known, bound + gap, reserved)
         self._counts[part] = known
         return min(bound, _objective(table, level, known))
+
+    def _improve(
+        self, level: int | None, part: IntArray, known: IntArray, enough: float, reserved: float
+    ) -> IntArray:
+        """Solve parts of the plan again, cases on a few types of card, while time remains."""
+        table, failures = self._table.take(part), 0
+        random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
+        while failures < TIRED and _objective(table, level, known) > enough:
+            limits = Limits(min(self._seconds_left() - reserved, SECONDS), 0.0, NODES)
+            if limits.seconds <= 0:
+                break
+            cases = _on_few_types(table, known, random)
+            found = self._program_beside(level, part, known, cases).solve(known[cases], limits)[0]
+            if found is None:
+                failures += 1
+                continue
+            changed = known.copy()
+            changed[cases] = found
+            better = self._better(table, level, known, changed)
+            failures = failures + 1 if better is known else 0
+            known = better
+        return known
+
+    def _program_beside(
+        self, level: int | None, part: IntArray, known: IntArray, cases: IntArray
+    ) -> MixProgram:
+        """The program of some cases with what all others leave them: cards, and loads to serve."""
+        others = self._table.take(np.delete(part, cases))
+        counts = np.delete(known, cases, axis=0)
+        served = others.covered(counts)
+        loads = np.bincount(others.level[served], others.weight[served], self.levels)
+        levels = len(self._floors)
+        goal = Goal(level, np.maximum(self._floors - loads[:levels], 0.0), min(self._whole, levels))
+        left = self._capacity - others.used(counts, len(self._capacity))
+        inequalities = self._inequalities.take(self._used).among(part[cases])
+        return MixProgram(self._table.take(part[cases]), left, goal, inequalities)
 
     def _better(
         self, table: MixTable, level: int | None, known: IntArray, found: IntArray | None
@@ -172,6 +226,16 @@ class _Progress:
             self._used[violated] = True
             relaxed = self._program(level, part, self._floors).relax()
         return relaxed
+
+
+def _on_few_types(table: MixTable, counts: IntArray, random: np.random.Generator) -> IntArray:
+    """Cases with replicas on some types of card, chosen at random, and cases with none."""
+    types = int(table.type.max()) + 1
+    few = np.zeros(types, dtype=np.bool_)
+    few[random.permutation(types)[: TYPES + int(random.integers(2))]] = True
+    there = counts > 0
+    mine = np.any(there & few[table.type], axis=1) | ~there.any(axis=1)
+    return np.flatnonzero(mine)
 
 
 def _objective(table: MixTable, level: int | None, counts: IntArray) -> float:
