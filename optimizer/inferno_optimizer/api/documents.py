@@ -14,6 +14,7 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.wire.fields import (
     FLAG,
     INTEGER,
+    SHARE,
     TEXT,
     Kind,
     List,
@@ -203,7 +204,7 @@ OPTIONS = _document(
         "delayedBestEffort": FLAG,
         "saturationPolicy": TEXT,
     },
-    later={"holdUndecided": FLAG},
+    later={"holdUndecided": FLAG, "priorityTolerance": SHARE},
 )
 
 SYSTEM = _document(

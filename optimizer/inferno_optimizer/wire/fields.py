@@ -158,6 +158,13 @@ def read_number(value: object) -> float:
     return float(value)
 
 
+def _read_share(value: object) -> float:
+    number = read_number(value)
+    if 0 <= number <= 1:
+        return number
+    raise expected("a number from 0 to 1", value)
+
+
 def optional(kind: Kind[T]) -> Scalar[T | None]:
     """What may be absent altogether, which is None; written only where it is there."""
     write: Callable[[Any], object] = kind.write
@@ -180,6 +187,9 @@ TEXT = Scalar("", read_text, str, MappingProxyType({"type": "string"}))
 FLAG = Scalar(False, _read_flag, bool, MappingProxyType({"type": "boolean"}))
 INTEGER = Scalar(0, read_integer, int, within("integer", LARGEST_INTEGER))
 NUMBER = Scalar(0.0, read_number, float, MappingProxyType({"type": "number"}))
+SHARE = Scalar(
+    0.0, _read_share, float, MappingProxyType({"type": "number", "minimum": 0, "maximum": 1})
+)
 
 
 class _Field(NamedTuple):

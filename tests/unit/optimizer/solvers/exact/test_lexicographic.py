@@ -1,6 +1,7 @@
 """Prices, first solutions and the search by levels, against linear programs and brute force."""
 
 import itertools
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -109,11 +110,12 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
     assert outcome.least_value == pytest.approx(value)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_large_program_is_within_what_is_proven_of_it(seed: int) -> None:
     program = random_program(seed, cases=300)
+    start = time.monotonic()
 
-    outcome = solve_by_levels(program, Timer(lambda: 60.0), LARGE)
+    outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.monotonic()), LARGE)
 
     exact = solve_by_levels(program, Timer(lambda: 60.0))
     levels = len(outcome.most_served)
