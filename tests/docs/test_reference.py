@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from inferno_operator.adapters.metrics import METRICS
+from tests.reference.chart import values
 from tests.reference.commands import contexts
 from tests.reference.pages import DOCS, PARTS, page, renewed
 from tests.reference.reasons import reasons
@@ -70,6 +71,10 @@ def help_of(program: list[str], *command: str) -> str:
 def commands_of(program: list[str]) -> list[str]:
     listed = help_of(program).partition("Commands:\n")[2].partition("\n\n")[0]
     return [line.split()[0] for line in listed.splitlines()]
+
+
+def test_every_value_of_the_chart_is_explained() -> None:
+    assert [value for value, _, meaning in values() if not meaning] == []
 
 
 def test_every_command_has_its_section() -> None:
