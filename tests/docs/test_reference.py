@@ -18,6 +18,7 @@ from tests.reference.reasons import reasons
 from tests.reference.shown import pages
 
 ROOT = DOCS.parent
+ALERTS = ROOT / "manifests" / "kustomize" / "components" / "monitoring" / "prometheus-rule.yaml"
 RENEW = "make it anew: make reference"
 
 
@@ -30,10 +31,31 @@ def test_a_generated_page_is_as_the_code_has_it(part: str) -> None:
     assert text(part) == renewed(part), RENEW
 
 
-def test_every_reason_has_its_place_in_troubleshooting() -> None:
-    explained = re.findall(r"^### (\w+)$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+def explained_in_troubleshooting() -> tuple[list[str], list[str]]:
+    """What has a section there: reasons, and alerts."""
+    chapters = re.split(r"^## ", (DOCS / "troubleshooting.md").read_text(), flags=re.MULTILINE)
+    alerts = [chapter for chapter in chapters if chapter.startswith("Alerts\n")]
+    others = [chapter for chapter in chapters if chapter not in alerts]
+    return headings("".join(others)), headings("".join(alerts))
 
-    assert sorted(explained) == sorted(reasons())
+
+def headings(chapters: str) -> list[str]:
+    return sorted(re.findall(r"^### (\w+)$", chapters, re.MULTILINE))
+
+
+def test_every_reason_has_its_place_in_troubleshooting() -> None:
+    explained, _ = explained_in_troubleshooting()
+
+    assert explained == sorted(reasons())
+
+
+def test_every_alert_links_to_its_place_in_troubleshooting_and_no_other_is_there() -> None:
+    _, explained = explained_in_troubleshooting()
+    (group,) = yaml.safe_load(ALERTS.read_text())["spec"]["groups"]
+
+    links = {rule["alert"]: rule["annotations"].get("runbook_url") for rule in group["rules"]}
+
+    assert links == {name: f"docs/troubleshooting.md#{name.lower()}" for name in explained}
 
 
 def test_every_variable_that_the_sources_name_is_explained() -> None:
