@@ -16,6 +16,7 @@ Manifest = dict[str, Any]
 OVERLAYS = ROOT / "manifests" / "kustomize" / "overlays"
 CHART = ROOT / "manifests" / "helm" / "inferno"
 NAMESPACE = "inferno-system"
+RELEASE = "inferno"
 
 
 def kustomize(kubectl: Path, folder: Path) -> list[Manifest]:
@@ -23,10 +24,10 @@ def kustomize(kubectl: Path, folder: Path) -> list[Manifest]:
     return _rendered([kubectl, "kustomize", folder])
 
 
-def helm_template(helm: Path, *options: str | Path, chart: Path = CHART) -> list[Manifest]:
+def helm_template(helm: Path, *options: str | Path, release: str = RELEASE) -> list[Manifest]:
     """What `helm install` would apply."""
     where = ["--namespace", NAMESPACE, "--kube-version", "1.34"]
-    return _rendered([helm, "template", "inferno", chart, *where, *options])
+    return _rendered([helm, "template", release, CHART, *where, *options])
 
 
 def find(manifests: Iterable[Manifest], kind: str, name: str) -> Manifest:

@@ -8,6 +8,7 @@ ELSEWHERE = {
     "inferno serve": "tests/rest/test_start.py",
     "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it
     "kubectl create --filename objects.yaml": "tests/cluster/test_deletion.py",
+    "kubectl delete clusterroles,": "tests/cluster/deployment/test_helm.py",
     "kubectl get accelerators,": "tests/cluster/test_deletion.py",
     "kubectl scale deployment controller-": "tests/cluster/deployment/test_make.py",
     "kubectl wait --for=delete": "tests/cluster/test_deletion.py",
