@@ -40,6 +40,7 @@ SCENE = (accelerator(), model(), service_class(), capacity(4))
 FIRST_WRITE = 7
 """Number of the first call after the Optimizer is read and written and five kinds are listed."""
 
+AT_ONCE = Backoff(0.0, 0.0)
 TWO_SERVERS = (server("S", wanted=2), server("T", wanted=1))
 
 
@@ -637,9 +638,11 @@ async def all_work_done() -> None:
             await asyncio.gather(*others)
 
 
-def working_on(cluster: FakeCluster, solver: FakeOptimizer) -> WorkQueue[Key]:
+def working_on(
+    cluster: FakeCluster, solver: FakeOptimizer, backoff: Backoff = AT_ONCE
+) -> WorkQueue[Key]:
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
-    return WorkQueue(partial(reconcile_optimizer, context=context), Backoff(0.0, 0.0))
+    return WorkQueue(partial(reconcile_optimizer, context=context), backoff)
 
 
 async def test_our_own_writes_come_back_as_events_and_start_nothing() -> None:
@@ -665,6 +668,40 @@ async def test_failures_end_by_themselves_when_their_cause_does() -> None:
     cluster.queue.add(INFERNO, 1)
     await all_work_done()
 
+    assert optimized(cluster)[:2] == ("True", "Optimized")
+    assert desired(cluster, "s") == ("A", 2, 20)
+
+
+class Refusing(FakeOptimizer):
+    """Refuses until the loop's clock has come to a time [s]."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__()
+        self._until = until
+        self.refusals = 0
+
+    async def optimize(self, system: System) -> Solution:
+        if asyncio.get_running_loop().time() < self._until:
+            self.refusals += 1
+            raise UnavailableError("connection refused")
+        return await super().optimize(system)
+
+
+async def test_an_optimizer_that_refuses_for_a_minute_is_asked_again_until_it_answers() -> None:
+    began = asyncio.get_running_loop().time()
+    cluster, solver = Watched(), Refusing(until=began + 60)
+    filled(cluster, *SCENE, *TWO_SERVERS, optimizer())
+    cluster.queue = working_on(cluster, solver, Backoff())
+
+    cluster.queue.add(INFERNO, 1)
+    await asyncio.sleep(59)
+    untouched = [name for name in ("s", "t") if "status" not in find(cluster, "Server", name)]
+    told, events = optimized(cluster), len(cluster.events)
+    await asyncio.sleep(32)
+
+    assert untouched == ["s", "t"]
+    assert (told[:2], events) == (("False", "Unavailable"), 1)
+    assert solver.refusals == 7  # after 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s
     assert optimized(cluster)[:2] == ("True", "Optimized")
     assert desired(cluster, "s") == ("A", 2, 20)
 
