@@ -1,10 +1,9 @@
 """The targets of the Makefile on a control plane."""
 
 import os
-import subprocess
 
-from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
+from tests.deployment.programs import output_of
 
 
 class Make:
@@ -16,14 +15,5 @@ class Make:
 
     def __call__(self, target: str, *variables: str) -> str:
         """Make a target; returns what it printed."""
-        completed = subprocess.run(
-            ["make", "--no-print-directory", target, self._kubectl, *variables],
-            cwd=ROOT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert completed.returncode == 0, completed.stderr
-
-        return completed.stdout
+        command = ["make", "--no-print-directory", target, self._kubectl, *variables]
+        return output_of(command, self._environment)

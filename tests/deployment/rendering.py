@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import yaml
 
 from tests.conftest import ROOT
+from tests.deployment.programs import output_of
 
 Manifest = dict[str, Any]
 
@@ -56,7 +56,4 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _rendered(command: Sequence[str | Path]) -> list[Manifest]:
-    completed = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert completed.returncode == 0, completed.stderr
-
-    return [document for document in yaml.safe_load_all(completed.stdout) if document]
+    return [document for document in yaml.safe_load_all(output_of(command)) if document]

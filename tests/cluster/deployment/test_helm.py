@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 from tests.deployment.make import Make
+from tests.deployment.programs import output_of
 from tests.deployment.rendering import CHART, NAMESPACE, RELEASE, Manifest, helm_template
 from tests.deployment.run import Cluster
 from tests.reference.shown import run, shown
@@ -54,17 +54,9 @@ class Helm:
             **{f"HELM_{kind}_HOME": str(home) for kind in ("CACHE", "CONFIG", "DATA")},
         }
 
-    def __call__(self, command: str, *arguments: str | Path, namespace: str = NAMESPACE) -> str:
-        completed = subprocess.run(
-            [self._program, command, RELEASE, "--namespace", namespace, *arguments],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert completed.returncode == 0, completed.stderr
-
-        return completed.stdout
+    def __call__(self, verb: str, *arguments: str | Path, namespace: str = NAMESPACE) -> str:
+        command = [self._program, verb, RELEASE, "--namespace", namespace, *arguments]
+        return output_of(command, self._environment)
 
     def run_shown(self, command: str) -> None:
         """Run what a page shows."""

@@ -81,13 +81,17 @@ def definitions_of_another_tool(
     options = ("--server-side", "--field-manager=another-tool", "-f", "-")
     deployment_cluster.control_plane.kubectl("apply", *options, input=document)
     yield definitions
-    make("uninstall", "ignore-not-found=true")
+    make("undeploy", "ignore-not-found=true")
 
 
-def test_install_takes_over_the_definitions_of_another_tool_and_says_so(
-    make: Make, deployment_cluster: Cluster, definitions_of_another_tool: list[Manifest]
+@pytest.mark.parametrize("target", ["install", "deploy"])
+def test_the_definitions_of_another_tool_are_taken_over_and_it_is_said(
+    target: str,
+    make: Make,
+    deployment_cluster: Cluster,
+    definitions_of_another_tool: list[Manifest],
 ) -> None:
-    printed = make("install")
+    printed = make(target)
 
     assert "another tool set" in printed
     for ours in definitions_of_another_tool:
@@ -118,13 +122,6 @@ def test_the_guide_stops_the_original_and_deletes_nothing(
     assert control_plane.items("accelerators,models,servers,optimizers", users) == before
 
     control_plane.kubectl("delete", "namespace", original[1])
-
-
-@pytest.mark.usefixtures("definitions_of_another_tool")
-def test_deploy_takes_over_the_definitions_of_another_tool_too(make: Make) -> None:
-    make("deploy", f"IMG={IMAGE}")
-
-    make("undeploy")
 
 
 def described(definition: Manifest) -> str:
