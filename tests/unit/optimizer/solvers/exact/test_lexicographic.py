@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,15 +70,7 @@ def test_one_more_card_changes_the_relaxed_optimum_by_about_its_price(card_type:
     objective = program.value - 2 * program.weight
     more = program.capacity.copy()
     more[card_type] += 1
-    grown = Program(
-        program.case,
-        program.type,
-        program.cards,
-        program.value,
-        program.level,
-        program.weight,
-        more,
-    )
+    grown = replace(program, capacity=more)
 
     prices = price(program, objective, NO_FLOORS, 0)
 
@@ -138,15 +131,7 @@ def test_without_any_time_the_first_solution_is_the_answer() -> None:
 
 def test_a_type_without_cards_has_a_finite_price() -> None:
     program = random_program(2, cases=30)
-    dry = Program(
-        program.case,
-        program.type,
-        program.cards,
-        program.value,
-        program.level,
-        program.weight,
-        np.array([0.0, 20.0, 20.0]),
-    )
+    dry = replace(program, capacity=np.array([0.0, 20.0, 20.0]))
 
     prices = price(dry, -program.weight, NO_FLOORS, 0)
 

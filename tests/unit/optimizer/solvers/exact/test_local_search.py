@@ -189,6 +189,17 @@ def test_a_start_that_breaks_a_constraint_is_not_given_to_the_solver() -> None:
     assert not hard.start(start)
 
 
+def test_servers_that_may_stay_as_they_are_get_cards_before_others_of_their_level() -> None:
+    program = random_program(1, cases=200, levels=1)
+    settled = replace(
+        program, stays=fill(replace(program, weight=1 / program.weight), nothing(program))
+    )
+
+    again = fill(settled, nothing(program))
+
+    assert np.array_equal(again & settled.stays, settled.stays)
+
+
 def nothing(program: Program) -> np.ndarray:
     """No row at all."""
     return np.zeros(len(program.case), dtype=np.bool_)
@@ -223,6 +234,7 @@ def test_dominated_rows_change_no_optimum(seed: int) -> None:
         level=twice("level"),
         weight=twice("weight"),
         capacity=program.capacity,
+        stays=twice("stays"),
     )
 
     kept = both.take(both.undominated())
