@@ -201,13 +201,15 @@ class _Progress:
             found = search(program, prices, floors, known, seconds_left)
             known, prices = self._better(program, known, prices, found)
         self._prices = prices
-        gap = GAP * max(1.0, abs(prices.bound))
-        floors = Floors(self._floors, self._whole)
-        task = Task(program, objective, floors, prices.bound + gap)
-        known = improve(task, known, seconds_left)
         value, bound = float(objective @ known), prices.bound
+        gap = GAP * max(1.0, abs(bound))
         better = prices.excess <= value - bound  # no other row is part of a better solution
-        if value - bound <= gap or np.count_nonzero(better) > self._sizes.medium:
+        if value - bound <= gap:
+            return Choice(known, value, min(bound, value))
+        if np.count_nonzero(better) > self._sizes.medium:
+            floors = Floors(self._floors, self._whole)
+            known = improve(Task(program, objective, floors, bound + gap), known, seconds_left)
+            value = float(objective @ known)
             return Choice(known, value, min(bound, value))
         opening = Opening(np.zeros_like(better), better)
         limits = Limits(seconds_left(), gap)
