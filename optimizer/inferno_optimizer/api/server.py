@@ -45,11 +45,11 @@ def serve(
     host, port
         Where to listen; port 0 for a free one.
     limits
-        How much and how long.
+        Sizes, times and counts.
     files
         Certificates and token.
     say
-        Told where it listens.
+        Called with the line that tells where it listens.
     stateful
         Whether to keep a system that clients change.
 
@@ -77,14 +77,14 @@ def serve(
 
 
 class _Requests:
-    """Serves requests as tasks; those that are cancelled are answered with 503."""
+    """Serves each request in a task; a request whose task is cancelled is answered with 503."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or tell that there is no more time for it."""
+        """Serve a request, or answer that the server is stopping."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -117,7 +117,7 @@ class _Requests:
 
 
 class _Server(uvicorn.Server):
-    """Ends quietly: what runs gets a while, then it is told that there is no more."""
+    """A server that lets requests end for some seconds when it stops, and logs nothing then."""
 
     def __init__(
         self,
@@ -146,12 +146,12 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell when it listens."""
+        """Start, and tell where it listens."""
         await super().startup(sockets)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End what runs when it had its time."""
+        """Stop; requests that take longer than they may are cancelled."""
         ending = asyncio.create_task(self._requests.end_after(self._stop_seconds))
         await super().shutdown(sockets)
         await ending
@@ -174,7 +174,7 @@ def port_of(text: str) -> int:
     Raises
     ------
     InputError
-        It is none; of what Kubernetes puts there the text tells where it comes from.
+        It is not a port; the message explains the value that Kubernetes may have put there.
     """
     if "://" in text:
         raise InputError(

@@ -1,8 +1,8 @@
 """The processes that optimize: one that loads the solvers, and workers that are forked from it.
 
-The first one gets the connection of each worker over the socket that is its standard input. A
-worker tells its process id, then answers bodies of optimizeOne, one at a time. Lengths stand
-before what they are of: a line has that of a question, or status and length of an answer.
+The first one receives the connection of each worker over the socket that is its standard input.
+A worker sends its process id, then answers questions, which are bodies of optimizeOne, one at a
+time. A line comes before each: the length of a question, the status and length of an answer.
 """
 
 import gc
