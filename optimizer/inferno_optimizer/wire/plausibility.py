@@ -91,6 +91,6 @@ def _cards_left(candidates: Candidates, solution: Solution) -> FloatArray:
     """Cards that the solution leaves over for a row; shape (rows,)."""
     if candidates.system.options.unlimited:
         return np.full(len(candidates.usable), np.inf)
-    left = {use.type: use.available - use.used for use in solution.capacity}
+    left = {use.type: use.usable - use.used for use in solution.capacity}
     by_type = np.array([left.get(name, 0) for name in candidates.types], dtype=np.float64)
     return by_type[candidates.pairs.type]
