@@ -31,10 +31,6 @@ GIVEN_UP = 5e-4
 """The same of a larger program: the last bit of load would make the rest no concern at all."""
 
 
-SHARE = 0.6
-"""Share of the remaining time that a level may take: important ones come first."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Up to `small` rows a program is solved as it is, to the last digit.
@@ -159,7 +155,7 @@ class _Progress:
         self, program: Program, objective: FloatArray, known: BoolArray, ahead: int
     ) -> Choice:
         """Minimize the first of the objectives ahead, each of which gets its share of time."""
-        seconds = self._seconds_left() * (SHARE if ahead > 1 else 1.0)
+        seconds = self._seconds_left() / ahead
         if self._exact:
             first = Choice(known, float(objective @ known), -np.inf)
             opening, limits = leave_everything_open(program), Limits(seconds, 0.0)
