@@ -15,8 +15,11 @@ from inferno_optimizer.api.documents import write_json
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.api.messages import JSON
 
-PROBE_SECONDS = 0.5
-"""How often a client that has stopped sending is asked whether it still reads."""
+PROBE_AFTER = 0.25
+"""Seconds after the last data of a client that has stopped sending, until it is probed."""
+
+PROBE_AGAIN = 0.05
+"""Seconds until it is probed again, then twice as long each time."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -59,6 +62,7 @@ class Connection(H11Protocol):
     """
 
     limits: Limits
+    _last_data = 0.0
     _deadline: asyncio.TimerHandle | None = None
     _next_probe: asyncio.TimerHandle | None = None
 
@@ -69,6 +73,7 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Stop waiting when a request is there; begin anew after it."""
+        self._last_data = self.loop.time()
         super().data_received(data)
         if self.conn.their_state is h11.IDLE:
             self._wait(self.limits.head_seconds)
@@ -86,8 +91,8 @@ class Connection(H11Protocol):
     def eof_received(self) -> bool:  # type: ignore[override]  # the base returns nothing
         """Answer what was asked before the client stopped sending; True keeps the connection.
 
-        The client may as well be gone: only sending it something tells. TLS has no connections
-        that are closed on one side.
+        The client may as well be gone: only sending it something tells. Over TLS it always is,
+        as nothing can be sent any more.
         """
         begun = self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]
         if begun or self.conn.their_state is h11.SEND_BODY:
@@ -95,7 +100,9 @@ class Connection(H11Protocol):
             self.handle_events()  # which refuses the request, as it will never be complete
         if not self._answering() or self.transport.is_closing() or self.scheme == "https":
             return False
-        self._next_probe = self._next_probe or self.loop.call_later(PROBE_SECONDS, self._probe)
+        if self._next_probe is None:
+            probe = self.loop.call_at(self._last_data + PROBE_AFTER, self._probe, PROBE_AGAIN)
+            self._next_probe = probe
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -145,8 +152,8 @@ class Connection(H11Protocol):
             self.transport.write(head.encode() + body)
         self.transport.close()
 
-    def _probe(self) -> None:
-        """Send a client that may be gone what others skip; if it is, the connection ends."""
+    def _probe(self, pause: float) -> None:
+        """Send a client what it skips; one that is gone resets the connection before the next."""
         if self.conn.our_state is h11.SEND_RESPONSE and self.conn.their_http_version == b"1.1":
             self.transport.write(CONTINUE)
-        self._next_probe = self.loop.call_later(PROBE_SECONDS, self._probe)
+        self._next_probe = self.loop.call_later(pause, self._probe, 2 * pause)
