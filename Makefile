@@ -117,12 +117,15 @@ install: ## Install the custom resource definitions, also over those of another 
 	$(KUBECTL) apply --server-side --force-conflicts --filename crds
 
 .PHONY: release
-release: ## Take the operator's finalizer off every object, where no operator is left to do so
+release: ## Take the operator's finalizer off every object, so that those to be deleted go
 	@manifests/release.sh $(KUBECTL)
 
 .PHONY: uninstall
-uninstall: release ## Delete the definitions, and every object of theirs (ignore-not-found=true)
-	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --filename crds
+uninstall: ## Delete the definitions, and every object of theirs (ignore-not-found=true)
+	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --wait=false --filename crds
+	@# Only now: an operator at work would put its finalizer back, and does not take it off.
+	@$(MAKE) --no-print-directory release KUBECTL="$(KUBECTL)"
+	$(KUBECTL) wait --for=delete --timeout=-1s --recursive=false --filename crds
 
 .PHONY: deploy
 deploy: install ## Deploy definitions and operator (IMG=name:tag OVERLAY=stateless)

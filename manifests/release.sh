@@ -1,7 +1,8 @@
 #!/bin/sh
-# release.sh KUBECTL...: take the operator's finalizer off every object of ours, where no operator
-# is left to do so. Without that neither they nor their namespaces or definitions can go. Finalizers
-# of others stay.
+# release.sh KUBECTL...: take the operator's finalizer off every object of ours, so that those that
+# are to be deleted can go, and with them their namespaces and definitions: where no operator is left
+# to do so, and where a definition is being deleted, in which case the operator leaves it to a person.
+# Finalizers of others stay.
 set -eu
 group=inferno.platform.ai
 finalizer=$group/finalizer

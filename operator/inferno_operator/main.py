@@ -123,9 +123,9 @@ def _optimization(
     """Return the optimization controller."""
     source = OnDemand(cluster)
     context = Context(cluster, source, optimizer, _now, settings.time_limit, metrics)
-    keeper = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
+    store = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
     return OptimizationController(
-        context, settings.namespaces, stateful=not settings.stateless, keeper=keeper
+        context, settings.namespaces, stateful=not settings.stateless, store=store
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from inferno_optimizer.capacity import capacity_use, cards_to_hand_out
+from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import decide, size_servers
-from inferno_optimizer.plausibility import warned
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solvers import solve

@@ -264,7 +264,9 @@ class Options:
     """How to optimize; `unlimited` wins over `milp`, and without either it is greedy.
 
     With `hold_undecided` the cards of servers for which no decision is possible are taken
-    off the capacity; `time_limit` [s] bounds the exact solver.
+    off the capacity; `time_limit` [s] bounds the exact solver. `priority_tolerance` is the share
+    of the load of a priority, of the most that is proven to be possible, which the exact solver
+    may give up for what comes after it; None leaves that to the solver.
     """
 
     unlimited: bool = False
@@ -274,6 +276,7 @@ class Options:
     delayed_best_effort: bool = False
     hold_undecided: bool = False
     time_limit: float = 30.0
+    priority_tolerance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +331,7 @@ class Reason(StrEnum):
 class Decision:
     """The outcome for one server; `allocation` is None where it gets nothing.
 
-    `warnings` tell why the numbers of the allocation may not hold, see `plausibility`.
+    `warnings` tell why the numbers of the allocation may not hold, see `caveats`.
     """
 
     server: str

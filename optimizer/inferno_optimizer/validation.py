@@ -82,7 +82,8 @@ def _problems(system: System) -> Iterator[Problem]:
     models = {p.model for p in system.profiles}
     classes = {c.name for c in system.classes}
     promised = {(c.name, m) for c in system.classes for m, t in c.targets.items() if t.ttft_ms > 0}
-    prefilled = {p.model for p in system.profiles if _needs_input(p.parameters)}
+    placed = (p for p in system.profiles if p.accelerator in accelerators)
+    prefilled = {p.model for p in placed if _needs_input(p.parameters)}
     for accelerator in system.accelerators:
         yield from _accelerator_problems(accelerator)
     for profile in system.profiles:

@@ -99,7 +99,7 @@ def test_the_table_says_why_a_server_gets_nothing() -> None:
 def test_the_table_shows_cards_and_what_is_proven() -> None:
     lines = words(run("optimize", SAMPLE))
 
-    assert "G2 3 8" in lines
+    assert "G2 3 0 8" in lines
     assert lines[-1].startswith("solver unlimited: Optimal, objective -264.00, gap 0, ")
 
 

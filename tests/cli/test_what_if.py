@@ -35,9 +35,9 @@ def test_one_more_card_serves_one_more_server() -> None:
         "",
         "served: 1 -> 2 of 4 servers; cost 50.00 -> 75.00 cents/hour (+25.00)",
         "",
-        "CARDS USED AFTER AVAILABLE AFTER",
-        "A100 0 0 0 0",
-        "G2 2 3 2 3",
+        "CARDS USED AFTER HELD AFTER AVAILABLE AFTER",
+        "A100 0 0 2 2 2 2",
+        "G2 2 3 0 0 2 3",
     ]
 
 
@@ -85,7 +85,7 @@ def test_json_and_yaml_have_both_plans_and_their_totals() -> None:
     assert from_json == from_yaml
     assert from_json["servers"] == ["No-capacity"]
     assert [from_json[side]["served"] for side in ("before", "after")] == [1, 2]
-    assert {"type": "G2", "used": 3, "available": 3} in from_json["after"]["capacity"]
+    assert {"type": "G2", "used": 3, "held": 0, "available": 3} in from_json["after"]["capacity"]
 
 
 @pytest.mark.parametrize("change", ["capacity.G2+=1", "server.*.minNumReplicas=0"])

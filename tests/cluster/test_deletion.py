@@ -1,5 +1,6 @@
 """Whatever is deleted, in whatever order: nothing hangs, and no finalizer is left behind."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tests.cluster.scene import (
     FINALIZER,
     MODES,
+    Manifest,
     Mode,
     Scene,
     environment_of,
@@ -18,8 +20,19 @@ from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
 from tests.controlplane.waiting import wait_until
+from tests.deployment.make import Make
+from tests.reference.shown import run, shown
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
+
+
+@pytest.fixture
+def definitions_anew(control_plane: ControlPlane) -> Iterator[Make]:
+    """For a test that deletes the definitions: the next one has new ones."""
+    make = Make(control_plane)
+    yield make
+    make("uninstall", "ignore-not-found=true")
+    control_plane.install_crds(ROOT / "crds")
 
 
 @pytest.fixture
@@ -163,19 +176,93 @@ def test_switching_through_all_ways_to_run_leaves_nothing_behind(
 
 
 def test_the_definitions_can_be_deleted_while_the_operator_is_at_work(
-    scene: Scene, operator: StartOperator, holding: Mode
+    scene: Scene, operator: StartOperator, holding: Mode, definitions_anew: Make
 ) -> None:
     scene.apply_sample("small")
     process = in_mode(operator, holding.environment)()
     scene.wait_until_held(holding)
-    control_plane, definitions = scene.control_plane, ROOT / "crds"
-    try:
-        control_plane.kubectl("delete", "--filename", definitions, "--timeout=60s")
-    finally:
-        control_plane.install_crds(definitions)
+    definitions_anew("uninstall")
+    definitions_anew("install")
 
     process.check_running()
     scene.apply_sample("small")
     scene.request("inferno")
     optimizer = scene.wait_until_done("inferno")
     assert optimizer["status"]["lastOptimization"]["allocated"] == 2
+
+
+@pytest.mark.usefixtures("definitions_anew")
+def test_an_operator_at_work_keeps_objects_whose_definitions_are_deleted(
+    scene: Scene, operator: StartOperator, holding: Mode
+) -> None:
+    scene.apply_sample("small")
+    process = in_mode(operator, holding.environment)()
+    scene.wait_until_held(holding)
+    held = ("accelerators,capacities,models,servers,serviceclasses", scene.namespace)
+    before = scene.control_plane.items(*held)
+    scene.control_plane.kubectl("delete", "--filename", ROOT / "crds", "--wait=false")
+    wait_until(lambda: process.log, lambda log: "run 'make release'" in log, "advice", 30.0)
+
+    assert len(scene.control_plane.items(*held)) == len(before)
+
+
+def leave_behind(scene: Scene) -> None:
+    """What is left of the original when its definitions go with it: all objects are held."""
+    scene.apply_sample("small")
+    finalizers = {"metadata": {"finalizers": [FINALIZER]}}
+    for place in scene.finalizers():
+        kind, _, name = place.partition("/")
+        scene.control_plane.patch(kind, name, finalizers, scene.namespace)
+    scene.control_plane.kubectl("delete", "--filename", ROOT / "crds", "--wait=false")
+    wait_until(
+        lambda: scene.optimizer("inferno")["metadata"],
+        lambda metadata: "deletionTimestamp" in metadata,
+        "its deletion",
+        90.0,  # the API server works on five definitions at once, for a minute at most
+    )
+
+
+@pytest.mark.usefixtures("definitions_anew")
+@pytest.mark.parametrize("mode", MODES, indirect=True)
+def test_objects_stay_with_a_definition_that_is_being_deleted_until_a_person_lets_them_go(
+    scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path
+) -> None:
+    leave_behind(scene)
+    held, specs = scene.finalizers(), specs_of(scene)
+    process = in_mode(operator, mode.environment)()
+    scene.wait_for_condition("inferno", "DefinitionTerminating")
+    wait_until(lambda: process.log, lambda log: "run 'make release'" in log, "advice", 30.0)
+
+    assert scene.finalizers() == held
+    assert process.stop() == 0
+    assert scene.finalizers() == held
+
+    do_as_troubleshooting_says(scene, tmp_path)
+    assert specs_of(scene) == specs
+    assert not any("deletionTimestamp" in item["metadata"] for item in objects_of(scene))
+
+
+def do_as_troubleshooting_says(scene: Scene, folder: Path) -> None:
+    """Run what the page shows for definitions that are being deleted, in one namespace."""
+    page = ROOT / "docs" / "troubleshooting.md"
+    commands = [command.text for command in shown(page)]
+    first = next(i for i, text in enumerate(commands) if "objects.yaml" in text)
+    programs = {
+        "KUBECTL": str(scene.control_plane.kubectl_program),
+        "KUBECONFIG": str(scene.control_plane.kubeconfig),
+        "PATH": os.pathsep.join(
+            [str(scene.control_plane.kubectl_program.parent), os.environ["PATH"]]
+        ),
+    }
+    for text in commands[first : first + 5]:
+        here = text.replace("--all-namespaces", f"--namespace={scene.namespace}")
+        done = run(here.replace("objects.yaml", str(folder / "objects.yaml")), **programs)
+        assert done.returncode == 0, f"{text}\n{done.stderr}"
+
+
+def objects_of(scene: Scene) -> list[Manifest]:
+    return scene.control_plane.items("inferno", scene.namespace)
+
+
+def specs_of(scene: Scene) -> dict[tuple[str, str], Manifest]:
+    return {(item["kind"], item["metadata"]["name"]): item["spec"] for item in objects_of(scene)}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,14 @@ from typing import Any
 import yaml
 
 from tests.conftest import ROOT
+from tests.deployment.programs import output_of
 
 Manifest = dict[str, Any]
 
 OVERLAYS = ROOT / "manifests" / "kustomize" / "overlays"
 CHART = ROOT / "manifests" / "helm" / "inferno"
 NAMESPACE = "inferno-system"
+RELEASE = "inferno"
 
 
 def kustomize(kubectl: Path, folder: Path) -> list[Manifest]:
@@ -23,10 +24,10 @@ def kustomize(kubectl: Path, folder: Path) -> list[Manifest]:
     return _rendered([kubectl, "kustomize", folder])
 
 
-def helm_template(helm: Path, *options: str | Path, chart: Path = CHART) -> list[Manifest]:
+def helm_template(helm: Path, *options: str | Path, release: str = RELEASE) -> list[Manifest]:
     """What `helm install` would apply."""
     where = ["--namespace", NAMESPACE, "--kube-version", "1.34"]
-    return _rendered([helm, "template", "inferno", chart, *where, *options])
+    return _rendered([helm, "template", release, CHART, *where, *options])
 
 
 def find(manifests: Iterable[Manifest], kind: str, name: str) -> Manifest:
@@ -55,7 +56,4 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _rendered(command: Sequence[str | Path]) -> list[Manifest]:
-    completed = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert completed.returncode == 0, completed.stderr
-
-    return [document for document in yaml.safe_load_all(completed.stdout) if document]
+    return [document for document in yaml.safe_load_all(output_of(command)) if document]

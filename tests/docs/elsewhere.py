@@ -7,6 +7,11 @@ ELSEWHERE = {
     "inferno operator": "tests/cli/test_operator.py",
     "inferno serve": "tests/rest/test_start.py",
     "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it
+    "kubectl create --filename objects.yaml": "tests/cluster/test_deletion.py",
+    "kubectl delete clusterroles,": "tests/cluster/deployment/test_helm.py",
+    "kubectl get accelerators,": "tests/cluster/test_deletion.py",
+    "kubectl scale deployment controller-": "tests/cluster/deployment/test_make.py",
+    "kubectl wait --for=delete": "tests/cluster/test_deletion.py",
     "make build-installer": "tests/cluster/deployment/test_make.py",
     "make demo": ".ci/run",
     "make deploy": "tests/cluster/deployment/test_make.py",
@@ -17,6 +22,7 @@ ELSEWHERE = {
     "make setup": ".ci/run",  # what every other target begins with
     "make test": ".ci/run",
     "make undeploy": "tests/cluster/deployment/test_make.py",
+    "pip install": "manifests/image/install.sh",  # a test runs it, and takes minutes
     "python -m tests.bench": "tests/unit/bench/test_bench.py",
 }
 """Beginnings of commands that are not run as they stand, and where they are."""

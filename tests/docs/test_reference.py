@@ -11,12 +11,14 @@ import pytest
 import yaml
 
 from inferno_operator.adapters.http.metrics import METRICS
+from tests.reference.chart import values
 from tests.reference.commands import contexts
 from tests.reference.pages import DOCS, PARTS, page, renewed
 from tests.reference.reasons import reasons
 from tests.reference.shown import pages
 
 ROOT = DOCS.parent
+ALERTS = ROOT / "manifests" / "kustomize" / "components" / "monitoring" / "prometheus-rule.yaml"
 RENEW = "make it anew: make reference"
 
 
@@ -29,10 +31,31 @@ def test_a_generated_page_is_as_the_code_has_it(part: str) -> None:
     assert text(part) == renewed(part), RENEW
 
 
-def test_every_reason_has_its_place_in_troubleshooting() -> None:
-    explained = re.findall(r"^### (\w+)$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+def explained_in_troubleshooting() -> tuple[list[str], list[str]]:
+    """What has a section there: reasons, and alerts."""
+    chapters = re.split(r"^## ", (DOCS / "troubleshooting.md").read_text(), flags=re.MULTILINE)
+    alerts = [chapter for chapter in chapters if chapter.startswith("Alerts\n")]
+    others = [chapter for chapter in chapters if chapter not in alerts]
+    return headings("".join(others)), headings("".join(alerts))
 
-    assert sorted(explained) == sorted(reasons())
+
+def headings(chapters: str) -> list[str]:
+    return sorted(re.findall(r"^### (\w+)$", chapters, re.MULTILINE))
+
+
+def test_every_reason_has_its_place_in_troubleshooting() -> None:
+    explained, _ = explained_in_troubleshooting()
+
+    assert explained == sorted(reasons())
+
+
+def test_every_alert_links_to_its_place_in_troubleshooting_and_no_other_is_there() -> None:
+    _, explained = explained_in_troubleshooting()
+    (group,) = yaml.safe_load(ALERTS.read_text())["spec"]["groups"]
+
+    links = {rule["alert"]: rule["annotations"].get("runbook_url") for rule in group["rules"]}
+
+    assert links == {name: f"docs/troubleshooting.md#{name.lower()}" for name in explained}
 
 
 def test_every_variable_that_the_sources_name_is_explained() -> None:
@@ -70,6 +93,10 @@ def help_of(program: list[str], *command: str) -> str:
 def commands_of(program: list[str]) -> list[str]:
     listed = help_of(program).partition("Commands:\n")[2].partition("\n\n")[0]
     return [line.split()[0] for line in listed.splitlines()]
+
+
+def test_every_value_of_the_chart_is_explained() -> None:
+    assert [value for value, _, meaning in values() if not meaning] == []
 
 
 def test_every_command_has_its_section() -> None:

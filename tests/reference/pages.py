@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.reference.chart import CHART, chart
 from tests.reference.commands import commands
 from tests.reference.crds import crds
 from tests.reference.environment import environment
@@ -13,18 +14,21 @@ from tests.reference.rest import rest
 DOCS = Path(__file__).parents[2] / "docs"
 
 PARTS: Mapping[str, Callable[[], str]] = {
+    "chart": chart,
     "cli": commands,
     "crds": crds,
     "environment": environment,
     "metrics": metrics,
     "rest": rest,
 }
-"""Each stands on the page of its name, between its markers."""
+"""Each stands on the page of its name in the reference, between its markers, or on one of these."""
+
+ELSEWHERE = {"chart": CHART / "README.md"}
 
 
 def page(part: str) -> Path:
     """Where a part is."""
-    return DOCS / "reference" / f"{part}.md"
+    return ELSEWHERE.get(part, DOCS / "reference" / f"{part}.md")
 
 
 def renewed(part: str) -> str:

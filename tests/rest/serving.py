@@ -29,13 +29,24 @@ class Served:
         return httpx.Client(base_url=self.url, timeout=60)
 
     def workers(self) -> list[int]:
-        """Processes that it started."""
-        pid = self.process.pid
-        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+        """Processes that optimize; they are forked from one that the server started."""
+        return [worker for starter in self.starters() for worker in children(starter)]
+
+    def starters(self) -> list[int]:
+        """Processes that the server started itself."""
+        return children(self.process.pid)
 
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(STOPS_WITHIN)
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process started; none when it has ended."""
+    try:
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    except FileNotFoundError:
+        return []
 
 
 @contextmanager

@@ -166,9 +166,13 @@ BAD = {
     b'{"name": "x"} more': "not valid JSON",
     b'{"name": "\xff"}': "not UTF-8",
     b'{"cost": NaN}': "not valid JSON",
+    b'\xef\xbb\xbf{"name": "x"}': "byte order mark (byte 0)",
+    b'{"name": "x\\ud800"}': "name: character 2 is half of a surrogate pair",
     b"[" * 100_000: "nested too deeply",
     b'{"multiplicity": 2.0}': "multiplicity: expected an integer, not 2.0",
     b'{"multiplicity": 9223372036854775808}': "multiplicity: expected an integer",
+    b'{"multiplicity": %s}' % (5001 * b"9"): "multiplicity: expected an integer, not 9999",
+    b'{"memSize": 1, "cost": -%s}' % (5001 * b"9"): "cost: expected a finite number, not -999",
     b'{"cost": 1e39}': "cost: expected a number up to 3.403e+38",
     b"[]": "expected an object",
 }
@@ -185,12 +189,53 @@ def test_a_body_that_cannot_be_read_is_refused_with_the_reason(
     assert keeper.get("/getAccelerators").json() == []
 
 
-def test_null_and_half_a_surrogate_are_taken_as_they_are(keeper: httpx.Client) -> None:
+def test_half_a_surrogate_pair_is_refused_with_the_field_of_its_object(
+    client: httpx.Client,
+) -> None:
+    body = SMALL.read_bytes().replace(b'"class": "Premium"', b'"class": "Premium\\udfff"')
+    reply = client.post("/optimizeOne", content=body)
+
+    message = "server 'Premium-granite-13b': class: character 8 is half of a surrogate pair"
+    assert (reply.status_code, reply.json()) == (400, {"message": message})
+
+
+def test_null_is_an_object_of_zeros_and_any_text_is_kept(keeper: httpx.Client) -> None:
     nothing = keeper.post("/addAccelerator", content=b"null").json()
-    half = keeper.post("/addAccelerator", content=b'{"name": "\\ud800"}')
+    pair = keeper.post("/addAccelerator", content=b'{"name": "\\ud83d\\ude00 \xc3\xa4"}').json()
+    ignored = keeper.post("/addAccelerator", content=b'{"unknown": %s}' % (5001 * b"9"))
 
     assert (nothing["name"], nothing["cost"]) == ("", 0)
-    assert half.status_code == 200
+    assert pair["name"] == "\N{GRINNING FACE} \N{LATIN SMALL LETTER A WITH DIAERESIS}"
+    assert ignored.status_code == 200
+
+
+# What Go's strconv.Atoi makes of it: 64 bits, any number of zeros in front.
+PRIORITIES = {
+    "7": 7,
+    "+7": 7,
+    4301 * "0" + "7": 7,
+    "-9223372036854775808": 100,
+    "-9223372036854775809": None,
+    "9223372036854775808": None,
+    4301 * "9": None,
+    "7.0": None,
+    "1_0": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"), PRIORITIES.items(), ids=[f"{sent:.30}" for sent in PRIORITIES]
+)
+def test_a_priority_is_read_as_the_original_reads_it(
+    keeper: httpx.Client, sent: str, kept: int | None
+) -> None:
+    reply = keeper.get(f"/addServiceClass/p/{sent}")
+
+    if kept is None:
+        assert reply.status_code == 400
+        assert reply.json() == {"message": f"service class priority {sent} invalid"}
+    else:
+        assert (reply.status_code, reply.json()["priority"]) == (200, kept)
 
 
 def test_it_tells_its_health_its_numbers_and_what_it_can_do(client: httpx.Client) -> None:

@@ -203,3 +203,30 @@ def test_a_worker_that_something_else_ended_is_replaced(tmp_path: Path) -> None:
         reply = post(server, SMALL.read_bytes())
 
     assert reply.status_code == 200
+
+
+def test_the_process_that_starts_workers_is_replaced_when_something_else_ended_it(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as server:
+        for process in (*server.workers(), *server.starters()):
+            os.kill(process, signal.SIGKILL)
+        wait_for(lambda: server.starters() == [])
+        reply = post(server, SMALL.read_bytes())
+
+    assert reply.status_code == 200
+
+
+def test_a_worker_after_one_that_was_broken_off_loads_nothing_anew(tmp_path: Path) -> None:
+    with limited(tmp_path, workers=1) as server:
+        starters, workers = server.starters(), server.workers()
+        with pytest.raises(httpx.ReadTimeout):
+            post(server, long_question(), timeout=1)
+        wait_for(lambda: solves(server, "running") == 0)
+        after = post(server, SMALL.read_bytes())
+        starters_then, workers_then = server.starters(), server.workers()
+
+    assert after.status_code == 200
+    assert len(starters) == len(workers) == len(workers_then) == 1
+    assert starters == starters_then
+    assert workers != workers_then

@@ -81,7 +81,7 @@ def inferno(
     epilog="Example: kubectl get inferno -o yaml | inferno optimize - -o json"
     "\n\nExample: inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'"
     "\n\nExample: inferno optimize samples/fleet --set accelerator.B200.type=B200 "
-    "--set accelerator.B200.cost=400 --set capacity.B200=8 --set 'model.*.B200=H100' "
+    "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
     "--set 'model.*.B200.alpha*=0.5'"
 )
 def optimize(

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.schema import (
+    Fraction,
     Integer,
     Items,
     NonNegativeInteger,
@@ -33,6 +34,9 @@ class OptimizerParameters(Part):
     """Share out after all classes were served, not after each priority."""
     hold_undecided: bool = True
     """Set aside the cards that servers use for which no decision is possible."""
+    priority_tolerance: Fraction | None = None
+    """Share of the most load of a priority that the exact solver may give up for lower priorities
+    and for the value; absent means 0.0005 for large systems and none for small ones."""
 
 
 class OptimizerData(Part):

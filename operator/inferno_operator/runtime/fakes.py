@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inferno_operator.resources import API_VERSION
-from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference
+from inferno_operator.resources import API_VERSION, RESOURCES
+from inferno_operator.resources.dialects import DIALECTS
+from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference, kind_of
 from inferno_operator.runtime.leader_election import Lease
 from inferno_operator.runtime.ports import Change, GoneError, Listing, StaleError
 from inferno_optimizer.errors import InfernoError
@@ -41,6 +42,7 @@ class FakeCluster:
         self.failures: list[InfernoError] = []
         self.failing: dict[str, InfernoError] = {}
         self.unserved: set[str] = set()
+        self.terminating: set[str] = set()
         self._version = 0
         self._changes: list[tuple[str, Change]] = []
         self._changed = asyncio.Event()
@@ -71,10 +73,19 @@ class FakeCluster:
         stored["metadata"]["resourceVersion"] = self._next_version()
         self._note(stored, gone=True)
 
-    async def serves(self, kind: Kind) -> bool:
-        """Whether a kind is served: all are, except those in `unserved`."""
+    async def verbs(self, group: str, version: str) -> Mapping[str, frozenset[str]]:
+        """Return all kinds but those that are not served; of terminating ones none is patched."""
+        del version
         self._fail()
-        return kind.kind not in self.unserved
+        ours = [kind_of(resource) for resource in RESOURCES]
+        dialects = DIALECTS.values()
+        others = [kind for d in dialects for kind in (d.booster, *d.children)]
+        served = {
+            kind.plural: frozenset({"get", "patch"})
+            for kind in (*ours, *others)
+            if kind.group == group and kind.kind not in self.unserved
+        }
+        return served | dict.fromkeys(self.terminating & served.keys(), frozenset({"get"}))
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return a copy of an object."""

@@ -3,6 +3,12 @@
 Only the stateful mode with a remote optimizer adds the finalizer. At the start, every mode
 removes finalizers that it does not use: those of a run in another mode, and those of the
 original operator, which adds them to Optimizers too.
+
+While a definition of our kinds is being deleted, no object gets or loses the finalizer. The
+finalizer is all that keeps the objects, and the deletion may be a mistake, such as that of the
+original operator together with its definitions. A person removes the finalizers with
+`make release`. One definition counts for all: the API server deletes a few at once, and does
+not report the others before their turn.
 """
 
 import asyncio
@@ -10,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
-from inferno_operator.resources import Resource
+from inferno_operator.resources import GROUP, VERSION, Resource
 from inferno_operator.resources.objects import Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.concurrency import write_each
@@ -23,15 +29,37 @@ FINALIZER = "inferno.platform.ai/finalizer"
 logger = logging.getLogger(__name__)
 
 
+class DefinitionTerminatingError(InfernoError):
+    """Definitions are being deleted: without the finalizer all their objects would be deleted."""
+
+    reason = "DefinitionTerminating"
+
+
 async def hold(observations: Iterable[Observation], cluster: Cluster) -> None:
-    """Add the finalizer to the objects that are not being deleted."""
+    """Add the finalizer to the objects that are not being deleted.
+
+    While definitions are being deleted, nothing is done.
+    """
     missing = [o for o in observations if o.deleted is None and FINALIZER not in o.finalizers]
-    await write_each(missing, lambda o: _change(o, cluster, lambda names: (*names, FINALIZER)))
+    if missing and not await _terminating(cluster):
+        await write_each(missing, lambda o: _change(o, cluster, lambda names: (*names, FINALIZER)))
 
 
 async def release(observations: Iterable[Observation], cluster: Cluster) -> None:
-    """Remove the finalizer from objects."""
+    """Remove the finalizer from objects.
+
+    Raises
+    ------
+    DefinitionTerminatingError
+        Definitions are being deleted; nothing was done.
+    """
     held = [observation for observation in observations if FINALIZER in observation.finalizers]
+    if held and (kinds := await _terminating(cluster)):
+        raise DefinitionTerminatingError(
+            f"the definitions of {', '.join(sorted(kinds))} are being deleted, and all objects"
+            f" would go with them: they keep the finalizer {FINALIZER}; save them, then run"
+            " 'make release'"
+        )
     await write_each(held, lambda o: _change(o, cluster, _without))
 
 
@@ -58,6 +86,16 @@ async def _clean_up(kind: type[Resource], namespace: str, cluster: Cluster) -> N
             await asyncio.sleep(backoff.seconds(failures))
         else:
             return
+
+
+async def _terminating(cluster: Cluster) -> frozenset[str]:
+    """Return our kinds whose definitions are being deleted, in the plural.
+
+    The API server takes `patch` from the verbs that it lists for such a kind. Unlike the
+    definition itself, everybody may read that list, also an operator of one namespace.
+    """
+    verbs = await cluster.verbs(GROUP, VERSION)
+    return frozenset(name for name in verbs if "/" not in name and "patch" not in verbs[name])
 
 
 def _without(names: Iterable[str]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The interface of controllers to the API server, for objects of any kind; see also `fakes`."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,8 +61,8 @@ class Reader(Protocol):
     object or its kind does not exist, and `RejectedError` if the API server rejects the call.
     """
 
-    async def serves(self, kind: Kind) -> bool:
-        """Whether the API server serves a kind now."""
+    async def verbs(self, group: str, version: str) -> Mapping[str, frozenset[str]]:
+        """Return what the API server offers to do with each kind of a group, in the plural."""
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return one object."""

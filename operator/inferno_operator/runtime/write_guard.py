@@ -1,7 +1,7 @@
 """Allow writes only while this operator leads, and finish every write that has begun."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import Any, TypeVar
 
@@ -50,9 +50,9 @@ class GuardedCluster:
         self._in_flight: set[asyncio.Task[object]] = set()
         self.answered_at = clock()
 
-    async def serves(self, kind: Kind) -> bool:
-        """Whether the API server serves a kind now."""
-        return await self._answered(self._cluster.serves(kind))
+    async def verbs(self, group: str, version: str) -> Mapping[str, frozenset[str]]:
+        """Return what the API server offers to do with each kind of a group, in the plural."""
+        return await self._answered(self._cluster.verbs(group, version))
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return one object."""

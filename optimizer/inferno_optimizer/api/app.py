@@ -45,7 +45,7 @@ def create_app(limits: Limits, *, stateful: bool = False, guarded: bool = False)
     Parameters
     ----------
     limits
-        How much and how long.
+        Sizes, times and counts.
     stateful
         Whether it keeps a system that clients change.
     guarded

@@ -6,6 +6,7 @@ optimization needs, as clients read it back.
 """
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.wire.fields import (
     FLAG,
     INTEGER,
+    SHARE,
     TEXT,
     Kind,
     List,
@@ -32,6 +34,9 @@ Keys = Mapping[str, Kind[Any]]
 LARGEST_NUMBER = 3.4028234663852886e38
 """What 32 bits hold, in which the original keeps numbers."""
 
+LONGEST_INTEGER = 400
+"""Digits that are read; a number of so many is beyond the range of every field."""
+
 
 def parse_json(text: bytes) -> object:
     """Parse a body; the whole of it, unlike the original, which drops what comes after.
@@ -43,23 +48,39 @@ def parse_json(text: bytes) -> object:
     """
     if not text.strip():
         raise InputError("the body is empty; send JSON")
+    if text.startswith(BOM_UTF8):
+        raise InputError("the body begins with a byte order mark (byte 0); send JSON without it")
     try:
-        return json.loads(text.decode(), parse_constant=_refuse_constant)
+        return _parse(text.decode())
     except UnicodeDecodeError as error:
         raise InputError(f"the body is not UTF-8: byte {error.start}") from error
     except RecursionError as error:
         raise InputError("the body is nested too deeply") from error
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise InputError(f"the body is not valid JSON: {error}") from error
 
 
-def write_json(document: object) -> bytes:
-    """Write JSON; in ASCII, as names may hold halves of surrogates that UTF-8 has no room for."""
-    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+def _parse(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # int() refuses thousands of digits, without saying where they are
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
+
+
+def _integer(digits: str) -> int:
+    """Read an integer; no field takes one of more digits than are kept of it."""
+    return int(digits[:LONGEST_INTEGER])
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number there")
+    raise InputError(f"the body is not valid JSON: {name} is no number there")
+
+
+def write_json(document: object) -> bytes:
+    """Write JSON; in ASCII, as messages may show what UTF-8 cannot hold."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _read_single(value: object) -> float:
@@ -183,7 +204,7 @@ OPTIONS = _document(
         "delayedBestEffort": FLAG,
         "saturationPolicy": TEXT,
     },
-    later={"holdUndecided": FLAG},
+    later={"holdUndecided": FLAG, "priorityTolerance": SHARE},
 )
 
 SYSTEM = _document(

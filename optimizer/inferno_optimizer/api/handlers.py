@@ -147,8 +147,12 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     Raises
     ------
     Refusal
-        It is too large, too slow, or it ends too soon.
+        It is compressed, too large, too slow, or it ends too soon.
     """
+    coding = ", ".join(request.headers.getlist("content-encoding"))
+    if coding.strip().lower() not in ("", "identity"):
+        message = f"Content-Encoding: {coding}: send the body as it is, not compressed"
+        raise Refusal.because(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
     try:
         async with asyncio.timeout(limits.body_seconds):
             return await _bounded(request, limits.body_bytes)

@@ -1,4 +1,4 @@
-"""How much and how long: a server refuses what goes beyond."""
+"""Limits of a server: sizes, times and counts; it refuses what exceeds them."""
 
 import os
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ class Limits:
     head_seconds
         Until the headers of a request have arrived.
     body_bytes, body_seconds
-        Of a request's body, and until it has arrived.
+        Size of a request's body, and until it has arrived.
     time_limit
         When the exact solver stops and gives the best plan found.
     solve_seconds
-        For a whole optimization; then it is broken off.
+        For a whole optimization, which is broken off then.
     queue_seconds
         Until an optimization begins.
     workers
@@ -27,7 +27,7 @@ class Limits:
     waiting
         Optimizations that may wait for others to end.
     stop_seconds
-        For what runs when the server is told to stop.
+        For requests that run when the server is told to stop; then they get 503.
     """
 
     head_seconds: float = 10.0

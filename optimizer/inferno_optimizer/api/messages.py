@@ -12,6 +12,12 @@ from inferno_optimizer.api.documents import write_json
 
 JSON = "application/json; charset=utf-8"
 
+HEADERS = {
+    HTTPStatus.REQUEST_TIMEOUT: {"Connection": "close"},  # or the rest of the body is waited for
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: {"Accept-Encoding": "identity"},
+}
+"""Headers of refusals, by status."""
+
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, not a fault
     """A request is answered with this status and this JSON instead."""
@@ -47,8 +53,7 @@ async def answer_refusal(_: Request, refusal: Exception) -> Response:
     if not isinstance(refusal, Refusal):
         raise refusal
     reply = json_reply(refusal.body, refusal.status)
-    if refusal.status == HTTPStatus.REQUEST_TIMEOUT:
-        reply.headers["Connection"] = "close"  # or the rest of the body would be waited for
+    reply.headers.update(HEADERS.get(HTTPStatus(refusal.status), {}))
     return reply
 
 

@@ -58,6 +58,7 @@ OF_BODIES = {
     HTTPStatus.BAD_REQUEST: "The body cannot be read.",
     HTTPStatus.REQUEST_TIMEOUT: "The body took too long.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is compressed.",
 }
 OF_SOLVES = {
     HTTPStatus.NOT_FOUND: "The optimization failed.",

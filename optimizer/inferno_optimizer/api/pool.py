@@ -4,43 +4,34 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 from http import HTTPStatus
 
 from inferno_optimizer.api.limits import MEBIBYTE, Limits
 from inferno_optimizer.api.messages import Refusal
-from inferno_optimizer.api.worker import ANSWER, QUESTION
 
 Answer = tuple[int, bytes]
 """Status and JSON."""
+
+ENDED = (asyncio.IncompleteReadError, ConnectionError)
+"""What reading from a process raises that ended, and writing to it."""
 
 
 class Worker:
     """A process that answers one question after the other."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def start(cls, time_limit: float) -> "Worker":
-        """Start one; it ends with us, as its input ends then."""
-        return cls(
-            await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "inferno_optimizer.api.worker",
-                str(time_limit),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                limit=MEBIBYTE,
-                start_new_session=True,  # Ctrl-C is not for it, and solvers that it starts end too
-            )
-        )
+    def __init__(
+        self, pid: int, answers: asyncio.StreamReader, questions: asyncio.StreamWriter
+    ) -> None:
+        self._pid = pid
+        self._answers = answers
+        self._questions = questions
 
     @property
     def alive(self) -> bool:
         """Whether it is there still."""
-        return self._process.returncode is None
+        return not self._answers.at_eof()
 
     async def ask(self, body: bytes) -> Answer:
         """Have a body of optimizeOne answered.
@@ -50,24 +41,89 @@ class Worker:
         Refusal
             It died over it.
         """
-        questions, answers = self._process.stdin, self._process.stdout
-        if questions is None or answers is None:
-            raise RuntimeError("the worker has no pipes")
         try:
-            questions.write(QUESTION.pack(len(body)))
-            questions.write(body)
-            await questions.drain()
-            status, length = ANSWER.unpack(await answers.readexactly(ANSWER.size))
-            return status, await answers.readexactly(length)
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            message = "the optimization broke off; the server's log may tell why"
-            raise Refusal.because(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
+            self._questions.write(b"%d\n" % len(body))
+            self._questions.write(body)
+            await self._questions.drain()
+            status, length = map(int, (await self._answers.readuntil()).split())
+            return status, await self._answers.readexactly(length)
+        except ENDED as error:
+            raise _broken_off() from error
+
+    def end(self) -> None:
+        """End it and the solvers that it started, whatever they are doing."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.alive:
+                os.killpg(self._pid, signal.SIGKILL)
+        self._questions.close()
+
+
+class ForkServer:
+    """A process that has the solvers loaded and forks workers.
+
+    A new process takes a second to load them, a forked one starts within milliseconds.
+    """
+
+    def __init__(self, time_limit: float) -> None:
+        self._time_limit = time_limit
+        self._lock = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._control: socket.socket | None = None
+
+    async def fork(self) -> Worker:
+        """Start a worker; it ends with us, as its connection ends then.
+
+        Raises
+        ------
+        Refusal
+            The process cannot load the solvers, or died over this.
+        """
+        async with self._lock:
+            control = await self._started()
+            try:
+                return await _forked(control)
+            except ENDED as error:
+                raise _broken_off() from error
+
+    async def _started(self) -> socket.socket:
+        """Start the process, unless it runs, and give the socket that it reads."""
+        if self._control and self._process and self._process.returncode is None:
+            return self._control
+        await self.end()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "inferno_optimizer.api.worker",
+                str(self._time_limit),
+                stdin=theirs.fileno(),
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # as threads do not survive a fork
+                start_new_session=True,  # Ctrl-C is not for it
+            )
+        return self._control
 
     async def end(self) -> None:
-        """End it, whatever it is doing."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
+        """End the process; its workers stay."""
+        if self._control:
+            self._control.close()
+        if self._process:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+
+async def _forked(control: socket.socket) -> Worker:
+    """Send a fork server the connection of a new worker."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        socket.send_fds(control, [b"\n"], [theirs.fileno()])
+    answers, questions = await asyncio.open_unix_connection(sock=ours, limit=MEBIBYTE)
+    with contextlib.ExitStack() as unless_forked:
+        unless_forked.callback(questions.close)
+        pid = int(await answers.readuntil())
+        unless_forked.pop_all()
+    return Worker(pid, answers, questions)
 
 
 class WorkerPool:
@@ -77,7 +133,7 @@ class WorkerPool:
         self._limits = limits
         self._free = asyncio.Semaphore(limits.workers)
         self._idle: list[Worker] = []
-        self._ending: set[asyncio.Task[None]] = set()
+        self._fork_server = ForkServer(limits.time_limit)
         self.running = 0
         self.waiting = 0
 
@@ -87,7 +143,9 @@ class WorkerPool:
 
     async def close(self) -> None:
         """End all workers; nobody may be waiting for an answer."""
-        await asyncio.gather(*self._ending, *(worker.end() for worker in self._idle))
+        for worker in self._idle:
+            worker.end()
+        await self._fork_server.end()
 
     async def solve(self, body: bytes) -> Answer:
         """Optimize what a body of optimizeOne describes; when cancelled that ends too.
@@ -124,11 +182,11 @@ class WorkerPool:
             async with asyncio.timeout(limits.solve_seconds):
                 answer = await worker.ask(body)
         except TimeoutError as error:
-            self._end(worker)
+            worker.end()
             message = f"the optimization took longer than {limits.solve_seconds:g} s; send less"
             raise Refusal.because(HTTPStatus.GATEWAY_TIMEOUT, message) from error
         except (Refusal, asyncio.CancelledError):
-            self._end(worker)
+            worker.end()
             raise
         self._idle.append(worker)
         return answer
@@ -139,14 +197,14 @@ class WorkerPool:
             worker = self._idle.pop()
             if worker.alive:
                 return worker
-        return await Worker.start(self._limits.time_limit)
-
-    def _end(self, worker: Worker) -> None:
-        """End a worker without waiting for that."""
-        task = asyncio.create_task(worker.end())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+            worker.end()
+        return await self._fork_server.fork()
 
 
 def _busy(why: str) -> Refusal:
     return Refusal.because(HTTPStatus.SERVICE_UNAVAILABLE, f"busy: {why}; try again later")
+
+
+def _broken_off() -> Refusal:
+    message = "the optimization broke off; the server's log may tell why"
+    return Refusal.because(HTTPStatus.INTERNAL_SERVER_ERROR, message)

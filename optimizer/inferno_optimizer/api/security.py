@@ -1,4 +1,4 @@
-"""Who may ask: TLS and a bearer token, both from files that may change at any time."""
+"""TLS and a bearer token, both from files that may change at any time."""
 
 import hmac
 import logging
@@ -49,7 +49,7 @@ class FileCache(Generic[T]):
     paths
         The files.
     load
-        Makes the value, or raises an InputError; what it says is logged, so it tells no
+        Makes the value, or raises an InputError; its message is logged and must hold no
         secrets.
 
     Raises
@@ -65,7 +65,7 @@ class FileCache(Generic[T]):
         self._value = load()
 
     def current(self) -> T:
-        """The value; the last one that could be made, as files may be caught half replaced."""
+        """The value, or the last one that could be made: files may be half replaced."""
         signature = self._sign()
         if signature != self._signature:
             try:
@@ -76,7 +76,7 @@ class FileCache(Generic[T]):
         return self._value
 
     def _sign(self) -> Signature:
-        """What tells one state of the files from another."""
+        """A value that changes with the files."""
         try:
             states = [path.stat() for path in self._paths]
         except OSError:

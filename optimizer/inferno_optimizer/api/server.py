@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 import socket
 import ssl
@@ -15,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_optimizer.api.app import create_app
-from inferno_optimizer.api.connection import connection_class
+from inferno_optimizer.api.connection import OriginForm, connection_class
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.api.messages import message_reply
 from inferno_optimizer.api.security import Files, TokenGuard, tls_context
@@ -24,6 +25,7 @@ from inferno_optimizer.errors import InputError
 KEEP_ALIVE = 30
 """Seconds until an idle connection is closed."""
 
+PORT = re.compile("[0-9]{1,5}")
 LARGEST_PORT = 65535
 
 
@@ -43,11 +45,11 @@ def serve(
     host, port
         Where to listen; port 0 for a free one.
     limits
-        How much and how long.
+        Sizes, times and counts.
     files
         Certificates and token.
     say
-        Told where it listens.
+        Called with the line that tells where it listens.
     stateful
         Whether to keep a system that clients change.
 
@@ -65,6 +67,7 @@ def serve(
     app: ASGIApp = create_app(limits, stateful=stateful, guarded=guarded)
     if files.token is not None:
         app = TokenGuard(app, files.token)
+    app = OriginForm(app)
     tls = tls_context(files)
     with listen(host, port) as listening:
         mode = "stateful" if stateful else "stateless"
@@ -74,14 +77,14 @@ def serve(
 
 
 class _Requests:
-    """Serves requests as tasks; those that are cancelled are answered with 503."""
+    """Serves each request in a task; a request whose task is cancelled is answered with 503."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or tell that there is no more time for it."""
+        """Serve a request, or answer that the server is stopping."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -114,7 +117,7 @@ class _Requests:
 
 
 class _Server(uvicorn.Server):
-    """Ends quietly: what runs gets a while, then it is told that there is no more."""
+    """A server that lets requests end for some seconds when it stops, and logs nothing then."""
 
     def __init__(
         self,
@@ -126,7 +129,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 requests,
-                http=connection_class(limits.head_seconds),
+                http=connection_class(limits),
                 ws="none",
                 lifespan="on",
                 ssl_context_factory=None if tls is None else lambda _, __: tls,
@@ -143,12 +146,12 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell when it listens."""
+        """Start, and tell where it listens."""
         await super().startup(sockets)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End what runs when it had its time."""
+        """Stop; requests that take longer than they may are cancelled."""
         ending = asyncio.create_task(self._requests.end_after(self._stop_seconds))
         await super().shutdown(sockets)
         await ending
@@ -171,7 +174,7 @@ def port_of(text: str) -> int:
     Raises
     ------
     InputError
-        It is none; of what Kubernetes puts there the text tells where it comes from.
+        It is not a port; the message explains the value that Kubernetes may have put there.
     """
     if "://" in text:
         raise InputError(
@@ -179,7 +182,7 @@ def port_of(text: str) -> int:
             " put into the environment (a service link); set enableServiceLinks: false in the"
             " pod, or INFERNO_PORT or --port to a number"
         )
-    if not text.isascii() or not text.isdigit() or int(text) > LARGEST_PORT:
+    if not PORT.fullmatch(text) or int(text) > LARGEST_PORT:
         raise InputError(f"INFERNO_PORT or --port: {text!r} is no port: 0 to {LARGEST_PORT}")
     return int(text)
 

@@ -18,7 +18,8 @@ from inferno_optimizer.wire.fields import LARGEST_INTEGER
 
 T = TypeVar("T")
 
-DECIMAL = re.compile(r"[+-]?[0-9]+")
+DECIMAL = re.compile(r"([+-]?)0*([0-9]{1,19})")
+"""What 64 bits may hold; int() itself refuses thousands of digits, zeros too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +226,11 @@ def set_service_classes(contents: Contents, body: Document) -> Change:
 
 def add_service_class(contents: Contents, name: str, priority: str) -> Change:
     """Add a service class without targets; one of that name is replaced."""
-    if not DECIMAL.fullmatch(priority) or not -LARGEST_INTEGER <= int(priority) <= LARGEST_INTEGER:
+    found = DECIMAL.fullmatch(priority)
+    number = int("".join(found.groups())) if found else None
+    if number is None or not -LARGEST_INTEGER - 1 <= number <= LARGEST_INTEGER:
         raise Refusal.because(HTTPStatus.BAD_REQUEST, f"service class priority {priority} invalid")
-    changed = _with_class(contents, name, KeptClass(_kept_priority(int(priority))))
+    changed = _with_class(contents, name, KeptClass(_kept_priority(number)))
     return changed, get_service_class(changed, name)
 
 

@@ -1,11 +1,14 @@
-"""One process that optimizes: bodies of optimizeOne come in, answers go out, one at a time.
+"""The processes that optimize: one that loads the solvers, and workers that are forked from it.
 
-Each is preceded by its length, an answer by its status too.
+The first one receives the connection of each worker over the socket that is its standard input.
+A worker sends its process id, then answers questions, which are bodies of optimizeOne, one at a
+time. A line comes before each: the length of a question, the status and length of an answer.
 """
 
+import gc
 import os
 import signal
-import struct
+import socket
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -20,9 +23,6 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system, encode_solution
 from inferno_optimizer.wire.fields import MisfitError
-
-QUESTION = struct.Struct(">Q")
-ANSWER = struct.Struct(">HQ")
 
 
 def answer(body: bytes, time_limit: float) -> tuple[HTTPStatus, bytes]:
@@ -50,26 +50,43 @@ def _read(body: bytes) -> System:
 
 
 def main() -> None:
-    """Answer on what was the standard output; what solvers print goes to the log."""
+    """Fork workers for as long as somebody can ask for them."""
     time_limit = float(sys.argv[1])
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what solvers print goes to the log
+    answer(b"null", time_limit)  # so that workers do not load things at their first question
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps workers
+    gc.freeze()  # so that they share memory for longer
+    with socket.socket(fileno=sys.stdin.fileno()) as control:
+        while connections := socket.recv_fds(control, 1, 1)[1]:
+            with socket.socket(fileno=connections[0]) as connection:
+                if os.fork() == 0:
+                    control.close()  # or it would seem that somebody still listens there
+                    _work(connection, time_limit)
+                    return
+
+
+def _work(connection: socket.socket, time_limit: float) -> None:
+    """Answer questions; in a process group of its own, with the solvers that it starts."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
     questions: SimpleQueue[bytes] = SimpleQueue()
-    Thread(target=_listen, args=(sys.stdin.buffer, questions), daemon=True).start()
-    with suppress(BrokenPipeError):  # nobody is there any more
-        while True:
-            status, text = answer(questions.get(), time_limit)
-            answers.write(ANSWER.pack(status, len(text)))
-            answers.write(text)
-            answers.flush()
+    with connection.makefile("rb") as asked, connection.makefile("wb") as answers:
+        Thread(target=_listen, args=(asked, questions), daemon=True).start()
+        answers.write(b"%d\n" % os.getpid())
+        answers.flush()
+        with suppress(BrokenPipeError):  # nobody is there any more
+            while True:
+                status, text = answer(questions.get(), time_limit)
+                answers.write(b"%d %d\n" % (status, len(text)))
+                answers.write(text)
+                answers.flush()
 
 
 def _listen(stream: BinaryIO, questions: SimpleQueue[bytes]) -> None:
-    """Hand on questions; when they end so do we, with solvers that we started."""
-    while header := stream.read(QUESTION.size):
-        (length,) = QUESTION.unpack(header)
-        questions.put(stream.read(length))
-    os.killpg(0, signal.SIGKILL)  # we lead the group, and may be at work
+    """Hand on questions; when they end so does the worker, which may be at work."""
+    while length := stream.readline():
+        questions.put(stream.read(int(length)))
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,8 @@ class Change:
             return self._flag()
         if isinstance(old, int):
             return self._integer()
-        return self._number() if isinstance(old, float) else self.value
+        # What may be absent is a number.
+        return self._number() if old is None or isinstance(old, float) else self.value
 
     def _flag(self) -> bool:
         if self.value not in ("true", "false"):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from inferno_optimizer.caveats import warnings_of
 from inferno_optimizer.decisions import misses
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.plausibility import warnings_of
 from inferno_optimizer.sizing.candidates import (
     MAX_REPLICAS,
     MS_PER_MINUTE,
@@ -27,7 +27,7 @@ class Option:
     [ms] at the server's load; `max_rate` is what one replica carries within all targets
     [requests/min], 0 for an idle server. `reason` says why it is out, empty if it is not;
     the numbers of one that is out are 0. `warnings` tell why the numbers may not hold, see
-    `plausibility`.
+    `caveats`.
     """
 
     accelerator: str

@@ -73,7 +73,9 @@ def _solve_single(candidates: Candidates, capacity: IntArray, timer: Timer) -> _
     program = Program.of(candidates, rows, capacity)
     undominated = program.undominated()
     rows = rows[undominated]
-    outcome = solve_by_levels(program.take(undominated), timer)
+    outcome = solve_by_levels(
+        program.take(undominated), timer, tolerance=candidates.system.options.priority_tolerance
+    )
     priorities = _priorities(candidates, candidates.pairs.case[rows])
     return _Plan(
         _filled(candidates, capacity, rows[outcome.chosen]),
@@ -87,7 +89,9 @@ def _solve_single(candidates: Candidates, capacity: IntArray, timer: Timer) -> _
 def _solve_mixed(candidates: Candidates, capacity: IntArray, timer: Timer) -> _Plan:
     """A mix of rows for each case; those that take no cards are none of the solver's."""
     table = MixTable.of(candidates, capacity)
-    outcome = solve_mixes(table, capacity, timer)
+    outcome = solve_mixes(
+        table, capacity, timer, candidates.system.options.priority_tolerance or 0.0
+    )
     singles, mixes = table.given(outcome.counts)
     assignment = _filled(candidates, capacity, singles, mixes)
     others = np.setdiff1d(assignment.served(candidates), table.case)
@@ -122,7 +126,8 @@ def _or_greedy(candidates: Candidates, capacity: IntArray, answer: Answer) -> An
     """What greedy finds, where that serves more: time may have ended before anything good."""
     greedy = solve_greedy(candidates, capacity).assignment
     mine, other = _served(candidates, answer.assignment), _served(candidates, greedy)
-    differs = [p for p, load in mine.items() if abs(other[p] - load) > GIVEN_UP * load]
+    given_up = max(GIVEN_UP, candidates.system.options.priority_tolerance or 0.0)
+    differs = [p for p, load in mine.items() if abs(other[p] - load) > given_up * load]
     if not differs or other[differs[0]] < mine[differs[0]]:
         return answer
     levels = tuple(replace(level, served=other[level.priority]) for level in answer.levels)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from inferno_optimizer.capacity import capacity_use, cards_in_use
+from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.plausibility import warned
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import (
     Allocation,

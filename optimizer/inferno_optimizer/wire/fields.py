@@ -6,6 +6,7 @@ published API does; `unknown` lists them for those who want to hear of them.
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ LONGEST_SHOWN = 40
 
 LARGEST_INTEGER = 2**63 - 1
 """What 64 bits hold, as on the published wire."""
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a pair: JSON can escape one alone, but nothing can be written with it."""
 
 Schema = Mapping[str, Any]
 """A JSON schema."""
@@ -124,10 +128,12 @@ class Scalar(Generic[T]):
 
 
 def read_text(value: object) -> str:
-    """Read a string, or raise a MisfitError."""
-    if isinstance(value, str):
-        return value
-    raise expected("a string", value)
+    """Read a string that UTF-8 can hold, or raise a MisfitError."""
+    if not isinstance(value, str):
+        raise expected("a string", value)
+    if not value.isascii() and (half := SURROGATE.search(value)):
+        raise MisfitError(f"character {half.start() + 1} is half of a surrogate pair")
+    return value
 
 
 def _read_flag(value: object) -> bool:
@@ -152,6 +158,13 @@ def read_number(value: object) -> float:
     return float(value)
 
 
+def _read_share(value: object) -> float:
+    number = read_number(value)
+    if 0 <= number <= 1:
+        return number
+    raise expected("a number from 0 to 1", value)
+
+
 def optional(kind: Kind[T]) -> Scalar[T | None]:
     """What may be absent altogether, which is None; written only where it is there."""
     write: Callable[[Any], object] = kind.write
@@ -174,6 +187,9 @@ TEXT = Scalar("", read_text, str, MappingProxyType({"type": "string"}))
 FLAG = Scalar(False, _read_flag, bool, MappingProxyType({"type": "boolean"}))
 INTEGER = Scalar(0, read_integer, int, within("integer", LARGEST_INTEGER))
 NUMBER = Scalar(0.0, read_number, float, MappingProxyType({"type": "number"}))
+SHARE = Scalar(
+    0.0, _read_share, float, MappingProxyType({"type": "number", "minimum": 0, "maximum": 1})
+)
 
 
 class _Field(NamedTuple):

@@ -35,6 +35,7 @@ from inferno_optimizer.wire.fields import (
     FLAG,
     INTEGER,
     NUMBER,
+    SHARE,
     TEXT,
     Kind,
     List,
@@ -42,6 +43,7 @@ from inferno_optimizer.wire.fields import (
     Object,
     Scalar,
     Section,
+    nullable,
     optional,
     read_integer,
     read_text,
@@ -421,6 +423,11 @@ _CAPACITY = List(
     spread=lambda capacity: starmap(_CardCount, capacity.items()),
 )
 
+
+def _number_or_null(number: float | None) -> object:
+    return number
+
+
 _OPTIONS = Object(
     Options,
     {
@@ -430,6 +437,10 @@ _OPTIONS = Object(
         "saturationPolicy": ("saturation_policy", _POLICY),
         "delayedBestEffort": ("delayed_best_effort", FLAG),
         "holdUndecided": ("hold_undecided", FLAG),
+        "priorityTolerance": (
+            "priority_tolerance",
+            Scalar(None, SHARE.read, _number_or_null, nullable(SHARE.schema)),
+        ),
     },
     unused=("useCplex",),
 )

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +10,34 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
-from tests.deployment.rendering import CHART, NAMESPACE, Manifest, helm_template
+from tests.controlplane.waiting import wait_until
+from tests.deployment.make import Make
+from tests.deployment.programs import output_of
+from tests.deployment.rendering import CHART, NAMESPACE, RELEASE, Manifest, helm_template
 from tests.deployment.run import Cluster
+from tests.reference.shown import run, shown
 
-RELEASE = "inferno"
 USERS = "users"
 NEWER_FIELD = "keepAccelerator"
+VALUES = """
+image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+extraEnv:
+  - {name: HTTPS_PROXY, valueFrom: {secretKeyRef: {name: proxy, key: url, optional: true}}}
+affinity:
+  podAntiAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      - topologyKey: kubernetes.io/hostname
+        labelSelector: {matchLabels: {app.kubernetes.io/part-of: inferno}}
+topologySpreadConstraints:
+  - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}
+priorityClassName: system-cluster-critical
+podAnnotations: {example.org/note: read}
+podLabels: {team: serving}
+serviceAccount: {name: planner, annotations: {example.org/role: reader}}
+remote: {enabled: true}
+"""
+"""Some that the API server looks at."""
+
 KEPT = {
     f"customresourcedefinition.apiextensions.k8s.io/{path.stem}.inferno.platform.ai"
     for path in (ROOT / "crds").glob("*.yaml")
@@ -33,17 +54,15 @@ class Helm:
             **{f"HELM_{kind}_HOME": str(home) for kind in ("CACHE", "CONFIG", "DATA")},
         }
 
-    def __call__(self, command: str, *arguments: str | Path) -> str:
-        completed = subprocess.run(
-            [self._program, command, RELEASE, "--namespace", NAMESPACE, *arguments],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert completed.returncode == 0, completed.stderr
+    def __call__(self, verb: str, *arguments: str | Path, namespace: str = NAMESPACE) -> str:
+        command = [self._program, verb, RELEASE, "--namespace", namespace, *arguments]
+        return output_of(command, self._environment)
 
-        return completed.stdout
+    def run_shown(self, command: str) -> None:
+        """Run what a page shows."""
+        path = os.pathsep.join([str(self._program.parent), self._environment["PATH"]])
+        completed = run(command, **{**self._environment, "PATH": path})
+        assert completed.returncode == 0, completed.stderr
 
 
 @pytest.fixture
@@ -111,9 +130,11 @@ def test_what_is_not_to_be_kept_goes_with_the_release(
 
 @pytest.mark.usefixtures("before")
 def test_what_helm_renders_can_be_applied_by_kubectl(
-    helm: Path, deployment_cluster: Cluster
+    helm: Path, deployment_cluster: Cluster, tmp_path: Path
 ) -> None:
-    manifests = helm_template(helm, "--set=remote.enabled=true")
+    values = tmp_path / "values.yaml"
+    values.write_text(VALUES)
+    manifests = helm_template(helm, "--values", values)
     control_plane = deployment_cluster.control_plane
     control_plane.create_namespace(NAMESPACE)
 
@@ -124,6 +145,70 @@ def test_what_helm_renders_can_be_applied_by_kubectl(
         "inferno-operator",
         "inferno-optimizer",
     ]
+
+
+def test_two_releases_share_a_cluster(
+    on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
+) -> None:
+    control_plane, (first, second) = deployment_cluster.control_plane, ("first", "second")
+    on_cluster("install", CHART, "--create-namespace", namespace=first)
+    without_definitions = ("--create-namespace", "--set=crds.install=false")
+    on_cluster("install", CHART, *without_definitions, namespace=second)
+    on_cluster("upgrade", CHART, "--set=crds.install=false", "--set=replicas=3", namespace=second)
+    wait_until(
+        lambda: [may_read_servers(control_plane, place) for place in (first, second)],
+        all,
+        "rights of both",
+        30.0,
+    )
+
+    on_cluster("uninstall", "--wait", namespace=first)
+
+    wait_until(lambda: may_read_servers(control_plane, first), lambda may: not may, "no rights", 30)
+    assert may_read_servers(control_plane, second)
+    deployment = control_plane.get("deployment", "inferno-operator", second)
+    assert deployment["spec"]["replicas"] == 3
+
+    on_cluster("uninstall", "--wait", namespace=second)
+    namespaces = {f"namespace/{first}", f"namespace/{second}"}
+    assert deployment_cluster.cluster_wide_objects() - before == KEPT | namespaces
+
+
+def test_helm_takes_over_what_make_has_deployed(
+    on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
+) -> None:
+    control_plane = deployment_cluster.control_plane
+    Make(control_plane)("deploy")
+    control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
+    control_plane.create_namespace(USERS)
+    control_plane.kubectl("apply", "--namespace", USERS, "--kustomize", ROOT / "samples" / "small")
+    uids = object_uids(control_plane) | deployment_uids(control_plane)
+
+    page = [command.text for command in shown(ROOT / "docs" / "guides" / "install.md")]
+    first = next(i for i, text in enumerate(page) if "--take-ownership" in text)
+    for command in page[first : first + 2]:
+        on_cluster.run_shown(command)
+
+    assert object_uids(control_plane) | deployment_uids(control_plane) == uids
+    (deployment,) = control_plane.items("deployments", NAMESPACE)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"].startswith("registry.example.com/inferno-operator:")
+
+    on_cluster("uninstall", "--wait")
+
+    namespaces = {f"namespace/{NAMESPACE}", f"namespace/{USERS}"}
+    assert deployment_cluster.cluster_wide_objects() - before == KEPT | namespaces
+
+
+def may_read_servers(control_plane: ControlPlane, namespace: str) -> bool:
+    """Whether the operator of a release may, in all namespaces."""
+    who = f"--as=system:serviceaccount:{namespace}:inferno-operator"
+    what = ("list", "servers.inferno.platform.ai", "--all-namespaces")
+    return control_plane.kubectl("auth", "can-i", *what, who, check=False).stdout.strip() == "yes"
+
+
+def deployment_uids(control_plane: ControlPlane) -> set[str]:
+    return {item["metadata"]["uid"] for item in control_plane.items("deployments", NAMESPACE)}
 
 
 def server_fields(definition: Manifest) -> Manifest:

@@ -2,8 +2,6 @@
 
 import copy
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,40 +10,19 @@ import yaml
 
 from tests.cluster.scene import FINALIZER, Scene
 from tests.conftest import ROOT
+from tests.deployment.make import Make
 from tests.deployment.pods import Pod
 from tests.deployment.rendering import NAMESPACE, OVERLAYS, Manifest, find
 from tests.deployment.run import Cluster, Samples
+from tests.reference.shown import run, shown
 
 OTHERS = "example.org/theirs"
 IMAGE = "registry.example.org/inferno:1.2.3"
 
 
-class Make:
-    """`make` on a control plane."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        control_plane = cluster.control_plane
-        self._environment = os.environ | {"KUBECONFIG": str(control_plane.kubeconfig)}
-        self._kubectl = f"KUBECTL={control_plane.kubectl_program}"
-
-    def __call__(self, target: str, *variables: str) -> str:
-        """Make a target; returns what it printed."""
-        completed = subprocess.run(
-            ["make", "--no-print-directory", target, self._kubectl, *variables],
-            cwd=ROOT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert completed.returncode == 0, completed.stderr
-
-        return completed.stdout
-
-
 @pytest.fixture(scope="module")
 def make(deployment_cluster: Cluster) -> Make:
-    return Make(deployment_cluster)
+    return Make(deployment_cluster.control_plane)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +68,9 @@ def test_definitions_can_come_first_and_go_first(make: Make, held: Scene) -> Non
 
 
 @pytest.fixture
-def definitions_of_another_tool(deployment_cluster: Cluster) -> Iterator[list[Manifest]]:
+def definitions_of_another_tool(
+    make: Make, deployment_cluster: Cluster
+) -> Iterator[list[Manifest]]:
     """Definitions that another tool applied, with texts of its own, as those of the original."""
     definitions = [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")]
     theirs = copy.deepcopy(definitions)
@@ -102,15 +81,17 @@ def definitions_of_another_tool(deployment_cluster: Cluster) -> Iterator[list[Ma
     options = ("--server-side", "--field-manager=another-tool", "-f", "-")
     deployment_cluster.control_plane.kubectl("apply", *options, input=document)
     yield definitions
-    deployment_cluster.control_plane.kubectl(
-        "delete", "--ignore-not-found", "--filename", ROOT / "crds"
-    )
+    make("undeploy", "ignore-not-found=true")
 
 
-def test_install_takes_over_the_definitions_of_another_tool_and_says_so(
-    make: Make, deployment_cluster: Cluster, definitions_of_another_tool: list[Manifest]
+@pytest.mark.parametrize("target", ["install", "deploy"])
+def test_the_definitions_of_another_tool_are_taken_over_and_it_is_said(
+    target: str,
+    make: Make,
+    deployment_cluster: Cluster,
+    definitions_of_another_tool: list[Manifest],
 ) -> None:
-    printed = make("install")
+    printed = make(target)
 
     assert "another tool set" in printed
     for ours in definitions_of_another_tool:
@@ -119,10 +100,28 @@ def test_install_takes_over_the_definitions_of_another_tool_and_says_so(
 
 
 @pytest.mark.usefixtures("definitions_of_another_tool")
-def test_deploy_takes_over_the_definitions_of_another_tool_too(make: Make) -> None:
-    make("deploy", f"IMG={IMAGE}")
+def test_the_guide_stops_the_original_and_deletes_nothing(
+    deployment_cluster: Cluster, users: str
+) -> None:
+    control_plane = deployment_cluster.control_plane
+    original = ("controller-controller-manager", "controller-system")
+    control_plane.create_namespace(original[1])
+    control_plane.kubectl(
+        "create", "deployment", original[0], "--image=controller", "--namespace", original[1]
+    )
+    Samples(control_plane, {"small": users}).apply()
+    before = control_plane.items("accelerators,models,servers,optimizers", users)
+    kubectl = control_plane.kubectl_program
+    environment = {"KUBECTL": str(kubectl), "KUBECONFIG": str(control_plane.kubeconfig)}
 
-    make("undeploy")
+    stop, install, *_ = shown(ROOT / "docs" / "guides" / "migrate.md")
+    done = [run(command.text, **environment) for command in (stop, install)]
+
+    assert [each.returncode for each in done] == [0, 0], done
+    assert control_plane.get("deployment", *original)["spec"]["replicas"] == 0
+    assert control_plane.items("accelerators,models,servers,optimizers", users) == before
+
+    control_plane.kubectl("delete", "namespace", original[1])
 
 
 def described(definition: Manifest) -> str:

@@ -26,6 +26,7 @@ def random_program(seed: int, cases: int, types: int = 3, levels: int = 3) -> Pr
         level=np.unique(random.integers(0, levels, cases), return_inverse=True)[1][case],
         weight=random.integers(1, 50, cases).astype(float)[case],
         capacity=np.full(types, np.ceil(1.6 * cases / types)),
+        stays=np.zeros(len(rows), dtype=np.bool_),
     )
 
 

@@ -200,6 +200,13 @@ def test_a_name_that_nothing_answers_to_is_reported_by_who_uses_it(
     assert f"'{name}'" in problem.message
 
 
+def test_data_for_an_unknown_accelerator_ask_for_no_input_tokens() -> None:
+    prefill = replace(PROFILE, accelerator="gone", parameters=PrefillDecodeParameters(9, 1, 9, 1))
+    system = replace(SYSTEM, profiles=(PROFILE, prefill), classes=(PROMISING,))
+
+    assert [problem.kind for problem in find_problems(system)] == ["model"]
+
+
 @pytest.mark.parametrize(
     "system",
     [

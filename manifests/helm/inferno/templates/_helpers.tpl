@@ -8,19 +8,25 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- define "inferno.name" -}}
+{{- /* An object in no namespace (`everywhere`) is told apart from that of another release. */ -}}
+{{ .name }}{{ if .everywhere }}:{{ .root.Release.Namespace }}:{{ .root.Release.Name }}{{ end }}
+{{- end }}
+
 {{- define "inferno.metadata" -}}
-{{- /* Of an object of `root` that is called `name` and belongs to `app`; `everywhere`: to no namespace. */ -}}
-name: {{ .name }}
+{{- /* Of an object of `root` that is called `name` and belongs to `app`, with more `labels`;
+`everywhere`: it is in no namespace. */ -}}
+name: {{ include "inferno.name" . }}
 {{- if not .everywhere }}
 namespace: {{ .root.Release.Namespace }}
 {{- end }}
-labels:
-  {{- include "inferno.labels" .app | nindent 2 }}
-  {{- include "inferno.releaseLabels" .root | nindent 2 }}
+{{- $own := merge (include "inferno.labels" .app | fromYaml) (include "inferno.releaseLabels" .root | fromYaml) }}
+labels: {{ merge $own (.labels | default dict) | toYaml | nindent 2 }}
 {{- end }}
 
 {{- define "inferno.image" -}}
-image: {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $version := .Values.image.tag | default .Chart.AppVersion -}}
+image: {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ $version }}{{ end }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 
@@ -29,6 +35,18 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
+{{- end }}
+
+{{- define "inferno.account" -}}
+{{ .Values.serviceAccount.name | default "inferno-operator" }}
+{{- end }}
+
+{{- define "inferno.podMetadata" -}}
+{{- /* Of pods of `app`; their own labels go before those of the values. */ -}}
+labels: {{ merge (include "inferno.labels" .app | fromYaml) .root.Values.podLabels | toYaml | nindent 2 }}
+{{- with .root.Values.podAnnotations }}
+annotations: {{ toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "inferno.podSettings" -}}
@@ -43,6 +61,9 @@ securityContext:
   {{- end }}
   seccompProfile:
     type: RuntimeDefault
+{{- with .root.Values.affinity }}
+affinity: {{ toYaml . | nindent 2 }}
+{{- else }}
 affinity:
   podAntiAffinity:
     preferredDuringSchedulingIgnoredDuringExecution:
@@ -52,6 +73,17 @@ affinity:
           labelSelector:
             matchLabels:
               app.kubernetes.io/name: {{ .app }}
+{{- end }}
+{{- with .root.Values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- $counted := dict "labelSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" $.app)) }}
+  {{- range . }}
+  - {{ merge (dict) . $counted | toYaml | nindent 4 | trim }}
+  {{- end }}
+{{- end }}
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
@@ -104,11 +136,23 @@ metadata:
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ .role }}
-  name: {{ .name }}
+  name: {{ include "inferno.name" . }}
 subjects:
   - kind: ServiceAccount
-    name: inferno-operator
+    name: {{ include "inferno.account" .root }}
     namespace: {{ .root.Release.Namespace }}
+{{- end }}
+
+{{- define "inferno.collectors" -}}
+{{- /* Where those who collect metrics come from. */ -}}
+- namespaceSelector:
+    matchLabels:
+      metrics: enabled
+{{- if .Values.monitoring.enabled }}
+- namespaceSelector:
+    matchLabels:
+      kubernetes.io/metadata.name: {{ .Values.monitoring.namespace }}
+{{- end }}
 {{- end }}
 
 {{- define "inferno.reading" -}}

@@ -60,14 +60,14 @@ class ApiReader:
     def __init__(self, api: CustomObjectsApi) -> None:
         self._api = api
 
-    async def serves(self, kind: Kind) -> bool:
-        """Whether the API server serves a kind now."""
-        call = self._api.get_api_resources(kind.group, kind.version, _request_timeout=TIMEOUT)
+    async def verbs(self, group: str, version: str) -> Mapping[str, frozenset[str]]:
+        """Return what the API server offers to do with each kind of a group, in the plural."""
+        call = self._api.get_api_resources(group, version, _request_timeout=TIMEOUT)
         try:
-            answer = await answer_to(call, f"resources of {kind.api_version}")
+            answer = await answer_to(call, f"resources of {group}/{version}")
         except GoneError:
-            return False
-        return any(resource.name == kind.plural for resource in answer.resources)
+            return {}
+        return {resource.name: frozenset(resource.verbs) for resource in answer.resources}
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return one object."""

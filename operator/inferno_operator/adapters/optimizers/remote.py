@@ -120,7 +120,7 @@ class StatefulRemoteOptimizer(RemoteOptimizer):
     nobody gave.
     """
 
-    async def tell(self, system: System) -> None:
+    async def replace(self, system: System) -> None:
         """Let it have this system and nothing else."""
         screening = await asyncio.to_thread(screen, system)
         async with self._client(self._turn, screening.system) as client:

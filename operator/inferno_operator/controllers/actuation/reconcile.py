@@ -149,7 +149,7 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
 async def _unserved(kinds: Iterable[Kind], context: Context) -> Kind | None:
     """Return the first of these kinds that the API server does not serve, if any."""
     for kind in dict.fromkeys(kinds):
-        if not await context.cluster.serves(kind):
+        if kind.plural not in await context.cluster.verbs(kind.group, kind.version):
             return kind
     return None
 

@@ -11,9 +11,8 @@ from typing import Any
 from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
 from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.synchronization import (
-    Keeper,
+    StatefulOptimizer,
     Synchronization,
-    Telling,
 )
 from inferno_operator.resources import RESOURCES, Optimizer, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
@@ -44,7 +43,7 @@ class OptimizationController:
         The namespaces to watch; if empty, all.
     stateful
         Whether objects of all kinds are mirrored instead of read on demand.
-    keeper
+    store
         The optimizer, if it stores the objects that it is sent; requires stateful mode.
     """
 
@@ -54,7 +53,7 @@ class OptimizationController:
         namespaces: Sequence[str],
         *,
         stateful: bool = False,
-        keeper: Keeper | None = None,
+        store: StatefulOptimizer | None = None,
     ) -> None:
         self._cluster = context.cluster
         self._namespaces = namespaces
@@ -67,9 +66,10 @@ class OptimizationController:
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
         self._rounds = count()
         self._synchronization: Synchronization | None = None
-        if keeper is not None:
-            telling = Telling(self._mirror, keeper, context.cluster, context.now)
-            self._synchronization = Synchronization(telling)
+        if store is not None:
+            self._synchronization = Synchronization(
+                self._mirror, store, context.cluster, context.now
+            )
 
     def unready(self) -> str:
         """Return what is missing until Optimizers can be reconciled; "" if nothing is."""

@@ -19,7 +19,7 @@ from inferno_operator.controllers.optimization.writer import Writer
 from inferno_operator.resources import Optimizer as OptimizerResource
 from inferno_operator.resources.objects import Key, Now, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
-from inferno_operator.runtime.finalizers import release
+from inferno_operator.runtime.finalizers import DefinitionTerminatingError, release
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster, GoneError, StaleError
 from inferno_operator.runtime.work_queue import Outcome
@@ -57,8 +57,7 @@ async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
     try:
         observation = observe(OptimizerResource, await context.cluster.get(OPTIMIZER, key))
         if observation.deleted is not None:
-            await release([observation], context.cluster)
-            return Outcome.SETTLED
+            return await _release(observation, context)
         step = next_step(observation, await _others(observation, context), context.now())
         if step.optimizes:
             return await _attempt(observation, step, context)
@@ -70,6 +69,16 @@ async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
     except InfernoError as error:
         logger.warning("Optimizer %s: its status is not up to date: %s", key, error)
         return Outcome.FAILED
+
+
+async def _release(observation: Observation, context: Context) -> Outcome:
+    """Remove the finalizer from a deleted Optimizer, or write on it why that must wait."""
+    try:
+        await release([observation], context.cluster)
+    except DefinitionTerminatingError as error:
+        await context.writer.write(status.failed(observation, error))
+        return Outcome.FAILED
+    return Outcome.SETTLED
 
 
 async def _others(observation: Observation, context: Context) -> list[Observation]:

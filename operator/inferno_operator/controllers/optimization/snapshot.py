@@ -279,4 +279,5 @@ def _options(parameters: OptimizerParameters | None, time_limit: float) -> core.
         delayed_best_effort=parameters.delayed_best_effort,
         hold_undecided=parameters.hold_undecided,
         time_limit=time_limit,
+        priority_tolerance=parameters.priority_tolerance,
     )

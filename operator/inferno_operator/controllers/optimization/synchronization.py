@@ -1,11 +1,9 @@
-"""Keep a stateful optimizer told of what there is, and hold objects until it was."""
+"""Send every change to an optimizer that stores systems, and hold deleted objects until then."""
 
 import asyncio
 import logging
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Protocol
 
 from inferno_operator.controllers.optimization.snapshot import build_system
@@ -20,42 +18,47 @@ from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import System
 
 PATIENCE = timedelta(seconds=10)
-"""How long a deletion waits until the optimizer was told.
+"""How long a deleted object waits until the optimizer has the change.
 
-It may not answer, or be at work on a request that takes longer. What it missed it is told
-later, as it is told whatever differs; and where it never answers, objects must go all the same.
+The optimizer may not answer, or work on a longer request. It gets what it missed later, with
+everything else that differs; and if it never answers, the object must go nevertheless.
 """
 
 logger = logging.getLogger(__name__)
 
 
-class Keeper(Protocol):
-    """An optimizer that keeps what it is told."""
+class StatefulOptimizer(Protocol):
+    """An optimizer that stores the system it is sent."""
 
-    async def tell(self, system: System) -> None:
-        """Let it have this system and nothing else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Telling:
-    """What telling works with."""
-
-    mirror: Mirror
-    optimizer: Keeper
-    cluster: Cluster
-    now: Now
+    async def replace(self, system: System) -> None:
+        """Make this system the only content of the optimizer."""
 
 
 class Synchronization:
-    """Tells the optimizer of namespaces that change, and ends the wait of deletions in time.
+    """Sends namespaces that change to the optimizer, and releases deleted objects in time.
 
-    These are two queues, so that a request that hangs does not hold up the second.
+    It has a queue for each of the two, so a request that hangs does not delay a release.
+
+    Parameters
+    ----------
+    mirror
+        The objects.
+    optimizer
+        What stores them.
+    cluster, now
+        Where finalizers are written, and the time of day.
     """
 
-    def __init__(self, telling: Telling) -> None:
+    def __init__(
+        self, mirror: Mirror, optimizer: StatefulOptimizer, cluster: Cluster, now: Now
+    ) -> None:
+        self._mirror = mirror
+        self._optimizer = optimizer
+        self._cluster = cluster
+        self._now = now
         self._queues: tuple[WorkQueue[str], ...] = (
-            WorkQueue(partial(reconcile_namespace, telling=telling)),
-            WorkQueue(partial(release_overdue, telling=telling)),
+            WorkQueue(self.synchronize),
+            WorkQueue(self.release_overdue),
         )
 
     def add(self, namespace: str, version: Hashable) -> None:
@@ -67,38 +70,35 @@ class Synchronization:
         """End all work."""
         await asyncio.gather(*(queue.close() for queue in self._queues))
 
+    async def synchronize(self, namespace: str) -> Outcome:
+        """Send the objects of a namespace, then release those that are deleted."""
+        try:
+            objects = [o for o in self._mirror.all(namespace) if o.kind is not Optimizer]
+            await hold(objects, self._cluster)
+            deleted = [o for o, _ in _held_back(objects)]
+            if not deleted and self._mirror.namespaces() != {namespace}:
+                return Outcome.SETTLED  # it stores one namespace; each is sent with its request
+            present = readable(o for o in objects if o.deleted is None)
+            await self._optimizer.replace(build_system(present).system)
+            await release(deleted, self._cluster)
+        except InfernoError as error:
+            logger.warning("namespace %s: the optimizer is not up to date: %s", namespace, error)
+            return Outcome.FAILED
+        return Outcome.SETTLED
 
-async def reconcile_namespace(namespace: str, telling: Telling) -> Outcome:
-    """Let the optimizer have what is in a namespace, then let go what is to go."""
-    try:
-        objects = telling.mirror.all(namespace)
-        told = [o for o in objects if o.kind is not Optimizer]
-        await hold(told, telling.cluster)
-        leaving = [o for o, _ in _leaving(told)]
-        if not leaving and telling.mirror.namespaces() != {namespace}:
-            return Outcome.SETTLED  # it holds one namespace; this one when its turn comes
-        present = readable(o for o in objects if o.deleted is None)
-        await telling.optimizer.tell(build_system(present).system)
-        await release(leaving, telling.cluster)
-    except InfernoError as error:
-        logger.warning("namespace %s: the optimizer is not up to date: %s", namespace, error)
-        return Outcome.FAILED
-    return Outcome.SETTLED
-
-
-async def release_overdue(namespace: str, telling: Telling) -> Outcome:
-    """Let go what has waited for the optimizer for long enough."""
-    now = telling.now()
-    due = [(o, since + PATIENCE - now) for o, since in _leaving(telling.mirror.all(namespace))]
-    try:
-        await release((o for o, wait in due if wait <= timedelta(0)), telling.cluster)
-    except InfernoError as error:
-        logger.warning("namespace %s: objects keep the finalizer: %s", namespace, error)
-        return Outcome.FAILED
-    waits = [wait.total_seconds() for _, wait in due if wait > timedelta(0)]
-    return Outcome.due_after(min(waits, default=None))
+    async def release_overdue(self, namespace: str) -> Outcome:
+        """Release the objects that have waited for the optimizer long enough."""
+        now, objects = self._now(), self._mirror.all(namespace)
+        due = [(o, since + PATIENCE - now) for o, since in _held_back(objects)]
+        try:
+            await release((o for o, wait in due if wait <= timedelta(0)), self._cluster)
+        except InfernoError as error:
+            logger.warning("namespace %s: objects keep the finalizer: %s", namespace, error)
+            return Outcome.FAILED
+        waits = [wait.total_seconds() for _, wait in due if wait > timedelta(0)]
+        return Outcome.due_after(min(waits, default=None))
 
 
-def _leaving(objects: Iterable[Observation]) -> list[tuple[Observation, datetime]]:
-    """Objects that we keep from going, and since when."""
+def _held_back(objects: Iterable[Observation]) -> list[tuple[Observation, datetime]]:
+    """Deleted objects that only the finalizer keeps, with the time of their deletion."""
     return [(o, o.deleted) for o in objects if o.deleted is not None and FINALIZER in o.finalizers]

@@ -40,7 +40,7 @@ class Found:
 
 
 Start = Mapping[pulp.LpVariable, float]
-"""Values of all variables; they may break constraints."""
+"""Values of all variables, which keep every constraint; empty where no solution is known."""
 
 
 Engine = Callable[[pulp.LpProblem, Start, Limits], Found]
@@ -55,13 +55,14 @@ class _StartedHiGHS(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
         self._start = start
 
     def callSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802 - PuLP's name
-        """Run from the known solution; one that breaks a constraint is only a hint."""
-        solution = highspy.HighsSolution()
-        values = np.zeros(lp.numVariables())  # PuLP adds one where an objective is empty
-        for variable, value in self._start.items():
-            values[variable.index] = value
-        solution.col_value = values
-        lp.solverModel.setSolution(solution)
+        """Run from the known solution, if there is one."""
+        if self._start:
+            solution = highspy.HighsSolution()
+            values = np.zeros(lp.numVariables())  # PuLP adds one where an objective is empty
+            for variable, value in self._start.items():
+                values[variable.index] = value
+            solution.col_value = values
+            lp.solverModel.setSolution(solution)
         super().callSolver(lp)
 
     def findSolutionValues(self, lp: pulp.LpProblem) -> tuple[int, int]:  # noqa: N802 - PuLP's name

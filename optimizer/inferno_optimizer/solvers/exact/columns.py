@@ -6,7 +6,7 @@ import numpy as np
 import pulp
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits, branch_and_bound
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits, Start, branch_and_bound
 from inferno_optimizer.solvers.exact.neighbourhood import Opening
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 
@@ -52,7 +52,8 @@ class Columns:
         self._columns = [
             self._problem.add_variable(f"x{row}", 0, 1, "Integer") for row in self._rows
         ]
-        self._missed: list[tuple[pulp.LpVariable, float]] = []
+        self._floors, self._whole = floors, whole
+        self._missed: dict[int, tuple[pulp.LpVariable, float]] = {}
         self._one_for_each_case(whole)
         self._within_capacity()
         for level in range(whole, len(floors)):
@@ -84,14 +85,14 @@ class Columns:
         load_served = self._sum(self._program.weight[self._rows], mine)
         if shortfall is not None:
             missed = self._problem.add_variable(f"missed{level}", 0)
-            self._missed.append((missed, float(shortfall[level])))
+            self._missed[level] = missed, float(shortfall[level])
             load_served += missed
         self._problem += load_served >= float(load - served)
 
     def minimize(self, objective: FloatArray, limits: Limits, start: BoolArray) -> Choice | None:
         """Least sum over the chosen rows; None if the limits are met before there is any.
 
-        The search starts from a known solution where that fits what is fixed.
+        The search starts from a known solution where that is one of these columns too.
         """
         base = float(objective[self._opening.fixed].sum())
         chosen = self._opening.fixed.copy()
@@ -101,17 +102,39 @@ class Columns:
             return None
         mine = objective[self._rows]
         self._problem.setObjective(
-            self._sum(mine, np.flatnonzero(mine)) + pulp.LpAffineExpression(self._missed)
+            self._sum(mine, np.flatnonzero(mine))
+            + pulp.LpAffineExpression([*self._missed.values()])
         )
-        known = dict(zip(self._columns, start[self._rows].astype(float).tolist(), strict=True))
-        known |= {missed: 0.0 for missed, _ in self._missed}
-        found = branch_and_bound(self._problem, known, limits)
+        found = branch_and_bound(self._problem, self.start(start), limits)
         if not found.solution:
             return None
         values = np.array([column.varValue or 0.0 for column in self._columns])
         chosen[self._rows[values > HALF]] = True
         value = float(objective[chosen].sum())
         return Choice(chosen, value, min(base + found.bound, value))
+
+    def start(self, known: BoolArray) -> Start:
+        """Values of all columns; none where the known solution breaks a constraint."""
+        opening, program = self._opening, self._program
+        missing = self._short_of(known)
+        fits = not np.any(known & ~(opening.fixed | opening.free) | opening.fixed & ~known)
+        fits &= bool(np.all(program.used(known) <= program.capacity))
+        fits &= all(load <= 0 or level in self._missed for level, load in missing.items())
+        served = np.zeros(len(program.starts), dtype=np.bool_)
+        served[program.place[known]] = True
+        fits &= bool(np.all(served[program.level[program.starts] < self._whole]))
+        if not fits:
+            return {}
+        start = dict(zip(self._columns, known[self._rows].astype(float).tolist(), strict=True))
+        return start | {
+            missed: max(missing[level], 0.0) for level, (missed, _) in self._missed.items()
+        }
+
+    def _short_of(self, chosen: BoolArray) -> dict[int, float]:
+        """By how much chosen rows miss the floor of each level that is not served entirely."""
+        served = self._program.served(chosen, len(self._floors))
+        levels = range(self._whole, len(self._floors))
+        return {level: float(self._floors[level] - served[level]) for level in levels}
 
     def _sum(self, weights: FloatArray, which: IntArray) -> pulp.LpAffineExpression:
         return pulp.LpAffineExpression([(self._columns[i], float(weights[i])) for i in which])

@@ -40,14 +40,13 @@ class Dive:
         Rows chosen, but for those of split cases; shape (rows,).
     split
         Cases between several rows; shape (cases,).
-    cards, loads
-        Multipliers of the cards of each type, and of the load of each level.
+    vertex
+        The best solution of the relaxation with what is decided.
     """
 
     chosen: BoolArray
     split: BoolArray
-    cards: FloatArray
-    loads: FloatArray
+    vertex: Vertex
 
 
 def dive(
@@ -57,7 +56,9 @@ def dive(
     whole: int,
     seconds_left: Callable[[], float],
 ) -> Dive | None:
-    """Decide all large cases; None where that, or the time, leaves no solution.
+    """Decide all large cases, or those for which there is time; None where there is none at all.
+
+    It ends early where no row of a large case that must be served is possible.
 
     Parameters
     ----------
@@ -72,13 +73,13 @@ def dive(
     """
     descent = _Descent(program, relaxation, sizes, whole, seconds_left)
     smallest = SMALL * float(np.median(sizes))
-    while descent.vertex is not None:
+    while descent.goes_on and seconds_left() > 0:
         largest = float(sizes[descent.split()].max(initial=0.0))
         if largest <= smallest:
-            return descent.end()
+            break
         descent.settle(STEP * largest)
         descent.round(STEP * largest)
-    return None
+    return descent.end()
 
 
 class _Descent:
@@ -96,48 +97,51 @@ class _Descent:
         self._seconds_left = seconds_left
         self._optional = program.level[program.starts] >= whole
         self._decided = np.zeros(len(sizes), dtype=np.bool_)
-        self.vertex = relaxation.solve(seconds_left())
+        self._vertex = relaxation.solve(seconds_left())
+        self.goes_on = self._vertex is not None
 
     def split(self) -> IntArray:
         """Cases whose rows have amounts between 0 and 1."""
-        if self.vertex is None:
+        if self._vertex is None:
             return np.zeros(0, dtype=np.int64)
-        amounts = self.vertex.amounts
+        amounts = self._vertex.amounts
         between = (amounts > INTEGRAL) & (amounts < 1 - INTEGRAL)
         return np.unique(self._program.place[between])
 
     def settle(self, size: float) -> None:
         """Decide the cases of at least this size that are not split, as they are."""
-        if self.vertex is None:
+        if self._vertex is None:
             return
         mine = (self._sizes >= size) & ~self._decided
         mine[self.split()] = False
         rows = np.flatnonzero(mine[self._program.place])
-        self._relaxation.settle(rows, self.vertex.amounts[rows] > HALF)
+        self._relaxation.settle(rows, self._vertex.amounts[rows] > HALF)
         self._decided |= mine
 
     def round(self, size: float) -> None:
         """Decide split cases of at least this size, the largest first, until none is left."""
-        while large := [case for case in self.split() if self._sizes[case] >= size]:
+        while self.goes_on:
+            large = [case for case in self.split() if self._sizes[case] >= size]
+            if not large:
+                break
             case = max(large, key=lambda case: (self._sizes[case], case))
             self._decide(case)
             self._decided[case] = True
 
     def end(self) -> Dive | None:
         """What is decided now, and what is not."""
-        if self.vertex is None:
+        if self._vertex is None:
             return None
-        cards, loads = self._relaxation.prices()
         split = np.zeros(len(self._sizes), dtype=np.bool_)
         split[self.split()] = True
-        chosen = (self.vertex.amounts > HALF) & ~split[self._program.place]
-        return Dive(chosen, split, cards, loads)
+        chosen = (self._vertex.amounts > HALF) & ~split[self._program.place]
+        return Dive(chosen, split, self._vertex)
 
     def _decide(self, case: int) -> None:
         """Take the better of the two largest parts of a case; any row where neither is possible."""
-        assert self.vertex is not None  # noqa: S101 - a case of no vertex is not split
-        before, best = self.vertex.objective, None
-        for tried, row in enumerate(self._rows_by_amount(case, self.vertex)):
+        assert self._vertex is not None  # noqa: S101 - a case of no vertex is not split
+        before, best = self._vertex.objective, None
+        for tried, row in enumerate(self._rows_by_amount(case, self._vertex)):
             if tried > 1 and best is not None:
                 break
             self._relaxation.decide(case, row)
@@ -147,9 +151,10 @@ class _Descent:
             best = vertex, row
             if vertex.objective - before <= CLOSE * abs(before):
                 break
-        self.vertex = None if best is None else best[0]
+        self.goes_on = best is not None
         if best is not None:
-            self._relaxation.decide(case, best[1])
+            self._vertex, row = best
+            self._relaxation.decide(case, row)
 
     def _rows_by_amount(self, case: int, vertex: Vertex) -> list[int]:
         """Rows of a case, and `NOTHING` where it may be left out, by their amounts."""

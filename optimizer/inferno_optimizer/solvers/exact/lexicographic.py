@@ -13,10 +13,11 @@ from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Choice, Columns
+from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.local_search import search
 from inferno_optimizer.solvers.exact.neighbourhood import Opening, leave_everything_open
 from inferno_optimizer.solvers.exact.one_more_card import value_of_one_more
-from inferno_optimizer.solvers.exact.packing import pack
+from inferno_optimizer.solvers.exact.packing import fill, pack
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 
@@ -27,7 +28,11 @@ SLACK = 1e-9
 """What later objectives may take from the load of a level, relative: room for rounding."""
 
 GIVEN_UP = 5e-4
-"""The same of a larger program: the last bit of load would make the value no concern at all."""
+"""The same of a larger program: the last bit of load would make the rest no concern at all."""
+
+
+SHARE = 0.6
+"""Share of the remaining time that a level may take: important ones come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class Sizes:
     """
 
     small: int = 3_000
-    medium: int = 25_000
+    medium: int = 6_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,9 @@ class Outcome:
     out_of_time: bool
 
 
-def solve_by_levels(program: Program, timer: Timer, sizes: Sizes = Sizes()) -> Outcome:
+def solve_by_levels(
+    program: Program, timer: Timer, sizes: Sizes = Sizes(), tolerance: float | None = None
+) -> Outcome:
     """Solve a program with at least one row.
 
     Parameters
@@ -68,8 +75,11 @@ def solve_by_levels(program: Program, timer: Timer, sizes: Sizes = Sizes()) -> O
         Time that remains; when it ends, the best solution found so far is the answer.
     sizes
         What counts as small and as medium.
+    tolerance
+        Share of the most load of a level that later objectives may take; None means `GIVEN_UP`,
+        or nothing of a small program.
     """
-    progress = _Progress(program, timer, sizes)
+    progress = _Progress(program, timer, sizes, tolerance)
     for level in range(progress.levels):
         progress.serve(level)
     return progress.finish()
@@ -78,10 +88,15 @@ def solve_by_levels(program: Program, timer: Timer, sizes: Sizes = Sizes()) -> O
 class _Progress:
     """The levels done so far: rows chosen, floors that later objectives keep."""
 
-    def __init__(self, program: Program, timer: Timer, sizes: Sizes) -> None:
+    def __init__(
+        self, program: Program, timer: Timer, sizes: Sizes, tolerance: float | None
+    ) -> None:
         self._program, self._timer, self._sizes = program, timer, sizes
         self._seconds_left = timer.to_search
         self._exact = len(program.case) <= sizes.small
+        by_default = SLACK if self._exact else GIVEN_UP
+        self._tolerance = by_default if tolerance is None else max(tolerance, SLACK)
+        self._keeps_whole = not tolerance  # by default nobody is left out where all can be served
         self.levels = int(program.level.max()) + 1
         first = program.starts
         self._loads = np.bincount(program.level[first], program.weight[first], self.levels)
@@ -101,9 +116,9 @@ class _Progress:
         self._chosen = np.zeros_like(self._chosen)
         self._chosen[rows[found.chosen]] = True
         served, most = -found.objective, min(-found.bound, total)
-        if self._whole == level and served >= total * (1 - SLACK):
+        if self._keeps_whole and self._whole == level and served >= total * (1 - SLACK):
             self._whole += 1
-        floor = served * (1 - SLACK) if self._exact else min(served, most * (1 - GIVEN_UP))
+        floor = min(served * (1 - SLACK), most * (1 - self._tolerance))
         self._bounds = np.append(self._bounds, most)
         self._floors = np.append(self._floors, floor)
 
@@ -144,7 +159,7 @@ class _Progress:
         self, program: Program, objective: FloatArray, known: BoolArray, ahead: int
     ) -> Choice:
         """Minimize the first of the objectives ahead, each of which gets its share of time."""
-        seconds = self._seconds_left() / ahead
+        seconds = self._seconds_left() * (SHARE if ahead > 1 else 1.0)
         if self._exact:
             first = Choice(known, float(objective @ known), -np.inf)
             opening, limits = leave_everything_open(program), Limits(seconds, 0.0)
@@ -182,14 +197,19 @@ class _Progress:
         if self._keeps_floors(program, packed) and objective @ packed < objective @ known:
             known = packed
         if objective @ known - prices.bound > GAP * max(1.0, abs(prices.bound)):
-            found = search(program, prices, Floors(self._floors, self._whole), seconds_left)
-            if found is not None:
-                known, prices = self._better(program, known, prices, found)
+            floors = Floors(self._floors, self._whole)
+            found = search(program, prices, floors, known, seconds_left)
+            known, prices = self._better(program, known, prices, found)
         self._prices = prices
         value, bound = float(objective @ known), prices.bound
         gap = GAP * max(1.0, abs(bound))
         better = prices.excess <= value - bound  # no other row is part of a better solution
-        if value - bound <= gap or np.count_nonzero(better) > self._sizes.medium:
+        if value - bound <= gap:
+            return Choice(known, value, min(bound, value))
+        if np.count_nonzero(better) > self._sizes.medium:
+            floors = Floors(self._floors, self._whole)
+            known = improve(Task(program, objective, floors, bound + gap), known, seconds_left)
+            value = float(objective @ known)
             return Choice(known, value, min(bound, value))
         opening = Opening(np.zeros_like(better), better)
         limits = Limits(seconds_left(), gap)
@@ -201,7 +221,7 @@ class _Progress:
         """The one that is closer to what is proven; floors that it misses a little are lowered."""
         served = program.served(found, len(self._floors))
         floors = np.minimum(self._floors, served)
-        if np.any(floors < self._floors * (1 - GIVEN_UP)):
+        if np.any(floors < self._floors * (1 - self._tolerance)):
             return known, prices
         objective, lowered = prices.objective, prices
         if np.any(floors < self._floors):
@@ -214,17 +234,3 @@ class _Progress:
     def _keeps_floors(self, program: Program, chosen: BoolArray) -> bool:
         served = program.served(chosen, len(self._floors))
         return bool(np.all(served >= self._floors))
-
-
-def fill(program: Program, chosen: BoolArray) -> BoolArray:
-    """The chosen rows, and of the others the first that fit, the largest load first."""
-    left = program.capacity - program.used(chosen)
-    chosen = chosen.copy()
-    done = np.zeros(len(program.starts), dtype=np.bool_)
-    done[program.place[chosen]] = True
-    for row in np.lexsort((program.cards, -program.weight, program.level)).tolist():
-        case, card_type = program.place[row], program.type[row]
-        if not done[case] and program.cards[row] <= left[card_type]:
-            chosen[row] = done[case] = True
-            left[card_type] -= program.cards[row]
-    return chosen

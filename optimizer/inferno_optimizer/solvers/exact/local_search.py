@@ -9,6 +9,7 @@ from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
+from inferno_optimizer.solvers.exact.packing import fill
 from inferno_optimizer.solvers.exact.prices import Prices
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import Relaxation
@@ -28,20 +29,29 @@ ENOUGH = 2e-5
 
 
 def search(
-    program: Program, prices: Prices, floors: Floors, seconds_left: Callable[[], float]
-) -> BoolArray | None:
-    """Look for rows that make the objective of `prices` small; None where none are found.
+    program: Program,
+    prices: Prices,
+    floors: Floors,
+    known: BoolArray,
+    seconds_left: Callable[[], float],
+) -> BoolArray:
+    """Look for rows that make the objective of `prices` small, at least for what a dive leaves.
 
-    A floor may be missed by a little: what that is worth is part of the comparison.
+    A floor may be missed by a little: what that is worth is part of the comparison. Where there
+    is no time for a dive, or it finds nothing, exchanges are sought around a known choice.
     """
     centre, loads = _dive(program, prices, floors, seconds_left)
     if centre is None:
-        return None
+        nothing = np.zeros(len(program.starts), dtype=np.bool_)
+        centre = Centre(known, nothing, prices.excess)
+    start = fill(program, centre.chosen, centre.split)
     opening = leave_exchanges_open(program, centre, floors.whole)
     columns = Columns(program, opening, floors.loads, floors.whole, PENALTY * loads)
     limits = Limits(seconds_left(), ENOUGH * abs(prices.bound), NODES)
-    choice = columns.minimize(prices.objective, limits, centre.chosen)
-    return None if choice is None else choice.chosen
+    choice = columns.minimize(prices.objective, limits, start)
+    found = start if choice is None else choice.chosen
+    filled = fill(program, found)
+    return filled if prices.objective @ filled < prices.objective @ found else found
 
 
 def _dive(
@@ -63,9 +73,10 @@ def _dive(
     chosen[rows] = dived.chosen
     split = np.zeros(len(program.starts), dtype=np.bool_)
     split[cases] = dived.split
+    vertex = dived.vertex
     excess = (
         prices.objective
-        + dived.cards[program.type] * program.cards
-        - dived.loads[program.level] * program.weight
+        + vertex.cards[program.type] * program.cards
+        - vertex.loads[program.level] * program.weight
     )
-    return Centre(chosen, split, excess), dived.loads[: len(floors.loads)]
+    return Centre(chosen, split, excess), vertex.loads[: len(floors.loads)]

@@ -129,9 +129,8 @@ def _relax(
         vertex = relaxation.solve(seconds_left())
         if vertex is None:
             return None
-        cards, loads = relaxation.prices()
-        cost = objective + cards[program.type] * program.cards
-        cost -= loads[program.level] * program.weight
+        cost = objective + vertex.cards[program.type] * program.cards
+        cost -= vertex.loads[program.level] * program.weight
         least = _least(program, np.where(taken, cost, np.inf), floors.whole)
         better = cost < least - ROUNDING * max(1.0, typical)
         if not np.any(better & ~taken):

@@ -1,4 +1,4 @@
-"""A first solution: every case takes the row that prices say, as long as there are cards."""
+"""First solutions: every case takes the row that prices say, or any that fits."""
 
 import numpy as np
 
@@ -33,6 +33,25 @@ def pack(program: Program, prices: Prices) -> BoolArray:
         row = min(equal, key=lambda row: cards[row] / max(left[types[row]], 1e-9))
         left[types[row]] -= cards[row]
         chosen[row] = True
+    return chosen
+
+
+def fill(program: Program, chosen: BoolArray, cases: BoolArray | None = None) -> BoolArray:
+    """The chosen rows, and of the other cases the first that fit, the largest load first.
+
+    Servers that may stay as they are come before the others of their level.
+
+    Where `cases` are told, shape (cases,), no others get a row.
+    """
+    left = program.capacity - program.used(chosen)
+    chosen = chosen.copy()
+    done = np.zeros(len(program.starts), dtype=np.bool_) if cases is None else ~cases
+    done[program.place[chosen]] = True
+    for row in np.lexsort((program.cards, -program.weight, ~program.stays, program.level)).tolist():
+        case, card_type = program.place[row], program.type[row]
+        if not done[case] and program.cards[row] <= left[card_type]:
+            chosen[row] = done[case] = True
+            left[card_type] -= program.cards[row]
     return chosen
 
 

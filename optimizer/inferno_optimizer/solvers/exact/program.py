@@ -22,7 +22,7 @@ class Program:
     """Rows that may be chosen, sorted by case; arrays of shape (rows,) but for `capacity`.
 
     `cards` of `type` is what a row takes of `capacity`; `level` and `weight` are those of
-    its case.
+    its case. `stays` tells rows that leave a server as it is.
     """
 
     case: IntArray
@@ -32,6 +32,7 @@ class Program:
     level: IntArray
     weight: FloatArray
     capacity: FloatArray
+    stays: BoolArray
 
     @classmethod
     def of(cls, candidates: Candidates, rows: IntArray, capacity: IntArray) -> "Program":
@@ -47,6 +48,7 @@ class Program:
             level=np.unique(priority, return_inverse=True)[1],
             weight=weight,
             capacity=capacity.astype(np.float64),
+            stays=candidates.value[rows] == 0.0,
         )
 
     def take(self, rows: IntArray | BoolArray) -> "Program":
@@ -59,6 +61,7 @@ class Program:
             self.level[rows],
             self.weight[rows],
             self.capacity,
+            self.stays[rows],
         )
 
     def undominated(self) -> IntArray:

@@ -21,11 +21,14 @@ NOTHING = -1
 class Vertex:
     """A best solution of the relaxation.
 
-    `amounts` of the rows, shape (rows,); `objective` with what missed floors cost.
+    `amounts` of the rows, shape (rows,); `objective` with what missed floors cost. `cards` and
+    `loads` are multipliers of the cards of each type, and of the load of each level.
     """
 
     amounts: FloatArray
     objective: float
+    cards: FloatArray
+    loads: FloatArray
 
 
 class Relaxation:
@@ -67,8 +70,14 @@ class Relaxation:
         self._solver.run()
         if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
-        amounts = np.asarray(self._solver.getSolution().col_value)[: len(self._program.case)]
-        return Vertex(amounts, float(self._solver.getInfo().objective_function_value))
+        solution = self._solver.getSolution()
+        amounts = np.asarray(solution.col_value)[: len(self._program.case)]
+        dual = np.asarray(solution.row_dual)[len(self._program.starts) :]
+        types = len(self._program.capacity)
+        loads = np.zeros(max(int(self._program.level.max()), *self._levels, 0) + 1)
+        loads[self._levels] = dual[types:]
+        objective = float(self._solver.getInfo().objective_function_value)
+        return Vertex(amounts, objective, -dual[:types], loads)
 
     def solve_with_one_more(self, card_type: int, seconds: float = np.inf) -> Vertex | None:
         """The same with one more card of a type."""
@@ -77,14 +86,6 @@ class Relaxation:
         vertex = self.solve(seconds)
         self._solver.changeRowBounds(row, -np.inf, float(cards))
         return vertex
-
-    def prices(self) -> tuple[FloatArray, FloatArray]:
-        """Multipliers at the last vertex: of a card of each type, of the load of each level."""
-        dual = np.asarray(self._solver.getSolution().row_dual)[len(self._program.starts) :]
-        types = len(self._program.capacity)
-        loads = np.zeros(max(int(self._program.level.max()), *self._levels, 0) + 1)
-        loads[self._levels] = dual[types:]
-        return -dual[:types], loads
 
     def decide(self, case: int, row: int) -> None:
         """Choose a row of a case (its place in the program), or `NOTHING`."""

@@ -24,6 +24,21 @@ SLACK = 1e-9
 SMALL = 200
 """Up to so many items a program is solved to the last digit."""
 
+SHARE = 0.5
+"""Share of the time of a goal in which the MILP solver has the whole program."""
+
+TYPES = 2
+"""Types of card of a part that is solved again, or one more."""
+
+NODES = 200
+"""Of branch and bound in a part; a limit that does not depend on how busy the machine is."""
+
+SECONDS = 3.0
+"""The longest that a part may take."""
+
+TIRED = 40
+"""Parts without any improvement after which the search ends."""
+
 ROUNDS = 5
 """How often inequalities are looked for."""
 
@@ -43,7 +58,9 @@ class Outcome:
     out_of_time: bool
 
 
-def solve_mixes(table: MixTable, capacity: IntArray, timer: Timer) -> Outcome:
+def solve_mixes(
+    table: MixTable, capacity: IntArray, timer: Timer, tolerance: float = 0.0
+) -> Outcome:
     """Solve the problem of a table.
 
     Parameters
@@ -54,12 +71,14 @@ def solve_mixes(table: MixTable, capacity: IntArray, timer: Timer) -> Outcome:
         Cards of each type; shape (types,).
     timer
         Time that remains; when it ends, the best plan so far is the answer.
+    tolerance
+        Share of the most load of a level that later goals may take.
     """
     if not len(table.case):
         nothing = np.zeros(table.rows.shape, dtype=np.int64)
         unknown = OneMoreCard.unknown(len(capacity))
         return Outcome(nothing, np.zeros(0), 0.0, unknown, out_of_time=False)
-    progress = _Progress(table, capacity, timer)
+    progress = _Progress(table, capacity, timer, tolerance)
     for level in range(progress.levels):
         progress.serve(level)
     return progress.finish()
@@ -68,10 +87,12 @@ def solve_mixes(table: MixTable, capacity: IntArray, timer: Timer) -> Outcome:
 class _Progress:
     """The levels done so far: a plan, floors that later goals keep, inequalities in use."""
 
-    def __init__(self, table: MixTable, capacity: IntArray, timer: Timer) -> None:
+    def __init__(self, table: MixTable, capacity: IntArray, timer: Timer, tolerance: float) -> None:
         self._table, self._capacity, self._timer = table, capacity, timer
+        self._tolerance = max(tolerance, SLACK)
         self._seconds_left = timer.to_search
         self._exact = np.count_nonzero(table.most) <= SMALL
+        self._share = 1.0 if self._exact else SHARE
         self._inequalities = Inequalities.of(table)
         self._used = np.zeros(len(self._inequalities.place), dtype=np.bool_)
         self.levels = int(table.level.max()) + 1
@@ -87,10 +108,12 @@ class _Progress:
         bound = self._minimize(level)
         served, total = float(weight @ table.covered(self._counts)), float(weight.sum())
         most = max(min(-bound, total), served)
-        if self._whole == level and served >= total * (1 - SLACK):
+        if self._tolerance == SLACK and self._whole == level and served >= total * (1 - SLACK):
             self._whole += 1
         self._bounds = np.append(self._bounds, most)
-        self._floors = np.append(self._floors, served * (1 - SLACK))
+        self._floors = np.append(
+            self._floors, min(served * (1 - SLACK), most * (1 - self._tolerance))
+        )
 
     def finish(self) -> Outcome:
         """The least value among plans that keep the floors."""
@@ -127,12 +150,50 @@ class _Progress:
         known = table.filled(self._counts[part], self._capacity)
         value, bound = _objective(table, level, known), relaxed.objective
         gap = 0.0 if self._exact else GAP * max(1.0, abs(bound))
-        limits = Limits(self._seconds_left() - reserved, gap, eager=True)
+        limits = Limits((self._seconds_left() - reserved) * self._share, gap, eager=True)
         if value - bound > gap and limits.seconds > 0:
             found, proven = self._program(level, part, self._floors).solve(known, limits)
             known, bound = self._better(table, level, known, found), max(bound, proven)
+        if not self._exact:
+            known = self._improve(level, part, known, bound + gap, reserved)
         self._counts[part] = known
         return min(bound, _objective(table, level, known))
+
+    def _improve(
+        self, level: int | None, part: IntArray, known: IntArray, enough: float, reserved: float
+    ) -> IntArray:
+        """Solve parts of the plan again, cases on a few types of card, while time remains."""
+        table, failures = self._table.take(part), 0
+        random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
+        while failures < TIRED and _objective(table, level, known) > enough:
+            limits = Limits(min(self._seconds_left() - reserved, SECONDS), 0.0, NODES)
+            if limits.seconds <= 0:
+                break
+            cases = _on_few_types(table, known, random)
+            found = self._program_beside(level, part, known, cases).solve(known[cases], limits)[0]
+            if found is None:
+                failures += 1
+                continue
+            changed = known.copy()
+            changed[cases] = found
+            better = self._better(table, level, known, changed)
+            failures = failures + 1 if better is known else 0
+            known = better
+        return known
+
+    def _program_beside(
+        self, level: int | None, part: IntArray, known: IntArray, cases: IntArray
+    ) -> MixProgram:
+        """The program of some cases with what all others leave them: cards, and loads to serve."""
+        others = self._table.take(np.delete(part, cases))
+        counts = np.delete(known, cases, axis=0)
+        served = others.covered(counts)
+        loads = np.bincount(others.level[served], others.weight[served], self.levels)
+        levels = len(self._floors)
+        goal = Goal(level, np.maximum(self._floors - loads[:levels], 0.0), min(self._whole, levels))
+        left = self._capacity - others.used(counts, len(self._capacity))
+        inequalities = self._inequalities.take(self._used).among(part[cases])
+        return MixProgram(self._table.take(part[cases]), left, goal, inequalities)
 
     def _better(
         self, table: MixTable, level: int | None, known: IntArray, found: IntArray | None
@@ -165,6 +226,16 @@ class _Progress:
             self._used[violated] = True
             relaxed = self._program(level, part, self._floors).relax()
         return relaxed
+
+
+def _on_few_types(table: MixTable, counts: IntArray, random: np.random.Generator) -> IntArray:
+    """Cases with replicas on some types of card, chosen at random, and cases with none."""
+    types = int(table.type.max()) + 1
+    few = np.zeros(types, dtype=np.bool_)
+    few[random.permutation(types)[: TYPES + int(random.integers(2))]] = True
+    there = counts > 0
+    mine = np.any(there & few[table.type], axis=1) | ~there.any(axis=1)
+    return np.flatnonzero(mine)
 
 
 def _objective(table: MixTable, level: int | None, counts: IntArray) -> float:

@@ -54,6 +54,25 @@ def test_served_load_counts_and_not_the_number_of_servers() -> None:
     assert plan["one"] == ("X", 3)
 
 
+@pytest.mark.parametrize(
+    ("tolerance", "served_first", "served_second"),
+    [(None, 1000.0, 0.0), (0.0, 1000.0, 0.0), (0.01, 995.0, 900.0)],
+)
+def test_a_priority_gives_up_no_more_than_its_tolerance(
+    tolerance: float | None, served_first: float, served_second: float
+) -> None:
+    demands = [
+        Demand("large", {"X": 8}, load=995),
+        Demand("small", {"X": 2}, load=5),
+        Demand("second", {"X": 2}, priority=2, load=900),
+    ]
+    options = replace(MILP, priority_tolerance=tolerance)
+
+    system = system_of(demands, accelerators(X=10), {"X": 10}, options)
+
+    assert served(system, optimize(system)) == (served_first, served_second)
+
+
 def test_cards_of_a_dearer_type_are_used_where_that_serves_more() -> None:
     demands = [Demand("a", {"X": 2, "Y": 1}), Demand("b", {"X": 2})]
 

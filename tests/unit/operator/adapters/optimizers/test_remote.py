@@ -331,13 +331,13 @@ async def test_integers_are_written_as_integers(rest: RestOptimizer) -> None:
 
 async def test_only_what_differs_is_sent_to_an_optimizer_that_keeps_it(rest: RestOptimizer) -> None:
     remote = StatefulRemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
-    await remote.tell(TWO)
+    await remote.replace(TWO)
     rest.requests.clear()
 
-    await remote.tell(TWO)
+    await remote.replace(TWO)
     assert {method for method, _ in rest.requests} == {"GET"}
 
-    await remote.tell(replace(TWO, servers=TWO.servers[:1]))
+    await remote.replace(replace(TWO, servers=TWO.servers[:1]))
     assert ("GET", "/removeServer/T") in rest.requests
     assert list(rest.store.servers) == ["S"]
 
@@ -354,7 +354,7 @@ async def test_after_a_restart_everything_is_sent_again(rest: RestOptimizer) -> 
 
 async def test_what_others_told_the_optimizer_is_taken_back(rest: RestOptimizer) -> None:
     remote = StatefulRemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
-    await remote.tell(TWO)
+    await remote.replace(TWO)
     rest.store.servers["stranger"] = {**rest.store.servers["S"], "name": "stranger"}
     rest.store.capacity["T"] = 1
 
@@ -372,7 +372,7 @@ async def test_an_optimizer_that_keeps_nothing_is_told_apart(rest: RestOptimizer
     )
 
     with pytest.raises(SolverError, match="is it stateful"):
-        await remote.tell(TWO)
+        await remote.replace(TWO)
 
 
 async def test_a_token_is_read_anew_for_every_request(rest: RestOptimizer, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class FakeKeeper(FakeOptimizer):
         super().__init__()
         self.told: list[list[str]] = []
 
-    async def tell(self, system: System) -> None:
+    async def replace(self, system: System) -> None:
         self.told.append([server.name for server in system.servers])
 
 
@@ -53,7 +53,7 @@ async def running(
     cluster: FakeCluster, *, keeper: FakeKeeper | None = None, stateful: bool = False
 ) -> AsyncGenerator[OptimizationController]:
     context = Context(cluster, OnDemand(cluster), keeper or FakeOptimizer(), lambda: NOW)
-    controller = OptimizationController(context, (), stateful=stateful, keeper=keeper)
+    controller = OptimizationController(context, (), stateful=stateful, store=keeper)
     task = asyncio.create_task(controller.run())
     yield controller
     await controller.stop()

@@ -14,6 +14,7 @@ from inferno_operator.controllers.optimization.reconcile import Context, reconci
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.ports import Listing, StaleError
 from inferno_operator.runtime.work_queue import Backoff, Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
@@ -760,3 +761,18 @@ async def test_many_servers_are_written_once_each() -> None:
         for name, group in itertools.groupby(sorted(written(cluster, "Server")))
     }
     assert counts == {f"s{n}": 2 for n in range(200)}  # spec and status
+
+
+async def test_an_optimizer_whose_definition_is_being_deleted_stays_and_says_so() -> None:
+    held = optimizer(deletionTimestamp=NOW.isoformat(), finalizers=[FINALIZER])
+    cluster = filled(FakeCluster(), held)
+    cluster.terminating = {"optimizers"}
+
+    assert await reconcile(cluster) is Outcome.FAILED
+
+    assert optimized(cluster)[:2] == ("False", "DefinitionTerminating")
+    assert find(cluster, "Optimizer", "inferno")["metadata"]["finalizers"] == [FINALIZER]
+
+    cluster.terminating.clear()
+    assert await reconcile(cluster) is Outcome.SETTLED
+    assert ("Optimizer", INFERNO) not in cluster.objects

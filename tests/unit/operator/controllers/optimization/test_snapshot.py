@@ -269,6 +269,7 @@ PARAMETERS = [
     ({"milpSolver": True}, {"milp": True}),
     ({"delayedBestEffort": True}, {"delayed_best_effort": True}),
     ({"holdUndecided": False}, {"hold_undecided": False}),
+    ({"priorityTolerance": 0.01}, {"priority_tolerance": 0.01}),
     ({"saturationPolicy": "RoundRobin"}, {"saturation_policy": core.SaturationPolicy.ROUND_ROBIN}),
     (
         {"saturationPolicy": "PriorityRoundRobin"},

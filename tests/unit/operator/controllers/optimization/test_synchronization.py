@@ -1,6 +1,7 @@
 """Objects are held until the optimizer was told, but not for ever."""
 
 import asyncio
+import copy
 from datetime import datetime, timedelta
 
 import pytest
@@ -9,15 +10,12 @@ from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.synchronization import (
     PATIENCE,
     Synchronization,
-    Telling,
-    reconcile_namespace,
-    release_overdue,
 )
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up
-from inferno_operator.runtime.ports import Listing, StaleError
+from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from inferno_optimizer.system import System
@@ -54,7 +52,7 @@ class FakeKeeper:
         self.failures: list[InfernoError] = []
         self.hangs = False
 
-    async def tell(self, system: System) -> None:
+    async def replace(self, system: System) -> None:
         if self.hangs:
             await asyncio.Event().wait()
         if self.failures:
@@ -69,16 +67,18 @@ def cluster_of(*manifests: Manifest, namespace: str = "default") -> FakeCluster:
     return cluster
 
 
-def telling(cluster: FakeCluster, keeper: FakeKeeper, now: datetime = NOW) -> Telling:
+def synchronization(
+    cluster: FakeCluster, keeper: FakeKeeper, now: datetime = NOW
+) -> Synchronization:
     mirror = Mirror(cluster, RESOURCES, ())
     for kind in map(kind_of, RESOURCES):
-        found = tuple(m for (name, _), m in cluster.objects.items() if name == kind.kind)
-        mirror.listed(Listing(kind, "", 99, found))
-    return Telling(mirror, keeper, cluster, lambda: now)
+        found = [m for (name, _), m in cluster.objects.items() if name == kind.kind]
+        mirror.listed(Listing(kind, "", 99, tuple(copy.deepcopy(found))))
+    return Synchronization(mirror, keeper, cluster, lambda: now)
 
 
 async def reconcile(cluster: FakeCluster, keeper: FakeKeeper) -> Outcome:
-    return await reconcile_namespace("default", telling(cluster, keeper))
+    return await synchronization(cluster, keeper).synchronize("default")
 
 
 def finalizers(cluster: FakeCluster) -> dict[str, list[str]]:
@@ -142,7 +142,7 @@ async def test_an_object_waits_ten_seconds_for_an_optimizer_that_does_not_answer
 ) -> None:
     cluster, now = cluster_of(*SCENE, going("T")), NOW + timedelta(seconds=seconds)
 
-    outcome = await release_overdue("default", telling(cluster, FakeKeeper(), now))
+    outcome = await synchronization(cluster, FakeKeeper(), now).release_overdue("default")
 
     assert outcome.again_after == (None if goes else pytest.approx(0.1))
     assert (T in cluster.objects) is not goes
@@ -151,7 +151,7 @@ async def test_an_object_waits_ten_seconds_for_an_optimizer_that_does_not_answer
 async def test_an_object_goes_in_time_while_a_request_to_the_optimizer_hangs() -> None:
     cluster, keeper = cluster_of(*SCENE, going("T")), FakeKeeper()
     keeper.hangs = True
-    work = Synchronization(telling(cluster, keeper, NOW + PATIENCE))
+    work = synchronization(cluster, keeper, NOW + PATIENCE)
 
     work.add("default", 1)
     await asyncio.to_thread(
@@ -166,7 +166,9 @@ async def test_an_object_that_cannot_be_written_on_is_tried_again() -> None:
     cluster = cluster_of(*SCENE, going("T"))
     cluster.failures = [UnavailableError("connection refused")]
 
-    outcome = await release_overdue("default", telling(cluster, FakeKeeper(), NOW + PATIENCE))
+    outcome = await synchronization(cluster, FakeKeeper(), NOW + PATIENCE).release_overdue(
+        "default"
+    )
 
     assert outcome is Outcome.FAILED
 
@@ -184,12 +186,23 @@ async def test_of_several_namespaces_none_is_told_before_its_turn() -> None:
 
 
 async def test_a_conflict_is_tried_again_with_the_newest_version() -> None:
-    cluster, keeper = cluster_of(server("S")), FakeKeeper()
-    cluster.failures = [StaleError("changed")]
+    cluster = cluster_of(server("S"))
+    seen = synchronization(cluster, FakeKeeper())
+    cluster.add(server("S", finalizers=["other"]))
 
-    assert await reconcile(cluster, keeper) is Outcome.SETTLED
+    assert await seen.synchronize("default") is Outcome.SETTLED
 
-    assert finalizers(cluster) == {"Server": [FINALIZER]}
+    assert finalizers(cluster) == {"Server": ["other", FINALIZER]}
+
+
+async def test_objects_stay_while_their_definition_is_being_deleted() -> None:
+    cluster, keeper = cluster_of(*SCENE, going("T")), FakeKeeper()
+    cluster.terminating = {"servers"}
+
+    assert await reconcile(cluster, keeper) is Outcome.FAILED
+
+    assert ("Server", Key("default", "t")) in cluster.objects
+    assert finalizers(cluster)["Model"] == []
 
 
 @pytest.mark.parametrize("namespaces", [(), ("default",)])
@@ -209,3 +222,19 @@ async def test_other_namespaces_are_left_alone() -> None:
     await clean_up(RESOURCES, ["default"], cluster)
 
     assert finalizers(cluster) == {"Server": [FINALIZER]}
+
+
+async def test_what_others_left_stays_while_a_definition_is_being_deleted_and_it_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = cluster_of(server("S", finalizers=[FINALIZER]), going("T"))
+    cluster.terminating = {"models"}
+    cleaning = asyncio.create_task(clean_up(RESOURCES, (), cluster))
+    await asyncio.wait([cleaning], timeout=0.1)
+
+    assert not cluster.writes
+    assert "save them, then run 'make release'" in caplog.text
+
+    cluster.terminating.clear()
+    await cleaning
+    assert finalizers(cluster) == {"Server": []}

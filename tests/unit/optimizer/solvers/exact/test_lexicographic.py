@@ -1,7 +1,9 @@
 """Prices, first solutions and the search by levels, against linear programs and brute force."""
 
 import itertools
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,15 +70,7 @@ def test_one_more_card_changes_the_relaxed_optimum_by_about_its_price(card_type:
     objective = program.value - 2 * program.weight
     more = program.capacity.copy()
     more[card_type] += 1
-    grown = Program(
-        program.case,
-        program.type,
-        program.cards,
-        program.value,
-        program.level,
-        program.weight,
-        more,
-    )
+    grown = replace(program, capacity=more)
 
     prices = price(program, objective, NO_FLOORS, 0)
 
@@ -109,11 +103,12 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
     assert outcome.least_value == pytest.approx(value)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_large_program_is_within_what_is_proven_of_it(seed: int) -> None:
     program = random_program(seed, cases=300)
+    start = time.monotonic()
 
-    outcome = solve_by_levels(program, Timer(lambda: 60.0), LARGE)
+    outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.monotonic()), LARGE)
 
     exact = solve_by_levels(program, Timer(lambda: 60.0))
     levels = len(outcome.most_served)
@@ -136,15 +131,7 @@ def test_without_any_time_the_first_solution_is_the_answer() -> None:
 
 def test_a_type_without_cards_has_a_finite_price() -> None:
     program = random_program(2, cases=30)
-    dry = Program(
-        program.case,
-        program.type,
-        program.cards,
-        program.value,
-        program.level,
-        program.weight,
-        np.array([0.0, 20.0, 20.0]),
-    )
+    dry = replace(program, capacity=np.array([0.0, 20.0, 20.0]))
 
     prices = price(dry, -program.weight, NO_FLOORS, 0)
 

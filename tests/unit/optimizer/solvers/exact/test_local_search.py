@@ -1,5 +1,7 @@
 """Relaxation, dive and exchanges: the steps by which large programs are solved."""
 
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -8,11 +10,18 @@ import pytest
 from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.solvers.assignment import Timer
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.diving import SMALL, dive
+from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
 from inferno_optimizer.solvers.exact.local_search import search
-from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
-from inferno_optimizer.solvers.exact.packing import pack
+from inferno_optimizer.solvers.exact.neighbourhood import (
+    Centre,
+    leave_everything_open,
+    leave_exchanges_open,
+)
+from inferno_optimizer.solvers.exact.packing import fill, pack
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
@@ -120,18 +129,86 @@ def test_search_comes_close_to_what_prices_prove(demand: float) -> None:
     program = program.take(program.undominated())
     prices = price(program, worth(program), NO_FLOORS, 0)
 
-    found = search(program, prices, Floors(NO_FLOORS, 0), lambda: 60.0)
+    found = search(program, prices, Floors(NO_FLOORS, 0), nothing(program), lambda: 60.0)
 
-    assert found is not None
     assert np.all(program.used(found) <= program.capacity)
     assert prices.objective[found].sum() <= prices.bound + 1e-3 * abs(prices.bound)
 
 
-def test_without_time_a_search_finds_nothing() -> None:
+def test_without_time_a_search_keeps_what_is_known() -> None:
     program = fleet_program(300, demand=2.0)
     prices = price(program, worth(program), NO_FLOORS, 0)
+    known = pack(program, prices)
 
-    assert search(program, prices, Floors(NO_FLOORS, 0), lambda: 0.0) is None
+    found = search(program, prices, Floors(NO_FLOORS, 0), known, lambda: 0.0)
+
+    assert prices.objective[found].sum() <= prices.objective[known].sum()
+    assert np.all(program.used(found) <= program.capacity)
+
+
+@pytest.mark.parametrize("readings", [1, 2, 3, 5, 8, 13])
+def test_a_dive_that_is_cut_short_still_leads_to_a_good_choice(readings: int) -> None:
+    program = fleet_program(300, demand=2.0)
+    load = -program.weight
+    prices = price(program, load, NO_FLOORS, 0)
+
+    found = search(program, prices, Floors(NO_FLOORS, 0), nothing(program), time_for(readings))
+
+    assert np.all(program.used(found) <= program.capacity)
+    assert load[found].sum() <= 0.9 * prices.bound
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_that_are_solved_again_only_improve_a_choice(seed: int) -> None:
+    program = random_program(seed, cases=200)
+    known = fill(program, nothing(program))
+    floors = Floors(program.served(known, 2), 0)
+    objective = np.where(program.level == 2, -program.weight, 0.0)
+    task = Task(program, objective, floors, good_enough=-np.inf)
+
+    found = improve(task, known, time_for(20))
+
+    assert np.all(program.used(found) <= program.capacity)
+    assert np.bincount(program.place[found]).max() == 1
+    assert np.all(program.served(found, 2) >= floors.loads - 1e-6)
+    assert objective[found].sum() < objective[known].sum()
+
+
+def test_a_start_that_breaks_a_constraint_is_not_given_to_the_solver() -> None:
+    program = random_program(1, cases=20, levels=1)
+    everything = leave_everything_open(program)
+    all_load = np.array([program.weight[program.starts].sum()])
+    columns = Columns(program, everything, all_load, 0, np.array([1000.0]))
+
+    start = nothing(program)
+    found = columns.minimize(program.value, Limits(60.0, 0.0), start)
+
+    assert found is not None
+    assert columns.start(start)
+    hard = Columns(program, everything, all_load, 0)
+    assert not hard.start(start)
+
+
+def test_servers_that_may_stay_as_they_are_get_cards_before_others_of_their_level() -> None:
+    program = random_program(1, cases=200, levels=1)
+    settled = replace(
+        program, stays=fill(replace(program, weight=1 / program.weight), nothing(program))
+    )
+
+    again = fill(settled, nothing(program))
+
+    assert np.array_equal(again & settled.stays, settled.stays)
+
+
+def nothing(program: Program) -> np.ndarray:
+    """No row at all."""
+    return np.zeros(len(program.case), dtype=np.bool_)
+
+
+def time_for(readings: int) -> Callable[[], float]:
+    """A minute, so many times; nothing afterwards."""
+    left = itertools.chain([60.0] * readings, itertools.repeat(0.0))
+    return lambda: next(left)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -157,6 +234,7 @@ def test_dominated_rows_change_no_optimum(seed: int) -> None:
         level=twice("level"),
         weight=twice("weight"),
         capacity=program.capacity,
+        stays=twice("stays"),
     )
 
     kept = both.take(both.undominated())
@@ -168,6 +246,7 @@ def test_dominated_rows_change_no_optimum(seed: int) -> None:
     assert undominated.least_value == pytest.approx(everything.least_value)
 
 
+@pytest.mark.slow
 def test_a_tight_fleet_of_a_thousand_is_close_to_what_is_proven() -> None:
     program = fleet_program(1000, demand=2.0)
     program = program.take(program.undominated())

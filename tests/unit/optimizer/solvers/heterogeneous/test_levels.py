@@ -406,6 +406,20 @@ def served_by_class(system: System, solution: Solution) -> Worth:
     return tuple(served.values())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_that_are_solved_again_keep_the_cards_and_serve_no_less(seed: int) -> None:
+    system = fleet_system(16, 20, seed, time_limit=3.0)  # more items than are solved exactly
+    single = optimize(replace(system, options=replace(SINGLE, time_limit=3.0)))
+
+    solution = optimize(system)
+
+    assert served_by_class(system, solution) >= served_by_class(system, single)
+    assert all(use.used <= use.available for use in solution.capacity)
+    certificate = solution.certificate
+    assert certificate.bound is not None
+    assert certificate.bound <= certificate.objective
+
+
 @pytest.mark.slow
 def test_a_fleet_is_planned_within_the_time_limit_and_what_is_proven() -> None:
     system = fleet_system(100, 20, 1, time_limit=8.0)

@@ -1,4 +1,4 @@
-"""Warnings: where a plan follows from the data, and yet cannot be trusted.
+"""Caveats: warnings where a plan follows from the data, and yet cannot be trusted.
 
 A problem (see `validation`) keeps an object out of the plan. A warning changes nothing; it tells
 what a person should know of a server on an accelerator before its numbers are used.

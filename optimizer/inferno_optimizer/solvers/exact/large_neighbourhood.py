@@ -1,0 +1,108 @@
+"""Improve a choice of rows by solving parts of it again: cases on a few types of card at a time.
+
+All other cases keep their rows, so that every part is a small program with a known solution;
+its cards are those that the cases of the part hold, and those that nobody uses [Shaw, CP 1998;
+Pisinger and Ropke, Handbook of Metaheuristics (2010) 399-419].
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.exact.columns import Columns
+from inferno_optimizer.solvers.exact.neighbourhood import Opening
+from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
+
+ROWS = 1_500
+"""Rows of a part at first: what branch and bound improves in about a second."""
+
+TYPES = 2
+"""Types of card of a part at first."""
+
+NODES = 100
+"""Of branch and bound in a part; a limit that does not depend on how busy the machine is."""
+
+SECONDS = 5.0
+"""The longest that a part may take."""
+
+TIRED = 10
+"""Parts without any improvement after which parts get larger."""
+
+GROWTH = 2
+"""How often parts get larger, by a type of card and to twice the rows, before the search ends."""
+
+SMALLEST = 1e-9
+"""Relative change of the objective that counts as an improvement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An objective to be minimized, shape (rows,), and floors; `good_enough` ends the search."""
+
+    program: Program
+    objective: FloatArray
+    floors: Floors
+    good_enough: float
+
+
+def improve(task: Task, known: BoolArray, seconds_left: Callable[[], float]) -> BoolArray:
+    """A choice that is no worse than a known one, fits, and keeps the floors as that does.
+
+    Parameters
+    ----------
+    task
+        What to minimize.
+    known
+        The choice to begin with; shape (rows,).
+    seconds_left
+        Time that remains.
+    """
+    random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
+    failures = 0
+    while failures < TIRED * (GROWTH + 1) and seconds_left() > 0:
+        if float(task.objective @ known) <= task.good_enough:
+            break
+        part = _part(task.program, known, failures // TIRED, random)
+        found = _solve(task, known, part, seconds_left())
+        failures = failures + 1 if found is None else 0
+        known = known if found is None else found
+    return known
+
+
+def _solve(task: Task, known: BoolArray, part: BoolArray, seconds: float) -> BoolArray | None:
+    """A better choice that differs in rows of a part only; None where none is found."""
+    opening = Opening(known & ~part, part)
+    columns = Columns(task.program, opening, task.floors.loads, task.floors.whole)
+    before = float(task.objective @ known)
+    limits = Limits(min(seconds, SECONDS), 0.0, NODES)
+    choice = columns.minimize(task.objective, limits, known)
+    better = choice is not None and choice.objective < before - SMALLEST * abs(before)
+    return choice.chosen if choice is not None and better else None
+
+
+def _part(
+    program: Program, known: BoolArray, growth: int, random: np.random.Generator
+) -> BoolArray:
+    """Rows on a few types of card, of cases that have such a row now or none."""
+    types = len(program.capacity)
+    few = np.zeros(types + 1, dtype=np.bool_)
+    few[random.permutation(types)[: TYPES + growth + int(random.integers(3))]] = True
+    few[types] = True  # that of no row
+    current = np.full(len(program.starts), types)
+    current[program.place[known]] = program.type[known]
+    rows = np.flatnonzero(few[current][program.place] & few[program.type])
+    return _cut(program, rows, ROWS * 2**growth, random)
+
+
+def _cut(program: Program, rows: IntArray, most: int, random: np.random.Generator) -> BoolArray:
+    """The rows of some of the cases, chosen at random, so that they are no more than so many."""
+    count = np.bincount(program.place[rows], minlength=len(program.starts))
+    order = random.permutation(np.flatnonzero(count))
+    taken = np.zeros(len(count), dtype=np.bool_)
+    taken[order[np.cumsum(count[order]) <= most]] = True
+    part = np.zeros(len(program.case), dtype=np.bool_)
+    part[rows[taken[program.place[rows]]]] = True
+    return part

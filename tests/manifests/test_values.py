@@ -1,0 +1,196 @@
+"""The chart's values: what each of them changes in what is rendered."""
+
+import subprocess
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import yaml
+
+from tests.deployment.rendering import (
+    CHART,
+    NAMESPACE,
+    OVERLAYS,
+    Manifest,
+    copy_with_components,
+    find,
+    helm_template,
+    kustomize,
+)
+from tests.deployment.rights import granted
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+NAMES = ("inferno-operator", "inferno-optimizer")
+"""Of the two Deployments, and of the labels of their pods."""
+
+NAME = "app.kubernetes.io/name"
+
+
+class Render(Protocol):
+    """Renders with the remote optimizer, monitoring, and values of the test's own."""
+
+    def __call__(self, **values: Any) -> list[Manifest]: ...  # noqa: ANN401 - YAML of any shape
+
+
+@pytest.fixture
+def rendered(helm: Path, tmp_path: Path) -> Render:
+    def render(**values: Any) -> list[Manifest]:  # noqa: ANN401 - YAML of any shape
+        file = tmp_path / "values.yaml"
+        parts = {"remote": {"enabled": True}, "monitoring": {"enabled": True}}
+        for name, part in values.items():
+            parts[name] = parts[name] | part if name in parts else part
+        file.write_text(yaml.safe_dump(parts))
+        return helm_template(helm, "--values", file)
+
+    return render
+
+
+def pods(manifests: list[Manifest]) -> list[Manifest]:
+    """Templates of all pods."""
+    return [find(manifests, "Deployment", name)["spec"]["template"] for name in NAMES]
+
+
+def test_a_digest_takes_the_place_of_the_tag(rendered: Render) -> None:
+    image = {"repository": "registry.example.org/inferno", "tag": "1.2.3"}
+
+    tagged, pinned = (rendered(image=image | more) for more in ({}, {"digest": DIGEST}))
+
+    assert images(tagged) == {"registry.example.org/inferno:1.2.3"}
+    assert images(pinned) == {f"registry.example.org/inferno@{DIGEST}"}
+
+
+def images(manifests: list[Manifest]) -> set[str]:
+    return {pod["spec"]["containers"][0]["image"] for pod in pods(manifests)}
+
+
+def test_labels_and_annotations_reach_all_pods_beside_their_own(rendered: Render) -> None:
+    manifests = rendered(
+        podLabels={"team": "serving", NAME: "other"}, podAnnotations={"example.org/note": "read"}
+    )
+
+    assert [pod["metadata"]["annotations"] for pod in pods(manifests)] == [
+        {"example.org/note": "read"}
+    ] * 2
+    assert [pod["metadata"]["labels"] for pod in pods(manifests)] == [
+        {NAME: name, "app.kubernetes.io/part-of": "inferno", "team": "serving"} for name in NAMES
+    ]
+
+
+def test_pods_go_where_the_values_say(rendered: Render) -> None:
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ["zone"]}}
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+
+    manifests = rendered(
+        affinity=affinity, topologySpreadConstraints=[constraint], priorityClassName="important"
+    )
+
+    for name, pod in zip(NAMES, pods(manifests), strict=True):
+        assert pod["spec"]["affinity"] == affinity
+        assert pod["spec"]["priorityClassName"] == "important"
+        assert pod["spec"]["topologySpreadConstraints"] == [
+            constraint | {"labelSelector": {"matchLabels": {NAME: name}}}
+        ]
+
+
+def test_more_variables_can_come_from_elsewhere(rendered: Render) -> None:
+    secret = {"secretKeyRef": {"name": "proxy", "key": "url"}}
+    extra = [{"name": "HTTPS_PROXY", "valueFrom": secret}]
+
+    operator, optimizer = pods(rendered(extraEnv=extra))
+
+    assert operator["spec"]["containers"][0]["env"][-1:] == extra
+    assert extra[0] not in optimizer["spec"]["containers"][0]["env"]
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_the_account_can_be_another_one(*, create: bool, rendered: Render) -> None:
+    annotations = {"example.org/role": "reader"}
+    manifests = rendered(
+        serviceAccount={"create": create, "name": "planner", "annotations": annotations}
+    )
+    accounts = {
+        item["metadata"]["name"]: item["metadata"].get("annotations")
+        for item in manifests
+        if item["kind"] == "ServiceAccount"
+    }
+
+    assert accounts == ({"planner": annotations} if create else {}) | {"inferno-optimizer": None}
+    assert pods(manifests)[0]["spec"]["serviceAccountName"] == "planner"
+    assert granted(manifests, f"{NAMESPACE}:planner") == granted(
+        rendered(), f"{NAMESPACE}:inferno-operator"
+    )
+
+
+def test_an_account_that_is_there_already_has_to_be_named(helm: Path) -> None:
+    refused = subprocess.run(
+        [helm, "template", CHART, "--kube-version=1.34", "--set=serviceAccount.create=false"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "/serviceAccount/name" in refused.stderr
+
+
+def test_prometheus_can_select_by_labels(rendered: Render) -> None:
+    manifests = rendered(monitoring={"labels": {"release": "prometheus", NAME: "other"}})
+
+    labels = [
+        (item["kind"], item["metadata"]["labels"]["release"], item["metadata"]["labels"][NAME])
+        for item in manifests
+        if item["apiVersion"].startswith("monitoring.coreos.com/")
+    ]
+    assert sorted(labels) == [
+        ("PrometheusRule", "prometheus", NAMES[0]),
+        ("ServiceMonitor", "prometheus", NAMES[0]),
+        ("ServiceMonitor", "prometheus", NAMES[1]),
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_network_policy_lets_in_prometheus_where_it_is(name: str, rendered: Render) -> None:
+    manifests = rendered(monitoring={"namespace": "observability"})
+    policy = find(manifests, "NetworkPolicy", name)
+
+    assert lets_in(policy, "observability")
+    assert lets_in(policy, "elsewhere", metrics="enabled")
+    assert not lets_in(policy, "elsewhere")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_component_lets_in_prometheus_too(name: str, kubectl: Path, tmp_path: Path) -> None:
+    overlay = copy_with_components(tmp_path, "remote", "monitoring", "monitoring-optimizer")
+    without, with_it = kustomize(kubectl, OVERLAYS / "remote"), kustomize(kubectl, overlay)
+
+    assert not lets_in(find(without, "NetworkPolicy", name), "monitoring")
+    assert lets_in(find(with_it, "NetworkPolicy", name), "monitoring")
+
+
+def lets_in(policy: Manifest, namespace: str, **labels: str) -> bool:
+    """Whether pods of a namespace may connect; the API server labels each with its name."""
+    has = {"kubernetes.io/metadata.name": namespace, **labels}
+    (rule,) = policy["spec"]["ingress"]
+    wanted = [peer.get("namespaceSelector") for peer in rule["from"]]
+    return any(s is not None and s["matchLabels"].items() <= has.items() for s in wanted)
+
+
+def test_two_releases_have_no_object_in_common_but_definitions(helm: Path) -> None:
+    options = [
+        "--set=modelBooster=kthena",
+        "--set=crds.install=false",
+        "--set=monitoring.enabled=true",
+    ]
+
+    releases = [
+        helm_template(helm, *options, f"--namespace={namespace}", release=release)
+        for release, namespace in (("a", "one"), ("b", "one"), ("a", "two"), ("a-two", "two"))
+    ]
+
+    names = [
+        (item["kind"], item["metadata"]["name"])
+        for release in releases
+        for item in release
+        if "namespace" not in item["metadata"]
+    ]
+    assert len(names) >= 4 * 7
+    assert len(set(names)) == len(names)
