@@ -118,7 +118,9 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.create_namespace(name)
     yield name
-    # Nobody is there to finish the deletion, so there is nothing to wait for.
+    # Nobody is there to finish the deletion, so there is nothing to wait for; and what stayed
+    # would be work for operators that watch all namespaces.
+    control_plane.api.delete_all("inferno", name)
     control_plane.api.delete_namespace(name)
 
 

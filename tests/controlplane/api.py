@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -126,6 +126,12 @@ class Api(AbstractContextManager["Api"]):
         except ApiError as error:
             if "NotFound" not in str(error):
                 raise
+
+    def delete_all(self, category: str, namespace: str) -> None:
+        """Delete what a namespace has of the kinds of a category that were found so far."""
+        for kind in _find(self._served, category):
+            with suppress(ApiError):  # its definition may be gone
+                self._request("DELETE", kind.path(namespace))
 
     def _list(self, path: str) -> Iterator[Manifest]:
         listed = self._request("GET", path)
