@@ -1,4 +1,4 @@
-"""Where LLM inference should run: sizing by queueing theory, assignment by optimization.
+"""Decides where LLM inference servers run: sizing by queueing theory, assignment by optimization.
 
-A plain library: a System goes in, a Solution comes out.
+A plain library: it takes a System and returns a Solution.
 """

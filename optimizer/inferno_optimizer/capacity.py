@@ -1,4 +1,4 @@
-"""Cards: how many there are, how many are held, and how many a plan uses."""
+"""Counts of cards by type: available, held and used by a plan."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from inferno_optimizer.system import Allocation, CapacityUse, Decision, Marginal
 
 
 def cards_to_hand_out(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[str]:
-    """Cards by type that a plan may use: those that there are, less those that are held."""
+    """Cards by type that a plan may use: the available cards minus the held ones."""
     cards = _all_cards(catalogue)
     for card_type, count in held_cards(catalogue, decisions).items():
         cards[card_type] = max(cards[card_type] - count, 0)
@@ -16,10 +16,10 @@ def cards_to_hand_out(catalogue: Catalogue, decisions: Iterable[Decision]) -> Co
 
 
 def held_cards(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[str]:
-    """Cards by type on which servers run that are to be left as they are.
+    """Cards by type that a plan must not use, because servers that it does not change run on them.
 
-    Those are the servers for which no decision is possible, where the options hold them, and
-    those that are no part of the system.
+    These servers are the ones without a decision, if the option `hold_undecided` is set, and
+    the ones that are not part of the system.
     """
     system = catalogue.system
     held = Counter(system.held)
@@ -30,7 +30,7 @@ def held_cards(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[s
 
 
 def cards_of_servers(catalogue: Catalogue, servers: Iterable[Server]) -> Counter[str]:
-    """Cards by type on which servers run now."""
+    """Cards by type that the current allocations of servers use."""
     cards: Counter[str] = Counter()
     for server in servers:
         cards.update(cards_in_use(catalogue, server.model, server.current))
@@ -42,7 +42,7 @@ def _all_cards(catalogue: Catalogue) -> Counter[str]:
 
 
 def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Mapping[str, int]:
-    """Cards that an allocation of a model takes, by type; none on an unknown accelerator."""
+    """Cards by type that an allocation of a model uses; none on an unknown accelerator."""
     cards: Counter[str] = Counter()
     for part in allocation.parts:
         position = catalogue.accelerators.get(part.accelerator)
@@ -59,14 +59,14 @@ def capacity_use(
     used: Mapping[str, int],
     marginal: Mapping[str, MarginalValue],
 ) -> tuple[CapacityUse, ...]:
-    """Cards of every type that is listed, used or held, by name.
+    """Capacity and use of every card type that is listed, used or held, sorted by type.
 
     Parameters
     ----------
     catalogue, decisions
         The system, and the decision for each of its servers.
     used, marginal
-        What the plan uses, and what one more card is worth, by type.
+        Cards that the plan uses, and the value of one more card, by type.
     """
     cards, held = _all_cards(catalogue), held_cards(catalogue, decisions)
     worth = {t: marginal.get(t, MarginalValue()) for t in sorted({*cards, *held, *used})}

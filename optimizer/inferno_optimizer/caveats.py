@@ -1,7 +1,7 @@
-"""Caveats: warnings where a plan follows from the data, and yet cannot be trusted.
+"""Caveats: warnings about decisions whose predicted numbers may be wrong.
 
-A problem (see `validation`) keeps an object out of the plan. A warning changes nothing; it tells
-what a person should know of a server on an accelerator before its numbers are used.
+A problem (see `validation`) keeps an object out of the plan. A warning does not change the plan;
+it says why the predicted numbers of a server on an accelerator may not hold.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,12 +19,12 @@ from inferno_optimizer.system import (
 
 
 def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
-    """The decisions, each with the warnings about every accelerator that its server is to run on.
+    """The decisions, each with the warnings about every accelerator of its allocation.
 
     Raises
     ------
     KeyError
-        There is a decision for a server that the system does not have.
+        A decision is for a server that the system does not have.
     """
     servers = {server.name: server for server in catalogue.system.servers}
     return tuple(_warned(catalogue, servers[d.server], d) for d in decisions)
@@ -42,12 +42,12 @@ def _warned(catalogue: Catalogue, server: Server, decision: Decision) -> Decisio
 
 
 def warnings_of(server: Server, profile: PerformanceProfile, batch: int) -> Iterator[str]:
-    """What to know of a server on the accelerator of a profile of its model; nothing if idle.
+    """Warnings about a server on the accelerator of a profile; none for an idle server.
 
     Parameters
     ----------
     server, profile
-        What runs, and where.
+        The server, and a performance profile of its model.
     batch
         The largest batch of a replica [requests].
     """
@@ -78,7 +78,7 @@ def _without_prefill(load: Load, profile: PerformanceProfile) -> Iterator[str]:
 
 
 def has_prefill(profile: PerformanceProfile) -> bool:
-    """Whether the time that input tokens take was measured."""
+    """Whether the profile includes the prefill time of input tokens."""
     match profile.parameters:
         case PrefillDecodeParameters() as parameters:
             return parameters.has_prefill

@@ -1,4 +1,4 @@
-"""The solver's rows -> a decision for each server, in words that tell what to change."""
+"""Turns the solver's assignment into a decision for each server, with a message for users."""
 
 from collections.abc import Iterable
 from dataclasses import astuple, replace
@@ -19,10 +19,10 @@ from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
 from inferno_optimizer.system import Allocation, Decision, Generation, Reason, Server, Tail
 
 OPTIONS_NAMED = 3
-"""How many of the options that a server has a message names."""
+"""Largest number of options of a server that a message lists."""
 
 TARGETS = ("slo-itl", "slo-ttw", "slo-ttft")
-"""Fields of the targets of latencies."""
+"""Fields of the latency targets, in the order of the arrays below."""
 
 
 def size_servers(
@@ -33,7 +33,7 @@ def size_servers(
     Returns
     -------
     The candidates of all servers that can be sized, and a decision for each server that no
-    plan can serve: it cannot be sized, or no number of replicas keeps its targets.
+    plan can serve: it cannot be sized, or no number of replicas meets its targets.
     """
     outcomes = [catalogue.case(server) for server in servers]
     candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
@@ -42,7 +42,7 @@ def size_servers(
 
 
 def _unattainable(candidates: Candidates) -> list[Decision]:
-    """Decisions for the cases that have no usable row: no number of replicas helps them."""
+    """Decisions for the cases without a usable row: no number of replicas meets their targets."""
     with_rows = set(np.unique(candidates.pairs.case[candidates.usable]).tolist())
     return [
         _without_usable_row(candidates, case)
@@ -62,7 +62,7 @@ def _without_usable_row(candidates: Candidates, case: int) -> Decision:
 
 
 def _demand(candidates: Candidates, row: int) -> str:
-    """What is asked for, in the words of the larger of load and throughput target."""
+    """The demand of a row as text: its load or its throughput target, whichever is larger."""
     case = candidates.cases[int(candidates.pairs.case[row])]
     if _is_for_throughput(candidates, row):
         return f"a slo-tps of {case.target.tokens_per_second:g} tokens/s"
@@ -70,13 +70,13 @@ def _demand(candidates: Candidates, row: int) -> str:
 
 
 def _is_for_throughput(candidates: Candidates, row: int) -> bool:
-    """Whether the throughput target asks for more than the load."""
+    """Whether the throughput target needs more capacity than the load."""
     load = candidates.cases[int(candidates.pairs.case[row])].server.load
     return bool(candidates.pairs.demand[row] > load.arrival_rate / MS_PER_MINUTE)
 
 
 class Miss(NamedTuple):
-    """A target by its field, what it asks for and the least that can be had [ms]."""
+    """The field of a target, the target itself and the lowest attainable latency [ms]."""
 
     field: str
     asked: float
@@ -84,7 +84,7 @@ class Miss(NamedTuple):
 
 
 def misses(candidates: Candidates, row: int) -> list[Miss]:
-    """The targets that a row misses at any number of replicas, the worst first."""
+    """The targets that a row misses at any number of replicas, worst first."""
     asked, floors = _asked(candidates, row), _floors(candidates, np.array([row]))[:, 0]
     found = [
         Miss(field, *numbers)
@@ -95,20 +95,20 @@ def misses(candidates: Candidates, row: int) -> list[Miss]:
 
 
 def _asked(candidates: Candidates, row: int) -> FloatArray:
-    """Targets of the case, infinite where there is none; as `TARGETS` has them."""
+    """Targets of the case of a row in the order of `TARGETS` [ms]; infinite where not set."""
     target = candidates.cases[int(candidates.pairs.case[row])].target
     asked = np.array((target.itl_ms, target.wait_ms, target.ttft_ms), dtype=np.float64)
     return np.where(asked > 0, asked, np.inf)
 
 
 def _floors(candidates: Candidates, rows: IntArray) -> FloatArray:
-    """Least that can be had of each target; shape (targets, rows)."""
+    """Lowest attainable latency for each target [ms]; shape (targets, rows)."""
     sizing = candidates.sizing
     return np.stack((sizing.itl_floor[rows], sizing.wait_floor[rows], sizing.ttft_floor[rows]))
 
 
 def _nearest_miss(candidates: Candidates, rows: IntArray) -> str:
-    """The target in the way on the accelerator that comes closest to it."""
+    """Message about the most exceeded target, on the accelerator that exceeds it least."""
     excess = _floors(candidates, rows) / _asked(candidates, int(rows[0]))[:, None]
     row = int(rows[np.argmin(excess.max(axis=0))])
     field, asked, floor = misses(candidates, row)[0]
@@ -120,7 +120,7 @@ def _nearest_miss(candidates: Candidates, rows: IntArray) -> str:
 
 
 def decide(candidates: Candidates, assignment: Assignment, left: IntArray) -> Iterable[Decision]:
-    """A decision for each case that has a usable row; `left` are the cards left by type."""
+    """A decision for each case that has a usable row; `left` counts the unused cards by type."""
     chosen = np.flatnonzero(assignment.rows != NO_ROW)
     latencies = candidates.latencies(assignment.rows[chosen], assignment.replicas[chosen])
     place = {case: position for position, case in enumerate(chosen.tolist())}
@@ -143,7 +143,7 @@ def decide(candidates: Candidates, assignment: Assignment, left: IntArray) -> It
 def _served(
     candidates: Candidates, row: int, replicas: int, latencies: Latencies, place: int
 ) -> Decision:
-    """The decision for a case that got replicas of a row; its latencies stand at a place."""
+    """The decision for a case that got replicas of a row; `place` is its index in the latencies."""
     server = candidates.cases[int(candidates.pairs.case[row])].server
     if candidates.pairs.released[row]:
         generation = candidates.generation(row)
@@ -162,7 +162,7 @@ def _served(
 
 
 def _forecast_load(candidates: Candidates, row: int) -> str:
-    """The load that the latencies of a share hold at: what the replicas are to provide for."""
+    """The load as text at which latencies are predicted: the demand of the row."""
     case = candidates.cases[int(candidates.pairs.case[row])]
     load = f"{case.server.load.arrival_rate:g} requests/min"
     if not _is_for_throughput(candidates, row):
@@ -174,7 +174,7 @@ def _forecast_load(candidates: Candidates, row: int) -> str:
 def _allocation(
     candidates: Candidates, row: int, replicas: int, latencies: Latencies, place: int
 ) -> Allocation:
-    """Replicas of a row under all the load; the latencies stand at a place."""
+    """Replicas of a row that get the whole load; `place` is their index in the latencies."""
     return Allocation(
         accelerator=_accelerator(candidates, row),
         replicas=replicas,
@@ -190,7 +190,7 @@ def _allocation(
 
 
 def _mixed(candidates: Candidates, mix: Mix) -> Decision:
-    """The decision for a case on several rows, each with load for its capacity."""
+    """The decision for a case on several rows; each row gets load in proportion to its capacity."""
     rows, replicas = np.array(mix.rows), np.array(mix.replicas)
     capacity = _capacity(candidates, rows) * replicas
     shares = capacity / capacity.sum()
@@ -199,7 +199,7 @@ def _mixed(candidates: Candidates, mix: Mix) -> Decision:
         _with_share(_allocation(candidates, row, given, latencies, place), float(shares[place]))
         for place, (row, given) in enumerate(zip(mix.rows, mix.replicas, strict=True))
     ]
-    # Equal shares by name, so that it is always the same one that comes first.
+    # Equal shares are sorted by name, so that the order is deterministic.
     order = sorted(range(len(parts)), key=lambda i: (-shares[i], parts[i].accelerator))
     server = candidates.cases[int(candidates.pairs.case[mix.rows[0]])].server
     allocation = replace(
@@ -217,7 +217,7 @@ def _mixed(candidates: Candidates, mix: Mix) -> Decision:
 
 
 def _capacity(candidates: Candidates, rows: IntArray) -> FloatArray:
-    """What a replica carries of what its row has to; the same for all of an idle case."""
+    """Share of the demand that a replica of each row can carry; 1 for each row of an idle case."""
     demand = candidates.pairs.demand[rows]
     if not demand.all():
         return np.ones(len(rows))
@@ -226,26 +226,26 @@ def _capacity(candidates: Candidates, rows: IntArray) -> FloatArray:
 
 
 def _with_share(part: Allocation, share: float) -> Allocation:
-    """The same with a share of the load."""
+    """The allocation with a share of its load."""
     load = part.load
     less = replace(load, arrival_rate=share * load.arrival_rate, throughput=share * load.throughput)
     return replace(part, load=less)
 
 
 def _longest(tails: Iterable[Tail]) -> Tail:
-    """What no percentile of all requests together exceeds: the longest of the parts."""
+    """The maximum of each percentile over the parts: an upper bound for all requests together."""
     return Tail(*map(max, *map(astuple, tails)))
 
 
 def _delay(allocation: Allocation) -> str:
-    """What comes before the tokens, in the words of the generation."""
+    """The delay before the first token as text: wait in generation 1, else time to first token."""
     if allocation.generation is Generation.DECODE:
         return f"a wait of {allocation.wait_ms:.4g} ms"
     return f"a time to first token of {allocation.ttft_ms:.4g} ms"
 
 
 def _no_capacity(candidates: Candidates, rows: IntArray, left: IntArray) -> Decision:
-    """What a case would take, best first; `rows` are its usable ones in that order."""
+    """The decision NoCapacity with what a case needs; `rows` are its usable rows, best first."""
     options = [_need(candidates, int(row), left) for row in rows[:OPTIONS_NAMED]]
     more = f" or {len(rows) - OPTIONS_NAMED} other options" if len(rows) > OPTIONS_NAMED else ""
     message = (

@@ -1,43 +1,43 @@
-"""The error tree: every error that we raise on purpose is an InfernoError.
+"""The error tree: every error that Inferno raises on purpose is an InfernoError.
 
 ```
 InfernoError
-├── InputError          a document, manifest or option that cannot be used as it is
-├── UnsupportedError    a request that this version cannot carry out
-├── SolverError         the solver broke or gave no usable answer
-└── UnavailableError    something outside does not answer; a later try may succeed
+├── InputError          a document, manifest or option is invalid
+├── UnsupportedError    this version does not support the request
+├── SolverError         the solver failed or gave no usable answer
+└── UnavailableError    an external system does not answer; a retry may succeed
 ```
 
-Infeasible is no error: a server without an allocation is part of a `Solution`.
+An infeasible system is not an error: a `Solution` may have servers without an allocation.
 """
 
 
 class InfernoError(Exception):
-    """Base of all our errors; its text is one line that a person can act on."""
+    """Base of all errors of Inferno; the text is one line that says what to do."""
 
     reason = "Error"
-    """CamelCase word for a condition, an event or a REST answer."""
+    """CamelCase reason for conditions, events and REST responses."""
 
 
 class InputError(InfernoError):
-    """What was given cannot be read: the text names the object and the field."""
+    """The input is invalid; the text names the object and the field."""
 
     reason = "InvalidSpec"
 
 
 class UnsupportedError(InfernoError):
-    """What was asked for is understood, but this version cannot do it."""
+    """The request is valid, but this version does not support it."""
 
     reason = "Unsupported"
 
 
 class SolverError(InfernoError):
-    """A solver failed in a way that says nothing about the problem."""
+    """A solver failed; the failure does not say whether the problem is feasible."""
 
     reason = "SolverFailed"
 
 
 class UnavailableError(InfernoError):
-    """Something outside does not answer for now; the same call may succeed later."""
+    """An external system does not answer; the same call may succeed later."""
 
     reason = "Unavailable"

@@ -1,4 +1,4 @@
-"""The one call: a System goes in, a Solution comes out."""
+"""The entry point of the library: `optimize` takes a System and returns a Solution."""
 
 import time
 from collections.abc import Callable
@@ -18,21 +18,21 @@ Clock = Callable[[], float]
 
 
 def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
-    """Decide for every server: which accelerator, how many replicas, which batch.
+    """Decide the accelerator, the number of replicas and the batch size of every server.
 
     Parameters
     ----------
     system
-        What is known; it is not changed.
+        The servers, their loads and targets, and the capacity; it is not changed.
     clock
-        Seconds that only ever grow.
+        A monotonic clock [s].
 
     Raises
     ------
     UnsupportedError
-        When the options ask for what this version cannot do.
+        The options need a feature that this version does not have.
     SolverError
-        When a solver fails.
+        A solver fails.
     """
     start = clock()
     catalogue = Catalogue(system.by_name())

@@ -1,20 +1,20 @@
-"""What a person may have meant by a name that there is none of."""
+"""Suggestions for a name that does not exist: similar names and all known names."""
 
 import difflib
 from collections.abc import Sequence
 
 NAMES_SHOWN = 16
-"""How many of the names that are known a message shows."""
+"""Largest number of known names that a message lists."""
 
 LIKENESS = 0.5
-"""How much a name has to be like what was asked for to be suggested, of 1."""
+"""Least similarity, from 0 to 1, of a known name that is suggested."""
 
 SYNONYMS = (("tpot", "itl"),)
-"""Words of others for ours: time per output token is the inter-token latency."""
+"""Other words and the ones used here: time per output token is the inter-token latency."""
 
 
 def alternatives(name: str, known: Sequence[str]) -> str:
-    """The end of a message about an unknown name: what is like it, and what there is."""
+    """The end of a message about an unknown name: similar names, and the known names."""
     near = " or ".join(_nearest(name, known))
     hint = f"; did you mean {near}?" if near else ""
     more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""

@@ -1,4 +1,4 @@
-"""What is known (a System) and what was decided (a Solution), as immutable values.
+"""The input (System) and the output (Solution) of the optimizer, as immutable values.
 
 Units: time in ms, arrival rates in requests/min, costs in cents/hour, capacity in cards.
 """
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 DEFAULT_CLASS = "Free"
-"""Class of a server that names none, as in the original."""
+"""Class of a server that does not name one, as in the original."""
 
 LOWEST_PRIORITY = 100
 """Priorities are 1 (most important) to 100; anything else counts as 100."""
@@ -20,7 +20,7 @@ LOWEST_PRIORITY = 100
 class Accelerator:
     """One or more cards of a type that are rented as a unit.
 
-    `cost` is that of the whole unit; `multiplicity` counts its cards.
+    `cost` is the cost of the whole unit; `multiplicity` is its number of cards.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Accelerator:
 
 
 class Generation(IntEnum):
-    """Kinds of performance data; each has its own vocabulary for loads and latencies."""
+    """Kinds of performance data; each has its own fields for loads and latencies."""
 
     DECODE = 1
     PREFILL_DECODE = 2
@@ -71,8 +71,8 @@ class PrefillDecodeParameters:
 class TokenBudgetParameters:
     """Third generation: time of an iteration that mixes prefill chunks and decode steps [ms].
 
-    `alpha` is its overhead, `beta` comes on top for each token computed, `gamma` for each
-    token read from the cache.
+    `alpha` is the fixed time of an iteration; `beta` is added for each token computed, `gamma`
+    for each token read from the cache.
     """
 
     generation: ClassVar[Generation] = Generation.TOKEN_BUDGET
@@ -90,9 +90,9 @@ class PerformanceProfile:
     """How one model performs on one accelerator.
 
     `max_batch_size` is the largest batch at `at_tokens` tokens per request; a replica
-    occupies `accelerator_count` accelerators. It keeps at most `max_tokens` tokens of its
-    requests in memory, input and output, and serves at most `max_sequences` requests together;
-    0 sets no such bound.
+    occupies `accelerator_count` accelerators. A replica keeps at most `max_tokens` input and
+    output tokens in memory, and serves at most `max_sequences` requests at a time; 0 means no
+    such bound.
     """
 
     model: str
@@ -109,11 +109,11 @@ class PerformanceProfile:
 class Target:
     """Service level objectives of a model in a class; 0 means no target.
 
-    Mean inter-token latency [ms], waiting time [ms], throughput [tokens/s], time to first
-    token [ms]. A percentile in (0, 100) says which one of the wait or of the time to first
-    token is meant. Without one it is as in the original: the mean time to first token, and
-    the mean wait times -ln 0.05, as if all waits together were exponential and the 95th
-    percentile were meant.
+    The fields are the mean inter-token latency [ms], waiting time [ms], throughput [tokens/s]
+    and time to first token [ms]. With a percentile in (0, 100), the target limits that
+    percentile of the wait or of the time to first token. Without one, as in the original, it
+    limits the mean time to first token, and -ln 0.05 times the mean wait (the 95th percentile
+    if the waits were exponential).
     """
 
     itl_ms: float = 0.0
@@ -134,7 +134,7 @@ class ServiceClass:
 
     @property
     def effective_priority(self) -> int:
-        """Priority in 1..100; what lies outside counts as the lowest."""
+        """Priority in 1..100; any other value counts as the lowest."""
         return self.priority if 1 <= self.priority <= LOWEST_PRIORITY else LOWEST_PRIORITY
 
 
@@ -142,10 +142,10 @@ class ServiceClass:
 class Load:
     """Requests that reach a server: rate [requests/min] and mean length [tokens/request].
 
-    Generation 1 counts all tokens of a request, the later ones its input and its output. A
-    load that is told in one vocabulary alone is read in the other one as `tokens_of` says,
-    without input. Coefficients of variation and throughput [requests/min] are carried along;
-    no model uses them.
+    Generation 1 counts all tokens of a request (`tokens_per_request`), the later generations
+    count input and output tokens. If a load has the fields of one generation only, `tokens_of`
+    converts it for the others, without input tokens. Coefficients of variation and throughput
+    [requests/min] are only passed through; no model uses them.
     """
 
     arrival_rate: float = 0.0
@@ -158,20 +158,20 @@ class Load:
 
     @property
     def idle(self) -> bool:
-        """No requests, or requests without tokens: nothing to serve."""
+        """Whether there are no requests, or only requests without tokens."""
         return self.arrival_rate == 0 or self.tokens_of(Generation.DECODE) == 0
 
     def tokens_of(self, generation: Generation) -> int:
-        """Tokens that a request is served with, one after the other, in this vocabulary."""
+        """Tokens that a request generates one after the other, as the generation counts them."""
         if generation is Generation.DECODE:
             return self.tokens_per_request or self.output_tokens
         return self.output_tokens or self.tokens_per_request
 
     @property
     def tokens_kept(self) -> int:
-        """Tokens of a request that a replica keeps in memory in the end: input and output.
+        """Input and output tokens that a replica keeps in memory at the end of a request.
 
-        0 where there is nothing to serve.
+        0 for an idle load.
         """
         if self.idle:
             return 0
@@ -181,7 +181,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Percentiles of the wait and of the time to first token of the requests let in [ms]."""
+    """Percentiles of the wait and the time to first token of the accepted requests [ms]."""
 
     wait_p90: float = 0.0
     wait_p95: float = 0.0
@@ -193,13 +193,13 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a server runs on, or is to run on; `cost` is that of all replicas.
+    """The current or the desired placement of a server; `cost` is the cost of all replicas.
 
     Latencies are means [ms]. No accelerator and 0 replicas mean that nothing runs. `tail` is
-    None where nothing was predicted; `generation` is that of the performance data behind the
-    prediction. A server on several accelerators has an allocation on each in `mix`, the one
-    with the most load first; then `accelerator` and the batch are those of the first, replicas
-    and cost the totals, and latencies those of all requests together.
+    None if no percentiles were predicted; `generation` is the generation of the performance data
+    used. For a server on several accelerators, `mix` has an allocation for each, the one with the
+    most load first; `accelerator` and `max_batch_size` are then those of the first, `replicas`
+    and `cost` are totals, and latencies are means over all requests.
     """
 
     accelerator: str = ""
@@ -216,23 +216,23 @@ class Allocation:
 
     @property
     def parts(self) -> tuple["Allocation", ...]:
-        """An allocation for each accelerator."""
+        """One allocation for each accelerator."""
         return self.mix or (self,)
 
     @property
     def placement(self) -> str:
-        """Replicas and accelerator, or several of them."""
+        """Replicas and accelerator of each part as text, such as `2 x A100 + 1 x H100`."""
         return " + ".join(f"{part.replicas} x {part.accelerator}" for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A model in a service class, with what it runs on now and the load it gets.
+    """A model in a service class, with its current allocation and its load.
 
-    `keep_accelerator` pins it to the accelerator of `current`; `max_batch_size` 0 leaves
-    the batch to the performance profile. `max_queue_size` is the most requests that wait at a
-    replica where the profile is of generation 3: with 0 a request that finds the batch full
-    is turned away.
+    `keep_accelerator` pins the server to the accelerator of `current`; with `max_batch_size` 0
+    the performance profile determines the batch. `max_queue_size` limits the waiting requests of
+    a replica with a profile of generation 3; with 0, a replica rejects requests while its batch
+    is full.
     """
 
     name: str
@@ -246,12 +246,12 @@ class Server:
 
     @property
     def load(self) -> Load:
-        """The load to size for: that of the current allocation."""
+        """The load to size for: the load of the current allocation."""
         return self.current.load
 
 
 class SaturationPolicy(StrEnum):
-    """How capacity that is left over is shared among servers that got nothing."""
+    """How remaining capacity is shared among servers without an allocation."""
 
     NONE = "None"
     PRIORITY_EXHAUSTIVE = "PriorityExhaustive"
@@ -261,12 +261,12 @@ class SaturationPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to optimize; `unlimited` wins over `milp`, and without either it is greedy.
+    """Options of the optimization; `unlimited` overrides `milp`; without both, it is greedy.
 
-    With `hold_undecided` the cards of servers for which no decision is possible are taken
-    off the capacity; `time_limit` [s] bounds the exact solver. `priority_tolerance` is the share
-    of the load of a priority, of the most that is proven to be possible, which the exact solver
-    may give up for what comes after it; None leaves that to the solver.
+    With `hold_undecided`, the cards of servers for which no decision is possible are subtracted
+    from the capacity; `time_limit` [s] bounds the exact solver. `priority_tolerance` is the share
+    of the largest load provably servable at a priority that the exact solver may give up to
+    improve what is less important; None leaves the choice to the solver.
     """
 
     unlimited: bool = False
@@ -281,11 +281,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Everything an optimization needs. Names are unique within each kind.
+    """The input of an optimization. Names are unique within each kind.
 
-    `profiles` holds at most one entry for a pair of model and accelerator; `capacity` maps
-    an accelerator type to its cards, and a type that is not listed has none. `held` are cards
-    by type on which servers run that are no part of the system.
+    `profiles` has at most one entry for a pair of model and accelerator; `capacity` maps
+    an accelerator type to its number of cards; a type that is not listed has 0. `held` counts
+    the cards by type that are used by servers which are not part of the system.
     """
 
     accelerators: tuple[Accelerator, ...] = ()
@@ -294,10 +294,10 @@ class System:
     servers: tuple[Server, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     options: Options = Options()
-    held: Mapping[str, int] = field(default_factory=dict)  # can be sent to another process
+    held: Mapping[str, int] = field(default_factory=dict)  # a dict: it must be picklable
 
     def by_name(self) -> "System":
-        """The same in an order that does not depend on how it was put together."""
+        """The same system with all objects sorted by name."""
         return replace(
             self,
             accelerators=tuple(sorted(self.accelerators, key=lambda a: a.name)),
@@ -309,7 +309,7 @@ class System:
 
 
 class Reason(StrEnum):
-    """Why a server has the allocation that it has, or none."""
+    """Why a server has its allocation, or has none."""
 
     ALLOCATED = "Allocated"
     BEST_EFFORT = "BestEffort"
@@ -323,15 +323,15 @@ class Reason(StrEnum):
 
     @property
     def decided(self) -> bool:
-        """Whether this is a decision; otherwise what runs now is to be held."""
+        """Whether the optimizer decided; otherwise the current allocation is kept."""
         return self in (Reason.ALLOCATED, Reason.BEST_EFFORT, Reason.NO_CAPACITY)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome for one server; `allocation` is None where it gets nothing.
+    """The result for one server; `allocation` is None if the server gets nothing.
 
-    `warnings` tell why the numbers of the allocation may not hold, see `caveats`.
+    `warnings` say why the numbers of the allocation may not hold, see `caveats`.
     """
 
     server: str
@@ -342,7 +342,7 @@ class Decision:
 
 
 class Status(StrEnum):
-    """How good a plan is known to be."""
+    """Whether a plan is proven optimal, only feasible, or limited by the time limit."""
 
     OPTIMAL = "Optimal"
     FEASIBLE = "Feasible"
@@ -351,10 +351,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Load of a priority that is served entirely, and what is proven of it [requests/min].
+    """Fully served load of a priority, and its proven upper bound [requests/min].
 
     No plan that serves as much of the more important priorities serves more than `bound`.
-    `load` is that of all servers of the priority; 0 where it is not known.
+    `load` is the load of all servers of the priority; 0 if unknown.
     """
 
     priority: int
@@ -364,18 +364,18 @@ class Level:
 
     @property
     def gap(self) -> float:
-        """Proven distance from the most, relative to the load of the priority or 1."""
+        """Distance of `served` from `bound`, relative to the load of the priority, at least 1."""
         return max(0.0, self.bound - self.served) / max(self.load, self.bound, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What is proven of a plan.
+    """Proof of the quality of a plan.
 
-    `objective` is the total value of what is served entirely (lower is better; shares of
-    what is left are no part of it), `bound` a proven lower bound of it among the plans that
-    serve as much; None where the solver gives none, which then has no `levels` either.
-    `phases` are the steps with their seconds.
+    `objective` is the total value of the fully served servers (lower is better; best-effort
+    shares are not included). `bound` is a proven lower bound of it among the plans that serve
+    as much; None if the solver gives no bound; then `levels` is empty too. `phases` are the
+    steps of the optimization with their durations [s].
     """
 
     solver: str
@@ -388,9 +388,9 @@ class Certificate:
 
     @property
     def gap(self) -> float | None:
-        """Proven distance from the optimum, the worst of value and loads; None without a bound.
+        """Largest proven distance from the optimum, over value and loads; None without a bound.
 
-        That of the value is relative to the larger of |objective| and 1.
+        The distance of the value is relative to the larger of |objective| and 1.
         """
         if self.bound is None:
             return None
@@ -400,7 +400,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """Load of a priority that is served besides [requests/min]."""
+    """Additional load of a priority that can be served [requests/min]."""
 
     priority: int
     load: float
@@ -408,12 +408,12 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class MarginalValue:
-    """What one more card of a type is worth.
+    """The value of one more card of a type.
 
-    Where it lets more load be served, `gain` is that of the most important priority that
-    profits. Otherwise `price` is what it saves at the served load of the plan [cents/hour].
-    Both tell what the linear relaxation of the problem gains when it is solved again with one
-    more card; both are None where the solver does not tell.
+    If one more card allows more load to be served, `gain` is the additional load of the most
+    important priority that gets any. Otherwise `price` is the cost that it saves while the plan
+    serves the same load [cents/hour]. Both come from the linear relaxation, solved again with one
+    more card; both are None if the solver does not provide them.
     """
 
     price: float | None = None
@@ -422,11 +422,11 @@ class MarginalValue:
 
 @dataclass(frozen=True, slots=True)
 class CapacityUse:
-    """Cards of a type: in use by the plan, and all that there are.
+    """Cards of a type: used by the plan, and available in total.
 
-    `price` and `gain` are those of one more card, as in `MarginalValue`. `held` are those of
-    `available` on which servers run for which no decision is possible; there may be more of
-    them than there are said to be.
+    `price` and `gain` are the value of one more card, see `MarginalValue`. `held` counts the
+    cards of `available` that are used by servers for which no decision is possible; it may
+    exceed `available`, if the capacity that is given is too low.
     """
 
     type: str
@@ -444,7 +444,7 @@ class CapacityUse:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """One decision per server, in the order of the system; with the certificate."""
+    """One decision per server, in the order of the system, and the certificate."""
 
     decisions: tuple[Decision, ...]
     certificate: Certificate
@@ -452,12 +452,12 @@ class Solution:
 
     @property
     def allocations(self) -> dict[str, Allocation]:
-        """Allocation by server, of those that have one."""
+        """Allocations by server name, for the servers that have one."""
         return {d.server: d.allocation for d in self.decisions if d.allocation is not None}
 
     @property
     def unserved(self) -> tuple[Decision, ...]:
-        """The decisions of servers that got nothing."""
+        """The decisions for servers without an allocation."""
         return tuple(d for d in self.decisions if d.allocation is None)
 
     @property

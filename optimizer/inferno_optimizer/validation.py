@@ -1,7 +1,7 @@
-"""What is wrong with a System, as values: the rest of it is still optimized.
+"""Finds the problems of a System and returns them as values; the rest is still optimized.
 
-A number that makes no sense disables the object that carries it (`InvalidSpec`); a name
-that nothing answers to disables what uses it.
+An invalid number excludes its object from the plan (`InvalidSpec`); an unknown name excludes
+the object that refers to it.
 """
 
 import math
@@ -26,13 +26,13 @@ from inferno_optimizer.system import (
 UNKNOWN_ACCELERATOR = "UnknownAccelerator"
 
 MAX_COUNT = 2**31 - 1
-"""No count of anything is larger; products of two still fit into 64 bits."""
+"""Largest valid count; a product of two counts still fits into 64 bits."""
 
 MAX_NUMBER = 1e15
-"""No cost or latency is larger; sums of products stay far from overflow."""
+"""Largest valid cost or latency; sums of products stay far from overflow."""
 
 LEAST_TIME = 1e-100
-"""Parameters below this [ms] are as good as 0; rates stay finite above it."""
+"""Parameters below this [ms] count as 0; above it, rates stay finite."""
 
 _MEASURED: Mapping[Generation, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
@@ -47,16 +47,16 @@ _MEASURED: Mapping[Generation, tuple[tuple[str, ...], str]] = MappingProxyType(
         ),
     }
 )
-"""Parameters of which one at least is measured, and how to say that none is."""
+"""Parameters of which at least one must be above 0, and the start of the message if none is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with one object, in words that tell what to change.
+    """A problem of one object, with a message that says what to change.
 
-    `kind` is accelerator, model, service class, server or capacity; `field` is its name in
-    the documents; `part` tells which of several parts it is (the accelerator of a model's
-    record, the model of a class's target), empty for the object as a whole.
+    `kind` is accelerator, model, service class, server or capacity; `field` is the name of the
+    field in the JSON documents; `part` is the part of the object that has the problem (the
+    accelerator of a model's record, the model of a class's target), empty for the whole object.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Problem:
     part: str = ""
 
     def __str__(self) -> str:
-        """Object, field and message in one line."""
+        """The object, the field and the message in one line."""
         part = f" ({self.part})" if self.part else ""
         return f"{self.kind} {self.name!r}{part}: {self.field}: {self.message}"
 
@@ -131,7 +131,7 @@ def _profile_problems(
 
 
 def _parameters(parameters: PerformanceParameters) -> Mapping[str, float]:
-    """Performance parameters by their field in the documents."""
+    """Performance parameters by the name of their field in the JSON documents."""
     match parameters:
         case DecodeParameters(alpha, beta):
             return {"alpha": alpha, "beta": beta}
@@ -171,7 +171,8 @@ def _percentile_problems(
 
 def _server_problems(server: Server) -> Iterator[Problem]:
     rate = {"currentAlloc.load.arrivalRate": server.load.arrival_rate}
-    yield from _sensible("server", server.name, rate, limit=math.inf)  # replicas have one
+    # Any finite rate is valid; the number of replicas is limited instead.
+    yield from _sensible("server", server.name, rate, limit=math.inf)
     numbers = {
         "currentAlloc.load.avgLength": server.load.tokens_per_request,
         "currentAlloc.load.avgInTokens": server.load.input_tokens,
@@ -197,7 +198,7 @@ def _unknown_names(server: Server, classes: set[str], models: set[str]) -> Itera
 
 
 def _needs_input(parameters: PerformanceParameters) -> bool:
-    """Whether a time to first token is none without input tokens: there is only the wait."""
+    """Whether the time to first token depends on input tokens; without them it is only the wait."""
     return isinstance(parameters, PrefillDecodeParameters) and parameters.has_prefill
 
 
