@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+import hypothesis
 import pytest
 
 from tests.controlplane import ControlPlane
@@ -48,8 +49,14 @@ class StartOperator(Protocol):
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C end what tests start: what a shell runs in the background ignores it."""
+    """Let Ctrl-C end what tests start, which a shell's background would ignore.
+
+    Hypothesis sets no deadline for an example: it would measure how busy the machine is, and
+    every test has a time limit of its own.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.register_profile("no deadline", deadline=None)
+    hypothesis.settings.load_profile("no deadline")
 
 
 @pytest.hookimpl(optionalhook=True)  # only where there are workers

@@ -29,7 +29,7 @@ ROUNDING = 1e-6
 """Relative: what a latency may be above its target, or a sum above another one."""
 
 GREEDY, MILP, UNLIMITED = Options(), Options(milp=True), Options(unlimited=True)
-several = settings(max_examples=80, deadline=None)
+several = settings(max_examples=80)
 
 
 def systems(*solvers: Options) -> st.SearchStrategy[System]:

@@ -208,7 +208,7 @@ class History:
         return self.views[i].remaining(self.clock(i)) > 1e-6
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 2**32))
 def test_two_may_never_write_at_once_and_the_last_write_has_time_to_end(seed: int) -> None:
     history = History(Random(seed))  # noqa: S311 - no secret

@@ -104,13 +104,13 @@ def test_the_highest_rate_is_that_of_bisection(
     assert rates([asked]) == pytest.approx([asked.expected], rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(asked=REPLICAS.flatmap(targets_of))
 def test_any_targets_give_the_rate_of_bisection(asked: Asked) -> None:
     assert rates([asked]) == pytest.approx([asked.expected], rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(asked=REPLICAS.flatmap(targets_of))
 def test_the_highest_rate_keeps_all_targets_and_a_little_more_misses_one(asked: Asked) -> None:
     replica, highest = asked.replica, 0.999 * asked.replica.rate(asked.replica.batch)

@@ -57,7 +57,7 @@ def test_the_tail_is_the_sum_of_erlang_tails(load: float, batch: int, places: in
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     times=st.lists(st.floats(0.1, 100), min_size=1, max_size=20),
     load=st.floats(1e-3, 10),

@@ -174,7 +174,7 @@ def test_screening_leaves_out_what_cannot_be_decided_and_nothing_else() -> None:
     assert screening.system.profiles == FLEET.profiles
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_a_screened_system_has_the_cards_that_the_whole_one_hands_out(
     random: Random, milp: bool

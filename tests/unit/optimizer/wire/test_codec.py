@@ -422,8 +422,8 @@ def test_ten_thousand_servers_are_decoded_in_a_fifth_of_a_second() -> None:
     document = fleet(10_000, 20, seed=1, demand=1.0)
     seconds = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         decode_system(document)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
 
     assert min(seconds) < 0.2

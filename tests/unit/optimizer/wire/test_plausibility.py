@@ -105,7 +105,7 @@ def test_a_percentile_which_others_do_not_know_makes_no_doubts() -> None:
 POLICIES = st.sampled_from(SaturationPolicy)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.randoms(use_true_random=False), st.booleans(), POLICIES, st.booleans(), st.booleans())
 def test_no_plan_of_ours_is_doubted(
     random: Random, milp: bool, policy: SaturationPolicy, delayed: bool, unlimited: bool
@@ -120,7 +120,7 @@ def test_no_plan_of_ours_is_doubted(
     assert doubts(system) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_whoever_is_left_out_of_a_plan_without_limits_is_missed(random: Random) -> None:
     options = random_options(random, unlimited=True)
