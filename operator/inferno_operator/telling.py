@@ -58,7 +58,7 @@ async def reconcile_namespace(namespace: str, telling: Telling) -> Outcome:
         failure = error
     if failure is None:
         return Outcome.SETTLED
-    logger.warning("namespace %s: not all is told or let go yet: %s", namespace, failure)
+    logger.warning("namespace %s: not all is told or released yet: %s", namespace, failure)
     return Outcome.FAILED
 
 

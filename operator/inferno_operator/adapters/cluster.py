@@ -35,7 +35,6 @@ from inferno_operator.ports import (
 from inferno_operator.resources import API_VERSION, GROUP, VERSION, Resource
 
 FIELD_MANAGER = "inferno-operator"
-PATCH = "patch"
 IGNORE = "Ignore"
 """Fields that are unknown or given twice are not looked for: we have neither, and parsing costs."""
 
@@ -65,7 +64,7 @@ class ApiServer:
         definition itself, everybody may read that list, also an operator of one namespace.
         """
         verbs = await self._verbs()
-        return frozenset(name for name in verbs if PATCH not in verbs[name])
+        return frozenset(name for name in verbs if "patch" not in verbs[name])
 
     async def _verbs(self) -> dict[str, Sequence[str]]:
         """What the API server offers to do with each kind of ours, and with its status."""
