@@ -1,5 +1,5 @@
-"""What our command lines have in common: options, exit statuses, how results are printed."""
-# ruff: noqa: PLC0415 - what only some output needs is imported then, so that `--help` is fast
+"""Options, exit statuses and output that both command lines share."""
+# ruff: noqa: PLC0415 - a function imports what only some output needs, so that `--help` is fast
 
 import json
 import sys
@@ -24,7 +24,7 @@ BAD_INPUT = 2
 
 
 class Format(StrEnum):
-    """How to print a result."""
+    """Output format of a result."""
 
     TABLE = "table"
     JSON = "json"
@@ -59,7 +59,7 @@ Lenient = Annotated[
 
 
 def run_app(app: typer.Typer, name: str) -> None:
-    """Run a command line and exit: 0 is success, 2 bad input or usage, 1 another failure."""
+    """Run a command line and exit: 0 on success, 2 on bad input or usage, 1 on another failure."""
     try:
         app(prog_name=name)
     except InfernoError as error:
@@ -68,21 +68,22 @@ def run_app(app: typer.Typer, name: str) -> None:
 
 
 def limited(system: "System", time_limit: float) -> "System":
-    """The same system with another time limit for the exact solver [s]."""
+    """Return the system with another time limit for the exact solver [s]."""
     return replace(system, options=replace(system.options, time_limit=time_limit))
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """Tell what is no error, but may not be what was meant."""
+    """Print warnings to standard error, one on each line."""
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 
 @contextmanager
 def working(message: str) -> Iterator[Callable[[str], None]]:
-    """Tell a person at a terminal what takes its time.
+    """Show progress on standard error during a long operation.
 
-    Gives what to tell news with; where there is no terminal each is a line.
+    The context yields a function that shows a new message: in place on a terminal, otherwise as
+    a new line.
     """
     if not sys.stderr.isatty():
         yield partial(typer.echo, err=True)
@@ -99,7 +100,7 @@ def show(
     document: Callable[[], object],
     parts: Callable[[], Iterable["Part"]],
 ) -> None:
-    """Print a result: the document as JSON or YAML, or the parts for people."""
+    """Print a result: the document as JSON or YAML, or the parts as plain text."""
     if output is Format.JSON:
         typer.echo(json.dumps(document(), indent=2, ensure_ascii=False))
     elif output is Format.YAML:

@@ -1,4 +1,4 @@
-"""What the operator would decide for a namespace, worked out here; nothing is written."""
+"""Compute locally the decisions of the operator for a namespace, and write nothing."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ from inferno_optimizer.wire.what_if import apply_changes
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An Optimizer, the system that it would see, and what would be decided.
+    """An Optimizer, its system, and the decisions for this system.
 
-    `idle` are the changes that change nothing, a line each.
+    `idle` lists the changes that have no effect, one line each.
     """
 
     optimizer: Optimizer
@@ -33,23 +33,23 @@ def decide(
     changes: Iterable[str] = (),
     time_limit: float = 30.0,
 ) -> Outcome:
-    """Solve what an Optimizer would.
+    """Solve the system of an Optimizer.
 
     Parameters
     ----------
     observations
         All objects of the namespace.
     namespace, optimizer
-        Whose parameters to use; without a name those of the only one.
+        The Optimizer whose parameters to use; without a name, the only one of the namespace.
     changes
-        What if: changes to the system, as `parse_change` reads them.
+        Changes to the system, in the syntax of `parse_change`.
     time_limit
-        What the exact solver may take [s].
+        Time limit of the exact solver [s].
 
     Raises
     ------
     InputError
-        It is not clear which Optimizer is meant, or a change makes no sense.
+        The Optimizer is ambiguous or does not exist, or a change is invalid.
     """
     chosen = choose_optimizer(observations, namespace, optimizer)
     snapshot = build_system(readable(observations), chosen, time_limit)

@@ -1,4 +1,4 @@
-"""Follow a namespace: a request until it is over, its objects until somebody has seen enough."""
+"""Follow a request until it ends, or the objects of a namespace until the caller cancels."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Draw = Callable[[Sequence[Observation], str], None]
 
 
 class UnfinishedError(InfernoError):
-    """A request is not done, or not within the time that somebody wanted to wait."""
+    """A request failed, or did not end within the given time."""
 
     reason = "Unfinished"
 
@@ -32,18 +32,18 @@ async def follow_request(
     Parameters
     ----------
     session
-        Where it is.
+        Connection to the namespace of the Optimizer.
     key, requested
-        The Optimizer, and its generation when it was asked.
+        The Optimizer, and its generation at the time of the request.
     patience
         How long to wait [s].
     say
-        Is told how far it is, whenever that changes.
+        Receives a message whenever the progress changes.
 
     Raises
     ------
     UnfinishedError
-        It failed, or was not done in time; the text tells why, or how far it was.
+        The request failed, or did not end in time; the text has the reason, or the progress.
     GoneError
         The Optimizer was deleted.
     """
@@ -83,13 +83,13 @@ async def _until_over(
 async def follow_objects(session: Session, interval: float, draw: Draw) -> None:
     """Draw all objects of the namespace every `interval` seconds, until cancelled.
 
-    They are watched, so nothing is asked of the API server for a drawing; while not all of
-    them are known those that were seen last are drawn.
+    The objects are watched, so a drawing needs no request to the API server. While the watch has
+    not received all objects, the last known ones are drawn.
 
     Raises
     ------
     InfernoError
-        They cannot be read at first.
+        The first read of the objects fails.
     """
     namespace = session.namespace
     mirror = Mirror(session.reader, RESOURCES, (namespace,), patience=interval)

@@ -1,4 +1,4 @@
-"""How far the latencies of a server are from their targets; pure. In ms."""
+"""Compare the latencies of a server with their targets; pure. In ms."""
 
 import math
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from inferno_operator.resources import Allocation, Target
 Latency = Literal["itl", "wait", "ttft"]
 
 DEFAULT_WAIT_PERCENTILE = 95.0
-"""What a target of the wait is about unless it says so; see `inferno_optimizer.system.Target`."""
+"""Default percentile of a target of the wait; see `inferno_optimizer.system.Target`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """A latency beside its target [ms]: the mean, or the percentile that the target is about."""
+    """A latency and its target [ms]: the mean, or the percentile that the target names."""
 
     latency: Latency
     value_ms: float
@@ -23,24 +23,24 @@ class Headroom:
 
     @property
     def share(self) -> float:
-        """What is left of the target, 0 to 1; negative where it is missed."""
+        """Unused share of the target, 0 to 1; negative if the target is missed."""
         return 1.0 - self.value_ms / self.target_ms
 
 
 def headrooms(allocation: Allocation | None, target: Target | None) -> tuple[Headroom, ...]:
-    """Each latency that is known and has a target.
+    """Return the headroom of each latency that is known and has a target.
 
     Parameters
     ----------
     allocation
-        What runs, with mean latencies as they were measured.
+        The current allocation, with the measured mean latencies.
     target
-        What the server's class promises for its model.
+        The target of the server's class for its model.
 
     Notes
     -----
-    Percentiles are estimates, for only means are measured: waits count as exponential, as in
-    targets of the original, and the rest of the time to first token as constant.
+    Percentiles are estimates, because only means are measured: waits are assumed exponential, as
+    in targets of the original, and the rest of the time to first token constant.
     """
     if allocation is None or target is None or not allocation.accelerator:
         return ()
@@ -60,5 +60,5 @@ def _known(allocation: Allocation, target: Target) -> Iterator[Headroom]:
 
 
 def _tail(percentile: float) -> float:
-    """A percentile of an exponential distribution, relative to its mean."""
+    """Return a percentile of an exponential distribution, relative to its mean."""
     return -math.log(1.0 - percentile / 100.0)

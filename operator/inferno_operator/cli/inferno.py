@@ -33,7 +33,7 @@ app = typer.Typer(
 
 
 class LogFormat(StrEnum):
-    """How to log."""
+    """Format of log lines."""
 
     TEXT = "text"
     JSON = "json"
@@ -158,7 +158,7 @@ def explain(
 
 
 def _configurable(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each variable of the environment that the operator reads."""
+    """Add to a command one option for each environment variable that the operator reads."""
     own = [p for p in signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
     options = map(_option, VARIABLES)
     command.__signature__ = Signature([*own, *options])  # type: ignore[attr-defined]  # PEP 362

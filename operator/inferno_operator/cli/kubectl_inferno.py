@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INTERRUPTED = 130
-"""Exit status of a program that Ctrl-C ended, as shells have it."""
+"""Exit status after Ctrl-C, by the convention of shells."""
 
 app = typer.Typer(
     add_completion=False,
@@ -53,7 +53,7 @@ PLACE_OPTIONS = {
     ),
     "kubeconfig": typer.Option("--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG."),
 }
-"""How kubectl's users say where."""
+"""Options that select the cluster and the namespace, as in kubectl."""
 
 
 def main() -> None:
@@ -62,13 +62,13 @@ def main() -> None:
 
 
 def _somewhere(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command kubectl's options of where; its first argument is the `Place` they say."""
+    """Add the options of `PLACE_OPTIONS` to a command, which gets a `Place` as first argument."""
 
     @wraps(command, assigned=("__name__", "__doc__"))
     def wrapped(invocation: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - the command's
         from inferno_operator.adapters.kubernetes.kubectl import Place
 
-        before = invocation.find_root().params  # what is said after the command wins over these
+        before = invocation.find_root().params  # options after the command take precedence
         place = {name: arguments.pop(name) or before.get(name) for name in PLACE_OPTIONS}
         command(Place(**place), **arguments)
 
@@ -240,7 +240,7 @@ def top(
 
 
 async def _ask(session: "Session", name: str | None) -> "Observation":
-    """Ask an Optimizer to optimize; it, then."""
+    """Request an optimization; return the Optimizer after the request."""
     from inferno_operator.cli.selection import choose_optimizer
 
     chosen = choose_optimizer(await session.optimizers(), session.namespace, name)
@@ -248,7 +248,7 @@ async def _ask(session: "Session", name: str | None) -> "Observation":
 
 
 async def _optimize(session: "Session", name: str | None, patience: float) -> "Overview":
-    """Ask, wait until it is done, and see what came out."""
+    """Request an optimization, wait until it is done, and return the overview."""
     from inferno_operator.cli.follow import follow_request
     from inferno_operator.cli.overview import overview
 
@@ -259,7 +259,7 @@ async def _optimize(session: "Session", name: str | None, patience: float) -> "O
 
 
 async def _follow(session: "Session", interval: float) -> None:
-    """Show the namespace until cancelled."""
+    """Show the namespace continuously until cancelled."""
     from rich.live import Live
 
     from inferno_operator.cli.follow import follow_objects
@@ -286,7 +286,7 @@ def _show_overview(output: Format, seen: "Overview") -> None:
 
 
 def _read(place: "Place") -> "tuple[str, Sequence[Observation]]":
-    """The namespace, and its objects."""
+    """Return the namespace and its objects."""
 
     async def read(session: "Session") -> "tuple[str, Sequence[Observation]]":
         return session.namespace, await session.objects()
@@ -295,7 +295,7 @@ def _read(place: "Place") -> "tuple[str, Sequence[Observation]]":
 
 
 def _run(place: "Place", work: "Callable[[Session], Coroutine[Any, Any, T]]") -> T:
-    """Do something with the cluster."""
+    """Run a coroutine with a connection to the cluster."""
     from inferno_operator.adapters.kubernetes.kubectl import connect
 
     async def connected() -> T:
@@ -307,7 +307,7 @@ def _run(place: "Place", work: "Callable[[Session], Coroutine[Any, Any, T]]") ->
 
 @contextmanager
 def _interruptible(message: str, status: int = INTERRUPTED) -> Iterator[None]:
-    """End cleanly where Ctrl-C is pressed."""
+    """Exit without a traceback on Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:

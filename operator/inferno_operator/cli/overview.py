@@ -1,4 +1,4 @@
-"""The objects of a namespace -> how its servers do against their targets, and its cards; pure."""
+"""The objects of a namespace -> its servers with latencies and targets, and its cards; pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,15 +23,15 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Gain, Reason, System
 
 Targets = Mapping[tuple[str, str], Target]
-"""Targets by class and model."""
+"""Targets by service class and model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerView:
-    """One Server: what it is and has, and how it does; `spec` is None where it is unreadable.
+    """One Server with its spec, headrooms and conditions; `spec` is None if it is unreadable.
 
-    `reason` is that of its condition Ready, empty where nobody has looked at it yet; `warnings`
-    is what its condition Warnings tells, if it has one.
+    `reason` is that of the condition Ready, empty before the first optimization; `warnings` is
+    the message of the condition Warnings, if there is one.
     """
 
     name: str
@@ -42,16 +42,16 @@ class ServerView:
     warnings: str = ""
 
     def headroom(self, latency: str) -> Headroom | None:
-        """That of one latency, where it is known and has a target."""
+        """Return the headroom of one latency, or None if it is unknown or has no target."""
         return next((item for item in self.headrooms if item.latency == latency), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """Cards of a type: those that servers run on, those that the last plan uses, all of them.
+    """Number of cards of a type: `running` now, `planned` in the last plan, `available` in total.
 
-    `held` are those of servers for which the last plan has no decision. It, `planned`, and what
-    one more card is worth (`price` [cents/hour] or `gain` of load), are None without a plan.
+    `held` counts the cards of servers without a decision in the last plan. `held`, `planned` and
+    the worth of one more card (`price` [cents/hour] or `gain` of load) are None without a plan.
     """
 
     type: str
@@ -65,9 +65,9 @@ class Cards:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A namespace: its Servers, cards and Optimizers, each by name.
+    """The Servers, cards and Optimizers of a namespace, each sorted by name.
 
-    `troubles` are what is wrong with objects of other kinds, a line each.
+    `troubles` has one line for each invalid object of another kind.
     """
 
     servers: tuple[ServerView, ...]
@@ -77,7 +77,7 @@ class Overview:
 
 
 def overview(observations: Sequence[Observation]) -> Overview:
-    """See what the objects of one namespace tell, of all kinds and in any order."""
+    """Return the overview of one namespace from its objects, of all kinds and in any order."""
     resources = readable(observations)
     classes = [resource for resource in resources if isinstance(resource, ServiceClass)]
     targets = {(c.spec.name, target.model): target for c in classes for target in c.spec.data}
@@ -95,7 +95,7 @@ def overview(observations: Sequence[Observation]) -> Overview:
 
 
 def overview_document(seen: Overview) -> dict[str, Any]:
-    """Write an overview as JSON; allocations and conditions look as in the objects."""
+    """Return an overview as JSON; allocations and conditions have the form of the objects."""
     return {
         "servers": [_server_document(view) for view in seen.servers],
         "capacity": [
@@ -166,13 +166,13 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
 
 
 def _latest_use(optimizers: Iterable[Optimizer]) -> Mapping[str, CapacityUse]:
-    """Use of cards by type, of the plan that was made last."""
+    """Return the use of cards by type in the newest plan."""
     plans = [optimizer.status.last_optimization for optimizer in optimizers]
     latest = max((plan for plan in plans if plan), key=_time, default=None)
     return {use.type: use for use in latest.capacity} if latest else {}
 
 
-def _time(plan: LastOptimization) -> Any:  # noqa: ANN401 - to sort by
+def _time(plan: LastOptimization) -> Any:  # noqa: ANN401 - a sort key
     return plan.time
 
 

@@ -1,4 +1,4 @@
-"""Objects and a solution -> what an optimization would write on each Server; pure."""
+"""Objects and a solution -> the changes that an optimization would write to Servers; pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ from inferno_optimizer.wire.codec import encode_solution
 
 
 class Action(StrEnum):
-    """What happens to the desired allocation of a Server."""
+    """Change of the desired allocation of a Server."""
 
     NONE = ""
     PLACE = "place"
@@ -34,10 +34,10 @@ SERVER = kind_of(Server)
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One Server: what runs, what is desired now, and what would be.
+    """One Server with its current, its desired and its planned allocation.
 
-    `action` tells how the last two differ; a spec that nobody can read stays as it is. `warnings`
-    are those of the planned allocation, in one line.
+    `action` is the difference of the last two; a Server with an unreadable spec does not change.
+    `warnings` are those of the planned allocation, in one line.
     """
 
     name: str
@@ -53,14 +53,14 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Each Server by name, and what is wrong with objects of other kinds, a line each."""
+    """Servers sorted by name, and one line for each invalid object of another kind."""
 
     servers: tuple[Preview, ...]
     troubles: tuple[str, ...]
 
 
 def preview(observations: Iterable[Observation], snapshot: Snapshot, solution: Solution) -> Plan:
-    """Tell what the operator would write on the objects: it plans in the same way."""
+    """Return what the operator would write to the objects, computed in the same way."""
     read = [o for o in observations if o.kind is not Optimizer]
     read.sort(key=lambda observation: observation.reference.key)
     updates, catalogue = plan_updates(read, snapshot, solution), Catalogue(snapshot.system)
@@ -75,7 +75,7 @@ def preview(observations: Iterable[Observation], snapshot: Snapshot, solution: S
 def plan_document(
     optimizer: str, changes: Iterable[str], plan: Plan, solution: Solution
 ) -> dict[str, Any]:
-    """Write a plan as JSON; allocations look as in the Servers."""
+    """Return a plan as JSON; allocations have the form of the Servers."""
     return {
         "optimizer": optimizer,
         "changes": list(changes),
@@ -107,7 +107,7 @@ def _troubles(updates: Iterable[Update]) -> Iterator[str]:
 
 
 def runs(allocation: Allocation | None) -> bool:
-    """Whether an allocation names anything that runs."""
+    """Return whether an allocation names an accelerator."""
     return allocation is not None and bool(allocation.accelerator)
 
 
@@ -138,7 +138,7 @@ def _planned(update: Update, desired: ServerAllocation | None) -> ServerAllocati
 
 
 def _action(before: Allocation | None, after: Allocation | None) -> Action:
-    """The most that happens."""
+    """Return the most important change between two allocations."""
     if not (before and before.accelerator and after and after.accelerator):
         return {(False, True): Action.PLACE, (True, False): Action.CLEAR}.get(
             (runs(before), runs(after)), Action.UPDATE

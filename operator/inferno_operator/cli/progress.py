@@ -1,4 +1,4 @@
-"""How far a request to optimize has come, as its Optimizer tells; pure."""
+"""Progress of an optimization request, from the status of its Optimizer; pure."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -10,7 +10,7 @@ from inferno_optimizer.system import Reason
 
 
 class Stage(Enum):
-    """Stages of a request; the last three are its end."""
+    """Stages of a request; the last three are final."""
 
     ASKED = auto()
     WORKING = auto()
@@ -21,27 +21,27 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A stage, and what is to be said of it."""
+    """A stage and its message."""
 
     stage: Stage
     message: str
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing more to wait for."""
+        """Whether the request has ended."""
         return self.stage not in (Stage.ASKED, Stage.WORKING)
 
 
 def progress(observation: Observation, requested: int) -> Progress:
-    """How far the request has come.
+    """Return the progress of a request.
 
     Parameters
     ----------
     observation
         The Optimizer.
     requested
-        Its generation when it was asked to optimize. A newer one is a change on the way: it
-        is optimized too before the request is cleared.
+        Its generation at the time of the request. If the Optimizer changes during the request,
+        the operator optimizes the newer generation too before it clears the request.
     """
     status, resource = observation.status, observation.resource
     last = status.last_optimization if isinstance(status, OptimizerStatus) else None

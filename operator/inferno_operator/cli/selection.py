@@ -1,4 +1,4 @@
-"""Which object a person at a terminal means; pure."""
+"""Find the object that a name on the command line refers to; pure."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -15,12 +15,12 @@ Kind = TypeVar("Kind", bound=Resource)
 def choose_optimizer(
     observations: Iterable[Observation], namespace: str, name: str | None
 ) -> Optimizer:
-    """The Optimizer of this name or, without a name, the only one of the namespace.
+    """Return the Optimizer of this name or, without a name, the only one of the namespace.
 
     Raises
     ------
     InputError
-        There is none, or there are several, or it cannot be read.
+        There is no such Optimizer, there are several, or its spec is invalid.
     """
     found = {o.reference.key.name: o for o in observations if o.kind is Optimizer}
     if not found:
@@ -37,12 +37,12 @@ def choose_optimizer(
 
 
 def choose_server(observations: Iterable[Observation], namespace: str, name: str) -> Server:
-    """The Server that is called so, as an object or else in its spec.
+    """Return the Server whose object has this name or, if there is none, whose spec has it.
 
     Raises
     ------
     InputError
-        There is none, or it cannot be read.
+        There is no such Server, or its spec is invalid.
     """
     servers = [o for o in observations if o.kind is Server]
     for observation in servers:

@@ -1,1 +1,1 @@
-"""Objects of files instead of a cluster's: documents, manifests, and the System they describe."""
+"""Read objects from files instead of a cluster: documents, manifests, and their System."""

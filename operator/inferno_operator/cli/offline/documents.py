@@ -1,4 +1,4 @@
-"""JSON and YAML text -> the documents in it, each with the place that it comes from."""
+"""JSON and YAML text -> its documents, each with its origin."""
 
 import json
 import re
@@ -15,14 +15,14 @@ DEEPEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What was read, and where: a file and, in YAML, the line on which it begins."""
+    """A document and its origin: the file and, in YAML, the line on which it begins."""
 
     content: object
     origin: str
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as kubectl reads it: a date is text, and 1e3 is a number."""
+    """YAML loader with the types of kubectl: a date is text, and 1e3 is a number."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own way to be configured
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
@@ -45,13 +45,13 @@ def parse_documents(data: bytes, origin: str) -> tuple[Document, ...]:
     data
         JSON or YAML in UTF-8.
     origin
-        What to call it in messages. A name that ends in `.json` is JSON, one that ends in
-        `.yaml` or `.yml` is YAML; otherwise JSON is what begins with a brace or bracket.
+        Name of the file in messages. A file whose name ends in `.json` is JSON, in `.yaml` or
+        `.yml` YAML; any other file is JSON if it begins with a brace or bracket.
 
     Raises
     ------
     InputError
-        It is empty, malformed or not UTF-8; the text names the line where it is known.
+        The file is empty, malformed or not UTF-8; the text names the line if it is known.
     """
     text = _decoded(data, origin)
     read = _read_json if _is_json(text, origin) else _read_yaml
@@ -82,7 +82,7 @@ def _read_json(text: str, origin: str) -> Iterator[Document]:
     except json.JSONDecodeError as error:
         place = f"{origin}:{error.lineno}:{error.colno}"
         raise InputError(f"{place}: not valid JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:  # digits without end, nesting without end
+    except (ValueError, RecursionError) as error:  # a number or a nesting that is too long
         raise InputError(f"{origin}: not valid JSON: {error}") from error
 
 
@@ -102,7 +102,7 @@ def _read_yaml(text: str, origin: str) -> Iterator[Document]:
 
 
 def _refuse_deep_nesting(text: str, origin: str) -> None:
-    """Refuse what would end the process: libyaml's composer recurses without a limit."""
+    """Refuse deep nesting, which would crash the process: libyaml recurses without a limit."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):

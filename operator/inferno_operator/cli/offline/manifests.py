@@ -1,4 +1,4 @@
-"""Files, folders, kustomizations and standard input -> the objects in them."""
+"""Files, folders, kustomizations and standard input -> their objects."""
 
 import shutil
 import subprocess
@@ -35,7 +35,7 @@ PLAIN_KEYS = frozenset(
 
 
 def read_documents(paths: Iterable[str]) -> list[Document]:
-    """Read every object that the paths lead to, lists taken apart.
+    """Read all objects at the paths; a list gives its items.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def read_documents(paths: Iterable[str]) -> list[Document]:
     Raises
     ------
     InputError
-        A path leads nowhere, to nothing, or to something that is no JSON or YAML.
+        A path does not exist, has no objects, or is not JSON or YAML.
     """
     documents = [document for path in paths for document in _read(path)]
     return [item for document in documents for item in _items(document)]
@@ -65,7 +65,7 @@ def _read(path: str) -> tuple[Document, ...]:
 
 
 def _read_path(path: Path, parents: tuple[Path, ...] = ()) -> tuple[Document, ...]:
-    """Read a file or folder; `parents` are the kustomizations that led here."""
+    """Read a file or folder; `parents` are the kustomizations that refer to it."""
     if path.is_dir():
         return _read_folder(path, parents)
     if path.name in KUSTOMIZATIONS:
@@ -89,7 +89,7 @@ def _read_folder(folder: Path, parents: tuple[Path, ...]) -> tuple[Document, ...
 
 
 def _joined(sections: Mapping[str, Path], folder: Path) -> Iterator[Document]:
-    """Join the sections of a folder to one document of SystemData."""
+    """Join the sections of a folder into one document of SystemData."""
     if sections:
         content = {key: _single(path).content for key, path in sections.items()}
         yield Document(content, str(folder))
@@ -121,7 +121,7 @@ def _read_kustomization(file: Path, parents: tuple[Path, ...]) -> tuple[Document
 
 
 def _is_plain(content: Mapping[str, object], resources: object) -> bool:
-    """Tell whether reading the resources as they are gives the same plan as kustomize."""
+    """Return whether the resources give the same plan without kustomize as with it."""
     return (
         content.keys() <= PLAIN_KEYS
         and isinstance(resources, list)
@@ -146,7 +146,7 @@ def _built_by_kubectl(file: Path) -> tuple[Document, ...]:
 
 
 def _in_namespace(document: Document, namespace: object) -> Document:
-    """Set the namespace of an object, as the key of a kustomization does."""
+    """Set the namespace of an object, like the key `namespace` of a kustomization."""
     content = document.content
     if not namespace or not isinstance(content, Mapping):
         return document
@@ -157,7 +157,7 @@ def _in_namespace(document: Document, namespace: object) -> Document:
 
 
 def _items(document: Document) -> Iterator[Document]:
-    """Take a `kind: List` (or `ServerList`) apart."""
+    """Yield the items of a `kind: List` (or `ServerList`)."""
     content = document.content
     if not isinstance(content, Mapping) or not str(content.get("kind")).endswith("List"):
         yield document

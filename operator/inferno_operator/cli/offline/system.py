@@ -1,8 +1,9 @@
-"""The objects of files -> a System, refused as a whole where anything in it is wrong.
+"""The objects of files -> a System; any invalid object is an error.
 
-In a cluster the rest is still optimized; a person at a command line wants to hear of it.
+In a cluster the operator still optimizes the other objects; at a command line the user can
+correct the file.
 """
-# ruff: noqa: PLC0415 - SystemData need not wait for pydantic to build the custom resources
+# ruff: noqa: PLC0415 - SystemData does not need the pydantic models of the custom resources
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ OnUnknown = Callable[[Sequence[str]], None]
 
 
 def refuse_unknown(fields: Sequence[str]) -> None:
-    """Refuse files with unknown fields; a misspelt one would silently count for nothing."""
+    """Refuse files with unknown fields; a misspelt field would silently have no effect."""
     if fields:
         left_out = len(fields) - UNKNOWN_SHOWN
         more = f" (and {left_out} more)" if left_out > 0 else ""
@@ -37,24 +38,24 @@ def refuse_unknown(fields: Sequence[str]) -> None:
 
 
 def read_system(paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown) -> System:
-    """Read the system that files describe.
+    """Return the system that the files describe.
 
     Parameters
     ----------
     paths
         Files, folders, kustomizations, or `-` for standard input: custom resources, or one
-        document (or folder) of SystemData as the REST API has it.
+        document (or folder) of SystemData in the form of the REST API.
     on_unknown
-        What to do about fields that mean nothing. Metadata and status are not looked at.
+        Called with the unknown fields. Metadata and status are not checked.
 
     Raises
     ------
     InputError
-        Something cannot be read, is of a kind of ours that there is none of, or has a field that
-        is unknown or a value that makes no sense; the text names the file, or the object and
+        A file cannot be read, an object has an unknown kind in the API group of the operator, or
+        a field is unknown or has an invalid value; the text names the file, or the object and
         the field.
     UnsupportedError
-        It asks for what this version cannot do.
+        The system needs a feature that this version does not support.
     """
     documents = read_documents(paths)
     system_data = [document for document in documents if is_system(document.content)]
@@ -93,9 +94,9 @@ def _system_of_manifests(documents: Iterable[Document], on_unknown: OnUnknown) -
 
 
 def _is_of_others(document: Document) -> bool:
-    """What lies beside our objects, such as a Namespace or a ModelBooster, says nothing of a plan.
+    """Return whether a document is of a foreign kind, such as a Namespace or a ModelBooster.
 
-    A kind of ours in a group of nobody that we know is a slip, and left to be refused.
+    One of our kinds in an unknown API group is a mistake, and is refused later.
     """
     from inferno_operator.resources import GROUP, RESOURCES
     from inferno_operator.resources.dialects import DIALECTS
@@ -124,7 +125,7 @@ def _parsed(document: Document) -> "Resource":
 
 
 def _manifest(document: Document) -> Mapping[str, object]:
-    """The object in a document, if it is of a kind of ours."""
+    """Return the object in a document; refuse it if it is not of one of our kinds."""
     from inferno_operator.resources import RESOURCES
 
     content = document.content
@@ -138,7 +139,7 @@ def _manifest(document: Document) -> Mapping[str, object]:
 
 @contextmanager
 def _located(document: Document) -> Iterator[None]:
-    """Put the place of a document before what is wrong with it."""
+    """Put the origin of a document before the message of an error."""
     try:
         yield
     except InputError as error:
@@ -154,7 +155,7 @@ def _refuse_several(what: str, names: Iterable[str]) -> None:
 
 
 def _refuse_invalid(problems: Sequence[Problem]) -> None:
-    """Refuse what makes no sense; a name that nothing answers to leaves its server unserved."""
+    """Refuse invalid objects; a server with an unknown name is not refused, but unserved."""
     invalid = [problem for problem in problems if problem.reason not in DANGLING]
     if invalid:
         more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""

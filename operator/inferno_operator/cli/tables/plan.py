@@ -1,4 +1,4 @@
-"""What `kubectl inferno plan` shows: what an optimization would change.
+"""Output of `kubectl inferno plan`: the changes that an optimization would make.
 
 Costs are in cents/hour, latencies in ms.
 """
@@ -19,7 +19,7 @@ from inferno_optimizer.system import Reason, Solution
 
 
 def plan_parts(plan: Plan, solution: Solution) -> Iterator[Part]:
-    """Servers that change, who gets less than it needs and why, totals, cards, the proof."""
+    """Yield servers that change, notes on servers that get too little, totals, cards, proof."""
     if changing := [item for item in plan.servers if item.action]:
         yield _servers(changing, ttft=with_ttft(solution.allocations.values()))
         yield ""
@@ -67,7 +67,7 @@ def _planned_cells(item: Preview, *, ttft: bool) -> tuple[str, ...]:
 
 
 def _notes(previews: Iterable[Preview]) -> Iterator[str]:
-    """Why servers get less than they need, and warnings; below the table, as sentences."""
+    """Return why servers get too little, and warnings, as sentences below the table."""
     for item in previews:
         if item.reason != Reason.ALLOCATED:
             yield f"{item.name}: {item.message}"

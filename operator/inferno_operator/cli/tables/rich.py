@@ -1,4 +1,4 @@
-"""Tables for a terminal: as plain as elsewhere, with colours for how servers do."""
+"""Tables for a terminal: the plain tables, with colours for the state of servers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -18,7 +18,7 @@ STYLES: Mapping[str, str] = {
 
 
 def rich_text(parts: Iterable[Part]) -> Text:
-    """The same that `str` makes of them, with styles."""
+    """Return the text of the parts as `str` returns it, with styles."""
     return Text("\n").join(line for part in parts for line in _lines(part))
 
 

@@ -1,4 +1,4 @@
-"""What the command line shows to people: a solution, and the options of a server.
+"""Text output of the command line: a solution, and the options of a server.
 
 Costs are in cents/hour, latencies in ms, rates in requests/min.
 """
@@ -28,17 +28,17 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Headings and rows; a heading that begins with `>` stands over numbers."""
+    """Headings and rows; a heading that begins with `>` is for a column of numbers."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def __str__(self) -> str:
-        """Columns of plain text; a row is one line, however long, as in kubectl."""
+        """Return columns of plain text; each row is one line of any length, as in kubectl."""
         return "\n".join(GAP.join(cells).rstrip() for cells in self.lines())
 
     def lines(self) -> list[list[str]]:
-        """Titles and rows, the cells of a column as wide as its widest."""
+        """Return titles and rows, with the cells of each column padded to the same width."""
         titles = [heading.removeprefix(">") for heading in self.headings]
         lines = [titles, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -51,7 +51,7 @@ Part = Table | str
 
 
 def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
-    """Servers with what they have and what they get, then totals, cards and the proof."""
+    """Yield servers with their current and planned allocations, totals, cards and the proof."""
     yield _servers(system, solution)
     yield ""
     if notes := list(_notes(system, solution)):
@@ -69,7 +69,7 @@ def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
 
 
 def option_parts(options: Iterable[Option]) -> Iterator[Part]:
-    """Every accelerator for one server, the best first, and why not where it is out."""
+    """Yield every accelerator for one server, the best first, with the reason if it is out."""
     options = list(options)
     headings = ("ACCELERATOR", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">VALUE")
     ttft = with_ttft(options)
@@ -81,17 +81,17 @@ def option_parts(options: Iterable[Option]) -> Iterator[Part]:
 
 
 def with_ttft(predictions: Iterable[Allocation | Option]) -> bool:
-    """Whether any is of a generation that tells the time to first token."""
+    """Return whether any allocation has a time to first token."""
     return any(p.generation is not Generation.DECODE for p in predictions)
 
 
 def latency_headings(*, ttft: bool) -> tuple[str, ...]:
-    """Headings of the latencies, with or without the time to first token."""
+    """Return the headings of the latencies, with or without the time to first token."""
     return (">ITL MS", ">WAIT MS", ">TTFT MS") if ttft else (">ITL MS", ">WAIT MS")
 
 
 def latency_cells(prediction: Allocation | Option, *, ttft: bool) -> tuple[str, ...]:
-    """What stands below these headings."""
+    """Return the cells below the headings of the latencies."""
     cells = (f"{prediction.itl_ms:.2f}", f"{prediction.wait_ms:.2f}")
     return (*cells, f"{prediction.ttft_ms:.2f}") if ttft else cells
 
@@ -146,12 +146,12 @@ def _desired_cells(allocation: Allocation | None, *, ttft: bool) -> tuple[str, .
 
 
 def placed(allocation: Allocation) -> str:
-    """Replicas and accelerator; a dash where nothing runs."""
+    """Return replicas and accelerator; a dash if nothing runs."""
     return allocation.placement if allocation.accelerator else "-"
 
 
 def _notes(system: System, solution: Solution) -> Iterator[str]:
-    """What is to be said of servers and models; below the table, for these are sentences."""
+    """Return notes on servers and models, which are sentences below the table."""
     for decision in solution.decisions:
         yield from decision_notes(decision)
     for problem in find_problems(system):
@@ -160,7 +160,7 @@ def _notes(system: System, solution: Solution) -> Iterator[str]:
 
 
 def decision_notes(decision: Decision) -> Iterator[str]:
-    """Why a server gets less than it needs, and the warnings about what it gets."""
+    """Return why a server gets less than it needs, and the warnings of its allocation."""
     if decision.reason is not Reason.ALLOCATED:
         yield f"{decision.server}: {decision.message}"
     yield from (f"{decision.server}: warning: {warning}" for warning in decision.warnings)
@@ -175,9 +175,9 @@ def _totals(system: System, solution: Solution) -> str:
 
 
 def cards_table(uses: Iterable[CapacityUse]) -> Table:
-    """Cards by type, with what one more is worth where the solver tells.
+    """Return the cards by type, with the worth of one more card if the solver reports it.
 
-    Those held are cards of servers for which no decision is possible; available are all.
+    HELD counts the cards of servers for which no decision is possible; AVAILABLE counts all.
     """
     uses = list(uses)
     priced = any(use.price is not None or use.gain is not None for use in uses)
@@ -191,14 +191,14 @@ def _cards_row(use: CapacityUse, *, priced: bool) -> tuple[str, ...]:
 
 
 def one_more_card(price: float | None, gain: Gain | None) -> str:
-    """What one more card saves [cents/hour], or which load it serves [requests/min]."""
+    """Return what one more card saves [cents/hour], or the load that it serves [requests/min]."""
     if gain is not None:
         return f"+{gain.load:.2f} of priority {gain.priority}"
     return "-" if price is None else f"{price:.2f}"
 
 
 def levels_table(levels: Iterable[Level]) -> Table:
-    """Load served by priority, with the most that is proven to be possible."""
+    """Return the load served by priority, with the most that is proven possible."""
     rows = [
         (str(level.priority), f"{level.served:.2f}", f"{level.bound:.2f}", f"{level.gap:.2g}")
         for level in levels
@@ -207,7 +207,7 @@ def levels_table(levels: Iterable[Level]) -> Table:
 
 
 def proof(certificate: Certificate) -> str:
-    """One line on what is proven."""
+    """Return the certificate of a solution as one line."""
     gap = "not known" if certificate.gap is None else f"{certificate.gap:.2g}"
     return (
         f"solver {certificate.solver}: {certificate.status}, "

@@ -1,4 +1,4 @@
-"""What `kubectl inferno top` shows: servers, cards, and the last optimizations.
+"""Output of `kubectl inferno top`: servers, cards, and the last optimizations.
 
 Costs are in cents/hour, latencies in ms, loads in requests/min.
 """
@@ -19,7 +19,7 @@ UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
 def top_parts(seen: Overview, now: datetime) -> Iterator[Part]:
-    """Servers and what is wrong with them, totals, cards, and what each Optimizer did last."""
+    """Yield servers with their problems, totals, cards, and each Optimizer's last result."""
     if not seen.servers:
         yield "no Servers in this namespace"
     else:
@@ -39,7 +39,7 @@ def top_parts(seen: Overview, now: datetime) -> Iterator[Part]:
 
 
 def age(since: datetime, now: datetime) -> str:
-    """The time between, in one unit, as kubectl has it."""
+    """Return the time between two moments in one unit, as kubectl does."""
     seconds = max(0, int((now - since).total_seconds()))
     return next(
         (f"{seconds // size}{unit}" for size, unit in UNITS if seconds >= size), f"{seconds}s"
@@ -47,7 +47,7 @@ def age(since: datetime, now: datetime) -> str:
 
 
 def condition_parts(conditions: Sequence[Condition], now: datetime) -> Iterator[Part]:
-    """What is said of an object, if anything is."""
+    """Yield a table of the conditions of an object, if it has any."""
     if conditions:
         headings = ("CONDITION", "STATUS", "REASON", ">AGE", "MESSAGE")
         rows = [

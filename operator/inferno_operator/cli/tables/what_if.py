@@ -1,4 +1,4 @@
-"""What the command line shows to people of what would be otherwise: comparisons and remedies.
+"""Text output of the command line for what-if questions: comparisons and remedies.
 
 Costs are in cents/hour, latencies in ms.
 """
@@ -20,7 +20,7 @@ from inferno_optimizer.system import Allocation, CapacityUse, Decision, Reason, 
 
 
 def comparison_parts(comparison: Comparison) -> Iterator[Part]:
-    """Servers that get something else, why they get less than they need, totals and cards."""
+    """Yield servers that change, why they get less than they need, totals and cards."""
     if not comparison.differences:
         yield "nothing changes: every server gets the same as without"
         return
@@ -36,7 +36,7 @@ def comparison_parts(comparison: Comparison) -> Iterator[Part]:
 
 
 def remedy_parts(decision: Decision, remedies: Iterable[Remedy]) -> Iterator[Part]:
-    """Why a server gets less than it needs and what would serve it; nothing if it is served."""
+    """Yield why a server gets too little, and its remedies; nothing if it is served."""
     if decision.reason is Reason.ALLOCATED:
         return
     yield ""
@@ -68,7 +68,7 @@ def _placement(allocation: Allocation | None) -> tuple[str, str]:
 
 
 def _notes(differences: Iterable[Difference]) -> Iterator[str]:
-    """Why servers get less than they need then, and warnings; below the table, as sentences."""
+    """Return why servers get less than they need, and warnings, as sentences below the table."""
     for difference in differences:
         yield from decision_notes(difference.after)
 
