@@ -265,8 +265,8 @@ class Options:
 
     With `hold_undecided`, the cards of servers for which no decision is possible are subtracted
     from the capacity; `time_limit` [s] bounds the exact solver. `priority_tolerance` is the share
-    of the largest load provably servable at a priority that the exact solver may give up to
-    improve what is less important; None leaves the choice to the solver.
+    of the largest servable load of a priority that the exact solver may give up for lower
+    priorities and for the value; None leaves the choice to the solver.
     """
 
     unlimited: bool = False

@@ -1,1 +1,1 @@
-"""Why a decision is as it is, and what would change it."""
+"""Explains decisions: the options of a server, what-if changes, comparisons and remedies."""

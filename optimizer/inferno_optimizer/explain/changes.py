@@ -1,7 +1,7 @@
-"""What-if questions in words: `server.chat.load.arrivalRate*=1.5` -> a Change.
+"""Parses what-if changes such as `server.chat.load.arrivalRate*=1.5` into a Change.
 
-A change is KIND.NAME.FIELD, an operator and a value. Which part of the text is the name and
-which the field only a system can tell, for names may have dots: see `what_if`.
+A change is KIND.NAME.FIELD, an operator and a value. Names may contain dots, so the system is
+needed to separate the name from the field: see `what_if`.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from inferno_optimizer.errors import InputError
 
 EVERY = "*"
-"""Stands, without quotes, for every name."""
+"""Without quotes, this name matches every object of the kind."""
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _PLAIN = r'[^."=]+'
@@ -36,7 +36,7 @@ _ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
 
 
 class Segment(NamedTuple):
-    """A part of a path between two dots; one in quotes may have dots itself."""
+    """A part of a path between two dots; a quoted part may itself contain dots."""
 
     text: str
     quoted: bool = False
@@ -44,7 +44,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One field to be set, or changed by so much; `text` is how it was asked for."""
+    """A change of one field; `text` is the change as the user wrote it."""
 
     text: str
     path: tuple[Segment, ...]
@@ -53,11 +53,11 @@ class Change:
 
     @property
     def kind(self) -> str:
-        """The first word: what sort of object is changed."""
+        """The kind of the changed object: the first word of the path."""
         return self.path[0].text
 
     def splits(self) -> Iterator[tuple[str, str]]:
-        """Every way to read the path behind the kind as name and field, longest name first."""
+        """Every way to split the path after the kind into name and field, longest name first."""
         path = self.path[1:]
         if path and path[0].quoted:
             yield path[0].text, _joined(path[1:])
@@ -67,13 +67,13 @@ class Change:
 
     @property
     def every(self) -> bool:
-        """Whether the name stands for every object of the kind."""
+        """Whether the change applies to every object of the kind."""
         return self.path[1:2] == (Segment(EVERY),)
 
     def applied_to(self, old: object) -> object:
-        """The new value of a field, of the same type as the old one.
+        """The new value of a field, with the type of the old value.
 
-        What a product leaves of a whole number is rounded, halves up.
+        The product with an integer is rounded to an integer, half up.
 
         Raises
         ------
@@ -96,12 +96,12 @@ class Change:
         return InputError(f"{self.text}: {problem}")
 
     def _like(self, old: object) -> object:
-        """The value, as the type of the old one."""
+        """The value, converted to the type of the old value."""
         if isinstance(old, bool):
             return self._flag()
         if isinstance(old, int):
             return self._integer()
-        # What may be absent is a number.
+        # Every field that may be absent (None) is a number.
         return self._number() if old is None or isinstance(old, float) else self.value
 
     def _flag(self) -> bool:
@@ -129,18 +129,18 @@ class Change:
 
 
 def parse_change(text: str) -> Change:
-    """Take a change apart.
+    """Parse a change.
 
     Parameters
     ----------
     text
-        `KIND.NAME.FIELD=VALUE`, or with `+=`, `-=`, `*=`. A name in double quotes is taken as
-        it is (escapes as in JSON); without quotes `*` stands for every name.
+        `KIND.NAME.FIELD=VALUE`, or with `+=`, `-=`, `*=`. A name in double quotes is taken
+        literally (escapes as in JSON); without quotes `*` matches every name.
 
     Raises
     ------
     InputError
-        It is no change; the text says what is expected.
+        The text is not a change; the message says what is expected.
     """
     match = _CHANGE.fullmatch(text)
     if match is None:
@@ -150,7 +150,7 @@ def parse_change(text: str) -> Change:
 
 
 def quoted(name: str) -> str:
-    """A name as a change has it: in quotes where it needs them."""
+    """The name as it is written in a change: in quotes if it needs them."""
     return name if _NEEDS_NO_QUOTES.fullmatch(name) else json.dumps(name)
 
 

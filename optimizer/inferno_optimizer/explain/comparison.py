@@ -1,4 +1,4 @@
-"""Two solutions of the same servers -> what differs between them."""
+"""Compares two solutions for the same servers."""
 
 import math
 from dataclasses import dataclass
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from inferno_optimizer.system import Allocation, Decision, Reason, Solution
 
 ROUNDING = 1e-9
-"""Numbers that differ by so little, relative, are the same."""
+"""Largest relative difference of numbers that count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is decided for one server, before and after."""
+    """The decisions for one server, before and after."""
 
     before: Decision
     after: Decision
 
     @property
     def server(self) -> str:
-        """Its name."""
+        """Name of the server."""
         return self.before.server
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two solutions, and the servers for which they differ, in the order of the system."""
+    """Two solutions, and the servers with different decisions, in the order of the system."""
 
     before: Solution
     after: Solution
@@ -34,8 +34,8 @@ class Comparison:
 def compare(before: Solution, after: Solution) -> Comparison:
     """Find the servers for which two solutions decide differently.
 
-    That is another accelerator, other replicas, another cost or another reason; and for a
-    server that gets less than its targets take, other latencies too.
+    Decisions differ in accelerator, number of replicas, cost or reason; for a server that gets
+    less than its targets need, also in latencies.
     """
     pairs = zip(before.decisions, after.decisions, strict=True)
     differences = (Difference(old, new) for old, new in pairs if not _same(old, new))
@@ -43,7 +43,7 @@ def compare(before: Solution, after: Solution) -> Comparison:
 
 
 def served(solution: Solution) -> int:
-    """How many servers get all that their targets take."""
+    """Number of servers that get all replicas that their targets need."""
     return sum(decision.reason is Reason.ALLOCATED for decision in solution.decisions)
 
 

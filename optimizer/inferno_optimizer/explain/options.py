@@ -1,4 +1,4 @@
-"""Every candidate of one server with its numbers, and why those that are out are out."""
+"""Lists every option of one server with its numbers, and why an option is excluded."""
 
 import math
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ from inferno_optimizer.system import Generation, PerformanceProfile, Server, Sys
 class Option:
     """A server on one accelerator.
 
-    `cards` of `type` and `cost` [cents/hour] are those of all replicas; latencies are means
-    [ms] at the server's load; `max_rate` is what one replica carries within all targets
-    [requests/min], 0 for an idle server. `reason` says why it is out, empty if it is not;
-    the numbers of one that is out are 0. `warnings` tell why the numbers may not hold, see
+    `cards` of `type` and `cost` [cents/hour] count all replicas; latencies are means [ms] at the
+    load of the server; `max_rate` is the highest rate at which one replica meets all targets
+    [requests/min], 0 for an idle server. `reason` says why the option is excluded, empty if it is
+    not; the numbers of an excluded option are 0. `warnings` say why the numbers may not hold, see
     `caveats`.
     """
 
@@ -48,12 +48,12 @@ class Option:
 
 
 def explain(system: System, server_name: str) -> tuple[Option, ...]:
-    """Every accelerator for one server: usable ones in the solvers' order, then the others.
+    """The options of one server: usable ones in the order of the solvers, then the excluded ones.
 
     Raises
     ------
     InputError
-        When there is no such server, or it cannot be sized at all; the message says why.
+        The server does not exist or cannot be sized; the message says why.
     """
     server = next((s for s in system.servers if s.name == server_name), None)
     if server is None:
@@ -76,7 +76,7 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
 
 
 def unknown_server(system: System, name: str) -> InputError:
-    """The error that a system has no such server, with the names that are like it."""
+    """The error for a server that does not exist; the message suggests similar names."""
     known = [server.name for server in system.servers]
     return InputError(f"no server is named {name!r}{alternatives(name, known)}")
 
@@ -106,12 +106,12 @@ def _option(candidates: Candidates, row: int) -> Option:
 
 
 def _per_minute(max_rate: float) -> float:
-    """Rate of a replica [requests/min]; 0 where nothing was sized, for an idle server."""
+    """Rate of a replica [requests/min]; 0 for an idle server, which is not sized."""
     return max_rate * MS_PER_MINUTE if math.isfinite(max_rate) else 0.0
 
 
 def _out_of_reach(candidates: Candidates, row: int) -> str:
-    """The targets that cannot be met here, each beside the least that can be had."""
+    """Message with the targets that a row cannot meet, each with its lowest attainable latency."""
     if candidates.sizing.max_rate[row] > 0:
         return f"takes more than {MAX_REPLICAS} replicas"
     return "out of reach: " + "; ".join(

@@ -1,9 +1,10 @@
-"""The smallest single changes that would serve a server which gets nothing, or a share.
+"""Finds the smallest single changes that would fully serve a server which gets nothing or a share.
 
-Three sorts are tried: more cards of one type, one target less strict, less load. What comes
-back was verified by optimizing the changed system: the server gets all that it needs, and
-with one step less of the same change it does not. (A solver may serve a server by chance
-with much less and then not with a little more; such islands are not looked for.)
+Three kinds of change are tried: more cards of one type, one looser target, less load. Each
+remedy was verified by optimizing the changed system: with the change the server gets all that
+it needs, and with a change that is one step smaller it does not. (By chance, a solver may serve
+the server with a much smaller change but not with a slightly larger one; the search does not look
+for such cases.)
 """
 
 import math
@@ -26,30 +27,30 @@ from inferno_optimizer.system import Allocation, Decision, Reason, Server, Solut
 from inferno_optimizer.validation import MAX_NUMBER
 
 CURABLE = frozenset({Reason.BEST_EFFORT, Reason.NO_CAPACITY, Reason.UNATTAINABLE_SLO})
-"""Reasons that one of these changes can do something about."""
+"""Reasons that one of these changes can remedy."""
 
 TYPES_TRIED = 4
-"""For how many types, the cheapest, it is tried how many more cards would do."""
+"""Number of card types, cheapest first, for which more cards are tried."""
 
 OTHERS_FIRST = 16
-"""Cards are tried up to this multiple of those missing: the rest goes to others first."""
+"""Largest multiple of the missing cards that is tried: other servers may get the first ones."""
 
 DISPLACED_NAMED = 3
-"""How many of the servers that would lose by it a message names."""
+"""Largest number of servers that a message names as no longer served."""
 
 DIGITS = 4
-"""A lower load is told to this digit of the present one."""
+"""Significant digits of the current load to which a lower load is rounded."""
 
 TARGETS: Mapping[str, tuple[str, Callable[[Allocation], float]]] = {
     "itl_ms": ("slo-itl", lambda allocation: allocation.itl_ms),
     "wait_ms": ("slo-ttw", lambda allocation: 3 * allocation.wait_ms),
     "ttft_ms": ("slo-ttft", lambda allocation: allocation.ttft_ms),
 }
-"""Targets that can be raised: what they are called, and where to begin to look [ms]."""
+"""Targets that can be raised: the name of the field, and where the search begins [ms]."""
 
 
 class RemedyKind(StrEnum):
-    """What is changed."""
+    """What a remedy changes: cards, a target or the load."""
 
     CARDS = "Cards"
     TARGET = "Target"
@@ -58,12 +59,12 @@ class RemedyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that serves a server entirely, where one step less does not.
+    """A change that fully serves a server, while a change that is one step smaller does not.
 
-    `amount` is the number of cards more, the target [ms] or the load [requests/min];
-    `change` says the same as `changes.parse_change` reads it, `words` as people do. `cost` is
-    what the cost of the whole plan changes by [cents/hour]; `displaced` are servers that get
-    all they need now and would not then.
+    `amount` is the number of additional cards, the target [ms] or the load [requests/min];
+    `change` is the change in the syntax of `changes.parse_change`, `words` describes it for
+    people. `cost` is the change of the cost of the whole plan [cents/hour]; `displaced` are
+    servers that get all they need now, but not after the change.
     """
 
     kind: RemedyKind
@@ -75,7 +76,7 @@ class Remedy:
 
     @property
     def message(self) -> str:
-        """What to change and what follows, in a sentence."""
+        """The change and its consequences, in one sentence."""
         return f"{self.words} would serve it ({self.cost:+.2f} cents/hour{self._lost})"
 
     @property
@@ -88,28 +89,28 @@ class Remedy:
 
 
 class _TimeIsUpError(Exception):
-    """The search has taken as long as it may."""
+    """The search has reached its time limit."""
 
 
 def remedies(
     system: System, solution: Solution, server_name: str, clock: Clock = time.perf_counter
 ) -> tuple[Remedy, ...]:
-    """Find what would serve a server: cards of the cheapest types, targets, load.
+    """Find changes that would fully serve a server: more cards, a looser target, less load.
 
     Parameters
     ----------
     system, solution
-        What was optimized, and the outcome. The search begins nothing new after the system's
-        time limit, and what it has by then is the answer.
+        The optimized system, and its solution. The search starts no new trial after the time
+        limit of the system, and returns the remedies found until then.
     server_name
-        A server; one that gets all it needs, or that no such change helps, has no remedies.
+        The server. If it gets all it needs, or no change helps, the result is empty.
     clock
-        Seconds that only ever grow.
+        A monotonic clock [s].
 
     Raises
     ------
     InputError
-        When there is no such server.
+        The server does not exist.
     """
     places = [i for i, server in enumerate(system.servers) if server.name == server_name]
     if not places:
@@ -129,7 +130,7 @@ def remedies(
 
 @dataclass(frozen=True)
 class _Trial:
-    """A server to be served, at its place in the system, and what is decided so far."""
+    """Optimizes changed systems for one server; `place` is its position in the system."""
 
     system: System
     solution: Solution
@@ -138,12 +139,12 @@ class _Trial:
 
     @property
     def server(self) -> Server:
-        """The server."""
+        """The server for which a remedy is searched."""
         return self.system.servers[self.place]
 
     @cached_property
     def left(self) -> Counter[str]:
-        """Cards of each type that no server which gets all it needs is on."""
+        """Cards of each type that are not used by fully served servers."""
         catalogue = Catalogue(self.system)
         left = Counter({use.type: use.usable for use in self.solution.capacity})
         for server, decision in zip(self.system.servers, self.solution.decisions, strict=True):
@@ -158,12 +159,15 @@ class _Trial:
         return next(c.targets[model] for c in self.system.classes if c.name == name)
 
     def with_cards(self, card_type: str, more: int) -> Solution | None:
-        """The outcome with more cards of a type; None, as of the others, if that is no help."""
+        """The solution with more cards of a type; None if the server is not fully served.
+
+        The other `with_` methods return None in the same case.
+        """
         count = self.system.capacity.get(card_type, 0) + more
         return self._outcome(capacity={**self.system.capacity, card_type: count})
 
     def with_target(self, attribute: str, base_ms: float, more_ms: int = 0) -> Solution | None:
-        """The outcome with another target."""
+        """The solution with another target."""
         target = replace(self.target, **{attribute: float(base_ms + more_ms)})
         name, model = self.server.service_class, self.server.model
         return self._outcome(
@@ -174,7 +178,7 @@ class _Trial:
         )
 
     def with_load(self, arrival_rate: float) -> Solution | None:
-        """The outcome with another arrival rate [requests/min]."""
+        """The solution with another arrival rate [requests/min]."""
         current = self.server.current
         load = replace(current.load, arrival_rate=arrival_rate)
         servers = list(self.system.servers)
@@ -203,11 +207,11 @@ def _served(decision: Decision) -> bool:
 def least(
     attempt: Callable[[int], Solution | None], guess: int, most: int
 ) -> tuple[int, Solution] | None:
-    """Smallest number in 1..most for which an attempt succeeds, and its outcome.
+    """Smallest number in 1..most for which an attempt succeeds, and its solution.
 
-    0 is known to fail. The number before the answer was tried too, unless it is 0. Takes two
-    attempts where the guess is right, and otherwise some of the order of the logarithm of its
-    error.
+    0 is known to fail. The number below the result was tried too and failed, unless it is 0.
+    Needs two attempts if the guess is right; otherwise the number of attempts grows with the
+    logarithm of the error of the guess.
     """
     low, high = 0, min(max(guess, 1), most)
     best = attempt(high)
@@ -241,7 +245,7 @@ def _more_cards(trial: _Trial, options: Iterable[Option]) -> Iterator[Remedy]:
 
 
 def _missing_cards(trial: _Trial, options: Iterable[Option]) -> list[tuple[str, int]]:
-    """Types with the cards that are missing if nobody else takes any; the cheapest first."""
+    """Card types and the missing cards if no other server takes them; cheapest first."""
     missing: dict[str, tuple[float, int]] = {}
     for option in options:
         if option.cards:
@@ -252,10 +256,10 @@ def _missing_cards(trial: _Trial, options: Iterable[Option]) -> list[tuple[str, 
 
 
 def _looser_targets(trial: _Trial) -> Iterator[Remedy]:
-    """Each target that is in the way, raised to a whole number of ms.
+    """A remedy for each target that prevents service: the target raised to an integer [ms].
 
-    Without the target the server has to be served, or no number will do; the latency that it
-    has then is where the search begins.
+    If the server is not served without the target either, raising the target does not help.
+    Otherwise the search begins at the latency that the server has without the target.
     """
     server, target = trial.server, trial.target
     for attribute, (field, start) in TARGETS.items():
@@ -278,7 +282,7 @@ def _looser_targets(trial: _Trial) -> Iterator[Remedy]:
 
 
 def _less_load(trial: _Trial, options: Sequence[Option]) -> Iterator[Remedy]:
-    """The highest rate that would do; the cards left say where to begin."""
+    """The highest rate that would be served; the search begins at what the left cards can serve."""
     load = trial.server.load
     if load.idle or not options:
         return
@@ -302,7 +306,7 @@ def _less_load(trial: _Trial, options: Sequence[Option]) -> Iterator[Remedy]:
 
 
 def _rate_within(cards: int, option: Option) -> float:
-    """What a number of cards carries on an option [requests/min]."""
+    """Highest rate that a number of cards can serve on an option [requests/min]."""
     if not option.cards:
         return 0.0
     return max(cards, 0) * option.replicas // option.cards * option.max_rate

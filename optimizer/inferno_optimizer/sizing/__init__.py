@@ -1,1 +1,1 @@
-"""What one replica carries, and what each server would need on each accelerator."""
+"""Sizing: the capacity of one replica, and the replicas of each server on each accelerator."""

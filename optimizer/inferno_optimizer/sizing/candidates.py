@@ -1,7 +1,7 @@
-"""System -> one table of candidates: what each server would need on each accelerator.
+"""Builds the table of candidates: what each server needs on each accelerator.
 
 The table is a struct of arrays with one row for each pair of a server and a performance
-profile of its model; solvers read it and answer with row numbers.
+profile of its model; solvers read the table and return row numbers.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,16 +17,16 @@ from inferno_optimizer.sizing.rates import Latencies, Limits, Replicas, Sizing, 
 from inferno_optimizer.system import Generation, System
 
 PENALTY_SHARE = 0.1
-"""Share of both costs that moving to another accelerator counts extra."""
+"""Share of the old and the new cost that is added as a penalty for another accelerator."""
 
 MAX_REPLICAS = 2**31 - 1
-"""More than this is no plan but a slip in the load; it is also what 32-bit readers hold."""
+"""Most replicas of a plan: more can only follow from a wrong load, and do not fit into 32 bits."""
 
 ROUNDING = 1e-9
-"""A quotient this little above an integer is that integer: 3.000000001 replicas are 3."""
+"""Relative excess over an integer that is rounded down: 3.000000001 replicas are 3."""
 
 MAX_BATCH = 2**16
-"""No accelerator serves more requests together; bounds the states that are summed."""
+"""Largest batch [requests]; it bounds the number of states that are summed."""
 
 MS_PER_MINUTE = 60_000.0
 MS_PER_SECOND = 1_000.0
@@ -34,13 +34,13 @@ MS_PER_SECOND = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows whose profiles are of one generation, ascending, and the replicas to size."""
+    """The rows with profiles of one generation, in ascending order, and their replicas to size."""
 
     rows: IntArray
     replicas: Replicas
 
     def among(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Which of these rows are of the group, and where they are in it; by descending batch."""
+        """Positions in `rows` of the group's rows, and their positions in it; by falling batch."""
         place = np.searchsorted(self.rows, rows)
         mine = np.flatnonzero(self.rows[np.minimum(place, len(self.rows) - 1)] == rows)
         order = np.argsort(-self.replicas.model.batch[place[mine]], kind="stable")
@@ -52,10 +52,10 @@ class Pairs:
     """The pairs of server and profile, as arrays of shape (rows,).
 
     `case`, `profile`, `accelerator` and `type` are positions in the cases, the system's
-    profiles, its accelerators and the sorted types; `cards` are those of one replica, and
-    `batch` its largest batch; `demand` is the rate to provide for [requests/ms], 0 for an
-    idle server. `released` rows take nothing at all: an idle server without a floor, which
-    generations 2 and 3 let go of its accelerator.
+    profiles, its accelerators and the sorted types; `cards` are the cards of one replica, and
+    `batch` is its largest batch; `demand` is the rate to provide for [requests/ms], 0 for an
+    idle server. `released` rows use no accelerator: the server is idle, has no minimum of
+    replicas, and the profile is of generation 2 or 3.
     """
 
     case: IntArray
@@ -73,8 +73,8 @@ class Pairs:
 class Candidates:
     """The table: arrays of shape (rows,), sorted by case, then by name of accelerator.
 
-    `usable` rows keep all targets with `replicas` replicas. `unit_cost` is that of one
-    replica [cents/hour]; `value` is what solvers minimize: the change of cost, and a penalty
+    `usable` rows meet all targets with `replicas` replicas. `unit_cost` is the cost of one
+    replica [cents/hour]; `value` is what solvers minimize: the change of cost, plus a penalty
     for another accelerator.
     """
 
@@ -95,14 +95,14 @@ class Candidates:
 
     @property
     def cards(self) -> IntArray:
-        """Cards of all replicas."""
+        """Number of cards of all replicas."""
         return self.pairs.cards * self.replicas
 
     def ranked(self) -> IntArray:
-        """Usable rows by case; in a case by value, then price, then name of accelerator.
+        """Usable rows sorted by case, then value, then unit cost, then name of accelerator.
 
-        Values are compared in single precision, as in the original, so that the rounding of
-        doubles breaks no tie.
+        Values are compared in single precision, as in the original, so that rounding errors of
+        doubles do not decide between equal values.
         """
         rows = np.flatnonzero(self.usable)
         value = self.value[rows].astype(np.float32)
@@ -119,13 +119,13 @@ class Candidates:
         return self.system.profiles[int(self.pairs.profile[row])].parameters.generation
 
     def latencies(self, rows: IntArray, replicas: IntArray | FloatArray) -> Latencies:
-        """Latencies of rows at these numbers of replicas, each of which gets an equal share.
+        """Latencies of rows at the given numbers of replicas, which share the demand equally.
 
-        In a mix a replica gets as much as it would beside others of its row alone, the number
-        of which need not be whole.
+        For a row of a mix, `replicas` is the number that would get the same load per replica if
+        this row served the whole demand; it may be a fraction.
 
-        An idle server has those of a single request, without percentiles, or none at all
-        where it is released. 0 replicas count as 1.
+        An idle server gets the latencies of a single request, without percentiles, and a released
+        row gets zeros. 0 replicas count as 1.
         """
         found = Latencies.zeros(len(rows))
         rate = self.pairs.demand[rows] / np.maximum(replicas, 1)
@@ -144,7 +144,7 @@ class Candidates:
 
 
 def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
-    """Size every case on every accelerator that its model has a usable profile for."""
+    """Size every case on every accelerator with a usable profile of its model."""
     system = catalogue.system
     types = tuple(sorted({a.type for a in system.accelerators}))
     pairs = _pairs(system, cases, catalogue, types)
@@ -187,7 +187,7 @@ def _pairs(
 
 
 def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: IntArray) -> Requests:
-    """What the replicas of each row serve, in the vocabulary of its generation."""
+    """The requests that a replica of each row serves, as the generation of its profile counts."""
     loads = [c.server.load for c in cases]
     generation = _generation(system)[profile]
     decoded, generated = (
@@ -207,9 +207,9 @@ def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: In
 def _batch(
     system: System, cases: Sequence[Case], case: IntArray, profile: IntArray, tokens: IntArray
 ) -> IntArray:
-    """Largest batch: the server's own, or the profile's, scaled to the request length if any.
+    """Largest batch: that of the server if set, else that of the profile, scaled to the tokens.
 
-    Neither exceeds the bounds of the profile.
+    Both are limited to the bounds of the profile.
     """
     most = np.array([p.max_batch_size for p in system.profiles], dtype=np.float64)[profile]
     fitting = np.array([p.max_batch_size * p.at_tokens for p in system.profiles], dtype=np.float64)
@@ -222,7 +222,7 @@ def _batch(
 def _most_sequences(
     system: System, cases: Sequence[Case], case: IntArray, profile: IntArray
 ) -> FloatArray:
-    """Most requests that a replica can serve together: told, or as its memory keeps; at least 1."""
+    """Largest number of requests in service: `max_sequences` and the memory limit; at least 1."""
     told = _bounds(p.max_sequences for p in system.profiles)[profile]
     memory = _bounds(p.max_tokens for p in system.profiles)[profile]
     length = np.array([c.server.load.tokens_kept for c in cases], dtype=np.float64)[case]
@@ -231,13 +231,13 @@ def _most_sequences(
 
 
 def _bounds(values: Iterable[int]) -> FloatArray:
-    """Bounds as an array; 0 stands for none."""
+    """Bounds as an array; 0 becomes infinity, which means no bound."""
     bounds = np.array([*values], dtype=np.float64)
     return np.where(bounds > 0, bounds, np.inf)
 
 
 def _demand(cases: Sequence[Case], case: IntArray, tokens: IntArray) -> FloatArray:
-    """Rate to provide for: of load and throughput target the larger, 0 when idle."""
+    """Rate to provide for: the larger of load and throughput target [requests/ms]; 0 if idle."""
     load = np.array([c.server.load.arrival_rate for c in cases], dtype=np.float64)[case]
     target = np.array([c.target.tokens_per_second for c in cases], dtype=np.float64)[case]
     idle = np.array([c.server.load.idle for c in cases], dtype=np.bool_)[case]
@@ -258,7 +258,7 @@ def _groups(
 
 
 def _size_each_once(pairs: Pairs) -> Sizing:
-    """Size the pairs that have a demand, equal ones once; an idle one has no limit."""
+    """Size the pairs that have a demand, equal pairs only once; an idle pair has no limit."""
     sizing = Sizing(*(np.full(len(pairs.case), fill) for fill in (np.inf, 0.0, 0.0, 0.0)))
     for group in pairs.groups:
         busy = np.flatnonzero(pairs.demand[group.rows] > 0)
@@ -273,9 +273,9 @@ def _size_each_once(pairs: Pairs) -> Sizing:
 def _replicas(
     cases: Sequence[Case], pairs: Pairs, sizing: Sizing
 ) -> tuple[npt.NDArray[np.bool_], IntArray]:
-    """Which rows keep their targets, and with how many replicas."""
+    """Which rows meet their targets, and the number of replicas that this needs."""
     attainable = sizing.max_rate > 0
-    with np.errstate(over="ignore"):  # more than any number is too many as well
+    with np.errstate(over="ignore"):  # infinity exceeds MAX_REPLICAS too
         needed = pairs.demand / np.where(attainable, sizing.max_rate, np.inf)
     usable = attainable & (needed <= MAX_REPLICAS)
     fewest = _integers(c.server.min_replicas for c in cases)[pairs.case]
@@ -291,9 +291,9 @@ def _value(
     replicas: IntArray,
     cost: FloatArray,
 ) -> FloatArray:
-    """Change of cost; moving to another accelerator counts extra, staying as is counts 0.
+    """Change of cost plus the penalty for another accelerator; 0 if nothing changes.
 
-    Of several accelerators in use each one that is stopped counts extra.
+    For a server on several accelerators, the penalty counts each part that stops or starts.
     """
     current = [c.server.current for c in cases]
     accelerator = _integers(catalogue.accelerators.get(a.accelerator, -1) for a in current)

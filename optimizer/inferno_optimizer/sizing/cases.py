@@ -1,4 +1,4 @@
-"""Which servers can be sized: for which target, on which profiles; and if not, why not."""
+"""Finds which servers can be sized, with which target and profiles; or why they cannot."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ from inferno_optimizer.validation import Problem, find_problems
 class Case:
     """A server that can be sized.
 
-    `profiles` are positions in the system's profiles, by name of accelerator; those of
-    unknown accelerators and those with senseless numbers are left out.
+    `profiles` are positions in the system's profiles, sorted by name of accelerator; profiles of
+    unknown accelerators and profiles with invalid numbers are left out.
     """
 
     server: Server
@@ -33,7 +33,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """A system's objects by name, and what is wrong with them."""
+    """Lookup of a system's objects by name, and of their problems."""
 
     system: System
 
@@ -57,7 +57,7 @@ class Catalogue:
 
     @cached_property
     def profiles(self) -> Mapping[str, tuple[int, ...]]:
-        """Positions of a model's usable profiles, by name of accelerator."""
+        """Positions of the usable profiles of each model, sorted by name of accelerator."""
         found: dict[str, list[int]] = {p.model: [] for p in self.system.profiles}
         order = sorted(
             range(len(self.system.profiles)), key=lambda i: self.system.profiles[i].accelerator
@@ -73,7 +73,7 @@ class Catalogue:
         return {(p.model, p.accelerator): p for p in self.system.profiles}
 
     def profile(self, model: str, accelerator: str) -> PerformanceProfile | None:
-        """How a model performs on an accelerator, usable or not; None where nothing tells."""
+        """The profile of a model on an accelerator, usable or not; None if there is none."""
         return self._profile.get((model, accelerator))
 
     def accelerators_per_replica(self, model: str, accelerator: str) -> int:
@@ -90,12 +90,12 @@ class Catalogue:
         return price * self.accelerators_per_replica(model, accelerator)
 
     def profile_problems(self, model: str, accelerator: str) -> list[Problem]:
-        """What keeps a profile from being used: its own problems or its accelerator's."""
+        """The problems that make a profile unusable: those of the profile and its accelerator."""
         own = [p for p in self.problems.get(("model", model), ()) if p.part == accelerator]
         return own + self.problems.get(("accelerator", accelerator), [])
 
     def case(self, server: Server) -> Case | Decision:
-        """What to size a server for; or the decision that nothing can be decided."""
+        """The case of a server; or, if the server cannot be sized, the decision that says why."""
         reason, message = self._obstacle(server)
         if reason is not None:
             return Decision(server.name, reason, message)
@@ -108,7 +108,7 @@ class Catalogue:
         )
 
     def _allowed_profiles(self, server: Server) -> tuple[int, ...]:
-        """Usable profiles of its model that the server may be on."""
+        """Positions of the usable profiles on whose accelerators the server may run."""
         positions = self.profiles[server.model]
         if not (_pinned(server) or self._has_memory_bounds):
             return positions
@@ -119,7 +119,7 @@ class Catalogue:
         return any(profile.max_tokens for profile in self.system.profiles)
 
     def exclusion(self, server: Server, profile: PerformanceProfile) -> str:
-        """Why a server cannot be where a usable profile of its model is for; empty if it can."""
+        """Why a server cannot use a usable profile of its model; empty if it can."""
         if _pinned(server) and server.current.accelerator != profile.accelerator:
             return "keepAccelerator pins the server to another accelerator"
         tokens = server.load.tokens_kept
@@ -128,7 +128,7 @@ class Catalogue:
         return ""
 
     def _obstacle(self, server: Server) -> tuple[Reason | None, str]:
-        """The first thing that keeps a server from being sized, in words that tell the remedy."""
+        """Why a server cannot be sized, with a message that says what to change; None if it can."""
         for problem in self.problems.get(("server", server.name), ()):
             return Reason(problem.reason), f"{problem.field}: {problem.message}"
         service_class = self.classes[server.service_class]
@@ -163,5 +163,5 @@ class Catalogue:
 
 
 def _pinned(server: Server) -> bool:
-    """Whether a server is to stay on its accelerator."""
+    """Whether a server must stay on its accelerator."""
     return server.keep_accelerator and bool(server.current.accelerator)

@@ -7,8 +7,8 @@ t^(a-1) e^-t are
     Q(a, x)     = m * integral of e^(-x u) (1 + u)^(a-1) for u > 0         (t = x (1 + u)),
     1 - Q(a, x) = m * integral of e^(x u) (1 - u)^(a-1) for 0 < u < 1      (t = x (1 - u)).
 
-The first is taken from x = a on and the second below, so that the integrand falls from the
-start: Gauss-Legendre quadrature over the part where it matters then takes few nodes.
+The first is used for x >= a and the second for x < a, so that the integrand decreases from
+u = 0: Gauss-Legendre quadrature over the part that is not negligible then needs few nodes.
 """
 
 import math
@@ -21,18 +21,18 @@ from inferno_optimizer.sizing.queueing import FloatArray
 BoolArray = npt.NDArray[np.bool_]
 
 ROWS = 2**10
-"""So many tails at once that their nodes fit into the cache."""
+"""Tails computed at a time, so that their nodes fit into the CPU cache."""
 
 DEPTH = 37.0
-"""The integrand is left out where it has fallen by a factor of e^-37, less than 1e-16."""
+"""The integral ends where the integrand has decreased by a factor of e^-37, below 1e-16."""
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
-"""Of the quadrature on [-1, 1]; shapes (32,)."""
+"""Nodes and weights of the quadrature on [-1, 1]; shapes (32,)."""
 
 TINY = np.finfo(np.float64).tiny
 
 NEAR = 0.5
-"""Relative distance of x from the shape below which their difference is taken as it is."""
+"""Relative distance of x from the shape below which log1p of that distance is used."""
 
 LARGE = 16
 """From this shape on, five terms of Stirling's series are exact to the last digit."""
@@ -44,7 +44,7 @@ SMALL_ERRORS = np.array(
         for n in range(1, LARGE)
     ]
 )
-"""Of Stirling's formula for the logarithm of n!, by n below that shape."""
+"""Errors of Stirling's formula for log n!, for n = 0..LARGE-1."""
 
 
 def log_erlang_tail(shape: FloatArray, x: FloatArray) -> FloatArray:
@@ -89,7 +89,7 @@ def _log_mass(shape: FloatArray, x: FloatArray) -> FloatArray:
 
 
 def _stirling_error(shape: FloatArray) -> FloatArray:
-    """log a! less Stirling's formula for it."""
+    """Error of Stirling's formula: log a! minus the value of the formula."""
     inverse = shape**-2.0
     series = 1 / 1260 - inverse * (1 / 1680 - inverse / 1188)
     large: FloatArray = (1 / 12 - inverse * (1 / 360 - inverse * series)) / shape
@@ -98,7 +98,7 @@ def _stirling_error(shape: FloatArray) -> FloatArray:
 
 
 def _integral(shape: FloatArray, x: FloatArray, above: BoolArray) -> FloatArray:
-    """The integral above or below x, as the module says."""
+    """The first integral of the module docstring where `above` is true, else the second."""
     power, side = shape - 1.0, np.where(above, 1.0, -1.0)
     reach = _reach(power, np.maximum(side * (x - power), 0.0), above)
     u = side * reach * (NODES[:, None] + 1.0) / 2.0
@@ -107,10 +107,11 @@ def _integral(shape: FloatArray, x: FloatArray, above: BoolArray) -> FloatArray:
 
 
 def _reach(power: FloatArray, slope: FloatArray, above: BoolArray) -> FloatArray:
-    """A distance within which the integrand falls by the depth; at most 1 below.
+    """A distance u within which the logarithm of the integrand decreases by `DEPTH`.
 
-    Its logarithm falls by slope * u + power * u^2 / 2 or more; above the second term is
-    divided by 1 + u. Where that is the depth is the root of a quadratic equation.
+    It decreases by at least slope * u + power * u^2 / 2; where `above` is true, the second term
+    is divided by 1 + u. Setting this equal to `DEPTH` gives a quadratic equation. Where `above`
+    is false, the distance is at most 1.
     """
     square = np.where(above, slope, 0.0) + power / 2.0
     linear = np.where(above, slope - DEPTH, slope)

@@ -1,10 +1,9 @@
-"""Performance parameters -> service times and latencies, one class per generation.
+"""Computes service times and latencies from performance parameters; one class per generation.
 
-What sizing needs from a generation is the `PerformanceModel` protocol: how fast a replica
-works with n requests in service, how many may wait, and how the inter-token latency and the
-time from the start of service to the first token follow from the averages of its queue; the
-time to first token is the wait and that. Every array has one entry per pair of server and
-accelerator.
+The `PerformanceModel` protocol is what sizing needs from a generation: the departure rate with n
+requests in service, the limit of the queue, and the inter-token latency and the time from the
+start of service to the first token as functions of the queue averages. The time to first token
+is the wait plus that time. Every array has one entry per pair of server and accelerator.
 
 Notation: a request has h input tokens and k output tokens; N is the largest batch.
 """
@@ -26,17 +25,17 @@ from inferno_optimizer.system import (
 )
 
 TOKENS_PER_ITERATION = 8192.0
-"""Tokens that an iteration computes at most, in generation 3."""
+"""Largest number of tokens that an iteration computes, in generation 3."""
 
 QUEUE_PER_BATCH = 10
-"""Requests that may wait for each one of the batch, in generation 2."""
+"""Waiting requests allowed per request of the batch, in generation 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests(Columns):
-    """The requests that each replica serves: how many together, how long, how many wait.
+    """The requests that each replica serves: largest batch, lengths and queue limit.
 
-    Lengths are in tokens; `max_queue_size` counts in generation 3 alone.
+    Lengths are in tokens; only generation 3 uses `max_queue_size`.
     """
 
     batch: IntArray
@@ -46,24 +45,24 @@ class Requests(Columns):
 
 
 class PerformanceModel(Protocol):
-    """Many replicas of one generation."""
+    """Performance of many replicas with profiles of one generation."""
 
     rated_by_throughput: ClassVar[bool]
-    """Whether a replica counts for the requests that it lets in, not for all that arrive."""
+    """Whether the rate of a replica counts the accepted requests, not all arriving requests."""
 
     @property
     def batch(self) -> IntArray:
-        """Most requests in service together."""
+        """Largest number of requests in service at a time."""
 
     @property
     def queue_limit(self) -> IntArray:
-        """Most requests in a replica, waiting and in service."""
+        """Largest number of requests in a replica, waiting and in service."""
 
     def columns(self) -> tuple[FloatArray | IntArray, ...]:
-        """Everything that tells one row from another."""
+        """All columns of the model; rows with equal values perform equally."""
 
     def take(self, rows: IntArray) -> Self:
-        """The same for some of the rows, in the order given."""
+        """The model of some of the rows, in the given order."""
 
     def intervals(self, rows: slice, states: FloatArray) -> FloatArray:
         """Mean time between departures [ms], see `queueing.DepartureIntervals`."""
@@ -75,17 +74,17 @@ class PerformanceModel(Protocol):
         """Mean time from the start of service to the first token [ms]."""
 
     def idle_itl_ms(self) -> FloatArray:
-        """Inter-token latency that an idle server is reported with [ms]."""
+        """Inter-token latency that is reported for an idle server [ms]."""
 
     def idle_ttft_ms(self) -> FloatArray:
-        """Time to first token that an idle server is reported with [ms]."""
+        """Time to first token that is reported for an idle server [ms]."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinearModel(Columns):
-    """Replicas where a request of a batch of n is in service for `fixed + slope n` ms.
+    """Replicas where a request in a batch of n is in service for `fixed + slope n` ms.
 
-    mu(n) = n / (fixed + slope n) never falls with the batch.
+    mu(n) = n / (fixed + slope n) never decreases with n.
     """
 
     batch: IntArray
@@ -99,9 +98,9 @@ class LinearModel(Columns):
         return result
 
     def concurrency(self, averages: Averages) -> FloatArray:
-        """The batch in which an average request is served: its service time tells.
+        """Mean size of the batch in which a request is served, from the mean service time.
 
-        Where that is the same in every batch, the mean number in service.
+        If the service time does not depend on the batch, the mean number in service.
         """
         told = self.slope > 0
         excess = (averages.service_ms - self.fixed) / np.where(told, self.slope, 1.0)
@@ -112,8 +111,8 @@ class LinearModel(Columns):
 class DecodeModel(LinearModel):
     """Generation 1: a batch of n makes one token each in `alpha + beta n` ms.
 
-    A request of k tokens, input and output alike, is in service for k (alpha + beta n) ms;
-    its first token comes with the first iteration.
+    A request of k tokens, input and output together, is in service for k (alpha + beta n) ms;
+    its first token is ready after the first iteration.
     """
 
     rated_by_throughput: ClassVar[bool] = False
@@ -133,11 +132,11 @@ class DecodeModel(LinearModel):
 
     @property
     def queue_limit(self) -> IntArray:
-        """Ten batches in all."""
+        """Ten batches, including the one in service."""
         return 10 * self.batch
 
     def itl_ms(self, averages: Averages) -> FloatArray:
-        """Mean service time over the tokens of a request [ms]."""
+        """Mean service time divided by the tokens of a request [ms]."""
         return averages.service_ms / self.tokens
 
     def first_token_ms(self, averages: Averages) -> FloatArray:
@@ -157,9 +156,9 @@ class DecodeModel(LinearModel):
 class PrefillDecodeModel(LinearModel):
     """Generation 2: a prefill of `gamma + delta h n` ms makes the first of k output tokens.
 
-    The others take `alpha + beta n` ms each. Without input tokens there is no prefill, and
-    the original does not count a first token either; a request that would take no time at
-    all then takes one decode step.
+    Each further token takes `alpha + beta n` ms. Without input tokens there is no prefill, and
+    the time of the first token is not counted, as in the original; a request whose service time
+    would be 0 takes one decode step instead.
     """
 
     rated_by_throughput: ClassVar[bool] = True
@@ -186,15 +185,15 @@ class PrefillDecodeModel(LinearModel):
 
     @property
     def queue_limit(self) -> IntArray:
-        """The batch, and ten more that wait."""
+        """The batch in service, and ten batches that wait."""
         return (1 + QUEUE_PER_BATCH) * self.batch
 
     def itl_ms(self, averages: Averages) -> FloatArray:
-        """Decode time at the concurrency [ms]."""
+        """Time of a decode step at the mean batch, see `concurrency` [ms]."""
         return self.alpha + self.beta * self.concurrency(averages)
 
     def first_token_ms(self, averages: Averages) -> FloatArray:
-        """Prefill time at the concurrency [ms]."""
+        """Prefill time at the mean batch, see `concurrency` [ms]."""
         prefill = self.gamma + self.delta * self.input_tokens * self.concurrency(averages)
         return np.where(self.input_tokens > 0, prefill, 0.0)
 
@@ -211,14 +210,14 @@ class PrefillDecodeModel(LinearModel):
 class TokenBudgetModel(Columns):
     """Generation 3: iterations of a batch mix the prefill of some requests with decode steps.
 
-    A request goes through c prefill chunks and k decode steps, one an iteration; c is the
-    smallest number for which the chunks and steps of a batch of n fit into the token budget
-    of an iteration. In the mean over its c + k iterations it adds d = (prefill + decode) /
-    (c + k) ms to each, so that it is in service for (c + k) (alpha + n d) ms.
+    A request takes c prefill chunks and k decode steps, one per iteration; c is the smallest
+    number for which the chunks and steps of a batch of n fit into the token budget of an
+    iteration. Averaged over its c + k iterations, a request adds d = (prefill + decode) /
+    (c + k) ms to each iteration, so that it is in service for (c + k) (alpha + n d) ms.
 
-    mu(n) is not monotone: each further chunk adds work, so that mu dips a little wherever c
-    steps up, and beyond n of about sqrt(2 * 8192 * k * alpha / (gamma * h * (h + k))) it falls
-    for good, slowly. Of batches in use it loses a quarter of its peak at the most.
+    mu(n) is not monotone: each further chunk adds work, so that mu decreases a little wherever c
+    increases. Beyond n of about sqrt(2 * 8192 * k * alpha / (gamma * h * (h + k))) it decreases
+    slowly throughout. For batches used in practice it loses at most a quarter of its peak.
     """
 
     rated_by_throughput: ClassVar[bool] = True
@@ -244,25 +243,27 @@ class TokenBudgetModel(Columns):
 
     @property
     def queue_limit(self) -> IntArray:
-        """The batch, and what the server lets wait."""
+        """The batch, and the largest queue of the server."""
         return self.batch + self.max_queue_size
 
     def chunks(self, states: FloatArray) -> FloatArray:
-        """Prefill chunks of a request, c, in batches of n, a whole number; broadcasts to them.
+        """Number c of prefill chunks of a request in batches of n; broadcasts to `states`.
 
-        The smallest c >= 1 with (c + k) (T - h / c) >= n (h + k), where T is the budget.
+        The smallest integer c >= 1 with (c + k) (T - h / c) >= n (h + k), where T is the token
+        budget of an iteration.
         """
         inputs, tokens = self.input_tokens, self.tokens
         most = np.atleast_2d(states).max(axis=0)
         several = most * (inputs + tokens) > (1 + tokens) * (TOKENS_PER_ITERATION - inputs)
-        if not several.any():  # as most often: then it is the same in all states
+        if not several.any():  # the usual case: one chunk in all states
             return np.ones_like(tokens)
         return self._several_chunks(states)
 
     def _several_chunks(self, states: FloatArray) -> FloatArray:
-        """The same where one chunk may not do: the root of a quadratic, rounded up.
+        """Chunks if one may not be enough: the root of a quadratic equation, rounded up.
 
-        It is a whole number now and then, so that rounding may miss it by one.
+        The root may be an integer, where a rounding error can change the result by one; the
+        result is therefore corrected.
         """
         inputs, tokens = self.input_tokens, self.tokens
         constant = tokens * inputs
@@ -282,24 +283,24 @@ class TokenBudgetModel(Columns):
         return type(self)(*(column[rows] for column in self.columns())).interval_ms(states)
 
     def interval_ms(self, states: FloatArray) -> FloatArray:
-        """(c + k) alpha / n, and the work of a request [ms]."""
+        """(c + k) alpha / n, plus the prefill and decode time of a request [ms]."""
         chunks = self.chunks(states)
         iterations = chunks + self.tokens
         overhead = iterations * self.alpha * (1.0 / states)
         return overhead + self._prefill_ms(chunks) + self._decode_ms()
 
     def _prefill_ms(self, chunks: FloatArray) -> FloatArray:
-        """What the prefill of a request adds to its iterations [ms]."""
+        """Time that the prefill of a request adds to its iterations [ms]."""
         beta, gamma = self.beta, self.gamma
         return (beta + gamma * (chunks + 1) / 2) * self.input_tokens
 
     def _decode_ms(self) -> FloatArray:
-        """What the decode steps of a request add to its iterations [ms]."""
+        """Time that the decode steps of a request add to its iterations [ms]."""
         read = self.input_tokens + (self.tokens + 1) / 2
         return (self.beta + self.gamma * read) * self.tokens
 
     def _chunks_at(self, averages: Averages) -> FloatArray:
-        """Chunks in the batch that is served on average, rounded half up."""
+        """Chunks at the mean number in service, which is rounded half up."""
         return self.chunks(np.maximum(np.floor(averages.in_service + 0.5), 1.0))
 
     def _prefill_time_ms(self, averages: Averages) -> FloatArray:
@@ -311,7 +312,7 @@ class TokenBudgetModel(Columns):
         return chunks * others + prefill
 
     def itl_ms(self, averages: Averages) -> FloatArray:
-        """What is left of the service time after the prefill, over the output tokens [ms]."""
+        """Service time after the prefill, divided by the output tokens [ms]."""
         return (averages.service_ms - self._prefill_time_ms(averages)) / self.tokens
 
     def first_token_ms(self, averages: Averages) -> FloatArray:
@@ -343,16 +344,16 @@ _MODELS: Mapping[Generation, Any] = MappingProxyType(
 def model_of(
     parameters: Sequence[PerformanceParameters], which: IntArray, requests: Requests
 ) -> PerformanceModel:
-    """The model of replicas of one generation.
+    """The performance model of replicas with profiles of one generation.
 
     Parameters
     ----------
     parameters
-        Records of one generation, at least one.
+        Performance parameters of one generation, at least one.
     which
-        The record of each replica.
+        The position in `parameters` for each replica.
     requests
-        What each replica serves.
+        The requests that each replica serves.
     """
     model: PerformanceModel = _MODELS[parameters[0].generation].of(parameters, which, requests)
     return model

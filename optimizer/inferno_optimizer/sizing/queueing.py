@@ -1,13 +1,14 @@
 """Stationary averages of many state-dependent M/M/1/K queues at once; arrays in, arrays out.
 
-A replica that serves up to N requests together is a birth-death chain: births at the
+A replica that serves up to N requests at a time is a birth-death chain: births at the
 arrival rate, deaths at mu(n) with n requests in service, mu(N) beyond N, at most K requests
-in all [Kleinrock, Queueing Systems I, 1975, ch. 3]. The states up to N are summed block by
-block; those beyond N are a geometric tail with a closed form, so the cost does not depend
-on K.
+in total [Kleinrock, Queueing Systems I, 1975, ch. 3]. The states up to N are summed block by
+block; the states beyond N are a geometric series with a closed form, so the cost does not
+depend on K.
 
-The rates mu(n) may rise and fall. Only where the chain has two likely regions with a valley
-of states less than 1e-300 as likely between them is the farther one not seen.
+The rates mu(n) need not be monotone. One case is not computed correctly: if the chain has two
+likely regions, and states between them are less than 1e-300 times as likely, the region with
+more requests is missed.
 """
 
 import itertools
@@ -25,26 +26,26 @@ IntArray = npt.NDArray[np.int64]
 DepartureIntervals = Callable[[slice, FloatArray], FloatArray]
 """1 / mu(n) [ms] of the queues `rows` with n requests in service.
 
-The second argument holds n, of shape (states, 1), or (rows,) with one for each queue; the
-answer broadcasts to (states, rows), or is of shape (rows,).
+The second argument is n, of shape (states, 1), or (rows,) with one n for each queue; the
+result broadcasts to (states, rows), or has shape (rows,).
 """
 
 ROWS = 4096
 CELLS = 2**15
 STATES = 16
-"""Rows of a slice, and cells and states of a block: its arrays fit into the cache."""
+"""Rows of a slice, cells of a block and its fewest states; arrays then fit into the CPU cache."""
 
 MANY = 256
-"""Rows from which on it pays to go from state to state."""
+"""Number of rows from which a loop over the states is faster."""
 
 RESCALE = 1e30
 """Weights above this are scaled down before the next block."""
 
 DECADES = 250
-"""Powers of ten that weights may grow within a block, so that sums stay finite."""
+"""Largest growth of the weights within a block, in powers of ten; sums then stay finite."""
 
 SERIES_BELOW = 1e-3
-"""Below this exponent the closed form of a geometric sum cancels; its series is exact."""
+"""Below this exponent the closed form of a geometric sum loses digits, and a series is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,19 @@ class Columns:
         return tuple(getattr(self, field.name) for field in fields(self))
 
     def take(self, rows: npt.NDArray[np.intp]) -> Self:
-        """The same for some of the rows, in the order given."""
+        """The table of some of the rows, in the given order."""
         return type(self)(*(column[rows] for column in self.columns()))
 
 
 @dataclass(frozen=True, slots=True)
 class Averages(Columns):
-    """Stationary averages of each queue, and what its waiting times follow from.
+    """Stationary averages of each queue, and the parameters of its waiting times.
 
-    `throughput` counts the requests let in [requests/ms]; `in_service` and `waiting` are
-    numbers of requests. `places` are those to wait in, K - N; `interval` is the time between
-    departures of a full batch [ms] and `load` the rate of arrivals times it. `peak` is the
-    probability p(N), or p(K) where the load is above 1, that belongs to a request let in.
+    `throughput` is the rate of accepted requests [requests/ms]; `in_service` and `waiting` are
+    mean numbers of requests. `places` is the number of waiting places, K - N; `interval` is the
+    time between departures of a full batch [ms], and `load` is the arrival rate times `interval`.
+    `peak` is the probability p(N), or p(K) if the load is above 1, divided by the probability
+    that a request is accepted.
     """
 
     throughput: FloatArray
@@ -85,7 +87,7 @@ class Averages(Columns):
 
     @property
     def wait_ms(self) -> FloatArray:
-        """Mean waiting time [ms], by Little's law; no difference of large numbers."""
+        """Mean waiting time [ms], by Little's law; this avoids a difference of large numbers."""
         return self.waiting / self.throughput
 
 
@@ -102,9 +104,9 @@ def averages(
     arrival_rate
         Poisson arrival rates, positive [requests/ms]; shape (queues,).
     batch
-        N, the most requests in service together, at least 1, in descending order.
+        N, the largest number of requests in service, at least 1, in descending order.
     queue_limit
-        K, the most requests in all, at least N.
+        K, the largest number of requests in total, at least N.
     intervals
         Times between departures, positive and finite.
     """
@@ -153,20 +155,20 @@ def _averages_of_rows(
 def _sums_up_to_batch(
     arrival_rate: FloatArray, batch: IntArray, rows: slice, intervals: DepartureIntervals
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sums of p(n) and n p(n) over n = 0..N, and p(N), in one scale of its own per queue."""
+    """Sums of p(n) and n p(n) over n = 0..N, and p(N), all times one factor per queue."""
     total = np.ones_like(arrival_rate)
     first_moment = np.zeros_like(arrival_rate)
-    weight = np.ones_like(arrival_rate)  # of the last state summed
+    weight = np.ones_like(arrival_rate)  # the weight of the last state summed
     start = 1
     while start <= batch[0]:
-        active = int(np.count_nonzero(batch >= start))  # a prefix: N descends
+        active = int(np.count_nonzero(batch >= start))  # a prefix, because N is descending
         mine = slice(rows.start, rows.start + active)
         width = min(max(STATES, CELLS // active), int(batch[0]) - start + 1)
         states = np.arange(start, start + width, dtype=np.float64)[:, None]
         ratios = intervals(mine, states) * arrival_rate[:active]
         ending = slice(int(np.count_nonzero(batch >= start + width - 1)), active)
         beyond = states > batch[ending]
-        ratios[:, ending][beyond] = 1.0  # carries the weight of state N to the end of the block
+        ratios[:, ending][beyond] = 1.0  # keeps the weight of state N until the end of the block
         width = _safe_width(ratios)
         ratios[0] *= weight[:active]
         weights = _running_products(ratios[:width])
@@ -181,16 +183,16 @@ def _sums_up_to_batch(
 
 
 def _safe_width(ratios: FloatArray) -> int:
-    """How many of these states, at least one, can be summed before a weight might overflow."""
+    """Number of states, at least one, that can be summed before a weight may overflow."""
     growth = float(np.max(ratios))
     states: int = ratios.shape[0]
     return states if growth <= 1.0 else max(1, min(states, int(DECADES / math.log10(growth))))
 
 
 def _running_products(ratios: FloatArray) -> FloatArray:
-    """Products of the ratios up to each state, in place; shape (states, rows).
+    """Cumulative products of the ratios over the states, in place; shape (states, rows).
 
-    State by state where there are many rows: these are then multiplied side by side.
+    With many rows, a loop over the states is faster, because it multiplies all rows at once.
     """
     if ratios.shape[1] < MANY:
         return np.multiply.accumulate(ratios, axis=0, out=ratios)
@@ -200,7 +202,7 @@ def _running_products(ratios: FloatArray) -> FloatArray:
 
 
 def _rescale(weight: FloatArray, total: FloatArray, first_moment: FloatArray) -> None:
-    """Divide everything by the weights that have grown large, in place."""
+    """Divide weights and sums of a queue by its weight where it is large, in place."""
     large = weight > RESCALE
     if large.any():
         total[large] /= weight[large]
@@ -213,7 +215,7 @@ def _tail(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Sums of r^j and j r^j over j = 1..M, and r^M, all times a scale that keeps them finite.
 
-    The scale is 1 where r <= 1, else r^-M. It comes first in the answer.
+    The scale is 1 where r <= 1, else r^-M. It is the first item of the result.
     """
     growing = ratio > 1.0
     x = np.where(growing, 1.0 / ratio, ratio)

@@ -1,9 +1,9 @@
-"""Targets -> the highest arrival rate that one replica carries while it keeps all of them.
+"""Computes the highest arrival rate at which one replica meets all of its targets.
 
-Every latency with a target grows with the arrival rate, so the highest rate is where the one
-closest to its target reaches it: a single root per replica, found by bracketing for all
-replicas at once. (Generation 3 steps down a little here and there, see `TokenBudgetModel`;
-the root found is then one of a few close to each other.)
+Latencies never decrease with the arrival rate, so the highest rate is where the first latency
+reaches its target: a single root per replica, found by bracketing for all replicas at once.
+(In generation 3, a latency may decrease slightly at some rates, see `TokenBudgetModel`; there
+may then be several roots close to each other, and the search finds one of them.)
 """
 
 from collections.abc import Sequence
@@ -26,25 +26,25 @@ HIGHEST_SHARE = 0.999
 """The search ends at this share of the service rate of a full batch: a stable queue."""
 
 THROUGHPUT_SHARE = 0.9
-"""Share of the highest stable rate that is used when a throughput is asked for."""
+"""Share of the highest stable rate that is used if there is a throughput target."""
 
 ROUNDING = 1e-12
-"""A latency that exceeds its target by so little, relative, is the target."""
+"""A latency that exceeds its target by less than this share meets the target."""
 
 MEAN_FACTOR = float(-np.log(0.05))
-"""The 95th percentile of an exponential wait over its mean, as the original assumes."""
+"""Ratio of the 95th percentile to the mean of an exponential wait, as in the original."""
 
 PERCENTILES = (0.90, 0.95, 0.99)
-"""Those of the wait and of the time to first token that a `Tail` holds."""
+"""The percentiles of the wait and of the time to first token in a `Tail`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits(Columns):
-    """Targets as arrays; limits [ms] are infinite where there is none.
+    """Targets as arrays; a limit [ms] is infinite where no target is set.
 
     `itl` limits the mean inter-token latency. `wait_share` and `ttft_share` are the shares of
-    the requests that have to stay within `wait` and `ttft`, for each where 0 stands for the
-    rule of the original, see `Target`. `throughput` says where a throughput is asked for.
+    the requests that must stay within `wait` and `ttft`; 0 means the rule of the original, see
+    `Target`. `throughput` is true where there is a throughput target.
     """
 
     itl: FloatArray
@@ -56,7 +56,7 @@ class Limits(Columns):
 
     @classmethod
     def of(cls, targets: Sequence[Target]) -> Self:
-        """The limits that targets set, a row for each."""
+        """The limits of the targets, one row for each target."""
         columns = ("itl_ms", "wait_ms", "ttft_ms", "wait_percentile", "ttft_percentile")
         itl, wait, ttft, wait_percent, ttft_percent = (
             np.array([getattr(t, name) for t in targets], dtype=np.float64) for name in columns
@@ -73,7 +73,7 @@ class Limits(Columns):
 
 @dataclass(frozen=True, slots=True)
 class Latencies(Columns):
-    """What requests experience [ms]: means, and percentiles of shape (rows, `PERCENTILES`)."""
+    """Latencies of requests [ms]: means, and percentiles of shape (rows, `PERCENTILES`)."""
 
     itl_ms: FloatArray
     wait_ms: FloatArray
@@ -83,7 +83,7 @@ class Latencies(Columns):
 
     @classmethod
     def zeros(cls, rows: int) -> Self:
-        """Latencies to be filled in."""
+        """Latencies of 0, to be filled in."""
         tails = (np.zeros((rows, len(PERCENTILES))) for _ in range(2))
         return cls(np.zeros(rows), np.zeros(rows), np.zeros(rows), *tails)
 
@@ -96,18 +96,18 @@ class Latencies(Columns):
 class Replicas:
     """Replicas of one generation to size, one per pair of server and accelerator.
 
-    They stand in descending order of batch wherever averages are asked for.
+    They must be in descending order of batch when averages are computed.
     """
 
     model: PerformanceModel
     limits: Limits
 
     def take(self, rows: IntArray) -> "Replicas":
-        """The same for some of the rows, in the order given."""
+        """The replicas of some of the rows, in the given order."""
         return Replicas(self.model.take(rows), self.limits.take(rows))
 
     def distinct(self) -> tuple[IntArray, IntArray]:
-        """Rows that differ from each other, by descending batch, and where each row is there."""
+        """The distinct rows, by descending batch, and the position of each row among them."""
         columns = (*self.model.columns(), *self.limits.columns())
         table = np.column_stack((-self.model.batch, *columns))
         _, rows, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
@@ -127,10 +127,10 @@ class Replicas:
         )
 
     def excess(self, arrival_rate: FloatArray) -> FloatArray:
-        """How far the target that is worst off is missed, as a logarithm; above 0 it is.
+        """Logarithm of the largest ratio of a latency to its target; above 0 a target is missed.
 
-        Of a mean it is the ratio to its limit, of a percentile the ratio of the requests
-        beyond the limit to those that may be.
+        For a mean it is the ratio to the limit; for a percentile it is the share of requests
+        beyond the limit, divided by the allowed share.
         """
         queue, limits = self.averages(arrival_rate), self.limits
         wait, ttft = self.delays(queue)
@@ -156,10 +156,10 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """A wait in a queue and the time after it that belongs to a target too [ms].
+    """A latency with a target: the wait in a queue plus the fixed time `after` it [ms].
 
-    Of the requests `share` have to stay within the target; where that is 0, the mean times
-    `factor` has to.
+    The share `share` of the requests must stay within the target; where `share` is 0, the mean
+    times `factor` must stay within the target.
     """
 
     queue: Averages
@@ -169,11 +169,11 @@ class Delay:
 
     @property
     def _rows(self) -> IntArray:
-        """Where a percentile counts."""
+        """Positions of the rows with a percentile."""
         return np.flatnonzero(self.share)
 
     def ms(self) -> FloatArray:
-        """What is to stay within the target [ms]."""
+        """The latency that the target limits: a percentile, or the mean times `factor` [ms]."""
         result = self.factor * (self.queue.wait_ms + self.after)
         rows = self._rows
         if rows.size:
@@ -182,7 +182,7 @@ class Delay:
         return result
 
     def excess(self, limit: FloatArray) -> FloatArray:
-        """How far a limit [ms] is missed, see `Replicas.excess`."""
+        """Logarithm of the ratio to a limit [ms], see `Replicas.excess`."""
         result = _log(self.factor * (self.queue.wait_ms + self.after) / limit)
         rows = self._rows
         if rows.size:
@@ -197,12 +197,12 @@ def _log(ratio: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Sizing(Columns):
-    """What one replica can do, per pair.
+    """The capacity of one replica, per pair of server and accelerator.
 
-    `max_rate` is the highest rate at which it keeps all targets [requests/ms], 0 where there
-    is none; in generations 2 and 3 it counts the requests let in. The floors are the
-    latencies [ms], as the targets count them, at next to no load: below them no number of
-    replicas gets.
+    `max_rate` is the highest rate at which the replica meets all targets [requests/ms], 0 if it
+    meets them at no rate; in generations 2 and 3 it counts accepted requests. The floors are the
+    latencies [ms] at the lowest rate, computed as the targets define them; no number of replicas
+    gets below them.
     """
 
     max_rate: FloatArray
@@ -212,7 +212,7 @@ class Sizing(Columns):
 
 
 def size(replicas: Replicas) -> Sizing:
-    """Size every replica (`sizing.md`, sections 2 to 4, with the defects of section 7 mended)."""
+    """The highest rate and the lowest latencies of every replica."""
     model = replicas.model
     batch = model.batch.astype(np.float64)
     every = slice(0, len(batch))
@@ -226,7 +226,7 @@ def size(replicas: Replicas) -> Sizing:
 
 
 def _counted(replicas: Replicas, rate: FloatArray) -> FloatArray:
-    """The rate that a replica counts for, at its highest rate of arrivals."""
+    """The rate of a replica at its highest arrival rate, as its model counts requests."""
     if not replicas.model.rated_by_throughput:
         return rate
     sized = np.flatnonzero(rate > 0)
@@ -236,9 +236,9 @@ def _counted(replicas: Replicas, rate: FloatArray) -> FloatArray:
 
 
 def highest_rate(replicas: Replicas, lowest: FloatArray, highest: FloatArray) -> FloatArray:
-    """Largest rate in the interval at which every target holds; 0 where none does.
+    """Highest rate in the interval at which every target is met; 0 if there is none.
 
-    A target that holds at the highest rate holds everywhere, also where the latency is flat.
+    If all targets are met at the highest rate, no search is needed.
     """
     at_lowest, at_highest = replicas.excess(lowest), replicas.excess(highest)
     result = np.where(at_highest <= 0, highest, 0.0)

@@ -1,4 +1,4 @@
-"""Where increasing functions cross 0: many of them at once, by bracketing."""
+"""Finds the roots of many increasing functions at once, by bracketing."""
 
 from collections.abc import Callable
 
@@ -7,23 +7,24 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 TOLERANCE = 1e-10
-"""Width of the bracket at which a root is taken as found."""
+"""Width of the bracket at which the search ends."""
 
 MAX_STEPS = 200
-"""More than the search ever takes; a guard against an endless loop, not a setting."""
+"""More steps than the search needs; a guard against an endless loop, not a setting."""
 
 FIRST_STRIDE, STRETCH = 0.05, 4.0
-"""Length of the first stride down from the upper end, and by how much each next one is longer."""
+"""Length of the first stride down from the upper end, and the growth factor of the next ones."""
 
 Excess = Callable[[IntArray, FloatArray], FloatArray]
-"""Values of increasing functions: those of the given rows, at one point each."""
+"""Returns the values of the functions of the given rows, at one point each."""
 
 
 def last_feasible(excess: Excess, ends: FloatArray, values: FloatArray) -> FloatArray:
-    """Where increasing functions cross 0, from below, to `TOLERANCE`; one per row.
+    """The largest points with values of at most 0, to `TOLERANCE`; one per row.
 
-    Inverse quadratic interpolation where it is safe, bisection elsewhere [Chandrupatla, Adv.
-    Eng. Softw. 28 (1997) 145-149]. The answer was evaluated itself and is feasible.
+    Uses inverse quadratic interpolation where it is safe, otherwise bisection [Chandrupatla, Adv.
+    Eng. Softw. 28 (1997) 145-149]. The functions were evaluated at the returned points, so these
+    are feasible despite the tolerance.
 
     Parameters
     ----------
@@ -32,10 +33,10 @@ def last_feasible(excess: Excess, ends: FloatArray, values: FloatArray) -> Float
     ends
         Intervals, shape (2, rows).
     values
-        The functions there: at most 0 at the lower end, above 0 at the upper one.
+        Values at the ends: at most 0 at the lower end, above 0 at the upper end.
     """
     ends, values = _stride_down(excess, ends, values)
-    # Points in the order newest, the other end of the bracket, the one dropped last.
+    # Points: the newest one, the other end of the bracket, the one dropped last.
     x, f = ends[[0, 1, 1]], values[[0, 1, 1]]
     active = np.arange(x.shape[1])
     share = np.full(x.shape[1], 0.5)
@@ -54,7 +55,7 @@ def last_feasible(excess: Excess, ends: FloatArray, values: FloatArray) -> Float
 def _stride_down(
     excess: Excess, ends: FloatArray, values: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Narrower intervals: most functions cross 0 near the upper end, so the way starts there."""
+    """Narrow the intervals from the upper end, because most functions cross 0 near it."""
     ends, values = ends.copy(), values.copy()
     active, stride = np.arange(ends.shape[1]), FIRST_STRIDE
     while True:
@@ -71,7 +72,7 @@ def _stride_down(
 def _narrow(
     x: FloatArray, f: FloatArray, trial: FloatArray, f_trial: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The points after a trial: it replaces the end that lies on the same side of the root."""
+    """The points after a trial, which replaces the end on the same side of the root."""
     same_side = (f_trial > 0) == (f[0] > 0)
     kept, dropped = same_side.astype(np.intp), (~same_side).astype(np.intp)
     columns = np.arange(len(trial))
@@ -82,7 +83,7 @@ def _narrow(
 
 
 def _next_share(x: FloatArray, f: FloatArray) -> FloatArray:
-    """Where to try next, as a share of the bracket from its newest end."""
+    """The next trial point, as a share of the bracket from its newest end."""
     (a, b, c), (fa, fb, fc) = x, f
     with np.errstate(divide="ignore", invalid="ignore"):
         position, level = (a - b) / (c - b), (fa - fb) / (fc - fb)

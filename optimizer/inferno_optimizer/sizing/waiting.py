@@ -1,14 +1,14 @@
-"""How the waiting times of a queue are distributed, not only their mean.
+"""The distribution of the waiting times of a queue.
 
-A request that is let in and meets n >= N others waits for n - N + 1 departures of a full
-batch, each exponential at mu(N). With r = lambda / mu(N), M = K - N places to wait in,
+An accepted request that finds n >= N others waits for n - N + 1 departures of a full batch,
+each exponential with rate mu(N). With r = lambda / mu(N), M = K - N waiting places,
 x = mu(N) t and Q(j, x) = P(fewer than j events of a Poisson process by time x), the sum of
 these Erlang tails over n = N..K-1 is
 
     P(W > t) = p(N) / (1 - p(K)) * (exp(-x (1 - r)) Q(M, r x) - r^M Q(M, x)) / (1 - r),
 
-exact with the queue limit too; without one it is the exponential of the M/M/N queue
-[Kleinrock, Queueing Systems I, 1975, ch. 3]. Everything here is computed in logarithms.
+which is exact with a queue limit; without one it becomes the exponential of the M/M/N queue
+[Kleinrock, Queueing Systems I, 1975, ch. 3]. All computations use logarithms.
 """
 
 import numpy as np
@@ -20,13 +20,13 @@ from inferno_optimizer.sizing.roots import last_feasible
 TINY = np.finfo(np.float64).tiny
 
 EVEN_LOAD = 1e-5
-"""Where |1 - r| M is below this, the difference above cancels and its expansion is exact."""
+"""Where |1 - r| M is below this, the formula above loses digits and an expansion is used."""
 
 
 def log_tail(queue: Averages, time_ms: FloatArray) -> FloatArray:
-    """Logarithm of the share of requests that wait for longer than a time [ms].
+    """Logarithm of the share of requests that wait longer than a time [ms].
 
-    No request waits for less than 0 ms, so that the answer for a negative time is 0.
+    For a negative time the share is 1, so the result is 0.
     """
     places, load = np.maximum(queue.places, 1.0), queue.load
     x = np.maximum(time_ms / queue.interval, TINY)
@@ -40,8 +40,8 @@ def log_tail(queue: Averages, time_ms: FloatArray) -> FloatArray:
 def _log_sum(places: FloatArray, load: FloatArray, x: FloatArray) -> FloatArray:
     """Logarithm of the sum of r^j Q(j + 1, x) over j = 0..M-1; divided by r^M where r > 1.
 
-    The smaller term of the difference is at most min(r, 1 / r) of the larger one, also where
-    rounding would have it otherwise.
+    The smaller term of the difference is at most min(r, 1 / r) times the larger one; the code
+    enforces this despite rounding errors.
     """
     log_load = np.log(load)
     scale = np.maximum(places * log_load, 0.0)
@@ -53,7 +53,7 @@ def _log_sum(places: FloatArray, load: FloatArray, x: FloatArray) -> FloatArray:
 
 
 def _log_sum_at_even_load(places: FloatArray, load: FloatArray, x: FloatArray) -> FloatArray:
-    """The same for r about 1, to the first order of r - 1."""
+    """The result of `_log_sum` for r close to 1, to first order in r - 1."""
     scale = np.maximum(places * np.log(load), 0.0)
     tails = [_erlang_tail(places - less, x) for less in range(3)]
     value = places * tails[0] - x * tails[1]
@@ -62,13 +62,13 @@ def _log_sum_at_even_load(places: FloatArray, load: FloatArray, x: FloatArray) -
 
 
 def _erlang_tail(shape: FloatArray, x: FloatArray) -> FloatArray:
-    """Q(shape, x); 0 where the shape is 0 or less, which no time exceeds."""
+    """Q(shape, x); 0 if the shape is 0 or less, because there is nothing to wait for."""
     tail: FloatArray = np.exp(log_erlang_tail(np.maximum(shape, 1.0), x))
     return np.where(shape > 0, tail, 0.0)
 
 
 def wait_percentile(queue: Averages, share: FloatArray) -> FloatArray:
-    """Time that so large a share of the requests, in (0, 1), waits for at most [ms]."""
+    """The shortest time that a share of the requests, in (0, 1), does not wait longer than [ms]."""
     log_rest = np.log1p(-share)
     result = np.zeros(len(share))
     rows = np.flatnonzero(log_tail(queue, result) > log_rest)
@@ -87,7 +87,7 @@ def wait_percentile(queue: Averages, share: FloatArray) -> FloatArray:
 
 
 def _longest(queue: Averages, log_rest: FloatArray) -> FloatArray:
-    """A time that is not below the percentile: of M departures, or of an endless queue [ms].
+    """An upper bound of the percentile [ms], from M departures or from a queue without limit.
 
     M + sqrt(2 M y) + y bounds the percentile 1 - exp(-y) of a sum of M exponentials of mean 1
     [Laurent and Massart, Ann. Statist. 28 (2000) 1302-1338, lemma 1].

@@ -1,1 +1,1 @@
-"""Documents of the REST API, and the answers of other optimizers."""
+"""Reads and writes the documents of the REST API, and checks the answers of other optimizers."""

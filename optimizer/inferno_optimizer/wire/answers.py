@@ -1,7 +1,7 @@
-"""The answer of another optimizer -> a Solution, if it is one to what was asked.
+"""Checks the answer of another optimizer and turns it into a Solution.
 
-What a plan must hold is checked here, so that a wrong answer is an error as a whole and never
-becomes half a plan.
+If the answer does not fit the system, the whole answer is rejected, so that no part of a wrong
+plan is used.
 """
 
 import math
@@ -29,16 +29,16 @@ from inferno_optimizer.system import (
 )
 
 SAME_LOAD = 1e-4
-"""Relative difference of loads that rounding explains."""
+"""Relative difference of loads that may result from rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What another optimizer says, as it says it.
+    """The answer of another optimizer, before it is checked.
 
-    `given` are decisions with an allocation, `refused` those without one; optimizers that
-    tell no reasons have none of the latter, and no certificate. `marginal` tells what one
-    more card of a type is worth.
+    `given` are decisions with an allocation, `refused` decisions without one. If the optimizer
+    gives no reasons, `refused` is empty and there is no certificate. `marginal` is the value of
+    one more card by type.
     """
 
     given: tuple[Decision, ...]
@@ -48,15 +48,16 @@ class Answer:
 
 
 def solution_of(answer: Answer, system: System) -> Solution:
-    """The solution that an answer gives for a system.
+    """The solution for a system from an answer.
 
-    A server that the answer does not speak of has no capacity, unless it needs none or its
-    targets are out of reach anyway. Whether cards are left for it is told by `plausibility`.
+    A server that is missing from the answer gets the reason NoCapacity, unless it needs no
+    replicas, cannot be sized or cannot attain its targets. `plausibility` checks whether enough
+    cards were left for such a server.
 
     Raises
     ------
     InputError
-        It is no answer to this system; the text tells why.
+        The answer does not fit the system; the message says why.
     """
     catalogue = Catalogue(system)
     decided = {d.server: d for d in (*answer.refused, *answer.given)}
@@ -116,7 +117,7 @@ def _misfits(server: Server, allocation: Allocation, usable: set[tuple[str, str]
 
 
 def _in_our_words(decision: Decision, server: Server) -> Decision:
-    """The decision, with the load as it was asked and a message where there is none."""
+    """The decision with the load of the server, and with a message if it has none."""
     allocation = decision.allocation
     if allocation is None:
         return decision
@@ -126,15 +127,15 @@ def _in_our_words(decision: Decision, server: Server) -> Decision:
 
 
 def _unexplained(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Decision]:
-    """Decisions for servers that got nothing and no reason."""
+    """Decisions for servers that are missing from the answer."""
     candidates, undecided = size_servers(catalogue, servers)
     for case in candidates.cases:
         yield _without_words(case.server)
-    yield from undecided  # some of them have been sized
+    yield from undecided  # servers that cannot be sized or cannot attain their targets
 
 
 def _without_words(server: Server) -> Decision:
-    """The decision for a server of which the answer does not speak."""
+    """The decision for a server that can be sized but is missing from the answer."""
     if server.load.idle and server.min_replicas == 0:
         return Decision(server.name, Reason.ALLOCATED, "", Allocation())
     message = "the optimizer found no allocation for it; add capacity or lower the load"

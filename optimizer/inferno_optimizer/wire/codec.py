@@ -1,8 +1,8 @@
-"""JSON documents of the wire <-> System and Solution.
+"""Converts between JSON documents of the REST API and System or Solution.
 
-What the objects look like is told in `wire`. Reading follows the published API: keys match
-regardless of case, unknown keys are ignored, what is absent or null is zero, of repeated
-names the last one counts. Unlike the original, what cannot be read is named.
+`objects` defines the keys of each object. Reading follows the published API: keys match
+regardless of case, unknown keys are ignored, absent and null values are zero, and of items with
+the same name the last one counts. Unlike in the original, errors name the object and the field.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ from inferno_optimizer.wire.objects import (
 
 
 def is_system(document: object) -> bool:
-    """Tell whether a document has a key of the body of optimizeOne."""
+    """Whether a document has a key of the body of optimizeOne."""
     return isinstance(document, Mapping) and any(
         value_of(document, key) is not None for key in ("system", *SECTIONS)
     )
@@ -50,7 +50,7 @@ def decode_system(document: object) -> System:
     Raises
     ------
     InputError
-        Something has the wrong type; the text names the object and the field.
+        A value has the wrong type; the message names the object and the field.
     """
     if document is None:
         return SYSTEM.zero
@@ -61,7 +61,7 @@ def decode_system(document: object) -> System:
 
 
 def unknown_keys(document: object) -> tuple[str, ...]:
-    """Keys that `decode_system` ignores: a line for each, with object, key and those like it."""
+    """Keys that `decode_system` ignores: one line each with object, key and similar known keys."""
     return tuple(map(str, _form(document).unknown(document)))
 
 
@@ -70,12 +70,12 @@ def _form(document: object) -> Kind[System]:
 
 
 def encode_system(system: System) -> dict[str, Any]:
-    """Write the body of optimizeOne; the time limit is the server's own and not part of it."""
+    """Write the body of optimizeOne; it has no time limit, because each optimizer sets its own."""
     return BODY.write(system)
 
 
 def encode_solution(solution: Solution) -> dict[str, Any]:
-    """Write the answer of optimizeOne, with who is unserved and what is proven."""
+    """Write the answer of optimizeOne: allocations, unserved servers and the certificate."""
     given = [d for d in solution.decisions if d.allocation is not None]
     return {
         "allocations": {
@@ -91,20 +91,20 @@ def encode_solution(solution: Solution) -> dict[str, Any]:
 
 
 def decode_solution(document: object, system: System) -> Solution:
-    """Read the answer of optimizeOne or optimize, ours or that of the original.
+    """Read the answer of optimizeOne or optimize, from Inferno or from the original.
 
     Parameters
     ----------
     document
-        Parsed JSON. Without reasons and certificate, as the original gives it, a server that
-        has no allocation gets a reason of our own.
+        Parsed JSON. If it has no reasons and no certificate, as from the original, the reason
+        of a server without an allocation is determined here.
     system
-        What was asked.
+        The system that was sent to the optimizer.
 
     Raises
     ------
     InputError
-        It is no answer, or one to something else; the text tells why.
+        The document is not an answer, or does not fit the system; the message says why.
     """
     try:
         answer = _read_answer(document)
@@ -126,7 +126,7 @@ def _read_answer(document: object) -> Answer:
 
 
 def _read_marginal(certificate: object) -> dict[str, MarginalValue]:
-    """What one more card of each type is worth: a price, or a gain of load."""
+    """The value of one more card of each type: a price, or a gain of load."""
     prices = {name: NUMBER.read(price) for name, price in _named(certificate, "prices")}
     gains = {name: GAIN.read(gain) for name, gain in _named(certificate, "gains")}
     names = {**prices, **gains}
@@ -134,7 +134,7 @@ def _read_marginal(certificate: object) -> dict[str, MarginalValue]:
 
 
 def _named(document: object, key: str) -> list[tuple[str, object]]:
-    """The parts of an object that are known by name."""
+    """The names and values of the object at a key; empty if the key is absent."""
     part = value_of(document, key)
     if part is None:
         return []
@@ -158,10 +158,10 @@ def _read_given(server: str, value: object) -> Decision:
 
 
 def _on_one_accelerator(allocation: Allocation) -> Allocation:
-    """What a client may carry out that does not know of a mix: its part with most replicas.
+    """The allocation for clients that ignore `mix`: its part with the most replicas.
 
-    So many fit for sure. Of equal parts it is the one with the most load; the cost stays that of
-    all parts, and latencies those of all requests.
+    This part fits into the capacity. Of parts with equal replicas, the one with the most load is
+    used. The cost is still the cost of all parts, and latencies are means over all requests.
     """
     main = max(allocation.parts, key=attrgetter("replicas"))
     return replace(
@@ -173,7 +173,7 @@ def _on_one_accelerator(allocation: Allocation) -> Allocation:
 
 
 def _whole(allocation: Allocation) -> Allocation:
-    """The allocation as we know it, of all parts of its mix; see `system.Allocation`."""
+    """The allocation with the totals of all parts of its mix; see `system.Allocation`."""
     first = allocation.parts[0]
     return replace(
         allocation,
@@ -184,7 +184,7 @@ def _whole(allocation: Allocation) -> Allocation:
 
 
 def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
-    """Write an allocation, why it is less than the server needs where it is, and warnings."""
+    """Write an allocation with its warnings, and the reason if it is less than the server needs."""
     document = ANSWER.write(_on_one_accelerator(allocation))
     if decision.reason is not Reason.ALLOCATED:
         document |= {"reason": str(decision.reason), "message": decision.message}
@@ -192,17 +192,17 @@ def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
 
 
 def _warnings(told: Decision | Option) -> dict[str, Any]:
-    """Write warnings where there are any."""
+    """Write the warnings, if there are any."""
     return {"warnings": list(told.warnings)} if told.warnings else {}
 
 
 def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
-    """Write the options of a server; fields that an allocation has too are named as there."""
+    """Write the options of a server; fields that allocations also have get the same keys."""
     return [OPTION.write(option) | _warnings(option) for option in options]
 
 
 def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:
-    """Write what would serve a server."""
+    """Write the remedies of a server."""
     return [
         {
             "kind": str(remedy.kind),
@@ -217,7 +217,7 @@ def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:
 
 
 def encode_comparison(changes: Iterable[str], comparison: Comparison) -> dict[str, Any]:
-    """Write both solutions with their totals, and for which servers they differ."""
+    """Write both solutions with their totals, and the servers with different decisions."""
     return {
         "changes": list(changes),
         "servers": [difference.server for difference in comparison.differences],

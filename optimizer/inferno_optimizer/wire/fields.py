@@ -1,8 +1,8 @@
-"""Kinds of values in JSON documents, to be combined into tables: see `codec`.
+"""Kinds of values in JSON documents, which `objects` combines into tables.
 
-What does not fit raises a `MisfitError`, which learns on its way up where it happened.
-Keys match regardless of case, absent and null mean zero. Reading ignores unknown keys, as the
-published API does; `unknown` lists them for those who want to hear of them.
+A value that does not fit raises a `MisfitError`; each level that the error passes adds its key,
+so that the message has the path of the value. Keys match regardless of case; absent and null
+values are zero. Reading ignores unknown keys, as the published API does; `unknown` lists them.
 """
 
 import json
@@ -17,13 +17,13 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 from inferno_optimizer.suggestions import alternatives
 
 LONGEST_SHOWN = 40
-"""Characters of a wrong value that a message shows."""
+"""Largest number of characters of a wrong value that a message shows."""
 
 LARGEST_INTEGER = 2**63 - 1
-"""What 64 bits hold, as on the published wire."""
+"""Largest integer of 64 bits, as in the published API."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a pair: JSON can escape one alone, but nothing can be written with it."""
+"""Half of a surrogate pair: JSON can escape one alone, but UTF-8 cannot encode it."""
 
 Schema = Mapping[str, Any]
 """A JSON schema."""
@@ -33,7 +33,7 @@ C = TypeVar("C")
 
 
 class MisfitError(Exception):
-    """A value does not fit its place; learns on its way up where that is."""
+    """A value that does not fit; callers add the path of the value while the error propagates."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -42,13 +42,13 @@ class MisfitError(Exception):
         self.named = False
 
     def inside(self, key: str) -> Self:
-        """Put the key of an object before the place, unless that begins with a name."""
+        """Prepend the key of an object to the path, unless the path begins with a name."""
         if not self.named:
             self.place = f"{key}.{self.place}" if self.place else key
         return self
 
     def of(self, name: str) -> Self:
-        """Put the name of an item before the place."""
+        """Prepend the name of an item to the path."""
         self.place = f"{name}: {self.place}" if self.place else name
         self.named = True
         return self
@@ -58,7 +58,7 @@ class MisfitError(Exception):
 
 
 def expected(what: str, value: object) -> MisfitError:
-    """The error that tells what was expected instead of a value."""
+    """The error that says what was expected instead of a value."""
     return MisfitError(f"expected {what}, not {_shown(value)}")
 
 
@@ -69,7 +69,7 @@ def _object(value: object) -> Mapping[Any, object]:
 
 
 def _shown(value: object) -> str:
-    """Show a value as its author wrote it, shortened."""
+    """The value as JSON text, shortened."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list):
@@ -79,7 +79,7 @@ def _shown(value: object) -> str:
 
 
 def value_of(document: object, key: str) -> object:
-    """Value of a key that matches regardless of case; None where there is none."""
+    """Value of a key that matches regardless of case; None if there is no such key."""
     if not isinstance(document, Mapping):
         return None
     found = [value for name, value in document.items() if str(name).lower() == key.lower()]
@@ -87,24 +87,24 @@ def value_of(document: object, key: str) -> object:
 
 
 class Kind(Protocol[T]):
-    """What a place in a document holds; `zero` is what absence means."""
+    """How a value in a document is read and written; `zero` is the value of an absent key."""
 
     @property
     def zero(self) -> T:
-        """The value where the document says nothing."""
+        """The value if the key is absent or null."""
 
     @property
     def schema(self) -> Schema:
-        """What `read` accepts; null, which means absence, comes on top."""
+        """JSON schema of what `read` accepts; null, which means absent, is not included."""
 
     def read(self, value: object, /) -> T:
-        """Turn parsed JSON into the value, or raise a MisfitError."""
+        """Convert parsed JSON to the value, or raise a MisfitError."""
 
     def write(self, value: T, /) -> object:
-        """Turn the value into what JSON can hold."""
+        """Convert the value to what JSON can represent."""
 
     def unknown(self, value: object, /) -> Iterator[MisfitError]:
-        """The keys in parsed JSON that `read` ignores; none where the value does not fit."""
+        """The keys in parsed JSON that `read` ignores; none if the value does not fit."""
 
 
 def _nothing_unknown(_: object) -> Iterator[MisfitError]:
@@ -112,7 +112,7 @@ def _nothing_unknown(_: object) -> Iterator[MisfitError]:
 
 
 def unknown_key(key: object, known: Sequence[str]) -> MisfitError:
-    """The error that a key means nothing, with those that are like it."""
+    """The error for an unknown key, with similar known keys."""
     return MisfitError(f"is unknown{alternatives(str(key), known)}").inside(str(key))
 
 
@@ -128,7 +128,7 @@ class Scalar(Generic[T]):
 
 
 def read_text(value: object) -> str:
-    """Read a string that UTF-8 can hold, or raise a MisfitError."""
+    """Read a string that UTF-8 can encode, or raise a MisfitError."""
     if not isinstance(value, str):
         raise expected("a string", value)
     if not value.isascii() and (half := SURROGATE.search(value)):
@@ -143,7 +143,7 @@ def _read_flag(value: object) -> bool:
 
 
 def read_integer(value: object) -> int:
-    """Read an integer written as one, or raise a MisfitError: 2.0 is none on the wire."""
+    """Read an integer, or raise a MisfitError; 2.0 is not an integer in the published API."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_INTEGER:
         return value
     raise expected("an integer", value)
@@ -166,18 +166,18 @@ def _read_share(value: object) -> float:
 
 
 def optional(kind: Kind[T]) -> Scalar[T | None]:
-    """What may be absent altogether, which is None; written only where it is there."""
+    """The kind of a value that may be absent; None then stands for it."""
     write: Callable[[Any], object] = kind.write
     return Scalar(None, kind.read, write, kind.schema, kind.unknown)
 
 
 def within(kind: str, largest: float) -> Schema:
-    """Numbers of a kind, up to the largest on both sides of zero."""
+    """JSON schema of numbers of a type from -largest to largest."""
     return MappingProxyType({"type": kind, "minimum": -largest, "maximum": largest})
 
 
 def nullable(schema: Schema) -> Schema:
-    """The same or null."""
+    """The schema extended to accept null."""
     if "type" not in schema or isinstance(schema["type"], list):
         return schema
     return {**schema, "type": [schema["type"], "null"]}
@@ -199,20 +199,20 @@ class _Field(NamedTuple):
 
 
 class Object(Generic[T]):
-    """A JSON object that stands for a value.
+    """A JSON object that represents a value.
 
     Parameters
     ----------
     make
         Builds the value from keyword arguments.
     keys
-        For each key the attribute that it holds, dotted where it lies deeper, and its kind.
+        For each key the attribute of the value, dotted for a nested attribute, and its kind.
         The last part of the attribute is the argument of `make`, unless a third item names
-        it.
+        the argument.
     left_out
-        Keys not to write, given the value; every key is written unless this is given.
+        Returns the keys not to write for a value; by default every key is written.
     unused
-        Keys of the published API that say nothing to us.
+        Keys of the published API that Inferno knows but does not use.
     """
 
     def __init__(
@@ -235,12 +235,12 @@ class Object(Generic[T]):
 
     @property
     def schema(self) -> Schema:
-        """Every key may be absent."""
+        """JSON schema of the object; every key may be absent or null."""
         properties = {key: nullable(known.kind.schema) for key, known in self._fields.items()}
         return {"type": "object", "properties": properties}
 
     def read(self, value: object, /) -> T:
-        """Build the value from the keys that are there."""
+        """Build the value from the keys of the object; absent keys count as zero."""
         arguments = dict(self._zeros)
         for key, part in _object(value).items():
             known = self._fields.get(key) or self._in_any_case.get(str(key).lower())
@@ -253,7 +253,7 @@ class Object(Generic[T]):
         return self._make(**arguments)
 
     def unknown(self, value: object, /) -> Iterator[MisfitError]:
-        """The unknown keys of the object, and those further down."""
+        """The unknown keys of the object and of the values inside it."""
         for key, part in value.items() if isinstance(value, Mapping) else ():
             if known := self._in_any_case.get(str(key).lower()):
                 yield from (misfit.inside(str(key)) for misfit in known.kind.unknown(part))
@@ -271,16 +271,16 @@ class Object(Generic[T]):
 
 
 class List(Generic[T, C]):
-    """A JSON list of objects that stands for a collection.
+    """A JSON list of objects that represents a collection.
 
     Parameters
     ----------
     noun, identity
-        What an item is called, and the keys that tell it from the others.
+        What messages call an item, and the keys that identify it.
     item
-        How to read and write one.
+        Kind of the items.
     collect, spread
-        Items to collection, and back.
+        Convert the items to the collection, and the collection to its items.
     """
 
     def __init__(
@@ -300,11 +300,11 @@ class List(Generic[T, C]):
 
     @property
     def schema(self) -> Schema:
-        """A list of such items."""
+        """JSON schema of the list."""
         return {"type": "array", "items": self._item.schema}
 
     def read(self, value: object, /) -> C:
-        """Read each item; a misfit gets the name of its item."""
+        """Read each item; an error gets the name of its item."""
         if not isinstance(value, list):
             raise expected("a list", value)
         return self._collect([self._read_item(item, place) for place, item in enumerate(value)])
@@ -322,7 +322,7 @@ class List(Generic[T, C]):
             yield from (misfit.of(name) for misfit in self._item.unknown(item))
 
     def _name(self, item: object, place: int) -> str:
-        """Name an item for a message; by its place where its own name is no help."""
+        """Name of an item for a message; its position if it has no name."""
         names = [name for key in self._identity if isinstance(name := value_of(item, key), str)]
         return f"{self._noun} {'/'.join(names)!r}" if any(names) else f"{self._noun} [{place}]"
 
@@ -332,7 +332,7 @@ class List(Generic[T, C]):
 
 
 class Section(Generic[T]):
-    """A JSON object that only wraps what its one key holds."""
+    """A JSON object with a single key; it represents the value of that key."""
 
     def __init__(self, key: str, kind: Kind[T]) -> None:
         self._key = key
@@ -341,11 +341,11 @@ class Section(Generic[T]):
 
     @property
     def schema(self) -> Schema:
-        """An object around it."""
+        """JSON schema of the object with the key."""
         return {"type": "object", "properties": {self._key: nullable(self._kind.schema)}}
 
     def read(self, value: object, /) -> T:
-        """Read what the key holds."""
+        """Read the value of the key."""
         part = value_of(_object(value), self._key)
         if part is None:
             return self.zero
@@ -355,7 +355,7 @@ class Section(Generic[T]):
             raise misfit.inside(self._key) from None
 
     def unknown(self, value: object, /) -> Iterator[MisfitError]:
-        """The other keys, and those further down."""
+        """The other keys of the object, and the unknown keys inside its value."""
         for key, part in value.items() if isinstance(value, Mapping) else ():
             if str(key).lower() != self._key.lower():
                 yield unknown_key(key, [self._key])
@@ -363,5 +363,5 @@ class Section(Generic[T]):
                 yield from (misfit.inside(self._key) for misfit in self._kind.unknown(part))
 
     def write(self, value: T, /) -> dict[str, Any]:
-        """Write the key."""
+        """Write the object with the key."""
         return {self._key: self._kind.write(value)}

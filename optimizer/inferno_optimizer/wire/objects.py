@@ -1,4 +1,4 @@
-"""What each object of the wire looks like: which key holds which attribute."""
+"""Tables of the JSON objects of the REST API: the key for each attribute."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import starmap
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 def _read_policy(value: object) -> SaturationPolicy:
-    """Read a saturation policy; any other text counts as none, as in the original."""
+    """Read a saturation policy; unknown text means no policy, as in the original."""
     return _POLICIES.get(read_text(value), SaturationPolicy.NONE)
 
 
@@ -80,7 +80,7 @@ _CLASS_NAME = Scalar(DEFAULT_CLASS, lambda value: read_text(value) or DEFAULT_CL
 
 
 def _unique(*names: str) -> Callable[[Iterable[T]], tuple[T, ...]]:
-    """Collect values, of each name the last one."""
+    """A function that collects values; of values with the same name it keeps the last one."""
     name = attrgetter(*names)
     return lambda values: tuple({name(value): value for value in values}.values())
 
@@ -109,7 +109,7 @@ def _profile(  # noqa: PLR0913 - an argument for each key
     max_tokens: int,
     max_sequences: int,
 ) -> PerformanceProfile:
-    """Build a profile; of parameters of several generations the latest count."""
+    """Build a profile; if there are parameters of several generations, the latest is used."""
     parameters: PerformanceParameters = DecodeParameters(alpha, beta)
     if budget is not None:
         parameters = budget
@@ -129,7 +129,7 @@ def _profile(  # noqa: PLR0913 - an argument for each key
 
 
 def _not_told(profile: PerformanceProfile) -> Container[str]:
-    """Keys of the parameters of other generations, and of bounds that there are not."""
+    """Keys that are not written: parameters of other generations, and bounds that are not set."""
     mine = _PARAMETERS[profile.parameters.generation]
     others = {key for keys in _PARAMETERS.values() for key in keys} - {*mine}
     bounds = {"maxTokens": profile.max_tokens, "maxNumSeqs": profile.max_sequences}
@@ -144,7 +144,7 @@ _PARAMETERS = {
 
 
 def _not_predicted(prediction: Allocation | Option) -> Container[str]:
-    """The delay that the generation of a prediction does not tell, and other empty keys."""
+    """Keys that are not written: the delay that the generation does not predict, and empty keys."""
     first = prediction.generation is Generation.DECODE
     left_out = ["ttftAverage" if first else "waitAverage"]
     if prediction.tail is None:
@@ -155,7 +155,7 @@ def _not_predicted(prediction: Allocation | Option) -> Container[str]:
 
 
 def _other_words(load: Load) -> Container[str]:
-    """Keys of the vocabulary that a load is not told in."""
+    """Keys that are not written: the fields of the generation that the load does not use."""
     in_tokens = load.input_tokens or load.output_tokens or load.throughput
     in_length = load.tokens_per_request or load.arrival_cov or load.service_cov
     left_out = () if load.throughput else ("throughput",)

@@ -1,8 +1,8 @@
-"""Whether another optimizer may have left out the servers that its answer does not speak of.
+"""Checks whether it is plausible that another optimizer left servers out of its answer.
 
-An optimizer that gives no reasons leaves out a server for which cards are short. It also does
-so when it mixes up requests, misses a time limit or does not know the performance data; a
-server must not be scaled down for that.
+An optimizer that gives no reasons leaves out a server if there are not enough cards for it. It
+also leaves out servers if it mixes up requests, exceeds a time limit or does not support the
+performance data; a server must not be scaled down in these cases.
 """
 
 from collections.abc import Iterator
@@ -20,22 +20,22 @@ from inferno_optimizer.system import Reason, ServiceClass, Solution, System, Tar
 BoolArray = npt.NDArray[np.bool_]
 
 ROUNDING = 0.01
-"""Share of the load by which sizing with numbers of 32 bits may differ."""
+"""Relative error of a load in the sizing of optimizers that compute with 32 bits."""
 
 
 def find_doubts(solution: Solution, system: System) -> Iterator[str]:
-    """Servers that have no capacity although what is left holds all the replicas they need.
+    """Find servers without an allocation although the remaining cards suffice for them.
 
     Parameters
     ----------
     solution
-        The answer of an optimizer that gives no reasons.
+        The solution of an optimizer that gives no reasons.
     system
-        What was asked.
+        The system that was sent to the optimizer.
 
     Yields
     ------
-    A sentence for each server and accelerator, best first.
+    A message for each server and accelerator, best first.
     """
     short = {d.server for d in solution.decisions if d.reason is Reason.NO_CAPACITY}
     servers = [server for server in system.servers if server.name in short]
@@ -55,7 +55,7 @@ def find_doubts(solution: Solution, system: System) -> Iterator[str]:
 
 
 def _without_percentiles(system: System) -> System:
-    """The system as others read it: they know no percentiles of targets."""
+    """The system without percentiles of targets, because other optimizers ignore them."""
     return replace(system, classes=tuple(map(_class_without_percentiles, system.classes)))
 
 
@@ -69,10 +69,10 @@ def _class_without_percentiles(service_class: ServiceClass) -> ServiceClass:
 
 
 def _expected(candidates: Candidates) -> BoolArray:
-    """Rows that an optimizer gives to a server if they fit; shape (rows,).
+    """Rows that an optimizer allocates if they fit into the capacity; shape (rows,).
 
-    What takes no replica need not be spoken of, and the original's exact solver leaves out
-    idle servers even where they have a floor.
+    An answer may omit servers that need no replicas. The exact solver of the original also omits
+    idle servers with a minimum of replicas.
     """
     options = candidates.system.options
     exact = options.milp and not options.unlimited
@@ -81,14 +81,14 @@ def _expected(candidates: Candidates) -> BoolArray:
 
 
 def _most_cards(candidates: Candidates) -> FloatArray:
-    """Cards that a row takes at most in the arithmetic of others; shape (rows,)."""
+    """Largest number of cards that other optimizers may compute for a row; shape (rows,)."""
     rate = np.where(candidates.usable, candidates.sizing.max_rate, np.inf)
     needed: FloatArray = np.ceil(candidates.pairs.demand / rate * (1 + ROUNDING))
     return np.maximum(needed, candidates.replicas) * candidates.pairs.cards
 
 
 def _cards_left(candidates: Candidates, solution: Solution) -> FloatArray:
-    """Cards that the solution leaves over for a row; shape (rows,)."""
+    """Remaining cards of the type of each row; infinite if unlimited; shape (rows,)."""
     if candidates.system.options.unlimited:
         return np.full(len(candidates.usable), np.inf)
     left = {use.type: use.usable - use.used for use in solution.capacity}

@@ -1,4 +1,4 @@
-"""What another optimizer is asked: only what can be decided, for others may break on the rest."""
+"""Removes from a system what cannot be decided, because other optimizers may fail on it."""
 
 from dataclasses import dataclass, replace
 
@@ -10,9 +10,9 @@ from inferno_optimizer.system import Decision, MarginalValue, ServiceClass, Solu
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """A system without what no plan can serve, and the decisions for that.
+    """A system without the servers that no plan can serve, and the decisions for these servers.
 
-    `asked` is the whole of it, `system` the rest.
+    `asked` is the complete system, `system` is the reduced one.
     """
 
     asked: System
@@ -20,7 +20,7 @@ class Screening:
     decisions: tuple[Decision, ...]
 
     def complete(self, solution: Solution) -> Solution:
-        """The solution of the rest, with the servers that were left out and what they hold."""
+        """Add the decisions and held cards of the removed servers to a solution of `system`."""
         decided = {d.server: d for d in (*self.decisions, *solution.decisions)}
         decisions = tuple(decided[server.name] for server in self.asked.servers)
         used = {use.type: use.used for use in solution.capacity}
@@ -30,13 +30,13 @@ class Screening:
 
 
 def screen(system: System) -> Screening:
-    """Leave out the servers that no plan can serve, senseless numbers and unknown names.
+    """Remove servers that no plan can serve, and objects with invalid numbers or unknown names.
 
-    Other optimizers do not survive them. The original never ends on performance data that
-    are all 0 or on a load of 1e30 requests/min, and breaks on a server of an unknown model;
-    optimizer-light serves nobody where a target of one server is out of reach. Cards that
-    these servers hold are taken off the capacity if the options say so: others would hand
-    them out.
+    Other optimizers fail on them. The original does not terminate on performance data that
+    are all 0 or on a load of 1e30 requests/min, and crashes on a server of an unknown model;
+    optimizer-light serves no server at all if a target of one server is unattainable. If the
+    options say so, the cards of the removed servers are subtracted from the capacity, so that
+    the other optimizer does not use them.
     """
     catalogue = Catalogue(system)
     _, decisions = size_servers(catalogue, system.servers)

@@ -1,7 +1,7 @@
-"""A System and changes -> the System that would be, for questions of the kind "what if".
+"""Applies what-if changes to a System.
 
-A change is made in the document that the codec writes, so that fields are called as they are
-there and nowhere else; what comes out is read and checked like any other document.
+A change is applied to the JSON document of the system, so that changes use the field names of
+the REST API; the changed document is read and checked like any other document.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ JsonObject = dict[str, Any]
 
 
 class _Collection(NamedTuple):
-    """Where the document has the objects of a kind, and the key that tells them apart."""
+    """Where the document has the objects of a kind, and the key that identifies an object."""
 
     section: str
     items: str
@@ -37,10 +37,10 @@ _COLLECTIONS = {
     "server": _Collection("serverData", "servers", "name", "server"),
 }
 _PARTS: Mapping[str, Sequence[str]] = {"modelTargets": ("model",), "models": ("acc", "name")}
-"""Lists inside objects: the key that tells their parts apart, and one that is no field either."""
+"""Lists inside objects: the key that identifies an item, then other keys that are not fields."""
 
 _NEEDED = ("type", "cost")
-"""What has to be set to add an accelerator."""
+"""Fields that must be set to add an accelerator."""
 
 _BEFORE_LOAD = "currentAlloc."
 
@@ -53,22 +53,22 @@ class _Place(NamedTuple):
 
 
 class WhatIf(NamedTuple):
-    """A changed system, and the changes that change nothing, a line each."""
+    """A changed system, and one line for each change that has no effect."""
 
     system: System
     idle: tuple[str, ...]
 
 
 def apply_changes(system: System, changes: Iterable[Change]) -> WhatIf:
-    """Make the changes, one after the other; the system itself stays as it is.
+    """Apply the changes one after the other; the given system is not modified.
 
-    New accelerators come first, so that any change may name them.
+    New accelerators are added first, so that any change may refer to them.
 
     Raises
     ------
     InputError
-        A change names what is not there, or its value does not fit or makes no sense; the
-        text names the change and, for names, what is known.
+        A change has an unknown name, or a value that has the wrong type or is invalid; the
+        message has the change and, for an unknown name, the known ones.
     """
     system, changes = _with_new_accelerators(system, tuple(changes))
     idle = []
@@ -88,7 +88,7 @@ def _idle(change: Change) -> str:
 def _with_new_accelerators(
     system: System, changes: Sequence[Change]
 ) -> tuple[System, Sequence[Change]]:
-    """Add the accelerators whose type and cost are set; the changes but those of their types."""
+    """Add the accelerators whose type and cost are set; also return the changes still to apply."""
     known = [accelerator.name for accelerator in system.accelerators]
     added: defaultdict[str, dict[str, Change]] = defaultdict(dict)
     for change in changes:
@@ -106,7 +106,7 @@ def _with_new_accelerators(
 
 
 def _new_accelerator(change: Change, known: Sequence[str]) -> Sequence[tuple[str, str]]:
-    """Name and field, if a change sets a field of an accelerator that is not there yet."""
+    """Possible names and fields, if a change sets a field of an accelerator that does not exist."""
     if change.kind != "accelerator" or change.operator != "=" or change.every:
         return []
     splits = list(change.splits())
@@ -116,7 +116,7 @@ def _new_accelerator(change: Change, known: Sequence[str]) -> Sequence[tuple[str
 
 
 def _edit(document: JsonObject, change: Change, names: Mapping[str, Sequence[str]]) -> bool:
-    """Make a change in the document itself, and tell whether anything is different then."""
+    """Apply a change to the document in place; return whether the document has changed."""
     records = document["modelData"]["models"]
     if copies := _copies(records, change, names["accelerator"]):
         different = any(copy not in records for copy in copies)
@@ -132,20 +132,20 @@ def _edit(document: JsonObject, change: Change, names: Mapping[str, Sequence[str
 
 
 def _read(document: JsonObject, before: System, change: Change) -> System:
-    """The system of a document that a change was made in, if it makes sense."""
+    """Read the system of a changed document; raise an error if the change makes it invalid."""
     try:
         changed = decode_system(document)
     except InputError as error:
         raise change.error(str(error)) from error
     _refuse_new_problems(before, changed, change)
     options = replace(changed.options, time_limit=before.options.time_limit)
-    return replace(changed, options=options, held=before.held)  # no part of the document
+    return replace(changed, options=options, held=before.held)  # not part of the document
 
 
 def _copies(
     records: Sequence[JsonObject], change: Change, accelerators: Sequence[str]
 ) -> list[JsonObject]:
-    """Performance data on one accelerator, taken from another: `model.llama.B200=H100`."""
+    """Performance data copied from one accelerator to another, as in `model.llama.B200=H100`."""
     if change.kind != "model" or change.operator != "=" or change.value not in accelerators:
         return []
     readings = _readings(change, list({record["name"]: None for record in records}))
@@ -160,7 +160,7 @@ def _copies(
 
 
 def _names(system: System) -> Mapping[str, Sequence[str]]:
-    """The words that a field of text may hold, by its key."""
+    """The valid values of text fields, by key."""
     return {
         "accelerator": [a.name for a in system.accelerators],
         "class": [c.name for c in system.classes],
@@ -173,7 +173,7 @@ def _names(system: System) -> Mapping[str, Sequence[str]]:
 def _places(
     document: JsonObject, change: Change, names: Mapping[str, Sequence[str]]
 ) -> Sequence[_Place]:
-    """Where the document has what a change names; several places where it says `*`."""
+    """The places in the document that a change refers to; several if its name is `*`."""
     if change.kind == "optimizer":
         options = _fields(document["optimizerData"]["optimizer"])
         field = ".".join(segment.text for segment in change.path[1:])
@@ -190,7 +190,7 @@ def _places(
 
 
 def _by_model(records: Iterable[JsonObject]) -> list[JsonObject]:
-    """Models with the performance data of each, which the document has in one list."""
+    """Performance data grouped by model; the document has them in one list."""
     models: defaultdict[str, list[JsonObject]] = defaultdict(list)
     for record in records:
         models[record["name"]].append(record)
@@ -198,7 +198,7 @@ def _by_model(records: Iterable[JsonObject]) -> list[JsonObject]:
 
 
 def _counts(items: list[JsonObject], change: Change, types: Sequence[str]) -> Sequence[_Place]:
-    """The cards of a type, 0 where it is not listed yet; the name says all, there is no field."""
+    """The counts of a card type; adds a count of 0 if the type is not listed yet."""
     card_type = next((name for name, field in change.splits() if not field), "")
     if change.every and card_type == EVERY:
         return [_Place(item, "count") for item in items]
@@ -211,7 +211,7 @@ def _counts(items: list[JsonObject], change: Change, types: Sequence[str]) -> Se
 def _named_places(
     items: Sequence[JsonObject], collection: _Collection, change: Change
 ) -> Sequence[_Place]:
-    """The field of the object with the longest name that leaves one of its fields; or of all."""
+    """The places of a field: of the object with the longest matching name, or of all objects."""
     fields = {item[collection.identity]: _fields(item, collection.identity) for item in items}
     readings = _readings(change, list(fields))
     if not readings:
@@ -225,7 +225,7 @@ def _named_places(
 
 
 def _readings(change: Change, names: Sequence[str]) -> Sequence[tuple[str, str]]:
-    """Known names with the field that each would leave; the longest first, or all of them."""
+    """Known names with the field that remains of the path; longest first, or all names for `*`."""
     splits = [(name, _short(field)) for name, field in change.splits()]
     if change.every:
         return [(name, splits[-1][1]) for name in names]
@@ -234,17 +234,17 @@ def _readings(change: Change, names: Sequence[str]) -> Sequence[tuple[str, str]]
 
 
 def _intended_name(change: Change, fields: Mapping[str, Mapping[str, object]]) -> str:
-    """The part of a path that would be the name, as what follows it is a field of some object."""
+    """The unknown name that a change refers to: the part of its path before a known field."""
     known = {field for of_one in fields.values() for field in of_one}
     splits = [(name, _short(field)) for name, field in change.splits()] or [("", "")]
     return next((name for name, field in splits if field in known), splits[-1][0])
 
 
 def _fields(item: JsonObject, *identity: str) -> dict[str, list[_Place]]:
-    """The places below an object by the dotted names of their fields.
+    """The places inside an object, by the dotted names of their fields.
 
-    Parts of a list go by their names, and all together by `*`. What runs now is one allocation
-    or several, as a whole: the list of these is no field.
+    Items of a list are found by their names, and all of them by `*`. Only the lists in `_PARTS`
+    count: the mix of a current allocation cannot be changed.
     """
     found: defaultdict[str, list[_Place]] = defaultdict(list)
     for key, value in item.items():
@@ -262,12 +262,12 @@ def _fields(item: JsonObject, *identity: str) -> dict[str, list[_Place]]:
 
 
 def _short(field: str) -> str:
-    """A field as changes name it: the load of a server goes without the word before it."""
+    """A field as changes name it: the load of a server without the prefix `currentAlloc.`."""
     return field.removeprefix(_BEFORE_LOAD) if field.startswith(f"{_BEFORE_LOAD}load.") else field
 
 
 def _refuse_new_problems(before: System, after: System, change: Change) -> None:
-    """Refuse a value that makes no sense; what was wrong before is no fault of the change."""
+    """Raise an error if the change causes a problem; ignore the problems that existed before."""
     known = frozenset(find_problems(before))
     for problem in find_problems(after):
         if problem not in known:

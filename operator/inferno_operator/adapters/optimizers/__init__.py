@@ -1,1 +1,1 @@
-"""Optimizers: in a process of this machine, or behind REST."""
+"""Optimizers: the embedded one in a worker process, and remote ones behind REST."""

@@ -1,7 +1,7 @@
-"""What a stateful optimizer holds, and the requests that make it hold something else; pure.
+"""Contents of a stateful optimizer, and the requests that change them; pure functions.
 
-Contents are compared as the optimizer keeps them: it rounds numbers to 32 bits, and lists
-come in any order.
+Contents are compared as the optimizer stores them: numbers rounded to 32 bits, and lists in
+any order.
 """
 
 import struct
@@ -15,13 +15,13 @@ from inferno_optimizer.wire.codec import decode_system, encode_system
 
 Identity = tuple[str, ...]
 Contents = Mapping[str, Mapping[Identity, Any]]
-"""For each section of a system its items, by their names; and the models, as `MODELS`."""
+"""The items of each section of a system, by their names; the model names are under `MODELS`."""
 
 READS = ("getAccelerators", "getCapacities", "getModels", "getServiceClasses", "getServers")
-"""Paths that together tell all that an optimizer holds; of models only the names."""
+"""Paths of the requests that read all contents of an optimizer; of models only the names."""
 
 LARGEST = 3.4028234663852886e38
-"""The largest number of 32 bits."""
+"""The largest finite floating-point number of 32 bits."""
 
 
 class _Section(NamedTuple):
@@ -43,19 +43,19 @@ SECTIONS = (
 )
 
 MODELS = "models"
-"""Models by name, with nothing about them: one stays when its last performance data go."""
+"""Key of the model names: a model remains when its last performance data are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One request: a POST with its body, or a GET where that is None; it may be sent twice."""
+    """A request: a POST with a body, or a GET if the body is None; it may be sent twice."""
 
     path: tuple[str, ...]
     body: Mapping[str, Any] | None = None
 
 
 def contents(system: System) -> Contents:
-    """What an optimizer holds that was told all of a system."""
+    """The contents of an optimizer that holds exactly this system."""
     in_order = [replace(c, targets=dict(sorted(c.targets.items()))) for c in system.classes]
     document = _rounded(encode_system(replace(system, classes=tuple(in_order)))["system"])
     sections = {
@@ -69,19 +69,19 @@ def contents(system: System) -> Contents:
 
 
 def contents_told(answers: Mapping[str, object], profiles: Iterable[object]) -> Contents:
-    """What an optimizer holds, from its answers.
+    """The contents of an optimizer, from its responses.
 
     Parameters
     ----------
     answers
-        Those to `READS`.
+        The responses to `READS`, by path.
     profiles
-        The answers about each model.
+        The response to `getModel` for each model.
 
     Raises
     ------
     InputError
-        They are none; the text names the object and the field.
+        A response is invalid; the message names the object and the field.
     """
     data = [data for answer in profiles for data in _items(answer, "models")]
     system = {
@@ -96,9 +96,9 @@ def contents_told(answers: Mapping[str, object], profiles: Iterable[object]) -> 
 
 
 def operations(held: Contents, wanted: Contents) -> tuple[Operation, ...]:
-    """What to send, in order, so that an optimizer holds what is wanted.
+    """The requests, in order, that change the held contents to the wanted ones.
 
-    Servers come last and go first: at any time they find what they name.
+    Servers are added last and removed first, so that the objects they refer to always exist.
     """
     removals = [(section.name, section.remove) for section in reversed(SECTIONS)]
     removals.append((MODELS, "removeModel"))
@@ -119,26 +119,27 @@ def _changes(section: _Section, held: Contents, wanted: Contents) -> Iterator[Op
 
 
 def escaped(document: object) -> Any:  # noqa: ANN401 - JSON of any shape
-    """A document with names that fit into a path; the optimizer knows objects by these.
+    """The document with all names escaped, so that they can be used in a URL path.
 
-    It decodes a path before it takes it apart, so no escape lets a slash through.
+    The optimizer stores the escaped names. It decodes a path before it splits it at slashes, so
+    that URL encoding alone would not protect a slash in a name.
     """
     return _mapped(document, _escape)
 
 
 def unescaped(document: object) -> Any:  # noqa: ANN401 - JSON of any shape
-    """A document with the names as they were before."""
+    """The document with the original names: reverts `escaped`."""
     return _mapped(document, unquote)
 
 
 def _escape(name: str) -> str:
-    if name in (".", ".."):  # steps in a path
+    if name in (".", ".."):  # relative path segments
         return name.replace(".", "%2E")
     return name.replace("%", "%25").replace("/", "%2F")
 
 
 def _mapped(document: object, change: Callable[[str], str]) -> object:
-    """The document with each string in it changed; keys of names are strings too."""
+    """The document with a function applied to each string and each key."""
     if isinstance(document, str):
         return change(document)
     if isinstance(document, Mapping):
@@ -149,7 +150,7 @@ def _mapped(document: object, change: Callable[[str], str]) -> object:
 
 
 def _rounded(document: Any) -> Any:  # noqa: ANN401 - JSON of any shape
-    """The document with its numbers as 32 bits hold them."""
+    """The document with its floating-point numbers rounded to 32 bits."""
     if isinstance(document, float):
         within = max(min(document, LARGEST), -LARGEST)
         return struct.unpack("f", struct.pack("f", within))[0]

@@ -1,4 +1,4 @@
-"""Where a remote optimizer is, and how we prove who we are."""
+"""Address of a remote optimizer, and the credentials of the operator."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of an optimizer; it speaks TLS when a certificate or an authority is given.
+    """The address of an optimizer; it uses TLS if a certificate or an authority is given.
 
-    The files are read anew for every optimization, so they may change at any time.
+    The files are read again for every optimization, so they may change at any time.
     """
 
     host: str = "localhost"
@@ -20,11 +20,11 @@ class Endpoint:
 
     @property
     def secure(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether the endpoint uses TLS."""
         return self.certificate is not None or self.authority is not None
 
     @property
     def url(self) -> str:
-        """The address, as people write it."""
+        """The URL of the endpoint, without a path."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}"

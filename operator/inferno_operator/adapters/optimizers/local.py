@@ -1,4 +1,4 @@
-"""Solve on this machine, in a process of its own."""
+"""Runs the embedded optimizer in a worker process."""
 
 import logging
 
@@ -9,7 +9,7 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Solution, System
 
 WORKERS = 2
-"""Solves at a time; each process takes some 150 MB."""
+"""Largest number of worker processes; each uses about 150 MB of memory."""
 
 logger = logging.getLogger(__name__)
 
@@ -17,23 +17,23 @@ logger = logging.getLogger(__name__)
 class LocalOptimizer:
     """The embedded optimizer.
 
-    A thread would go on solving for as long as the time limit lets it when nobody wants the
-    answer any more, and the operator could not end before. A process can be killed. It takes
-    about a second to start, and waits for the next solve.
+    It runs in a process, because a process can be killed. A thread would continue until the time
+    limit after its task is cancelled, and would delay the exit of the operator. A process takes
+    about a second to start, and is reused for the next optimization.
     """
 
     def __init__(self) -> None:
         self._limiter = CapacityLimiter(WORKERS)
 
     async def warm_up(self) -> None:
-        """Start the process, so that the first request does not wait for it."""
+        """Start a worker process, so that the first request does not wait for it."""
         try:
             await self.optimize(System(capacity={}))
         except SolverError as error:
             logger.warning("not ready to solve yet: %s", error)
 
     async def optimize(self, system: System) -> Solution:
-        """Solve in a process that is killed when the task is cancelled."""
+        """Optimize in a process that is killed when the task is cancelled."""
         try:
             return await to_process.run_sync(
                 optimize, system, cancellable=True, limiter=self._limiter

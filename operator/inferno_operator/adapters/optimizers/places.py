@@ -1,4 +1,4 @@
-"""Places at an optimizer: so many requests at a time, and nobody waits for one without an end."""
+"""Limits the concurrent requests to an optimizer, and how long a request waits for its turn."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,19 +8,20 @@ from inferno_optimizer.errors import UnavailableError
 
 
 class Places:
-    """Lets so many requests at a time through, the others in the order in which they came.
+    """Limits the number of concurrent requests; waiting requests are served in order of arrival.
 
-    One that waits for longer than its patience is refused with the name of the request that is
-    in its way: behind an optimizer that hangs it would wait for all that came before it.
+    A request that waits longer than `patience` fails with an error that names the oldest running
+    request. Otherwise, if the optimizer hangs, it would wait for the timeouts of all requests
+    before it.
 
     Parameters
     ----------
     url
-        Where the optimizer is.
+        URL of the optimizer, for messages.
     count
-        Requests at a time.
+        Largest number of concurrent requests.
     patience
-        How long a request waits [s].
+        Longest time that a request waits for a place [s].
     """
 
     def __init__(self, url: str, count: int, patience: float) -> None:
@@ -28,21 +29,21 @@ class Places:
         self._free = asyncio.Semaphore(count)
         self._patience = patience
         self._taken: list[tuple[float, str]] = []
-        """Since when a place is taken, and by which request; the oldest first."""
+        """Start time [s] and name of each running request; the oldest first."""
 
     @asynccontextmanager
     async def take(self, request: str) -> AsyncIterator[None]:
-        """Take a place.
+        """Wait for a place, and hold it while the context is open.
 
         Parameters
         ----------
         request
-            How messages to those who wait call the request.
+            Name of the request in the error messages of waiting requests.
 
         Raises
         ------
         UnavailableError
-            No place has become free in time.
+            No place became free in time.
         """
         try:
             async with asyncio.timeout(self._patience):
@@ -58,7 +59,7 @@ class Places:
             self._free.release()
 
     def _occupied(self) -> str:
-        """Who is in the way."""
+        """The error message that names the oldest running request."""
         since, request = self._taken[0]
         seconds = asyncio.get_running_loop().time() - since
         others = f" and on {len(self._taken) - 1} other requests" if self._taken[1:] else ""

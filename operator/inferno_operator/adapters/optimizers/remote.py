@@ -1,4 +1,4 @@
-"""Solve at a REST optimizer: ours, or the original."""
+"""Optimizes at a REST optimizer: that of Inferno, or the original."""
 
 import asyncio
 import logging
@@ -25,13 +25,13 @@ from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.screening import screen
 
 MARGIN = 30.0
-"""Seconds that a request may take besides those of the solver."""
+"""Time that a request may take in addition to the time limit of the solver [s]."""
 
 TRIES = 2
-"""How often an optimizer is asked that leaves servers out for no reason."""
+"""Number of requests to an optimizer that leaves out servers without an apparent reason."""
 
 AT_ONCE = 4
-"""Requests at a time to an optimizer that keeps them apart."""
+"""Largest number of concurrent requests to an optimizer that does not mix them up."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,17 +39,17 @@ logger = logging.getLogger(__name__)
 class RemoteOptimizer:
     """An optimizer that gets the whole system with each request.
 
-    The original mixes up requests that it gets together, and is told by its answers, which lack
-    the certificate. So an answer that may be mixed up is not used, and until one has come from an
-    optimizer like ours there is one request at a time. A request that waits for its turn waits as
-    long as it may take itself.
+    The original mixes up concurrent requests; it is recognized by answers without a certificate.
+    Therefore an answer without a certificate to a concurrent request is not used, and requests
+    are sent one at a time until an answer has a certificate. A request waits for its turn at most
+    as long as a request may take.
 
     Parameters
     ----------
     endpoint
-        Where it is.
+        Address of the optimizer.
     time_limit
-        What its exact solver may take [s].
+        Time limit of its exact solver [s].
     """
 
     def __init__(self, endpoint: Endpoint, time_limit: float) -> None:
@@ -60,7 +60,7 @@ class RemoteOptimizer:
         self._keeps_apart = False
 
     async def optimize(self, system: System) -> Solution:
-        """Solve there; what no optimizer can decide is decided here."""
+        """Optimize remotely; servers that no plan can serve are decided locally."""
         screening = await asyncio.to_thread(screen, system)  # 1 s for 10,000 servers
         if not screening.system.servers:
             return screening.complete(optimize(screening.system))
@@ -74,14 +74,14 @@ class RemoteOptimizer:
                     if self._is_ours(document):
                         return _solution(client, document, system)
             async with self._client(self._turn, system) as client:
-                if not self._keeps_apart:  # else a request before this one found it out
+                if not self._keeps_apart:  # an earlier request may have set it meanwhile
                     return await self._solve_alone(client, system)
 
     async def _solve_alone(self, client: RestClient, system: System) -> Solution:
-        """Solve in one's turn.
+        """Optimize while no other request of this operator is running.
 
-        An optimizer that leaves out servers although cards are left may have mixed up the
-        request with that of another client: it is asked once more.
+        An optimizer that leaves out servers although cards are left may have mixed up the request
+        with that of another client: the request is sent once more.
         """
         doubt = ""
         for _ in range(TRIES):
@@ -95,12 +95,12 @@ class RemoteOptimizer:
 
     @asynccontextmanager
     async def _client(self, places: Places, system: System) -> AsyncIterator[RestClient]:
-        """A connection, as soon as there is a place for the request about a system."""
+        """A connection for the request about a system, opened when a place is free."""
         async with places.take(_called(system)), connect(self._endpoint, self._patience) as client:
             yield client
 
     def _is_ours(self, document: object) -> bool:
-        """Whether it is the answer of an optimizer like ours, which keeps requests apart."""
+        """Whether the answer has a certificate: such an optimizer does not mix up requests."""
         self._keeps_apart = isinstance(document, dict) and "certificate" in document
         return self._keeps_apart
 
@@ -109,19 +109,19 @@ class RemoteOptimizer:
 
 
 class StatefulRemoteOptimizer(RemoteOptimizer):
-    """An optimizer that keeps what it is told, and is told what differs.
+    """An optimizer that stores the system; each request sends only the differences.
 
-    What differs is found out by asking it for all that it has: so it does not matter whether
-    it was restarted, or whether others told it something else.
+    The differences are found by reading all contents of the optimizer first, so that a restart
+    of the optimizer or changes by other clients do no harm.
 
-    It holds one namespace at a time, that which was told last. Side by side, objects of the
-    same name would collide; with the namespace in every name they would not, but every
-    request would solve all namespaces, with the options of one, and tell people names that
-    nobody gave.
+    The optimizer holds one namespace at a time: that of the last request. Several namespaces
+    would have objects with equal names. With the namespace as a prefix of each name, every
+    request would optimize all namespaces with the options of one, and messages would contain
+    names that no user has given.
     """
 
     async def replace(self, system: System) -> None:
-        """Let it have this system and nothing else."""
+        """Replace the contents of the optimizer with this system."""
         screening = await asyncio.to_thread(screen, system)
         async with self._client(self._turn, screening.system) as client:
             await _replace(client, contents(screening.system))
@@ -137,7 +137,7 @@ class StatefulRemoteOptimizer(RemoteOptimizer):
 
 
 def _called(system: System) -> str:
-    """What people know a request by: they gave the names."""
+    """The name of a request in messages, made from the names of its servers."""
     if not system.servers:
         return "a namespace without servers"
     others = len(system.servers) - 1
@@ -152,7 +152,7 @@ def _solution(client: RestClient, document: object, system: System) -> Solution:
 
 
 async def _replace(client: RestClient, wanted: Contents) -> None:
-    """Send what makes the optimizer's contents the wanted ones."""
+    """Send the requests that change the contents of the optimizer to the wanted ones."""
     for operation in operations(await _held(client), wanted):
         path, body = escaped(list(operation.path)), escaped(operation.body)
         try:
@@ -163,7 +163,7 @@ async def _replace(client: RestClient, wanted: Contents) -> None:
 
 
 async def _held(client: RestClient) -> Contents:
-    """What the optimizer has."""
+    """Read the contents of the optimizer."""
     answers = {path: unescaped(await client.get(path)) for path in READS}
     profiles = [
         unescaped(await client.get("getModel", *escaped([name])))

@@ -1,4 +1,4 @@
-"""Requests to a REST optimizer: what goes wrong there becomes an error that names it."""
+"""Sends requests to a REST optimizer; failures become errors that name its URL."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds until a connection must stand."""
+"""Timeout for opening a connection [s]."""
 
 SERVER_ERRORS = range(500, 600)
 
@@ -27,27 +27,27 @@ LATER = frozenset(
         *SERVER_ERRORS,
     }
 )
-"""Statuses after which a later try may succeed."""
+"""HTTP statuses after which a later retry may succeed."""
 
 
 async def _receive(response: httpx.Response) -> None:
-    """Read it all, so that an answer that breaks off is tried again too."""
+    """Read the whole response, so that an incomplete one is retried too."""
     await response.aread()
 
 
 RETRY = Retry(
     total=3,
-    backoff_factor=0.1,  # longer outages are for whoever asks: people are told of them
+    backoff_factor=0.1,  # the caller handles longer outages, because it can report them
     max_backoff_wait=5.0,
     validate_response=_receive,
     allowed_methods=("GET", "POST"),  # every request may be sent twice
     status_forcelist=SERVER_ERRORS,
-    # Not after a timeout: the optimizer may be at work on the first request still.
+    # Not after a timeout: the optimizer may still be processing the first request.
     retry_on_exceptions=(httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout),
 )
 
 LONGEST_QUOTED = 200
-"""Characters of an answer that a message shows."""
+"""Largest number of characters of a response that a message shows."""
 
 
 class NotFoundError(SolverError):
@@ -63,15 +63,15 @@ class RestClient:
         self._patience = patience
 
     async def get(self, *path: str) -> object:
-        """The JSON at a path; its parts may have any characters."""
+        """Send a GET and return the JSON; the parts of the path may have any characters."""
         return await self._json("GET", path)
 
     async def post(self, path: str, body: object) -> object:
-        """The answer to JSON."""
+        """Send a POST with a JSON body and return the JSON of the response."""
         return await self._json("POST", (path,), body)
 
     def unusable(self, problem: object) -> SolverError:
-        """What to raise when an answer makes no sense."""
+        """The error to raise for an invalid response."""
         return SolverError(f"{self._url}: no usable answer: {problem}")
 
     async def _json(self, method: str, path: tuple[str, ...], body: object = None) -> object:
@@ -108,12 +108,12 @@ class RestClient:
 
 @asynccontextmanager
 async def connect(endpoint: Endpoint, patience: float) -> AsyncIterator[RestClient]:
-    """Connect to an optimizer, with credentials as their files are now.
+    """Connect to an optimizer, with credentials read from their files now.
 
     Raises
     ------
     UnavailableError
-        A file cannot be used; it may be about to be replaced.
+        A credential file is unusable; it may be in the process of being replaced.
     """
     try:
         context = _tls(endpoint)
@@ -131,7 +131,7 @@ async def connect(endpoint: Endpoint, patience: float) -> AsyncIterator[RestClie
 
 def _tls(endpoint: Endpoint) -> ssl.SSLContext:
     if not endpoint.secure:
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, and made in no time
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # unused; faster than the default one
     context = ssl.create_default_context(cafile=endpoint.authority)
     if endpoint.certificate is not None:
         context.load_cert_chain(endpoint.certificate, endpoint.key)
@@ -139,7 +139,7 @@ def _tls(endpoint: Endpoint) -> ssl.SSLContext:
 
 
 def _message(response: httpx.Response) -> str:
-    """What the optimizer says, in one line."""
+    """The message in the response of the optimizer, in one line."""
     try:
         document = response.json()
     except (ValueError, RecursionError):

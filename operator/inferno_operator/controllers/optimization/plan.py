@@ -1,4 +1,4 @@
-"""Objects and a solution -> what is to be written on each object; pure."""
+"""Computes the updates of all objects from a solution; pure functions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,10 +27,10 @@ VALID = Verdict(READY, holds=True, reason="Valid")
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one object is to say.
+    """The desired status of one object, and the change of its spec.
 
-    `spec` holds our fields of the spec where they are to change; `extra_status` what the
-    status says besides the fields that all kinds have.
+    `spec` has the operator's fields of the spec if they must change; `extra_status` has the
+    status fields that only some kinds have.
     """
 
     reference: Reference
@@ -51,7 +51,7 @@ class Update:
         spec: Manifest | None = None,
         extra_status: Mapping[str, Any] = MappingProxyType({}),
     ) -> "Update":
-        """An update of an object that was read."""
+        """The update of an observed object."""
         return cls(
             observation.reference,
             observation.generation,
@@ -63,7 +63,7 @@ class Update:
         )
 
     def status_at(self, generation: int, now: datetime) -> Manifest | None:
-        """The status for a generation of the object; None where it says so already."""
+        """The status for a generation of the object; None if the object already has it."""
         conditions = merge_conditions(self.status, self.verdicts, generation, now)
         written = {
             "active": self.active,
@@ -77,8 +77,8 @@ class Update:
         return None if {**current, "conditions": kept} == {**current, **written} else written
 
     def events(self) -> Iterator[Event]:
-        """What is news to the people who look at the object: decisions, and what is wrong."""
-        verdict = self.verdicts[-1]  # that on the matter itself
+        """The events to emit: for new decisions, and for new problems."""
+        verdict = self.verdicts[-1]  # the main condition: Allocated of a Server, otherwise Ready
         news = self.spec is not None or changed(self.status, verdict)
         if news and (verdict.type == ALLOCATED or verdict.holds is False):
             yield Event(self.reference, _severity(verdict), verdict.reason, verdict.message)
@@ -91,13 +91,13 @@ def _severity(verdict: Verdict) -> Literal["Normal", "Warning"]:
 def plan_updates(
     observations: Iterable[Observation], snapshot: Snapshot, solution: Solution
 ) -> list[Update]:
-    """What every object is to say after an optimization."""
+    """The updates of all observed objects after an optimization."""
     plan = _Plan(snapshot, solution)
     return [plan.update(observation) for observation in observations]
 
 
 def plan_troubles(observations: Iterable[Observation], snapshot: Snapshot) -> list[str]:
-    """What is wrong with the objects of a request, a line each."""
+    """The problems of the observed objects, one line each."""
     unreadable = [f"{o.reference}: {o.problem}" for o in observations if o.resource is None]
     excluded = [
         f"{resource.kind} {resource.metadata.name}: {problem.field}: {problem.message}"
@@ -107,7 +107,7 @@ def plan_troubles(observations: Iterable[Observation], snapshot: Snapshot) -> li
 
 
 class _Plan:
-    """The outcome of an optimization, by object."""
+    """The decisions and problems of an optimization, by object."""
 
     def __init__(self, snapshot: Snapshot, solution: Solution) -> None:
         self._decisions = {decision.server: decision for decision in solution.decisions}
@@ -117,14 +117,14 @@ class _Plan:
             self._problems[problem.kind, problem.name].append(problem)
 
     def update(self, observation: Observation) -> Update:
-        """What one object is to say."""
+        """The update of one object."""
         if observation.kind is Server:
             return _server_update(observation, self._decision(observation))
         verdict = self._verdict(observation)
         return Update.of(observation, (verdict,), active=verdict.holds is True)
 
     def _decision(self, observation: Observation) -> Decision:
-        """The decision for a Server; one that is not part of the system has none."""
+        """The decision for a Server; InvalidSpec if the Server is not part of the system."""
         name, resource = observation.reference.key.name, observation.resource
         if not isinstance(resource, Server):
             return Decision(name, Reason.INVALID_SPEC, observation.problem)
@@ -134,7 +134,7 @@ class _Plan:
         return self._decisions[resource.spec.name]
 
     def _verdict(self, observation: Observation) -> Verdict:
-        """Whether an object of another kind can be used as it is."""
+        """The Ready condition of an object that is not a Server."""
         resource = observation.resource
         if resource is None:
             return Verdict(
@@ -176,14 +176,14 @@ def _server_update(observation: Observation, decision: Decision) -> Update:
 
 
 def _warnings(decision: Decision) -> Iterator[Verdict]:
-    """What a decision cannot be trusted for; nothing is said where that is nothing."""
+    """The Warnings condition of a decision; nothing if the decision has no warnings."""
     if decision.warnings:
         message = "; ".join(decision.warnings)
         yield Verdict(WARNINGS, holds=True, reason="Implausible", message=message)
 
 
 def _spec_change(server: Resource, desired: Manifest) -> Manifest | None:
-    """The new desired allocation, or None where it stands already."""
+    """The change of spec.desiredAlloc, or None if the Server already has it."""
     current = server.spec.desired_alloc if isinstance(server, Server) else None
     if current is not None and desired.items() <= current.to_json().items():
         return None
@@ -191,16 +191,16 @@ def _spec_change(server: Resource, desired: Manifest) -> Manifest | None:
 
 
 def desired_allocation(allocation: Allocation | None) -> Manifest:
-    """An allocation as a Server's spec has it; nothing at all where there is none.
+    """An allocation as the manifest of spec.desiredAlloc; all fields are zero without one.
 
-    Every field is there, so that no number of an earlier decision stays behind.
+    Every field is set, so that no number of an earlier decision remains.
     """
     decided = allocation or Allocation()
     return {**_part(decided), "mix": [_part(part) for part in decided.mix]}
 
 
 def _part(allocation: Allocation) -> Manifest:
-    """The fields that an allocation on one accelerator has, too."""
+    """The manifest of an allocation without its mix."""
     return {
         "accelerator": allocation.accelerator,
         "numReplicas": allocation.replicas,
@@ -214,7 +214,7 @@ def _part(allocation: Allocation) -> Manifest:
 
 
 def _load(load: Load) -> Manifest:
-    """The load in the vocabulary in which it was given; either one is enough for the schema."""
+    """The manifest of a load, with avgLength or with token counts, as the load was given."""
     lengths = {"avgInTokens": load.input_tokens, "avgOutTokens": load.output_tokens}
     if load.tokens_per_request or not load.output_tokens:
         lengths = {"avgLength": load.tokens_per_request} | (lengths if load.output_tokens else {})

@@ -1,4 +1,4 @@
-"""The objects of a namespace -> one System, and what is wrong with each object."""
+"""Builds the System of a namespace from its objects, and finds the problems of each object."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.validation import Problem, find_problems
 
 Named = Accelerator | Model | ServiceClass | Server
-"""Objects that others know by their `spec.name`."""
+"""Objects that other objects refer to by `spec.name`."""
 
 Kind = TypeVar("Kind", bound=Resource)
 Priced = TypeVar("Priced", bound=AllocationPart)
@@ -41,15 +41,15 @@ KINDS: Mapping[str, str] = {
     ServiceClass.kind: "service class",
     Server.kind: "server",
 }
-"""Our kinds, as problems call them; those whose objects have a `spec.name`."""
+"""Names in `Problem.kind` of those of our kinds whose objects have a `spec.name`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A system, and its problems.
+    """A system, and the problems of the objects.
 
-    `problems` are those of the system; `excluded` are objects that are no part of it, each
-    with the reason: another one has the same name, or there is nothing to size it for.
+    `problems` are the problems of the system; `excluded` are objects that are not part of the
+    system, each with the reason: an older object has the same name, or a Server has no load.
     """
 
     system: core.System
@@ -65,12 +65,12 @@ def build_system(
     Parameters
     ----------
     resources
-        The objects, in any order. Of several with one `spec.name` the oldest counts;
-        several Capacity objects add up.
+        The objects, in any order. If several objects of a kind have the same `spec.name`, the
+        oldest one is used; the counts of several Capacity objects are added.
     optimizer
-        Whose parameters to use; the first one among the resources unless given.
+        The Optimizer whose parameters are used; by default the oldest one among the resources.
     time_limit
-        What the exact solver may take [s].
+        Time limit of the exact solver [s].
     """
     in_order = sorted(resources, key=attrgetter("age"))
     named, excluded = _by_name(in_order)
@@ -100,7 +100,7 @@ def _only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:
 
 
 def _lacks_load(resource: Resource) -> bool:
-    """A Server that does not say what it has to carry; an idle one says 0."""
+    """Whether the resource is a Server without a load; an idle Server has a load of 0."""
     if not isinstance(resource, Server):
         return False
     current = resource.spec.current_alloc
@@ -116,7 +116,7 @@ def _no_load(name: str) -> Problem:
 
 
 def _by_name(resources: Sequence[Resource]) -> tuple[list[Named], list[tuple[Resource, Problem]]]:
-    """Objects that have a name of their own, and those whose name an older object has."""
+    """Objects with a unique name, and objects with the name of an older object."""
     holders: dict[tuple[str, str], Named] = {}
     excluded: list[tuple[Resource, Problem]] = []
     for resource in resources:
@@ -139,7 +139,7 @@ def _accelerator(resource: Accelerator) -> core.Accelerator:
 
 
 def _profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
-    """Profiles of the models, the last of each accelerator."""
+    """Profiles of the models; of several for one accelerator, the last one is used."""
     return tuple(
         {
             (model.spec.name, data.acc): _profile(model.spec.name, data)
@@ -163,7 +163,7 @@ def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:
 
 
 def _parameters(data: PerformanceData) -> core.PerformanceParameters:
-    """Parameters of the one generation that is given."""
+    """Performance parameters of the generation that the data have."""
     if data.perf_parms:
         budget = data.perf_parms
         return core.TokenBudgetParameters(budget.alpha, budget.beta, budget.gamma)
@@ -204,14 +204,14 @@ def _server(resource: Server, catalogue: Catalogue) -> core.Server:
 
 
 def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
-    """What runs now; where its cost is not told it is that of its replicas.
+    """The current allocation of a Server; a missing cost is computed from its replicas.
 
     Parameters
     ----------
     resource
         The Server.
     catalogue
-        Accelerators and performance data of its namespace.
+        Accelerators and performance data of the namespace of the Server.
     """
     whole, model = resource.spec.current_alloc, resource.spec.model
     if whole is None:
