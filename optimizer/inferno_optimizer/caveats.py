@@ -64,8 +64,9 @@ def _beyond_memory(load: Load, profile: PerformanceProfile, batch: int) -> Itera
     if tokens > known > 0:
         yield (
             f"a batch of {batch} on {profile.accelerator} keeps {tokens} tokens in memory"
-            f" ({load.tokens_kept} of each request), where {fields} of model {profile.model!r} tell"
-            f" of {known}; give maxTokens of the model, or a smaller maxBatchSize of the server"
+            f" ({load.tokens_kept} of each request), more than the {known} that follow from"
+            f" {fields} of model {profile.model!r}; give maxTokens of the model, or a smaller"
+            f" maxBatchSize of the server"
         )
 
 

@@ -205,8 +205,8 @@ def _needs_input(parameters: PerformanceParameters) -> bool:
 def _missing_input(server: Server) -> Iterator[Problem]:
     if not (server.load.input_tokens or server.load.idle):
         message = (
-            f"is missing, where class {server.service_class!r} has a slo-ttft for model"
-            f" {server.model!r} and its data a prefill time; give avgInTokens and avgOutTokens"
+            f"is missing, but class {server.service_class!r} has a slo-ttft for model"
+            f" {server.model!r}, whose data have a prefill time; give avgInTokens and avgOutTokens"
         )
         yield Problem("server", server.name, "currentAlloc.load.avgInTokens", message)
 

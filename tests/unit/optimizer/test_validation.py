@@ -160,8 +160,8 @@ TABLE: list[tuple[System, str]] = [
     (
         replace(later(PrefillDecodeParameters(9, 1, 0, 0.1)), classes=(PROMISING,)),
         (
-            f"{CHAT}: currentAlloc.load.avgInTokens: is missing, where class 'Premium' has a"
-            " slo-ttft for model 'llm' and its data a prefill time; give avgInTokens and"
+            f"{CHAT}: currentAlloc.load.avgInTokens: is missing, but class 'Premium' has a"
+            " slo-ttft for model 'llm', whose data have a prefill time; give avgInTokens and"
             " avgOutTokens"
         ),
     ),

@@ -13,8 +13,8 @@ SERVER = Server("chat", "Premium", "llm", Allocation(load=Load(60, 512)), max_ba
 SYSTEM = one_server(SERVER, PROFILE)
 
 WARNING = (
-    "warning: a batch of 64 on G2 keeps 32768 tokens in memory (512 of each request), where"
-    " maxBatchSize and atTokens of model 'llm' tell of 19456; give maxTokens of the"
+    "warning: a batch of 64 on G2 keeps 32768 tokens in memory (512 of each request), more than"
+    " the 19456 that follow from maxBatchSize and atTokens of model 'llm'; give maxTokens of the"
     " model, or a smaller maxBatchSize of the server"
 )
 
