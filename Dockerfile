@@ -1,4 +1,4 @@
-# Every command of `inferno` in one image: by default the operator, with `serve` the optimizer.
+# One image for all commands of `inferno`: the operator by default, the optimizer with `serve`.
 FROM python:3.12-slim-bookworm AS build
 WORKDIR /source
 COPY constraints.txt pyproject.toml README.md LICENSE ./
@@ -14,7 +14,7 @@ ENV PATH=/opt/inferno/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \
     USER=inferno
-# A number, so that Kubernetes can tell that it is not root.
+# A numeric user, so that Kubernetes can verify that it is not root.
 USER 65532:65532
 ENTRYPOINT ["inferno"]
 CMD ["operator"]

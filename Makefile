@@ -1,4 +1,4 @@
-# Everything that a person or CI runs is here. `make help` lists it.
+# All commands for developers and CI. `make help` lists them.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
@@ -36,17 +36,17 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 .PHONY: setup
-setup: $(READY) ## Make the virtual environment that everything runs in
+setup: $(READY) ## Create the virtual environment
 
 .PHONY: demo
-demo: $(READY) ## See it work on a real control plane (KEEP=1 leaves it running)
+demo: $(READY) ## Run a demo on a real control plane (KEEP=1 leaves it running)
 	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep)
 
 .PHONY: demo-stop
 demo-stop: $(READY) ## Stop what `make demo KEEP=1` left running
 	@$(BIN)/python -m tests.demo --stop
 
-# As many workers as cores, and no more than their control planes leave memory for; WORKERS=0: none.
+# One worker per core, limited by the memory that their control planes need; WORKERS=0: no workers.
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --maxprocesses 4
 
 .PHONY: test
@@ -54,7 +54,7 @@ test: lint type ## Run every check and every test (ARGS="-k name", WORKERS=1)
 	$(PYTEST) $(ARGS)
 
 .PHONY: unit-test
-unit-test: $(READY) ## Run the tests that need nothing but Python (seconds)
+unit-test: $(READY) ## Run the tests that need only Python (seconds)
 	$(PYTEST) -m "not cluster and not slow" $(ARGS)
 
 .PHONY: cluster-test
@@ -89,11 +89,11 @@ docs: $(READY) ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: reference
-reference: $(READY) ## Write what the documentation takes from the code
+reference: $(READY) ## Generate the reference documentation from the code
 	@$(BIN)/python -m tests.reference
 
 .PHONY: bench
-bench: control-plane ## Measure what the architecture asks for (OUT=file for JSON, ARGS="--short")
+bench: control-plane ## Measure the performance targets (OUT=file for JSON, ARGS="--short")
 	@$(BIN)/python -m tests.bench $(if $(OUT),--json $(OUT)) $(ARGS)
 
 .PHONY: constraints
@@ -106,24 +106,24 @@ constraints: ## Pin the newest versions that pyproject.toml allows
 	   $(BIN)/pip freeze --all --exclude-editable --exclude setuptools; } > constraints.txt
 	@touch $(READY)
 
-# Everything of an overlay, with the image asked for.
+# Renders all manifests of an overlay with the image IMG.
 RENDER = $(KUBECTL) kustomize manifests/kustomize/overlays/$(OVERLAY) \
   | sed 's|image: inferno-operator:.*|image: $(IMG)|'
 
 .PHONY: install
-install: ## Install the custom resource definitions, also over those of another tool
+install: ## Install the custom resource definitions, and take over those of another tool
 	@echo "Fields of the definitions that another tool set are taken over (--force-conflicts)." \
 	  "A tool that still applies them would undo this: stop it."
 	$(KUBECTL) apply --server-side --force-conflicts --filename crds
 
 .PHONY: release
-release: ## Take the operator's finalizer off every object, so that those to be deleted go
+release: ## Remove the operator's finalizer from every object, so that deletions can end
 	@manifests/release.sh $(KUBECTL)
 
 .PHONY: uninstall
-uninstall: ## Delete the definitions, and every object of theirs (ignore-not-found=true)
+uninstall: ## Delete the definitions and all their objects (ignore-not-found=true)
 	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --wait=false --filename crds
-	@# Only now: an operator at work would put its finalizer back, and does not take it off.
+	@# After the deletion: before, a running operator would add its finalizer again.
 	@$(MAKE) --no-print-directory release KUBECTL="$(KUBECTL)"
 	$(KUBECTL) wait --for=delete --timeout=-1s --recursive=false --filename crds
 
@@ -132,8 +132,8 @@ deploy: install ## Deploy definitions and operator (IMG=name:tag OVERLAY=statele
 	$(RENDER) | $(KUBECTL) apply --server-side --filename -
 
 .PHONY: undeploy
-undeploy: ## Delete what deploy made, and every object of the definitions (OVERLAY=)
-	@# First the operator, which would put its finalizer back.
+undeploy: ## Delete everything that deploy created, and all objects of the definitions (OVERLAY=)
+	@# Delete the operator first, because it would add its finalizer again.
 	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --cascade=foreground \
 	  --namespace inferno-system deployment/inferno-operator
 	@$(MAKE) --no-print-directory release KUBECTL="$(KUBECTL)"
@@ -148,10 +148,10 @@ docker-push: ## Push the image (IMG=name:tag)
 	$(CONTAINER_TOOL) push $(IMG)
 
 .PHONY: build-installer
-build-installer: ## Write dist/install.yaml, all that deploy applies (IMG=name:tag OVERLAY=)
+build-installer: ## Write all that deploy applies to dist/install.yaml (IMG=name:tag OVERLAY=)
 	@mkdir -p $(DIST)
 	$(RENDER) > $(DIST)/install.yaml
 
 .PHONY: clean
-clean: ## Remove what the other targets made (not the cached control plane)
+clean: ## Remove the files of the other targets (not the cached control plane)
 	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

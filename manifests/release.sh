@@ -1,8 +1,8 @@
 #!/bin/sh
-# release.sh KUBECTL...: take the operator's finalizer off every object of ours, so that those that
-# are to be deleted can go, and with them their namespaces and definitions: where no operator is left
-# to do so, and where a definition is being deleted, in which case the operator leaves it to a person.
-# Finalizers of others stay.
+# release.sh KUBECTL...: remove the operator's finalizer from all objects of our kinds, so that the
+# deletion of objects, namespaces and definitions can end. This is needed if no operator is left to
+# remove it, or if a definition is being deleted: then the operator leaves the decision to the user.
+# Finalizers of other tools stay.
 set -eu
 group=inferno.platform.ai
 finalizer=$group/finalizer

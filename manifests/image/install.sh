@@ -1,7 +1,7 @@
 #!/bin/sh
-# install.sh SOURCE TARGET: what is in the image, a virtual environment with the wheel of SOURCE
-# and what it takes to run, but nothing to build or install with. The Dockerfile runs this, and
-# the tests do, on machines without Docker.
+# install.sh SOURCE TARGET: create the virtual environment of the image, with the wheel of SOURCE
+# and its dependencies, but without tools to build or install. The Dockerfile runs this script, and
+# so do the tests on machines without Docker.
 set -eu
 source=$1
 target=$2
@@ -13,10 +13,10 @@ python3 -m venv --without-pip "$target"
 python3 -m pip --python "$target/bin/python" install --quiet \
   --constraint "$source/constraints.txt" "$wheels"/*.whl
 
-# What is never used stays out: tests of packages, a build tool and headers of numpy, the solvers
-# that PuLP brings along, the second copy of a library where a wheel has no links. Of the Kubernetes
-# client all APIs but the two that the operator calls, and of its synchronous half, which nothing
-# calls, all models but those that kopf looks for: an API or model is imported when it is asked for.
+# Remove what is never used: tests of packages, a build tool and headers of numpy, the solvers that
+# PuLP bundles, and the second copy of a library if a wheel has no links. Of the Kubernetes client,
+# keep only the two APIs that the operator calls, and in its synchronous part, which nothing calls,
+# only the models that kopf needs: the client imports an API or a model on first use.
 packages=$("$target/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 cd "$packages"
 rm -rf highspy/libhighs.so.*.*.* numpy/f2py numpy/_core/include numpy/_core/lib pulp/solverdir

@@ -9,13 +9,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "inferno.name" -}}
-{{- /* An object in no namespace (`everywhere`) is told apart from that of another release. */ -}}
+{{- /* Name of an object; without a namespace (`everywhere`), the name also contains the release. */ -}}
 {{ .name }}{{ if .everywhere }}:{{ .root.Release.Namespace }}:{{ .root.Release.Name }}{{ end }}
 {{- end }}
 
 {{- define "inferno.metadata" -}}
-{{- /* Of an object of `root` that is called `name` and belongs to `app`, with more `labels`;
-`everywhere`: it is in no namespace. */ -}}
+{{- /* Metadata of the object `name` of `app`, in the context `root`, with additional `labels`;
+`everywhere`: the object has no namespace. */ -}}
 name: {{ include "inferno.name" . }}
 {{- if not .everywhere }}
 namespace: {{ .root.Release.Namespace }}
@@ -42,7 +42,7 @@ capabilities:
 {{- end }}
 
 {{- define "inferno.podMetadata" -}}
-{{- /* Of pods of `app`; their own labels go before those of the values. */ -}}
+{{- /* Metadata of pods of `app`; their own labels take precedence over those of the values. */ -}}
 labels: {{ merge (include "inferno.labels" .app | fromYaml) .root.Values.podLabels | toYaml | nindent 2 }}
 {{- with .root.Values.podAnnotations }}
 annotations: {{ toYaml . | nindent 2 }}
@@ -50,8 +50,8 @@ annotations: {{ toYaml . | nindent 2 }}
 {{- end }}
 
 {{- define "inferno.podSettings" -}}
-{{- /* What pods of `app` have in common; `secrets`: they read some. */ -}}
-enableServiceLinks: false # they would inject INFERNO_* variables that are not ours
+{{- /* Common spec of pods of `app`; `secrets`: the pods read Secrets. */ -}}
+enableServiceLinks: false # they would inject unrelated INFERNO_* variables
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
@@ -105,7 +105,7 @@ tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
 
 {{- define "inferno.secretVolumes" -}}
-{{- /* The token, and of the certificates what is in `keys`. */ -}}
+{{- /* Volumes with the token, and with the `keys` of the certificate Secret. */ -}}
 - name: tls
   secret:
     secretName: {{ .root.Values.remote.tlsSecret }}
@@ -122,13 +122,13 @@ tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
 
 {{- define "inferno.temporaryVolume" -}}
-- name: temporary # the fallback solver exchanges files
+- name: temporary # files of the fallback solver
   emptyDir:
     sizeLimit: 512Mi
 {{- end }}
 
 {{- define "inferno.binding" -}}
-{{- /* Give the operator's account the rights of a role of the same name and the kind `role`. */ -}}
+{{- /* Bind the operator's ServiceAccount to the role of the same name and the kind `role`. */ -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ .role }}Binding
 metadata:
@@ -144,7 +144,7 @@ subjects:
 {{- end }}
 
 {{- define "inferno.collectors" -}}
-{{- /* Where those who collect metrics come from. */ -}}
+{{- /* Namespaces from which Prometheus has access. */ -}}
 - namespaceSelector:
     matchLabels:
       metrics: enabled
