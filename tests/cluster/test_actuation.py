@@ -472,7 +472,7 @@ def test_a_writer_who_resets_replicas_is_told_of_and_not_fought(
     told = actuated.wait_for("Conflict")
     assert "kubectl-patch" in told["message"]
     assert ".spec.replicas" in told["message"]
-    assert "stop that writer" in told["message"]
+    assert "manager changed the field back: stop it" in told["message"]
     assert actuated.replicas()["m-a100"] == 1
     actuated.wait_until_runs("A100", 1)
     assert fleet.available["m-a100"] == 1
@@ -509,7 +509,7 @@ def test_a_move_that_does_not_come_up_keeps_the_old(
     actuated.ask()
 
     told = actuated.wait_for("Moving", text="0 of 2 replicas on H100")
-    assert "until then A100 stays" in told["message"]
+    assert "until then the replicas on A100 stay" in told["message"]
     assert actuated.bounds() == {"a100": (2, 2), "h100": (2, 2)}
 
     actuated.put_back(minutes=11)

@@ -89,10 +89,9 @@ class Api(AbstractContextManager["Api"]):
         return _without_managers(self._request("GET", kind.path(namespace, name)))
 
     def items(self, resource: str, namespace: str | None = None) -> list[Manifest]:
-        """Read all objects of a kind, or of a category, each kind sorted by name."""
-        return [
-            item for kind in self._called(resource) for item in self._list(kind.path(namespace))
-        ]
+        """Read all objects of kinds (with commas) or a category, each kind sorted by name."""
+        kinds = [kind for name in resource.split(",") for kind in self._called(name)]
+        return [item for kind in kinds for item in self._list(kind.path(namespace))]
 
     def patch(
         self,

@@ -30,6 +30,8 @@ class Places:
         self._patience = patience
         self._taken: list[tuple[float, str]] = []
         """Start time [s] and name of each running request; the oldest first."""
+        self._last = (0.0, "")
+        """The request that ended last: it may do so just when others have waited too long."""
 
     @asynccontextmanager
     async def take(self, request: str) -> AsyncIterator[None]:
@@ -56,11 +58,12 @@ class Places:
             yield
         finally:
             self._taken.remove(place)
+            self._last = place
             self._free.release()
 
     def _occupied(self) -> str:
-        """The error message that names the oldest running request."""
-        since, request = self._taken[0]
+        """The error message that names the oldest running request, or else the last one."""
+        since, request = self._taken[0] if self._taken else self._last
         seconds = asyncio.get_running_loop().time() - since
         others = f" and on {len(self._taken) - 1} other requests" if self._taken[1:] else ""
         return (

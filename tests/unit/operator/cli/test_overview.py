@@ -154,7 +154,7 @@ def test_load_that_one_more_card_serves_stands_in_place_of_its_price() -> None:
 
     subject = {**optimizer("a"), "status": {"lastOptimization": last}}
 
-    assert "T 0 1 0 +30.50 of priority 2" in lines(subject)
+    assert "T 0 1 0 0 +30.50 of priority 2" in lines(subject)
     capacity = overview_document(overview([observed(subject)]))["capacity"]
     assert capacity[0]["gain"] == {"priority": 2, "load": 30.5}
 

@@ -183,8 +183,8 @@ def test_a_screened_system_has_the_cards_that_the_whole_one_hands_out(
 
     screened = screen(system).system
 
-    available = {use.type: use.available for use in optimize(system).capacity}
-    assert {t: screened.capacity.get(t, 0) for t in available} == available
+    usable = {use.type: use.usable for use in optimize(system).capacity}
+    assert {t: screened.capacity.get(t, 0) for t in usable} == usable
 
 
 @pytest.mark.parametrize("hold", [True, False])

@@ -70,3 +70,13 @@ async def test_who_gives_up_waiting_takes_no_place() -> None:
     await visit(places, "c", visits)
 
     assert visits == ["c"]
+
+
+async def test_a_request_that_ends_just_when_another_gives_up_waiting_is_named() -> None:
+    places = Places("http://here", 1, patience=0.0)
+    async with places.take("a"):
+        waiting = asyncio.create_task(visit(places, "b", []))
+        await asyncio.sleep(0)
+
+    with pytest.raises(UnavailableError, match="on the request for a$"):
+        await waiting
