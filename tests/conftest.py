@@ -1,5 +1,6 @@
 """Fixtures for tests on a real control plane: one for the run, a namespace for each test."""
 
+import itertools
 import os
 import signal
 import sys
@@ -11,11 +12,13 @@ from typing import Protocol
 
 import hypothesis
 import pytest
+from hypothesis import settings
 
 from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.errors import BinaryError
-from tests.controlplane.operator_process import OperatorProcess
+from tests.controlplane.operator_process import OperatorProcess, refusal_to_start
+from tests.controlplane.processes import Processes
 from tests.workers import Sharing
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +51,12 @@ class StartOperator(Protocol):
     ) -> OperatorProcess: ...
 
 
+class StartInVain(Protocol):
+    """Starts an operator with options and variables; its exit status and what it says."""
+
+    def __call__(self, *arguments: str, **environment: str) -> tuple[int, list[str]]: ...
+
+
 def pytest_configure() -> None:
     """Let Ctrl-C end what tests start, which a shell's background would ignore.
 
@@ -55,6 +64,8 @@ def pytest_configure() -> None:
     every test has a time limit of its own.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("tests", deadline=None)  # which a busy machine would miss
+    settings.load_profile("tests")
     hypothesis.settings.register_profile("no deadline", deadline=None)
     hypothesis.settings.load_profile("no deadline")
 
@@ -96,6 +107,21 @@ def pytest_runtest_makereport(
         for process in item.stash.get(OPERATORS, []):
             report.sections.append((f"log of {process.name}", process.log))
     return report
+
+
+@pytest.fixture(scope="session")
+def start_in_vain() -> Iterator[StartInVain]:
+    """Start operators that end at once, for something is wrong."""
+    with Processes() as processes:
+        numbers = itertools.count(1)
+
+        def start(*arguments: str, **environment: str) -> tuple[int, list[str]]:
+            name = f"operator-{next(numbers)}"
+            status, lines = refusal_to_start(processes, name, arguments, environment)
+            assert "Traceback" not in "".join(lines)
+            return status, lines
+
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """`inferno operator`: how it is configured, and what it says when it cannot start."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from inferno_operator.settings import VARIABLES
+from tests.conftest import StartInVain
 
 NOWHERE = {
     "apiVersion": "v1",
@@ -30,19 +30,6 @@ def kubeconfig(tmp_path: Path) -> Path:
     return path
 
 
-def start(*arguments: str, kubeconfig: Path, **environment: str) -> tuple[int, list[str]]:
-    """Exit status and lines of an operator that cannot start."""
-    command = [sys.executable, "-m", "inferno_operator", "operator", *arguments]
-    foreign = ("INFERNO_", "KUBERNETES_")
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-    variables = inherited | {"KUBECONFIG": str(kubeconfig)} | environment
-    ended = subprocess.run(
-        command, env=variables, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert "Traceback" not in ended.stderr
-    return ended.returncode, ended.stderr.splitlines()
-
-
 def test_every_variable_has_an_option_that_the_help_explains() -> None:
     command = [sys.executable, "-m", "inferno_operator", "operator", "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -53,29 +40,35 @@ def test_every_variable_has_an_option_that_the_help_explains() -> None:
         assert f"{variable.help} [{variable.name}]" in words
 
 
-def test_an_option_wins_over_the_variable_of_its_name(kubeconfig: Path) -> None:
-    status, lines = start(
-        "--solver-time-limit=soon", kubeconfig=kubeconfig, INFERNO_SOLVER_TIME_LIMIT="30"
+def test_an_option_wins_over_the_variable_of_its_name(
+    start_in_vain: StartInVain, kubeconfig: Path
+) -> None:
+    status, lines = start_in_vain(
+        "--solver-time-limit=soon", KUBECONFIG=str(kubeconfig), INFERNO_SOLVER_TIME_LIMIT="30"
     )
 
     assert status == 2
     assert lines == ["inferno: INFERNO_SOLVER_TIME_LIMIT: 'soon' is not a number of seconds"]
 
 
-def test_a_switch_wins_over_the_variable_of_its_name(tmp_path: Path) -> None:
-    status, lines = start(
-        "--no-leader-election", kubeconfig=tmp_path / "missing", INFERNO_LEADER_ELECTION="maybe"
+def test_a_switch_wins_over_the_variable_of_its_name(
+    start_in_vain: StartInVain, tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "missing")
+
+    status, lines = start_in_vain(
+        "--no-leader-election", KUBECONFIG=missing, INFERNO_LEADER_ELECTION="maybe"
     )
 
     assert status == 2
     assert lines[-1].startswith("inferno: no access to a cluster: ")
 
 
-def test_a_busy_port_is_told_in_one_line(kubeconfig: Path) -> None:
+def test_a_busy_port_is_told_in_one_line(start_in_vain: StartInVain, kubeconfig: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
 
-        status, lines = start(f"--health-port={port}", kubeconfig=kubeconfig)
+        status, lines = start_in_vain(f"--health-port={port}", KUBECONFIG=str(kubeconfig))
 
     (line,) = lines
     assert status == 2
@@ -83,8 +76,10 @@ def test_a_busy_port_is_told_in_one_line(kubeconfig: Path) -> None:
     assert "Address already in use; choose another port with --health-port" in line
 
 
-def test_logs_can_be_json(tmp_path: Path) -> None:
-    _, lines = start("--log-format=json", kubeconfig=tmp_path / "missing", INFERNO_NAMESPACES="llm")
+def test_logs_can_be_json(start_in_vain: StartInVain, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+
+    _, lines = start_in_vain("--log-format=json", KUBECONFIG=missing, INFERNO_NAMESPACES="llm")
 
     warning = json.loads(lines[0])
     assert warning["level"] == "warning"

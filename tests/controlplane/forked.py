@@ -18,10 +18,7 @@ from tests.controlplane.parent_death import die_with_parent
 
 POLL_INTERVAL_S = 0.01
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-IMPORTED = ("inferno_operator.main",)
-"""What programs import later than the module of their entry."""
-
-READ_ENVIRONMENT = ("kubernetes.config.kube_config", "kubernetes.aio.config.kube_config")
+READ_ENVIRONMENT = {"kubernetes.config.kube_config", "kubernetes.aio.config.kube_config"}
 """Modules that take a variable of the environment, KUBECONFIG, when they are imported."""
 
 
@@ -38,6 +35,8 @@ class Forked:
         Where it runs.
     log
         Where its output is appended.
+    imports
+        Modules that the function will import.
     """
 
     def __init__(
@@ -47,10 +46,11 @@ class Forked:
         environment: Mapping[str, str],
         folder: Path,
         log: Path,
+        imports: Sequence[str] = (),
     ) -> None:
         module, _, function = entry.partition(":")
         call = getattr(importlib.import_module(module), function)
-        for name in IMPORTED:
+        for name in imports:
             importlib.import_module(name)
         self._code: int | None = None
         with log.open("ab") as output:
@@ -106,7 +106,7 @@ def _prepare(
         os.dup2(output.fileno(), descriptor)
     os.environ.clear()
     os.environ.update(environment)
-    for name in READ_ENVIRONMENT:
+    for name in READ_ENVIRONMENT & sys.modules.keys():
         importlib.reload(sys.modules[name])
     sys.argv = [sys.argv[0], *arguments]
 

@@ -12,6 +12,7 @@ from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 
 ENTRY = "inferno_operator.cli.inferno:main"
+IMPORTS = ("inferno_operator.main",)
 COMMAND = (sys.executable, "-m", "inferno_operator", "operator")
 READY = "operator ready"
 HEALTH = re.compile(r"health and metrics on (http://[\w.:]+)")
@@ -19,6 +20,29 @@ READY_TIMEOUT_S = 30.0
 # The variables of the person who runs us must not decide what the operator does, nor those of a
 # pod that we may be in: they'd lead it to another cluster.
 FOREIGN_PREFIXES = ("INFERNO_", "KUBERNETES_", "KUBECONFIG")
+
+
+def refusal_to_start(
+    processes: Processes, name: str, arguments: Sequence[str], environment: Mapping[str, str]
+) -> tuple[int, list[str]]:
+    """Exit status and lines of an operator that ends by itself, for it can't start.
+
+    The variables are those given here, and those of the tests that are none of an operator's.
+    """
+    variables = _own_variables() | dict(environment)
+    processes.fork(name, ENTRY, ["operator", *arguments], variables, IMPORTS)
+    code = wait_until(
+        lambda: processes.exit_code(name),
+        lambda code: code is not None,
+        "the end of the operator",
+        READY_TIMEOUT_S,
+    )
+    assert code is not None
+    return code, processes.log_path(name).read_text().splitlines()
+
+
+def _own_variables() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN_PREFIXES)}
 
 
 class OperatorProcess:
@@ -52,14 +76,13 @@ class OperatorProcess:
     ) -> None:
         self._processes = processes
         self.name = name
-        variables = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN_PREFIXES)}
-        variables |= {"KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
+        variables = _own_variables() | {"KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
         if namespace is not None:
             variables["INFERNO_NAMESPACE"] = namespace
         variables |= environment or {}
         options = ["--health-port=0"]  # any that is free
         if command is None:
-            self.pid = processes.fork(name, ENTRY, ["operator", *options], variables)
+            self.pid = processes.fork(name, ENTRY, ["operator", *options], variables, IMPORTS)
         else:
             self.pid = processes.start(name, [*command, *options], variables)
 

@@ -61,11 +61,16 @@ class Processes:
         return pid
 
     def fork(
-        self, name: str, entry: str, arguments: Sequence[str], environment: Mapping[str, str]
+        self,
+        name: str,
+        entry: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        imports: Sequence[str] = (),
     ) -> int:
         """Start `package.module:function` where its imports have been done; its pid."""
-        parts = {"entry": entry, "arguments": list(arguments), "environment": dict(environment)}
-        pid: int = self._call("fork", name=name, **parts)
+        program = {"entry": entry, "imports": list(imports), "arguments": list(arguments)}
+        pid: int = self._call("fork", name=name, environment=dict(environment), **program)
         return pid
 
     def exit_code(self, name: str) -> int | None:

@@ -50,10 +50,17 @@ class Supervisor:
         self._children[name] = child
         return child.pid
 
-    def fork(self, name: str, entry: str, arguments: list[str], environment: dict[str, str]) -> int:
+    def fork(
+        self,
+        name: str,
+        entry: str,
+        arguments: list[str],
+        environment: dict[str, str],
+        imports: list[str],
+    ) -> int:
         """Start a Python program as a copy of this process; its pid."""
         log = self._folder / f"{name}.log"
-        child = Forked(entry, arguments, environment, self._folder, log)
+        child = Forked(entry, arguments, environment, self._folder, log, imports)
         self._children[name] = child
         return child.pid
 

@@ -1,8 +1,5 @@
 """The environment: what it means, and what is said about what makes no sense."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +7,7 @@ import pytest
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.settings import Settings, unknown_variables
 from inferno_optimizer.errors import InfernoError, InputError
+from tests.conftest import StartInVain
 
 
 def read(**environment: str) -> Settings:
@@ -206,39 +204,30 @@ def test_service_links_are_no_reason_to_warn(service: str, ending: str, value: s
     assert not unknown_variables({f"{service}_{ending}": value})
 
 
-def start(kubeconfig: Path, **environment: str) -> tuple[int, str]:
-    """Exit status and last line of an operator that cannot start."""
-    command = [sys.executable, "-m", "inferno_operator", "operator"]
-    foreign = ("INFERNO_", "KUBERNETES_")
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-    variables = inherited | {"KUBECONFIG": str(kubeconfig)} | environment
-    ended = subprocess.run(
-        command, env=variables, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert "Traceback" not in ended.stderr
-    return ended.returncode, ended.stderr.splitlines()[-1]
-
-
 @pytest.mark.parametrize(
     "text",
     [None, "apiVersion: v1\nkind: Config\n", "contexts: [unfinished", "no kubeconfig at all"],
     ids=["missing", "empty", "no YAML", "no object"],
 )
-def test_a_start_without_access_to_a_cluster_says_so(text: str | None, tmp_path: Path) -> None:
+def test_a_start_without_access_to_a_cluster_says_so(
+    start_in_vain: StartInVain, text: str | None, tmp_path: Path
+) -> None:
     kubeconfig = tmp_path / "config"
     if text is not None:
         kubeconfig.write_text(text)
 
-    status, line = start(kubeconfig)
+    status, lines = start_in_vain(KUBECONFIG=str(kubeconfig))
 
     assert status != 0
-    assert line.startswith("inferno: no access to a cluster: ")
+    assert lines[-1].startswith("inferno: no access to a cluster: ")
 
 
 def test_a_start_with_a_bad_value_ends_before_anything_is_asked_of_a_cluster(
-    tmp_path: Path,
+    start_in_vain: StartInVain, tmp_path: Path
 ) -> None:
-    status, line = start(tmp_path / "config", INFERNO_SOLVER_TIME_LIMIT="soon")
+    status, lines = start_in_vain(
+        KUBECONFIG=str(tmp_path / "config"), INFERNO_SOLVER_TIME_LIMIT="soon"
+    )
 
     assert status == 2
-    assert line.startswith("inferno: INFERNO_SOLVER_TIME_LIMIT: 'soon' ")
+    assert lines[-1].startswith("inferno: INFERNO_SOLVER_TIME_LIMIT: 'soon' ")
