@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-import hypothesis
 import pytest
 from hypothesis import settings
 
@@ -64,10 +63,8 @@ def pytest_configure() -> None:
     every test has a time limit of its own.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings.register_profile("tests", deadline=None)  # which a busy machine would miss
+    settings.register_profile("tests", deadline=None)
     settings.load_profile("tests")
-    hypothesis.settings.register_profile("no deadline", deadline=None)
-    hypothesis.settings.load_profile("no deadline")
 
 
 @pytest.hookimpl(optionalhook=True)  # only where there are workers
