@@ -78,5 +78,5 @@ async def test_a_request_that_ends_just_when_another_gives_up_waiting_is_named()
         waiting = asyncio.create_task(visit(places, "b", []))
         await asyncio.sleep(0)
 
-    with pytest.raises(UnavailableError, match="on the request for a$"):
+    with pytest.raises(UnavailableError, match=r"on the request for a$"):
         await waiting
