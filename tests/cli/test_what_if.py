@@ -112,7 +112,7 @@ def test_an_accelerator_that_is_not_there_yet_is_tried_out() -> None:
     )
 
     assert lines[1].startswith("Premium-granite-13b 2 x G2 50.00 1 x B200 20.00 ")
-    assert "B200 0 1 0 1" in lines
+    assert "B200 0 1 0 0 0 1" in lines
 
 
 @pytest.mark.parametrize(
