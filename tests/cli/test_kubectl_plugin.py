@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +11,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from inferno_operator.cli.kubectl_inferno import app
+from inferno_operator.cli.kubectl_inferno import app, main
+from tests.in_process import called
 
 
 class Empty(BaseHTTPRequestHandler):
@@ -28,10 +28,17 @@ class Empty(BaseHTTPRequestHandler):
         pass
 
 
+class Quiet(ThreadingHTTPServer):
+    """Serves in the process of the tests, and says nothing of clients that go away."""
+
+    def handle_error(self, *_: object) -> None:  # nobody reads it
+        pass
+
+
 @pytest.fixture
 def empty_cluster(tmp_path: Path) -> Iterator[Path]:
     """The kubeconfig of a cluster without our definitions."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Empty)
+    server = Quiet(("127.0.0.1", 0), Empty)
     threading.Thread(target=server.serve_forever).start()
     path = tmp_path / "kubeconfig"
     url = f"http://127.0.0.1:{server.server_port}"
@@ -52,8 +59,10 @@ def empty_cluster(tmp_path: Path) -> Iterator[Path]:
 
 
 def plugin(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "inferno_operator.cli.kubectl_inferno", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = called(main, arguments)
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
 
 
 @pytest.mark.parametrize("command", [[], ["plan"], ["optimize"], ["explain"], ["top"]])

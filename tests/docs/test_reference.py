@@ -2,15 +2,15 @@
 
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
 from inferno_operator.adapters.http.metrics import METRICS
+from inferno_operator.cli import inferno, kubectl_inferno
+from tests.in_process import called
 from tests.reference.chart import values
 from tests.reference.commands import contexts
 from tests.reference.pages import DOCS, PARTS, page, renewed
@@ -66,8 +66,10 @@ def test_every_variable_that_the_sources_name_is_explained() -> None:
     assert {name for name in named if not name.endswith("_")} <= explained
 
 
-@pytest.mark.parametrize("program", [["inferno"], ["-m", "inferno_operator.cli.kubectl_inferno"]])
-def test_every_option_that_help_shows_is_explained(program: list[str]) -> None:
+@pytest.mark.parametrize(
+    "program", [inferno.main, kubectl_inferno.main], ids=["program0", "program1"]
+)
+def test_every_option_that_help_shows_is_explained(program: Callable[[], None]) -> None:
     explained = set(re.findall(r"--[a-z][a-z-]+", text("cli")))
 
     for command in ("", *commands_of(program)):
@@ -75,22 +77,12 @@ def test_every_option_that_help_shows_is_explained(program: list[str]) -> None:
         assert set(re.findall(r"--[a-z][a-z-]+", shown)) <= explained
 
 
-def help_of(program: list[str], *command: str) -> str:
-    start = (
-        [sys.executable, *program]
-        if program[0] == "-m"
-        else [Path(sys.executable).parent / program[0]]
-    )
-    return subprocess.run(
-        [*start, *command, "--help"],
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+def help_of(program: Callable[[], None], *command: str) -> str:
+    wide = {**os.environ, "COLUMNS": "200"}
+    return called(program, [*command, "--help"], environment=wide).stdout.decode()
 
 
-def commands_of(program: list[str]) -> list[str]:
+def commands_of(program: Callable[[], None]) -> list[str]:
     listed = help_of(program).partition("Commands:\n")[2].partition("\n\n")[0]
     return [line.split()[0] for line in listed.splitlines()]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,8 @@ from inferno_optimizer.system import (
 from tests.unit.optimizer.enumeration import holds, replica_of, replicas_for, served
 from tests.unit.optimizer.oracles import queue_of, value
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
+
+pytestmark = pytest.mark.slow
 
 REAL = Kind(servers=8, batches=(4, 8, 24), tokens=(128, 512))
 ROUNDING = 1e-6

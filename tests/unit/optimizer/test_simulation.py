@@ -77,6 +77,7 @@ def predict(replicas: Sequence[AnyReplica], rates: Sequence[float]) -> Latencies
     return Replicas(model, limits).latencies(np.array(rates))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [first_generation, second_generation, third_generation])
 def test_waits_their_tail_and_the_inter_token_latency_are_those_of_a_simulation(make: Make) -> None:
     random = np.random.default_rng(11)

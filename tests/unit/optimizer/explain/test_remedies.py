@@ -207,6 +207,7 @@ def short_fleets() -> Iterator[System]:
     yield replace(decode_system(fleet(6, 3, seed=1, demand=1.5)), options=MILP)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", [*short_fleets()])
 def test_every_remedy_serves_and_one_step_less_does_not(system: System) -> None:
     solution = optimize(system)

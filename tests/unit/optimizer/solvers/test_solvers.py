@@ -64,6 +64,7 @@ SYSTEMS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(system=SYSTEMS)
 def test_every_server_gets_one_decision_that_its_numbers_agree_with(system: System) -> None:
@@ -77,6 +78,7 @@ def test_every_server_gets_one_decision_that_its_numbers_agree_with(system: Syst
     assert solution.cost == pytest.approx(sum(served))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(system=SYSTEMS)
 def test_replicas_are_all_that_the_load_takes_or_a_share_of_them(system: System) -> None:

@@ -105,6 +105,7 @@ def test_a_percentile_which_others_do_not_know_makes_no_doubts() -> None:
 POLICIES = st.sampled_from(SaturationPolicy)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.randoms(use_true_random=False), st.booleans(), POLICIES, st.booleans(), st.booleans())
 def test_no_plan_of_ours_is_doubted(
@@ -120,6 +121,7 @@ def test_no_plan_of_ours_is_doubted(
     assert doubts(system) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_whoever_is_left_out_of_a_plan_without_limits_is_missed(random: Random) -> None:

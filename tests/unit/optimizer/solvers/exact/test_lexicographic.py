@@ -103,6 +103,7 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
     assert outcome.least_value == pytest.approx(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_a_large_program_is_within_what_is_proven_of_it(seed: int) -> None:
     program = random_program(seed, cases=300)

@@ -49,6 +49,7 @@ def kept(program: Program, outcome: Outcome) -> FloatArray:
     return program.served(outcome.chosen, int(program.level.max()) + 1) * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [Sizes(), LARGE])
 @pytest.mark.parametrize("seed", range(20))
 def test_one_more_card_is_worth_what_the_relaxation_with_it_shows(seed: int, sizes: Sizes) -> None:
