@@ -16,7 +16,7 @@ from tests.controlplane.waiting import wait_until
 Manifest = dict[str, Any]
 
 TIMEOUT_S = 60.0
-DISCOVERY_S = 10.0
+DISCOVERY_S = 60.0
 """Time until a new definition can be found."""
 
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -175,15 +175,23 @@ class Api(AbstractContextManager["Api"]):
                 raise ApiError(f"{method} {path}: {error}") from error
 
         reply = wait_until(answer, _is_final, f"{method} {path}", TIMEOUT_S)
-        document: Manifest = reply.json()
         if reply.is_error:
-            raise ApiError(f"{method} {path}: {document.get('reason')}: {document.get('message')}")
+            raise ApiError(f"{method} {path}: {_reason(reply)}")
+        document: Manifest = reply.json()
         return document
 
 
 def _is_final(reply: httpx.Response) -> bool:
     """Whether it is worth no second try; while the cache of a new kind fills, it is."""
     return reply.status_code != httpx.codes.TOO_MANY_REQUESTS
+
+
+def _reason(reply: httpx.Response) -> str:
+    """Why the API server refuses; of a kind that is gone it says so in plain text."""
+    if not reply.headers.get("Content-Type", "").startswith("application/json"):
+        return reply.text.strip()
+    status: Manifest = reply.json()
+    return f"{status.get('reason')}: {status.get('message')}"
 
 
 def _find(kinds: list[Served], name: str) -> list[Served]:
