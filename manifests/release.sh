@@ -7,15 +7,15 @@ set -eu
 group=inferno.platform.ai
 finalizer=$group/finalizer
 
-kinds=$("$@" api-resources --api-group="$group" --output=name | paste -s -d ,)
-if [ -z "$kinds" ]; then
-  exit
-fi
 held='{{range $object := .items}}{{range $index, $name := .metadata.finalizers}}'
 held="$held{{if eq \$name \"$finalizer\"}}"
 held="$held"'{{with $object}}{{.kind}} {{.metadata.name}} {{.metadata.namespace}}{{end}} {{$index}}
 {{end}}{{end}}{{end}}'
-"$@" get "$kinds" --all-namespaces --output=go-template="$held" |
+kinds=$("$@" api-resources --api-group="$group" --output=name)
+# One kind at a time: a definition may be gone before its turn, and its objects with it.
+for kind in $kinds; do
+  "$@" get "$kind" --all-namespaces --output=go-template="$held" || true
+done |
   while read -r kind name namespace index; do
     path=/metadata/finalizers/$index
     "$@" patch "$kind.v1alpha1.$group" "$name" --namespace="$namespace" --type=json --patch="[

@@ -196,6 +196,7 @@ def _reason(reply: httpx.Response) -> str:
 
 def _find(kinds: list[Served], name: str) -> list[Served]:
     """The first kind of this name, as kubectl takes it, else all of the category."""
+    name = name.lower()  # also the name of the kind itself: Server
     named = [kind for kind in kinds if name in kind.names]
     return named[:1] or [kind for kind in kinds if name in kind.categories]
 
