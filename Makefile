@@ -55,7 +55,7 @@ test: lint type ## Run every check and every test (ARGS="-k name", WORKERS=1)
 
 .PHONY: unit-test
 unit-test: $(READY) ## Run the tests that need only Python (seconds)
-	$(PYTEST) -m "not cluster and not slow" $(ARGS)
+	$(PYTEST) -m "not cluster and not slow" --ignore tests/cluster --ignore tests/manifests $(ARGS)
 
 .PHONY: cluster-test
 cluster-test: $(READY) ## Run the tests on a real control plane
