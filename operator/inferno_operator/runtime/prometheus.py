@@ -1,0 +1,62 @@
+"""The interface of controllers to Prometheus, and what it answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from inferno_optimizer.errors import InfernoError
+
+
+class RefusedError(InfernoError):
+    """Prometheus refuses a query (4xx), or its answer is not what was asked for.
+
+    It is not sent again: the query, the credentials or the URL must be corrected. The message
+    has the words of Prometheus and the query.
+    """
+
+    reason = "Refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The value of one series at a time.
+
+    `time` is the time of the evaluation, Unix time [s]. `value` may be NaN or infinite, as
+    Prometheus returns them.
+    """
+
+    labels: Mapping[str, str]
+    time: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to an instant query.
+
+    `samples` is empty if no series matches. `warnings` are those of Prometheus: the answer may
+    be incomplete.
+    """
+
+    samples: tuple[Sample, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class Prometheus(Protocol):
+    """Answers queries of the Prometheus HTTP API, version 1.
+
+    Every method raises `RefusedError` if Prometheus refuses the query, and `UnavailableError`
+    if a later call may succeed: it does not answer in time, or answers 429 or 5xx.
+    """
+
+    async def query(self, expression: str) -> Answer:
+        """Evaluate an expression now; a scalar becomes one sample without labels."""
+
+    async def metric_names(self, matcher: str) -> tuple[str, ...]:
+        """Return the names of the metrics that have a series that a matcher selects, sorted.
+
+        Parameters
+        ----------
+        matcher
+            A series selector, such as `{namespace="prod"}`.
+        """
