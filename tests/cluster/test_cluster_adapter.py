@@ -14,7 +14,7 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
-from inferno_operator.controllers.optimization.writer import Writer, apply_status
+from inferno_operator.controllers.optimization.writer import Writer, apply_fields
 from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Resource, Server
 from inferno_operator.resources.objects import Event, Key, Kind, Reference, kind_of
 from inferno_operator.resources.objects import Manifest as Stored
@@ -229,7 +229,7 @@ async def test_a_status_is_applied_and_the_spec_stays(
     reference = scene.create(kind)
     before = scene.get(reference.kind)["spec"]
 
-    returned = await apply_status(api, reference, status("Ready", observedGeneration=1))
+    returned = await apply_fields(api, reference, status=status("Ready", observedGeneration=1))
 
     stored = scene.get(reference.kind)
     assert returned["status"] == stored["status"]
@@ -245,9 +245,9 @@ async def test_conditions_of_others_stay_and_ours_that_are_left_out_go(
     foreign = {"status": {"conditions": [condition("Audited", "by others")]}}
     scene.patch(Server, foreign, subresource="status")
 
-    await apply_status(api, server, status("Ready", "Allocated", observedGeneration=1))
+    await apply_fields(api, server, status=status("Ready", "Allocated", observedGeneration=1))
     before = conditions(scene.get(Server))
-    await apply_status(api, server, status("Ready"))
+    await apply_fields(api, server, status=status("Ready"))
 
     assert sorted(before) == ["Allocated", "Audited", "Ready"]
     after = scene.get(Server)
@@ -262,7 +262,7 @@ async def test_conditions_are_stored_in_the_order_in_which_we_apply_them(
     others = {"status": status("Allocated", "Audited", "Ready")}
     scene.patch(Server, others, subresource="status")
 
-    await apply_status(api, server, status("Ready", "Allocated"))
+    await apply_fields(api, server, status=status("Ready", "Allocated"))
 
     stored = [type_ for type_ in conditions(scene.get(Server)) if type_ != "Audited"]
     assert stored == ["Ready", "Allocated"]
@@ -272,7 +272,7 @@ async def test_spec_and_status_are_managed_under_one_name(scene: Scene, api: Api
     server = scene.create("Server")
 
     await apply_spec(api, server, {"desiredAlloc": TWO})
-    await apply_status(api, server, status("Ready"))
+    await apply_fields(api, server, status=status("Ready"))
 
     assert sorted(scene.managers(Server)) == [
         (FIELD_MANAGER, "Apply", ""),
@@ -321,7 +321,7 @@ async def write(api: ApiServer, what: str, reference: Reference) -> None:
     if what == "spec":
         await apply_spec(api, reference, {"desiredAlloc": TWO})
     elif what == "status":
-        await apply_status(api, reference, status("Ready"))
+        await apply_fields(api, reference, status=status("Ready"))
     else:
         await Writer(api, lambda: NOW).clear_request(reference)
 
@@ -385,7 +385,7 @@ async def test_a_status_that_the_schema_forbids_is_rejected(scene: Scene, api: A
     server = scene.create("Server")
 
     with pytest.raises(RejectedError) as raised:
-        await apply_status(api, server, {"active": True, "conditions": [{"type": "Ready"}]})
+        await apply_fields(api, server, status={"active": True, "conditions": [{"type": "Ready"}]})
 
     assert "lastTransitionTime" in one_line(raised)
 
@@ -412,7 +412,7 @@ async def test_what_our_rights_do_not_cover_is_rejected(
         with pytest.raises(RejectedError) as raised:
             await api.get(SERVER, server.key)
         with pytest.raises(RejectedError):
-            await apply_status(api, server, status("Ready"))
+            await apply_fields(api, server, status=status("Ready"))
 
     assert "forbidden" in one_line(raised)
     assert "nobody" in str(raised.value)
@@ -452,7 +452,7 @@ async def test_an_api_server_that_is_away_is_unavailable_and_found_again(
             api.get(SERVER, server.key),
             api.list(SERVER, scene.namespace),
             apply_spec(api, server, {"desiredAlloc": TWO}),
-            apply_status(api, server, status("Ready")),
+            apply_fields(api, server, status=status("Ready")),
             Writer(api, lambda: NOW).clear_request(server),
         ):
             with pytest.raises(UnavailableError) as raised:

@@ -19,7 +19,7 @@ from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
-from inferno_operator.controllers.optimization.writer import apply_status
+from inferno_operator.controllers.optimization.writer import apply_fields
 from inferno_operator.resources import API_VERSION, RESOURCES
 from inferno_operator.resources.objects import Key, Reference, kind_of
 from tests.cluster.scene import FINALIZER, Scene
@@ -258,7 +258,7 @@ async def _write_out_of_date(control_plane: ControlPlane, kubeconfig: Path, name
             metadata = control_plane.items(resource.plural, namespace)[0]["metadata"]
             key = Key(namespace, metadata["name"])
             reference = Reference(kind_of(resource), key, metadata["uid"], version="1")
-            await apply_status(api_server, reference, {"active": True})
+            await apply_fields(api_server, reference, status={"active": True})
 
 
 def _optimizer_secrets() -> dict[str, dict[str, bytes]]:

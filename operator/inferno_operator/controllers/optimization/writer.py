@@ -42,22 +42,22 @@ class Writer:
     async def _write(self, update: Update) -> Manifest | None:
         reference, generation, written = update.reference, update.generation, None
         if update.spec is not None:
-            manifest = reference.manifest(spec=update.spec)
-            written = await self._cluster.apply(reference.kind, manifest, FIELD_MANAGER)
+            written = await apply_fields(self._cluster, reference, spec=update.spec)
             reference = Reference.of(reference.kind, written)
             if written["metadata"]["generation"] == generation + 1:  # nobody else changed it
                 generation += 1
         status = update.status_at(generation, self._now())
         if status is not None:
-            written = await apply_status(self._cluster, reference, status)
+            written = await apply_fields(self._cluster, reference, status=status)
         return written
 
 
-async def apply_status(cluster: Cluster, reference: Reference, status: Manifest) -> Manifest:
-    """Set and own exactly these fields of the status, even if the object has changed.
+async def apply_fields(cluster: Cluster, reference: Reference, **fields: Manifest) -> Manifest:
+    """Set and own exactly these fields of the spec or the status, even if the object changed.
 
-    For a status the API server compares the version but not the uid. So if the version is out
-    of date, the write is repeated with the newest version of the object of the same uid.
+    Every write has the version that was read. So a write that this process sends late, because
+    the process was suspended and another operator leads now, changes nothing. If the version is
+    out of date, the write is repeated with the newest version of the object of the same uid.
 
     Raises
     ------
@@ -65,7 +65,7 @@ async def apply_status(cluster: Cluster, reference: Reference, status: Manifest)
         The object was deleted; another object may have its name.
     """
     while True:
-        manifest = reference.manifest_at_version(status=status)
+        manifest = reference.manifest_at_version(**fields)
         try:
             return await cluster.apply(reference.kind, manifest, FIELD_MANAGER)
         except StaleError:
