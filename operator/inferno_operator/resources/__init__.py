@@ -16,6 +16,15 @@ from inferno_operator.resources.base import (
     Status,
 )
 from inferno_operator.resources.capacity import Capacity, CapacitySpec, Count
+from inferno_operator.resources.measurement import (
+    CUSTOM,
+    Measure,
+    Measured,
+    MeasuredReplicas,
+    Percentiles,
+    Quality,
+    Queries,
+)
 from inferno_operator.resources.model import (
     DecodeParms,
     Model,
@@ -39,11 +48,12 @@ from inferno_operator.resources.optimizer import (
     Unserved,
 )
 from inferno_operator.resources.parsing import RESOURCES, ManifestError, parse
-from inferno_operator.resources.server import Server, ServerSpec
+from inferno_operator.resources.server import Server, ServerSpec, ServerStatus
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
 
 __all__ = [
     "API_VERSION",
+    "CUSTOM",
     "DIGITS",
     "GROUP",
     "RESOURCES",
@@ -65,6 +75,9 @@ __all__ = [
     "Level",
     "Load",
     "ManifestError",
+    "Measure",
+    "Measured",
+    "MeasuredReplicas",
     "Metadata",
     "Model",
     "ModelBoosterRef",
@@ -74,14 +87,18 @@ __all__ = [
     "OptimizerParameters",
     "OptimizerSpec",
     "OptimizerStatus",
+    "Percentiles",
     "PerfParms",
     "PerformanceData",
     "Power",
     "PrefillParms",
+    "Quality",
+    "Queries",
     "Resource",
     "Server",
     "ServerAllocation",
     "ServerSpec",
+    "ServerStatus",
     "ServiceClass",
     "ServiceClassSpec",
     "Status",

@@ -110,6 +110,12 @@ class Resource(Part):
         created = self.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
         return created, self.metadata.name
 
+    @classmethod
+    def type_of_status(cls) -> type[Status]:
+        """Return the type of the status of this kind."""
+        default: Status = cls.model_fields["status"].default
+        return type(default)
+
     def to_json(self) -> dict[str, Any]:
         """Return the manifest with the fields that were given."""
         return {"apiVersion": API_VERSION, "kind": self.kind, **super().to_json()}

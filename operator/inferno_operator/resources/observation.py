@@ -7,8 +7,6 @@ from datetime import datetime
 from inferno_operator.resources import (
     ManifestError,
     Metadata,
-    Optimizer,
-    OptimizerStatus,
     Resource,
     Status,
     parse,
@@ -43,8 +41,7 @@ def observe(kind: type[Resource], manifest: Manifest) -> Observation:
     try:
         resource = parse(manifest)
     except ManifestError as error:
-        kind_of_status = OptimizerStatus if kind is Optimizer else Status
-        status = kind_of_status.model_validate(manifest.get("status", {}))
+        status = kind.type_of_status().model_validate(manifest.get("status", {}))
         problem = f"{error.path} {error.problem}"
         resource = None
     else:

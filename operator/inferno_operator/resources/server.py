@@ -5,7 +5,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from inferno_operator.resources.allocation import ServerAllocation
-from inferno_operator.resources.base import AGE, READY, Column, Resource
+from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
+from inferno_operator.resources.measurement import Measure, Measured
 from inferno_operator.resources.model_booster import ModelBoosterRef
 from inferno_operator.resources.schema import NonEmptyText, NonNegativeInteger, Part
 
@@ -33,6 +34,15 @@ class ServerSpec(Part):
     """The decision, written by the operator."""
     model_booster: ModelBoosterRef | None = None
     """The ModelBooster to scale; absent means that nothing but this object is written."""
+    measure: Measure | None = None
+    """Where the load and the latencies are measured; absent: a person sets currentAlloc."""
+
+
+class ServerStatus(Status):
+    """What the operator says about a Server."""
+
+    measured: Measured | None = None
+    """What was measured; absent without spec.measure."""
 
 
 class Server(Resource):
@@ -55,6 +65,9 @@ class Server(Resource):
         Column("Now-Replicas", ".spec.currentAlloc.numReplicas", "integer", wide=True),
         Column("Now-Cost", ".spec.currentAlloc.cost", "number", wide=True),
         Column("Allocated", '.status.conditions[?(@.type=="Allocated")].reason', wide=True),
+        Column("Measured", ".status.measured.quality", wide=True),
+        Column("Arrivals", ".status.measured.arrivalRate", "number", wide=True),
     )
 
     spec: ServerSpec
+    status: ServerStatus = ServerStatus()

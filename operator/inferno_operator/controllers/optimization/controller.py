@@ -68,7 +68,7 @@ class OptimizationController:
         self._synchronization: Synchronization | None = None
         if store is not None:
             self._synchronization = Synchronization(
-                self._mirror, store, context.cluster, context.now
+                self._mirror, store, context.loads, context.cluster, context.now
             )
 
     def unready(self) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from inferno_operator.controllers.optimization import status
 from inferno_operator.controllers.optimization.plan import Update, plan_troubles, plan_updates
-from inferno_operator.controllers.optimization.ports import Optimizer
+from inferno_operator.controllers.optimization.ports import Loads, Optimizer, TypedLoads
 from inferno_operator.controllers.optimization.schedule import Step, next_step
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import Source
@@ -35,7 +35,8 @@ class Context:
     """What reconciles need.
 
     `time_limit` is that of the exact solver [s]; `observer` receives a call for each
-    optimization; `locks` allow one optimization per namespace at a time.
+    optimization; `loads` knows measured loads; `locks` allow one optimization per namespace at
+    a time.
     """
 
     cluster: Cluster
@@ -44,6 +45,7 @@ class Context:
     now: Now
     time_limit: float = 30.0
     observer: Observer = field(default_factory=Observer)
+    loads: Loads = field(default_factory=TypedLoads)
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     @property
@@ -113,7 +115,8 @@ async def _optimize(observation: Observation, step: Step, context: Context) -> N
     context.observer.started(key)
     if step.is_requested:  # an optimization at an interval is only reported when it is done
         observation = await _write_status(observation, step.update, writer)
-    observations = await context.source.objects(key.namespace)
+    objects = await context.source.objects(key.namespace)
+    observations = await context.loads.with_loads(objects)
     snapshot = build_system(readable(observations), step.resource, context.time_limit)
     solution = await context.optimizer.optimize(snapshot.system)
     updates = plan_updates(observations, snapshot, solution)

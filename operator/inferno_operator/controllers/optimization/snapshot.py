@@ -74,7 +74,7 @@ def build_system(
     """
     in_order = sorted(resources, key=attrgetter("age"))
     named, excluded = _by_name(in_order)
-    excluded += [(r, _no_load(r.spec.name)) for r in named if _lacks_load(r)]
+    excluded += [(r, _no_load(r)) for r in named if isinstance(r, Server) and _lacks_load(r)]
     loaded = [r for r in named if not _lacks_load(r)]
     asked = optimizer or next(_only(Optimizer, in_order), None)
     system = core.System(
@@ -107,12 +107,14 @@ def _lacks_load(resource: Resource) -> bool:
     return current is None or current.load is None
 
 
-def _no_load(name: str) -> Problem:
+def _no_load(server: Server) -> Problem:
     message = (
-        "give arrivalRate and avgLength, or avgInTokens and avgOutTokens:"
+        "is not measured yet: see the condition Measured"
+        if server.spec.measure
+        else "give arrivalRate and avgLength, or avgInTokens and avgOutTokens:"
         " what the server has to carry, 0 for nothing"
     )
-    return Problem("server", name, "currentAlloc.load", message)
+    return Problem("server", server.spec.name, "currentAlloc.load", message)
 
 
 def _by_name(resources: Sequence[Resource]) -> tuple[list[Named], list[tuple[Resource, Problem]]]:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from inferno_operator.controllers.optimization.ports import Loads
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.resources import Optimizer
@@ -45,15 +46,23 @@ class Synchronization:
         The objects.
     optimizer
         What stores them.
+    loads
+        Knows measured loads.
     cluster, now
         Where finalizers are written, and the time of day.
     """
 
     def __init__(
-        self, mirror: Mirror, optimizer: StatefulOptimizer, cluster: Cluster, now: Now
+        self,
+        mirror: Mirror,
+        optimizer: StatefulOptimizer,
+        loads: Loads,
+        cluster: Cluster,
+        now: Now,
     ) -> None:
         self._mirror = mirror
         self._optimizer = optimizer
+        self._loads = loads
         self._cluster = cluster
         self._now = now
         self._queues: tuple[WorkQueue[str], ...] = (
@@ -78,8 +87,8 @@ class Synchronization:
             deleted = [o for o, _ in _held_back(objects)]
             if not deleted and self._mirror.namespaces() != {namespace}:
                 return Outcome.SETTLED  # it stores one namespace; each is sent with its request
-            present = readable(o for o in objects if o.deleted is None)
-            await self._optimizer.replace(build_system(present).system)
+            present = await self._loads.with_loads([o for o in objects if o.deleted is None])
+            await self._optimizer.replace(build_system(readable(present)).system)
             await release(deleted, self._cluster)
         except InfernoError as error:
             logger.warning("namespace %s: the optimizer is not up to date: %s", namespace, error)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from inferno_operator.controllers.optimization.ports import TypedLoads
 from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.synchronization import (
     PATIENCE,
@@ -74,7 +75,7 @@ def synchronization(
     for kind in map(kind_of, RESOURCES):
         found = [m for (name, _), m in cluster.objects.items() if name == kind.kind]
         mirror.listed(Listing(kind, "", 99, tuple(copy.deepcopy(found))))
-    return Synchronization(mirror, keeper, cluster, lambda: now)
+    return Synchronization(mirror, keeper, TypedLoads(), cluster, lambda: now)
 
 
 async def reconcile(cluster: FakeCluster, keeper: FakeKeeper) -> Outcome:

@@ -1,0 +1,1 @@
+"""Measures loads and latencies of Servers with Prometheus."""

@@ -1,0 +1,115 @@
+"""Measure Servers regularly, and give optimizations their newest loads."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inferno_operator.controllers.measurement.load import load, with_load
+from inferno_operator.controllers.measurement.reconcile import Context, last_good, measure
+from inferno_operator.controllers.measurement.subjects import SERVER, SERVICE_CLASS, Subjects
+from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.resources import Server
+from inferno_operator.resources.objects import Key, Now
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.ports import Cluster
+from inferno_operator.runtime.work_queue import Outcome, WorkQueue
+
+CYCLE = "measure all Servers"
+"""The only key of the queue."""
+
+PATIENCE_SECONDS = 15.0
+"""Seconds that an optimization waits for Servers that have never been measured."""
+
+
+class MeasurementController:
+    """Measures Servers with `spec.measure`, every `interval` seconds.
+
+    Parameters
+    ----------
+    cluster
+        The API server.
+    survey
+        What asks Prometheus; None if the operator does not know where it is.
+    namespaces
+        The namespaces to watch; if empty, all.
+    interval
+        Seconds between two cycles.
+    now
+        The time of day.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        survey: Survey | None,
+        namespaces: Sequence[str],
+        interval: float,
+        now: Now,
+    ) -> None:
+        subjects = Subjects(self._forget)
+        self._context = Context(cluster, subjects, survey, now)
+        self._informer = Informer(cluster, (SERVER, SERVICE_CLASS), namespaces, subjects)
+        self._interval = interval
+        self._cycles = 0
+        self._ended = asyncio.Condition()
+        self.queue: WorkQueue[str] = WorkQueue(self._cycle)
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._informer.run())
+            await self._informer.complete()
+            self.queue.add(CYCLE, self._cycles)
+
+    async def stop(self) -> None:
+        """Stop measuring."""
+        await self.queue.close()
+
+    async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
+        """Return objects in which measured Servers have their newest load.
+
+        Servers that were never measured are measured first.
+        """
+        asking = [o for o in observations if _asks(o)]
+        unknown = [o for o in asking if o.reference.key not in self._context.measured]
+        if unknown and self._context.survey is not None:
+            for observation in unknown:
+                self._context.subjects.note(observation)
+            await self._next_cycle()
+        return [self._with_load(o) if _asks(o) else o for o in observations]
+
+    def _with_load(self, observation: Observation) -> Observation:
+        server, key = observation.resource, observation.reference.key
+        if not isinstance(server, Server):
+            return observation
+        newest = self._context.measured.get(key) or last_good(observation)
+        found = load(server, newest)
+        if found is None:
+            return observation
+        return replace(observation, resource=with_load(server, found))
+
+    async def _next_cycle(self) -> None:
+        """Wait until a cycle that begins now has ended, for a limited time."""
+        awaited = self._cycles + 2 if self.queue.longest_run else self._cycles + 1
+        self.queue.add(CYCLE, object())
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS), self._ended:
+                await self._ended.wait_for(lambda: self._cycles >= awaited)
+        except TimeoutError:
+            return
+
+    async def _cycle(self, _: str) -> Outcome:
+        await measure(self._context)
+        self._cycles += 1
+        async with self._ended:
+            self._ended.notify_all()
+        return Outcome.due_after(self._interval)
+
+    def _forget(self, key: Key) -> None:
+        self._context.measured.pop(key, None)
+
+
+def _asks(observation: Observation) -> bool:
+    server = observation.resource
+    return isinstance(server, Server) and server.spec.measure is not None

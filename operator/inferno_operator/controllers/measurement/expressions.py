@@ -1,0 +1,223 @@
+"""Builds PromQL for many servers at once; values of labels are quoted, never pasted.
+
+Servers whose series have the same names of labels share each query: the answer has one series
+for each combination of values, and the label `inferno_part` says which part of the answer a
+series is.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from inferno_operator.controllers.measurement.catalogue import OfReplicas, Quotient, Source, Term
+from inferno_optimizer.errors import InputError
+
+PART = "inferno_part"
+"""The label that says which part of an answer a series is."""
+
+LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+VALUES_NAMED = 50
+"""If there are more values of a label, a query selects all its values."""
+
+PERCENTILES = (0.5, 0.95, 0.99)
+
+BUCKETS = "buckets "
+"""Prefix of the names of queries for the buckets of a histogram."""
+
+TIMES = ("itlAverage", "ttftAverage", "waitAverage")
+"""Means with percentiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows of rates [s]: `short` to see an increase at once, `long` for a steady load."""
+
+    short: int = 60
+    long: int = 300
+
+
+WINDOWS = Windows()
+"""The default windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Servers of one source whose series have the same names of labels.
+
+    `labels` are the names in order, `values` the values of each server.
+    """
+
+    name: str
+    source: Source
+    labels: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+
+    @property
+    def selector(self) -> str:
+        """Matchers that select the series of all servers of the group."""
+        return ",".join(self._matchers())
+
+    def _matchers(self) -> Iterator[str]:
+        for number, label in enumerate(self.labels):
+            values = sorted({each[number] for each in self.values})
+            if len(values) == 1:
+                yield f"{label}={quoted(values[0])}"
+            elif len(values) <= VALUES_NAMED:
+                yield f"{label}=~{quoted('|'.join(map(re.escape, values)))}"
+            else:
+                yield f'{label}!=""'
+
+    @property
+    def by(self) -> str:
+        """The clause that keeps the labels of the group."""
+        return f"by ({', '.join(self.labels)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """An expression for a group, and the names of the parts of its answer."""
+
+    group: Group
+    name: str
+    expression: str
+
+
+def quoted(value: str) -> str:
+    """Return a value as a string literal of PromQL."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def label_names(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return names of labels in order.
+
+    Raises
+    ------
+    InputError
+        A name is not a valid name of a label.
+    """
+    names = tuple(sorted(labels))
+    for name in names:
+        if not LABEL.fullmatch(name) or name.startswith("__") or name == PART:
+            raise InputError(f"spec.measure.labels: {name!r} is not a name of a label")
+    return names
+
+
+def arrivals(group: Group, seconds: int, name: str) -> Query:
+    """Return the query for arrival rates; part i is the i-th alternative of the source."""
+    parts = (
+        (str(number), _sum(group, terms, seconds))
+        for number, terms in enumerate(group.source.arrivals)
+    )
+    return Query(group, name, _union(parts))
+
+
+def means(group: Group, seconds: int, quantities: Sequence[str], name: str) -> Query | None:
+    """Return the query for the means of these quantities; None if the source has none."""
+    parts = [
+        (quantity, " or ".join(_mean(group, item, seconds) for item in items))
+        for quantity, items in group.source.means.items()
+        if quantity in quantities
+    ]
+    return Query(group, name, _union(parts)) if parts else None
+
+
+def replicas(group: Group, seconds: int) -> Query:
+    """Return the query for gauges and for the replicas; `seconds` is the long window.
+
+    Parts: the gauges by name; `reporting` replicas; `expected` replicas, which have reported in
+    the window and are still targets; `newest`, the time of the newest sample [s]; `older`
+    replicas, known since before the window; `samples` of a replica in the window.
+    """
+    recent = _each(group, f"last_over_time({{}}[{seconds}s])")
+    older = _each(group, f"{{}} offset {seconds}s")
+    samples = _each(group, f"count_over_time({{}}[{seconds}s])")
+    target = f"group by (job, instance, {', '.join(group.labels)})"
+    known = f"({target} ({recent})) and on (job, instance) up"
+    parts = [
+        *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
+        ("reporting", f"count {group.by} ({target} ({_each(group, '{}')}))"),
+        ("expected", f"count {group.by} ({known})"),
+        ("newest", f"max {group.by} ({_each(group, 'timestamp({})')})"),
+        ("older", f"count {group.by} ({older})"),
+        ("samples", f"max {group.by} ({samples})"),
+    ]
+    return Query(group, "replicas", _union(parts))
+
+
+def last_seen(group: Group, seconds: int) -> Query:
+    """Return the query for the newest sample of servers that do not report now [s]."""
+    newest = _each(group, f"max_over_time(timestamp({{}})[{seconds}s:60s])")
+    return Query(group, "last seen", _union([("newest", f"max {group.by} ({newest})")]))
+
+
+def percentiles(group: Group, share: float, seconds: int) -> Query | None:
+    """Return the query for a percentile of the times; None if the source has none."""
+    parts = [
+        (quantity, " or ".join(_percentile(group, item, share, seconds) for item in histograms))
+        for quantity in TIMES
+        if (histograms := [i for i in group.source.means.get(quantity, ()) if i.metric])  # type: ignore[call-overload]  # any text may be asked for
+    ]
+    return Query(group, f"p{share * 100:g}", _union(parts)) if parts else None
+
+
+def buckets(group: Group, quantity: str, seconds: int) -> Query | None:
+    """Return the query for the buckets of a histogram; None if the source has none."""
+    items = group.source.means.get(quantity, ())  # type: ignore[call-overload]  # as above
+    histograms = [item.metric for item in items if item.metric]
+    if not histograms:
+        return None
+    by = f"by (le, {', '.join(group.labels)})"
+    rates = (f"rate({name}_bucket{{{group.selector}}}[{seconds}s])" for name in histograms)
+    return Query(group, f"{BUCKETS}{quantity}", " or ".join(f"sum {by} ({rate})" for rate in rates))
+
+
+def _union(parts: Iterable[tuple[str, str]]) -> str:
+    return " or ".join(
+        f'label_replace({expression}, "{PART}", "{name}", "", "")' for name, expression in parts
+    )
+
+
+def _selected(group: Group, metric: str, where: str = "") -> str:
+    matchers = ",".join(filter(None, (group.selector, where)))
+    return f"{metric}{{{matchers}}}"
+
+
+def _each(group: Group, template: str) -> str:
+    """A function of each metric of the heartbeat; `{}` in the template is the selector."""
+    return " or ".join(template.format(_selected(group, name)) for name in group.source.heartbeat)
+
+
+def _sum(group: Group, terms: Iterable[Term], seconds: int) -> str:
+    """The sum of terms; a term without series counts as 0, if another one has series."""
+    numbered = enumerate(_term(group, term, seconds) for term in terms)
+    return f"sum {group.by} ({_union((str(number), text) for number, text in numbered)})"
+
+
+def _term(group: Group, term: Term, seconds: int) -> str:
+    function = "rate" if term.rate else "deriv"
+    return " or ".join(
+        f"sum {group.by} ({function}({_selected(group, name, term.where)}[{seconds}s]))"
+        for name in term.rate or term.growth
+    )
+
+
+def _mean(group: Group, item: Quotient, seconds: int) -> str:
+    above, below = (
+        f"sum {group.by} (rate({_selected(group, name, item.where)}[{seconds}s]))"
+        for name in item.counters
+    )
+    return f"({above} / {below})"
+
+
+def _gauge(group: Group, gauge: OfReplicas) -> str:
+    function = "sum" if gauge.sum else "avg"
+    names = gauge.sum or gauge.average
+    return " or ".join(f"{function} {group.by} ({_selected(group, name)})" for name in names)
+
+
+def _percentile(group: Group, item: Quotient, share: float, seconds: int) -> str:
+    by = f"by (le, {', '.join(group.labels)})"
+    selected = _selected(group, f"{item.metric}_bucket", item.where)
+    return f"histogram_quantile({share:g}, sum {by} (rate({selected}[{seconds}s])))"

@@ -1,0 +1,60 @@
+"""The load of a Server for an optimization: the measured one, and never less without evidence."""
+
+from inferno_operator.resources import Load, Measured, Server, ServerAllocation
+
+SHRINKS = frozenset({"Fresh", "Idle"})
+"""Qualities that may lower the load."""
+
+IDLE_TOKENS = 1
+"""Output tokens per request of a server that has never served one; its arrival rate is 0."""
+
+
+def load(server: Server, measured: Measured | None) -> Load | None:
+    """Return the load of a Server; None if it is not known.
+
+    Numbers that are not fresh may raise the load, but not lower it below the load of the
+    standing decision: what runs keeps running. Lengths of requests that are not measured are
+    those of the last load.
+    """
+    current, desired = server.spec.current_alloc, server.spec.desired_alloc
+    typed = current.load if current else None
+    standing = desired.load if desired else None
+    rate = _rate(measured, typed, standing)
+    if rate is None:
+        return None
+    known = [part for part in (typed, standing) if part is not None]
+    last = next((part for part in known if part.avg_out_tokens or part.avg_length), None)
+    tokens_in = measured.avg_in_tokens if measured else None
+    tokens_out = measured.avg_out_tokens if measured else None
+    if tokens_out is None and last is None and rate > 0:
+        return None
+    if tokens_out is None:
+        lengths = last or Load(arrival_rate=0, avg_out_tokens=IDLE_TOKENS)
+        return lengths.model_copy(update={"arrival_rate": rate})
+    typed_in = last.avg_in_tokens if last else None
+    return Load(
+        arrival_rate=rate,
+        avg_in_tokens=typed_in if tokens_in is None else round(tokens_in),
+        avg_out_tokens=max(round(tokens_out), 1),
+        arrival_cov=last.arrival_cov if last else None,
+        service_cov=last.service_cov if last else None,
+    )
+
+
+def _rate(measured: Measured | None, typed: Load | None, standing: Load | None) -> float | None:
+    """Return the arrival rate [requests/min]; None if it is not known."""
+    newest = measured.arrival_rate if measured else None
+    if newest is None and typed is not None:
+        newest = typed.arrival_rate
+    if newest is None or (measured is not None and measured.quality in SHRINKS):
+        return newest
+    return max(newest, standing.arrival_rate if standing else 0.0)
+
+
+def with_load(server: Server, load: Load) -> Server:
+    """Return the Server with this load."""
+    current = server.spec.current_alloc or ServerAllocation(accelerator="", num_replicas=0)
+    allocation = current.model_copy(update={"load": load})
+    return server.model_copy(
+        update={"spec": server.spec.model_copy(update={"current_alloc": allocation})}
+    )

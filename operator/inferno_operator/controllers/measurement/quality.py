@@ -1,0 +1,312 @@
+"""Judges what Prometheus answers about a server: may its numbers be used, and for what; pure.
+
+Nothing that is missing counts as zero. Numbers that are not fresh keep the last good values.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import log, sqrt
+from typing import Any
+
+from inferno_operator.controllers.measurement.catalogue import Source
+from inferno_operator.controllers.measurement.expressions import PERCENTILES, TIMES
+from inferno_operator.controllers.measurement.reading import Reading
+from inferno_operator.resources import (
+    DIGITS,
+    Measured,
+    MeasuredReplicas,
+    Percentiles,
+    Quality,
+    Target,
+)
+
+LOAD_SHORT, LOAD_LONG = "load short", "load long"
+MEANS_SHORT, MEANS_LONG = "means short", "means long"
+REPLICAS, LAST_SEEN, CUSTOM_ANSWERS, COVS = "replicas", "last seen", "custom", "covs"
+"""Names of queries."""
+
+TOKENS = ("avgInTokens", "avgOutTokens")
+
+MARGIN_SECONDS = 15.0
+"""Age of the newest sample [s], beyond two scrape intervals, up to which it is fresh."""
+
+ENOUGH_REQUESTS = 20
+"""Requests of which a mean is taken from the short window."""
+
+SIGNIFICANT = 2.0
+"""Standard deviations of a Poisson count by which the load must grow to be seen at once."""
+
+MILLISECONDS = 1000.0
+PER_MINUTE = 60.0
+
+TAIL = -log(0.05)
+"""Ratio of the 95th percentile of an exponential distribution to its mean."""
+
+USABLE: frozenset[Quality] = frozenset({"Fresh", "Idle", "Partial"})
+"""Qualities whose numbers are new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A quality, and what to do unless it is Fresh."""
+
+    quality: Quality
+    message: str = ""
+
+
+def measured(
+    reading: Reading, source: Source | None, before: Measured | None, hint: str = ""
+) -> Measured:
+    """Return what was measured.
+
+    Parameters
+    ----------
+    reading
+        The answers about the server.
+    source
+        Its source; None for a source of queries only.
+    before
+        The last good values; None if there are none.
+    hint
+        What to say if there are no series: near names, and what to correct.
+    """
+    verdict = _verdict(reading, source, hint)
+    if verdict.quality not in USABLE:
+        return _kept(reading, before, verdict)
+    fields = _numbers(reading, before)
+    if verdict.quality == "Idle":
+        fields["arrival_rate"] = 0.0
+    return Measured(
+        time=_time(reading),
+        quality=verdict.quality,
+        message=verdict.message,
+        replicas=_replicas(reading),
+        **fields,
+    )
+
+
+def with_targets(now: Measured, target: Target | None) -> Measured:
+    """Add the targets that the measured times miss."""
+    missed = tuple(_missed(now, target)) if target and now.quality in USABLE else ()
+    return now.model_copy(update={"misses_targets": missed}) if missed else now
+
+
+def _kept(reading: Reading, before: Measured | None, verdict: Verdict) -> Measured:
+    changes = {"quality": verdict.quality, "message": verdict.message, "misses_targets": ()}
+    if before is None:
+        return Measured(time=_time(reading), quality=verdict.quality, message=verdict.message)
+    return before.model_copy(update=changes)
+
+
+def _time(reading: Reading) -> datetime:
+    return datetime.fromtimestamp(reading.time, UTC)
+
+
+def _verdict(reading: Reading, source: Source | None, hint: str) -> Verdict:
+    if reading.unavailable:
+        return Verdict("Stale", f"{reading.unavailable}; the last good values are kept")
+    if reading.refused:
+        return Verdict("Refused", reading.refused)
+    late = None if source is None else _late(reading, source, hint)
+    if late is not None:
+        return late
+    rate = _arrival_rate(reading)
+    if rate is None:
+        return _uncounted(source, hint)
+    return _partial(reading) or _idle(reading, rate) or Verdict("Fresh")
+
+
+def _late(reading: Reading, source: Source, hint: str) -> Verdict | None:
+    """Return the verdict if the samples are old or there are none."""
+    newest, samples = reading.part(REPLICAS, "newest"), reading.part(REPLICAS, "samples")
+    if newest is None:
+        newest = reading.part(LAST_SEEN, "newest")
+        if newest is None:
+            return Verdict("Missing", hint or f"no series of {source.heartbeat[0]}")
+        why = "no replica reports now"
+    else:
+        why = "Prometheus does not scrape the replicas in time"
+    interval = reading.windows.long / max(samples or 1.0, 1.0)
+    age = reading.time - newest
+    if reading.part(REPLICAS, "newest") is not None and age <= 2 * interval + MARGIN_SECONDS:
+        return None
+    return Verdict(
+        "Stale",
+        f"{why}: the newest sample is of {_clock(newest)}; the last good values are kept;"
+        " look at the pods of the server and at the targets of Prometheus",
+    )
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
+
+
+def _uncounted(source: Source | None, hint: str) -> Verdict:
+    if source is None:
+        return Verdict("Missing", "the query of arrivalRate returns no number" + _also(hint))
+    return Verdict("Missing", f"no series of {source.counted} with these labels" + _also(hint))
+
+
+def _also(hint: str) -> str:
+    return f"; {hint}" if hint else ""
+
+
+def _partial(reading: Reading) -> Verdict | None:
+    """Return the verdict if some replicas or samples are missing."""
+    if reading.warnings:
+        words = "; ".join(reading.warnings)
+        return Verdict("Partial", f"the load may grow but not shrink: Prometheus warns: {words}")
+    known = _replicas(reading)
+    if known is not None and known.reporting < known.ready:
+        return Verdict(
+            "Partial",
+            f"the load may grow but not shrink: {known.reporting} of {known.ready} replicas"
+            " report; look for up == 0 among the targets of Prometheus",
+        )
+    return None
+
+
+def _idle(reading: Reading, rate: float) -> Verdict | None:
+    """Return the verdict if no request arrives, runs or waits."""
+    busy = (_gauge(reading, "running") or 0.0) + (_gauge(reading, "waiting") or 0.0)
+    if rate > 0 or busy > 0:
+        return None
+    if _is_young(reading):
+        return Verdict("Partial", "no request yet; the replicas are known for less than 5 minutes")
+    return Verdict("Idle", "no request arrives, runs or waits")
+
+
+def _is_young(reading: Reading) -> bool:
+    """Whether a source has been scraped for less than the long window."""
+    return REPLICAS in reading.answers and reading.part(REPLICAS, "older") is None
+
+
+def _arrival_rate(reading: Reading) -> float | None:
+    """Return the arrival rate [requests/s].
+
+    It is that of the long window, and that of the short one if it is significantly larger: an
+    increase is seen at once, a decrease after the long window.
+    """
+    custom = reading.part(CUSTOM_ANSWERS, "arrivalRate")
+    if custom is not None:
+        return max(custom, 0.0)
+    alternatives = sorted({*_names(reading, LOAD_LONG), *_names(reading, LOAD_SHORT)})
+    for name in alternatives:
+        long, short = reading.part(LOAD_LONG, name), reading.part(LOAD_SHORT, name)
+        if long is not None or short is not None:
+            return _larger(short or 0.0, long or 0.0, reading)
+    return None
+
+
+def _names(reading: Reading, query: str) -> Iterable[str]:
+    return reading.answers.get(query, {})
+
+
+def _larger(short: float, long: float, reading: Reading) -> float:
+    noise = SIGNIFICANT * sqrt(max(short, long, 0.0) / reading.windows.short)
+    grows = short - long > noise or _is_young(reading)
+    return max(short if grows else long, long, 0.0)
+
+
+def _numbers(reading: Reading, before: Measured | None) -> dict[str, Any]:
+    """Return the fields of a measurement; unknown ones are absent."""
+    rate = _arrival_rate(reading) or 0.0
+    fields: dict[str, Any] = {"arrival_rate": round(rate * PER_MINUTE, DIGITS)}
+    for name, field, scale in _MEANS:
+        value = _mean(reading, name, rate)
+        kept = getattr(before, field) if before else None
+        fields[field] = round(value * scale, DIGITS) if value is not None else kept
+    for name, field in _GAUGES:
+        fields[field] = _rounded(_gauge(reading, name))
+    if fields["kv_cache_usage"] is not None:
+        fields["kv_cache_usage"] = min(max(fields["kv_cache_usage"], 0.0), 1.0)
+    for quantity, field in zip(TIMES, ("itl", "ttft", "wait"), strict=True):
+        fields[field] = _percentiles(reading, quantity)
+    for name, field in zip(TOKENS, ("in_tokens_cov", "out_tokens_cov"), strict=True):
+        fields[field] = _rounded(reading.part(COVS, name))
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+_MEANS = (
+    ("avgInTokens", "avg_in_tokens", 1.0),
+    ("avgOutTokens", "avg_out_tokens", 1.0),
+    ("itlAverage", "itl_average", MILLISECONDS),
+    ("ttftAverage", "ttft_average", MILLISECONDS),
+    ("waitAverage", "wait_average", MILLISECONDS),
+)
+"""Name in the catalogue, field, and units of the field in one unit of Prometheus."""
+
+_GAUGES = (("running", "running"), ("waiting", "waiting"), ("kvCacheUsage", "kv_cache_usage"))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)
+
+
+def _gauge(reading: Reading, name: str) -> float | None:
+    custom = reading.part(CUSTOM_ANSWERS, name)
+    return reading.part(REPLICAS, name) if custom is None else custom
+
+
+def _mean(reading: Reading, name: str, rate: float) -> float | None:
+    """Return a mean: of the short window if enough requests arrived, else of the long one."""
+    custom = reading.part(CUSTOM_ANSWERS, name)
+    if custom is not None:
+        return custom
+    short, long = reading.part(MEANS_SHORT, name), reading.part(MEANS_LONG, name)
+    if short is not None and (long is None or rate * reading.windows.short >= ENOUGH_REQUESTS):
+        return short
+    return long
+
+
+def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
+    found = {f"p{share * 100:g}": share for share in PERCENTILES}
+    values = {name: reading.part(name, quantity) for name in found}
+    known = {
+        name: round(value * MILLISECONDS, DIGITS)
+        for name, value in values.items()
+        if value is not None
+    }
+    return Percentiles(**known) if known else None
+
+
+def _replicas(reading: Reading) -> MeasuredReplicas | None:
+    reporting = reading.part(REPLICAS, "reporting")
+    if reporting is None:
+        return None
+    expected = reading.part(REPLICAS, "expected")
+    ready = max(reporting, reporting if expected is None else expected)
+    return MeasuredReplicas(ready=int(ready), reporting=int(reporting))
+
+
+def _missed(now: Measured, target: Target) -> Iterable[str]:
+    """Yield the names of the targets that the measured times miss."""
+    found: Sequence[tuple[str, float | None, float | None]] = (
+        ("slo-itl", target.slo_itl, now.itl_average),
+        ("slo-ttft", target.slo_ttft, _ttft(now, target.slo_ttft_percentile)),
+        ("slo-ttw", target.slo_ttw, _wait(now, target.slo_ttw_percentile)),
+    )
+    for name, limit, value in found:
+        if limit and value is not None and value > limit:
+            yield name
+
+
+def _ttft(now: Measured, percent: float | None) -> float | None:
+    return _percentile(now.ttft, percent) if percent else now.ttft_average
+
+
+def _wait(now: Measured, percent: float | None) -> float | None:
+    """Return the waiting time that a target limits; without a percentile it is the 95th."""
+    found = _percentile(now.wait, percent or 95.0)
+    if found is None and not percent and now.wait_average is not None:
+        return now.wait_average * TAIL
+    return found
+
+
+def _percentile(known: Percentiles | None, percent: float) -> float | None:
+    """Return the largest percentile that is not above this one: if it is too long, so is this."""
+    if known is None:
+        return None
+    values: Mapping[float, float | None] = {50: known.p50, 95: known.p95, 99: known.p99}
+    return next((v for p, v in sorted(values.items(), reverse=True) if p <= percent), None)

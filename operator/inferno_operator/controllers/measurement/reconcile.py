@@ -1,0 +1,102 @@
+"""One measuring cycle: ask Prometheus about all Servers, judge its answers, write what moved."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from inferno_operator.controllers.measurement import status
+from inferno_operator.controllers.measurement.quality import measured, with_targets
+from inferno_operator.controllers.measurement.subjects import Subjects
+from inferno_operator.controllers.measurement.survey import Result, Survey
+from inferno_operator.resources import Measure, Measured, Server, ServerStatus
+from inferno_operator.resources.objects import Key, Now
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.concurrency import write_each
+from inferno_operator.runtime.ports import Cluster, StaleError
+from inferno_optimizer.errors import InfernoError
+
+FIELD_MANAGER = "inferno-measure"
+"""The field manager of measured loads and of the condition Measured."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What cycles need; without a survey, there is no Prometheus to ask.
+
+    `measured` has what was measured last, by Server; it outlives the cycles.
+    """
+
+    cluster: Cluster
+    subjects: Subjects
+    survey: Survey | None
+    now: Now
+    measured: dict[Key, Measured] = field(default_factory=dict)
+
+
+async def measure(context: Context) -> None:
+    """Measure all Servers, and write what moved; failures of writes are tried again later."""
+    servers = context.subjects.all()
+    measures = _measures(servers)
+    if context.survey is None:
+        updates = [
+            status.refused(servers[key], status.unconfigured(), context.now()) for key in measures
+        ]
+    else:
+        results = await context.survey.ask(measures)
+        updates = [_update(servers[key], result, context) for key, result in results.items()]
+    gone = (status.cleared(o) for key, o in servers.items() if key not in measures)
+    await _write(filter(None, (*updates, *gone)), context.cluster)
+
+
+def _measures(servers: Mapping[Key, Observation]) -> Mapping[Key, Measure]:
+    resources = {key: observation.resource for key, observation in servers.items()}
+    return {
+        key: resource.spec.measure
+        for key, resource in resources.items()
+        if isinstance(resource, Server) and resource.spec.measure
+    }
+
+
+def _update(observation: Observation, result: Result, context: Context) -> status.Update | None:
+    """Judge a reading, keep what was measured, and return what to write."""
+    key, server = observation.reference.key, observation.resource
+    before = context.measured.get(key) or last_good(observation)
+    newest = measured(result.reading, result.source, before, result.hint)
+    if isinstance(server, Server):
+        newest = with_targets(newest, context.subjects.target(key, server))
+    context.measured[key] = newest
+    return status.update(observation, newest, context.now())
+
+
+def last_good(observation: Observation) -> Measured | None:
+    """Return what the status of a Server has: what an operator measured before this one ran."""
+    known = observation.status
+    return known.measured if isinstance(known, ServerStatus) else None
+
+
+async def _write(updates: Iterable[status.Update], cluster: Cluster) -> None:
+    async def write(update: status.Update) -> None:
+        try:
+            await _write_one(update, cluster)
+        except StaleError as error:
+            logger.debug("%s; the next cycle writes it", error)
+
+    try:
+        await write_each(updates, write)
+    except InfernoError as error:
+        logger.warning("some measurements are not written: %s", error)
+
+
+async def _write_one(update: status.Update, cluster: Cluster) -> None:
+    reference = update.reference
+    if update.spec is not None:
+        manifest = reference.manifest_at_version(spec=update.spec)
+        written = await cluster.apply(reference.kind, manifest, FIELD_MANAGER)
+        reference = type(reference).of(reference.kind, written)
+    if update.status is not None:
+        manifest = reference.manifest_at_version(status=update.status)
+        await cluster.apply(reference.kind, manifest, FIELD_MANAGER)
+    if update.event is not None:
+        await cluster.publish(update.event)

@@ -1,0 +1,160 @@
+"""What is written on a measured Server, and when: the numbers, the condition, the load; pure."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from inferno_operator.controllers.measurement.load import load
+from inferno_operator.resources import Load, Measured, Server, ServerStatus, Status
+from inferno_operator.resources.conditions import Verdict, changed, merge_conditions
+from inferno_operator.resources.objects import Event, Manifest, Reference
+from inferno_operator.resources.observation import Observation
+
+MEASURED = "Measured"
+"""The type of the condition."""
+
+MOVED = 0.05
+"""Relative change of a number that is written."""
+
+AT_MOST_EVERY = timedelta(minutes=1)
+"""Time between two writes of numbers of a Server."""
+
+PATIENCE = timedelta(minutes=15)
+"""Age of the last good values at which the condition of a stale Server becomes False."""
+
+NUMBERS = ("arrival_rate", "avg_in_tokens", "avg_out_tokens", "itl_average", "ttft_average")
+"""Numbers whose change is written; the others are written with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What to write on a Server; parts that are None stay as they are."""
+
+    reference: Reference
+    status: Manifest | None
+    spec: Manifest | None
+    event: Event | None = None
+
+
+def verdict(measured: Measured, now: datetime) -> Verdict:
+    """Return the condition Measured."""
+    holds: bool | None = measured.quality in ("Fresh", "Idle", "Partial")
+    if measured.quality == "Stale":
+        known = measured.arrival_rate is not None
+        holds = None if known and now - measured.time < PATIENCE else False
+    return Verdict(MEASURED, holds, measured.quality, measured.message)
+
+
+def unconfigured() -> Verdict:
+    """Return the condition if the operator does not know where Prometheus is."""
+    message = "spec.measure has no effect: set INFERNO_PROMETHEUS_URL of the operator"
+    return Verdict(MEASURED, holds=False, reason="NoPrometheus", message=message)
+
+
+def update(observation: Observation, measured: Measured, now: datetime) -> Update | None:
+    """Return what to write after a measurement; None if nothing is to be written now.
+
+    A change of the quality or of the missed targets is written at once; numbers at most once a
+    minute, and only if one of them moved.
+    """
+    server, before = observation.resource, _before(observation)
+    if not isinstance(server, Server):
+        return None
+    judged = verdict(measured, now)
+    news = _is_news(observation.status, before, measured, judged)
+    if not news and not (before and _is_due(before, measured, now)):
+        return None
+    return Update(
+        observation.reference,
+        _status(observation, judged, now, measured),
+        _spec(server, measured),
+        _event(observation, judged),
+    )
+
+
+def refused(observation: Observation, judged: Verdict, now: datetime) -> Update | None:
+    """Return what to write if a Server is not measured; None if it is written already."""
+    if not changed(observation.status, judged):
+        return None
+    status = _status(observation, judged, now, _before(observation))
+    return Update(observation.reference, status, None, _event(observation, judged))
+
+
+def cleared(observation: Observation) -> Update | None:
+    """Return what to write on a Server without spec.measure; None if there is nothing to clear."""
+    if _before(observation) is None and observation.status.condition(MEASURED) is None:
+        return None
+    return Update(observation.reference, {}, None)
+
+
+def _before(observation: Observation) -> Measured | None:
+    status = observation.status
+    return status.measured if isinstance(status, ServerStatus) else None
+
+
+def _is_news(status: Status, before: Measured | None, measured: Measured, judged: Verdict) -> bool:
+    old = status.condition(MEASURED)
+    if before is None or old is None:
+        return True
+    return (old.status, old.reason, before.misses_targets) != (
+        judged.status,
+        judged.reason,
+        measured.misses_targets,
+    )
+
+
+def _is_due(before: Measured, measured: Measured, now: datetime) -> bool:
+    """Whether a number moved noticeably, and the last write is some time ago."""
+    if now - before.time < AT_MOST_EVERY:
+        return False
+    pairs = ((getattr(before, name), getattr(measured, name)) for name in NUMBERS)
+    return any(_differs(old, new) for old, new in pairs)
+
+
+def _differs(old: float | None, new: float | None) -> bool:
+    if old is None or new is None:
+        return old is not new
+    return abs(new - old) > MOVED * max(abs(old), abs(new))
+
+
+def _status(
+    observation: Observation, judged: Verdict, now: datetime, measured: Measured | None
+) -> Manifest:
+    (condition,) = merge_conditions(observation.status, [judged], observation.generation, now)
+    numbers = {"measured": measured.to_json()} if measured else {}
+    return {**numbers, "conditions": [condition.to_json()]}
+
+
+def _spec(server: Server, measured: Measured) -> Manifest | None:
+    """Return the fields of spec.currentAlloc; None if they have not moved."""
+    current, newest = server.spec.current_alloc, load(server, measured)
+    if newest is None or not _load_moved(current.load if current else None, newest):
+        return None
+    fields: dict[str, Any] = {"load": newest.to_json()}
+    times = {
+        "itlAverage": measured.itl_average,
+        "ttftAverage": measured.ttft_average,
+        "waitAverage": measured.wait_average,
+    }
+    fields |= {name: value for name, value in times.items() if value is not None}
+    if current is None or not (current.accelerator or current.num_replicas):
+        fields |= {"accelerator": "", "numReplicas": 0}  # required, and set by nobody else
+    return {"currentAlloc": fields}
+
+
+def _load_moved(old: Load | None, new: Load) -> bool:
+    if old is None:
+        return True
+    names = ("arrival_rate", "avg_in_tokens", "avg_out_tokens")
+    return any(_differs(getattr(old, name), getattr(new, name)) for name in names)
+
+
+def _event(observation: Observation, judged: Verdict) -> Event | None:
+    """Return an event if measuring begins to fail, or works again."""
+    old = observation.status.condition(MEASURED)
+    was_bad = old is not None and old.status == "False"
+    is_bad = judged.holds is False
+    if was_bad == is_bad and (not is_bad or (old and old.reason == judged.reason)):
+        return None
+    message = judged.message or "measured again"
+    return Event(observation.reference, "Warning" if is_bad else "Normal", judged.reason, message)

@@ -1,0 +1,139 @@
+"""Measurement: where the load and the latencies of a server are measured, and what they are."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from inferno_operator.resources.schema import (
+    Fraction,
+    Items,
+    NonEmptyText,
+    NonNegativeInteger,
+    Number,
+    Part,
+    Rule,
+    Time,
+)
+
+CUSTOM = "Custom"
+"""The source that has no queries but those of the Server."""
+
+Quality = Literal["Fresh", "Idle", "Partial", "Stale", "Missing", "Refused"]
+
+MAX_LABELS = 16
+"""Most labels that select the series of one server."""
+
+
+class Queries(Part):
+    """PromQL by quantity; each expression returns one number."""
+
+    arrival_rate: NonEmptyText | None = None
+    """Requests that arrive [requests/s]."""
+    avg_in_tokens: NonEmptyText | None = None
+    """Mean input tokens per request."""
+    avg_out_tokens: NonEmptyText | None = None
+    """Mean output tokens per request."""
+    itl_average: NonEmptyText | None = None
+    """Mean inter-token latency [s]."""
+    ttft_average: NonEmptyText | None = None
+    """Mean time to first token [s]."""
+    wait_average: NonEmptyText | None = None
+    """Mean waiting time [s]."""
+    running: NonEmptyText | None = None
+    """Requests that are being served."""
+    waiting: NonEmptyText | None = None
+    """Requests that wait."""
+    kv_cache_usage: NonEmptyText | None = None
+    """Share of the KV cache that is used [0..1]."""
+
+
+class Measure(Part):
+    """Where Prometheus has the load and the latencies of a server."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "name at least one label of the series of this server",
+            f"self.source == '{CUSTOM}' || (has(self.labels) && size(self.labels) > 0)",
+            lambda measure: measure.source == CUSTOM or bool(measure.labels),
+        ),
+        Rule(
+            f"source {CUSTOM} needs queries.arrivalRate",
+            f"self.source != '{CUSTOM}' || (has(self.queries) && has(self.queries.arrivalRate))",
+            lambda measure: (
+                measure.source != CUSTOM
+                or (measure.queries is not None and measure.queries.arrival_rate is not None)
+            ),
+        ),
+    )
+
+    source: NonEmptyText
+    """vLLM, SGLang, TGI, TensorRT-LLM, Dynamo, EPP, KthenaRouter, Custom or a source of yours."""
+    labels: Annotated[dict[str, NonEmptyText], Field(max_length=MAX_LABELS)] = Field(
+        default_factory=dict
+    )
+    """Labels that all series of this server have, and no others: model_name, namespace, ..."""
+    queries: Queries | None = None
+    """PromQL that replaces single quantities of the source."""
+
+
+class Percentiles(Part):
+    """Percentiles of a time [ms]."""
+
+    p50: Number | None = None
+    """Median [ms]."""
+    p95: Number | None = None
+    """95th percentile [ms]."""
+    p99: Number | None = None
+    """99th percentile [ms]."""
+
+
+class MeasuredReplicas(Part):
+    """Replicas of a server."""
+
+    ready: NonNegativeInteger
+    """Replicas that Prometheus knows."""
+    reporting: NonNegativeInteger
+    """Replicas of these whose newest scrape succeeded."""
+
+
+class Measured(Part):
+    """What was measured; a quantity that is not known is absent."""
+
+    time: Time
+    """When the numbers were measured."""
+    quality: Quality
+    """Fresh, Idle, Partial, Stale, Missing or Refused."""
+    message: str = ""
+    """What to do, unless the quality is Fresh."""
+    arrival_rate: Number | None = None
+    """Requests that arrive, whether they are served or not [requests/min]."""
+    avg_in_tokens: Number | None = None
+    """Mean input tokens per request."""
+    avg_out_tokens: Number | None = None
+    """Mean output tokens per request."""
+    in_tokens_cov: Annotated[Number | None, Field(alias="inTokensCOV")] = None
+    """Coefficient of variation of the input tokens per request."""
+    out_tokens_cov: Annotated[Number | None, Field(alias="outTokensCOV")] = None
+    """Coefficient of variation of the output tokens per request."""
+    itl_average: Number | None = None
+    """Mean inter-token latency [ms]."""
+    ttft_average: Number | None = None
+    """Mean time to first token [ms]."""
+    wait_average: Number | None = None
+    """Mean waiting time [ms]."""
+    itl: Percentiles | None = None
+    """Percentiles of the inter-token latency."""
+    ttft: Percentiles | None = None
+    """Percentiles of the time to first token."""
+    wait: Percentiles | None = None
+    """Percentiles of the waiting time."""
+    running: Number | None = None
+    """Requests that are being served."""
+    waiting: Number | None = None
+    """Requests that wait."""
+    kv_cache_usage: Fraction | None = None
+    """Mean share of the KV cache that is used."""
+    replicas: MeasuredReplicas | None = None
+    """Replicas that report."""
+    misses_targets: Items[str] = ()
+    """Targets that the measured latencies miss now, such as slo-ttft."""
