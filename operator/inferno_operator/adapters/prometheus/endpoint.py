@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+DEFAULT_TIMEOUT = 10.0
+"""Time limit of a query [s]."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrometheusEndpoint:
@@ -25,4 +28,4 @@ class PrometheusEndpoint:
     password: Path | None = None
     headers: Path | None = None
     params: tuple[tuple[str, str], ...] = ()
-    timeout: float = 10.0
+    timeout: float = DEFAULT_TIMEOUT
