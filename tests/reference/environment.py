@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
+from inferno_operator.adapters.prometheus.endpoint import DEFAULT_TIMEOUT
 from inferno_operator.settings import OFF, VARIABLES, Settings
 from tests.reference.commands import contexts
 from tests.reference.markdown import code, table
@@ -43,10 +44,21 @@ def _default(variable: str) -> str:
     values: dict[str, object] = {
         "INFERNO_HOST": remote.host,
         "INFERNO_LEADER_ELECTION": settings.leader_election,
+        "INFERNO_MEASURE_INTERVAL": settings.measure_interval,
         "INFERNO_MODEL_BOOSTER": settings.model_booster or OFF,
         "INFERNO_NAMESPACE": "",
         "INFERNO_OPTIMIZER": "local",
         "INFERNO_PORT": remote.port,
+        "INFERNO_PROMETHEUS_CA": "",
+        "INFERNO_PROMETHEUS_CERT": "",
+        "INFERNO_PROMETHEUS_HEADERS_FILE": "",
+        "INFERNO_PROMETHEUS_KEY": "",
+        "INFERNO_PROMETHEUS_PARAMS": "",
+        "INFERNO_PROMETHEUS_PASSWORD_FILE": "",
+        "INFERNO_PROMETHEUS_TIMEOUT": DEFAULT_TIMEOUT,
+        "INFERNO_PROMETHEUS_TOKEN_FILE": "",
+        "INFERNO_PROMETHEUS_URL": "",
+        "INFERNO_PROMETHEUS_USER": "",
         "INFERNO_SOLVER_TIME_LIMIT": settings.time_limit,
         "INFERNO_STATELESS": settings.stateless,
         "INFERNO_TLS_CA": "",

@@ -5,7 +5,7 @@ from inferno_optimizer.system import Solution, System
 
 
 class Observer:
-    """Receives a call for each optimization and each write; this base class ignores them."""
+    """Receives a call for each optimization, write and query; this base class ignores them."""
 
     def started(self, key: Key) -> None:
         """Note that an optimization has begun; `key` is that of its Optimizer."""
@@ -21,3 +21,6 @@ class Observer:
 
     def wrote(self, kind: Kind, part: str, *, succeeded: bool) -> None:
         """Note a write; `part` is spec, status, metadata, event or deletion."""
+
+    def queried(self, result: str) -> None:
+        """Note a query of Prometheus; `result` is Answered or the reason of an error."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.settings import Settings, unknown_variables
 from inferno_optimizer.errors import InfernoError, InputError
 from tests.conftest import StartInVain
@@ -105,6 +106,120 @@ def test_a_host_is_not_asked_when_the_optimizer_is_local() -> None:
     assert read(INFERNO_OPTIMIZER="local", INFERNO_HOST="inferno") == Settings()
 
 
+PROMETHEUS = {"INFERNO_PROMETHEUS_URL": "https://mimir.example:9090/prometheus"}
+
+
+def test_without_a_url_nothing_is_measured() -> None:
+    settings = read(INFERNO_PROMETHEUS_URL="", INFERNO_PROMETHEUS_USER="inferno")
+
+    assert settings == Settings(prometheus=None, measure_interval=30.0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://prometheus:9090", "https://mimir/prometheus/", "http://[fd00::1]:9090", " http://x "],
+)
+def test_a_url_of_prometheus_is_enough_to_measure(url: str) -> None:
+    assert read(INFERNO_PROMETHEUS_URL=url).prometheus == PrometheusEndpoint(
+        url.strip(), timeout=10.0
+    )
+
+
+def test_all_of_prometheus_can_be_set() -> None:
+    names = ("CA", "CERT", "KEY", "PASSWORD_FILE", "HEADERS_FILE")
+    files = {f"INFERNO_PROMETHEUS_{name}": f"/{name}" for name in names}
+
+    settings = read(
+        **PROMETHEUS,
+        **files,
+        INFERNO_PROMETHEUS_USER="inferno",
+        INFERNO_PROMETHEUS_PARAMS="namespace=prod%20%26%20test&dedup=",
+        INFERNO_PROMETHEUS_TIMEOUT="2.5",
+        INFERNO_MEASURE_INTERVAL="15",
+    )
+
+    assert settings.measure_interval == 15
+    assert settings.prometheus == PrometheusEndpoint(
+        "https://mimir.example:9090/prometheus",
+        authority=Path("/CA"),
+        certificate=Path("/CERT"),
+        key=Path("/KEY"),
+        user="inferno",
+        password=Path("/PASSWORD_FILE"),
+        headers=Path("/HEADERS_FILE"),
+        params=(("namespace", "prod & test"), ("dedup", "")),
+        timeout=2.5,
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "prometheus:9090",
+        "prometheus",
+        "//prometheus",
+        "ftp://prometheus",
+        "https://",
+        "https:///prometheus",
+        "http://prometheus:port",
+        "http://[fd00::1",
+        "http://a b",
+        "http://prometheus/ä",
+        "http://prometheus?namespace=prod",
+        "http://prometheus#graph",
+    ],
+)
+def test_a_url_of_prometheus_that_makes_no_sense_is_named(url: str) -> None:
+    with pytest.raises(InputError, match=r"^INFERNO_PROMETHEUS_URL: ") as raised:
+        read(INFERNO_PROMETHEUS_URL=url)
+
+    assert repr(url) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["http://inferno:hunter2@prometheus", "ftp://hunter2@prometheus"])
+def test_credentials_in_a_url_are_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(InputError, match="INFERNO_PROMETHEUS_PASSWORD_FILE") as raised:
+        read(INFERNO_PROMETHEUS_URL=url)
+
+    assert str(raised.value).startswith("INFERNO_PROMETHEUS_URL: ")
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("named", "environment", "told"),
+    [
+        ("USER", {"USER": "inferno"}, "without INFERNO_PROMETHEUS_PASSWORD_FILE"),
+        ("PASSWORD_FILE", {"PASSWORD_FILE": "/p"}, "without INFERNO_PROMETHEUS_USER"),
+        ("KEY", {"KEY": "/key"}, "without INFERNO_PROMETHEUS_CERT"),
+        (
+            "TOKEN_FILE",
+            {"TOKEN_FILE": "/token", "USER": "inferno", "PASSWORD_FILE": "/p"},
+            "together with INFERNO_PROMETHEUS_USER",
+        ),
+        ("USER", {"USER": "in:ferno", "PASSWORD_FILE": "/p"}, "'in:ferno' has a colon"),
+        ("CA", {"URL": "http://prometheus", "CA": "/ca"}, "starts with https://"),
+        ("CERT", {"URL": "http://prometheus", "CERT": "/cert"}, "starts with https://"),
+        ("PARAMS", {"PARAMS": "namespace"}, "'namespace' is not of the form name=value"),
+        ("PARAMS", {"PARAMS": "a=b&&c=d"}, "'a=b&&c=d' is not of the form name=value"),
+        ("PARAMS", {"PARAMS": "=prod"}, "'=prod' has a value without a name"),
+        ("TIMEOUT", {"TIMEOUT": "10s"}, "'10s' is not a number of seconds"),
+        ("TIMEOUT", {"TIMEOUT": "0"}, "'0' is not a positive number of seconds"),
+    ],
+)  # fmt: skip
+def test_a_setting_of_prometheus_that_makes_no_sense_is_named(
+    named: str, environment: dict[str, str], told: str
+) -> None:
+    given = {f"INFERNO_PROMETHEUS_{name}": value for name, value in environment.items()}
+
+    with pytest.raises(InputError) as raised:
+        read(**{**PROMETHEUS, **given})
+
+    assert str(raised.value).startswith(f"INFERNO_PROMETHEUS_{named}: ")
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("value", "namespaces"),
     [
@@ -133,6 +248,7 @@ def test_a_time_limit_is_a_number_of_seconds(value: str) -> None:
         *(("INFERNO_OPTIMIZER", value) for value in ("", "Remote ", "localhost", "http://x")),
         *(("INFERNO_SOLVER_TIME_LIMIT", value) for value in ("", "30s", "0", "-1", "inf", "nan")),
         *(("INFERNO_NAMESPACE", value) for value in ("Team", "a b", "team_1", "*", "-a")),
+        *(("INFERNO_MEASURE_INTERVAL", value) for value in ("", "30s", "0", "-1", "inf", "nan")),
     ],
 )
 def test_a_bad_value_stops_the_start_and_is_named(name: str, value: str) -> None:

@@ -1,21 +1,19 @@
 """The settings, read once from the environment; an invalid one stops the start."""
 
 import difflib
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.settings.prometheus import prometheus_endpoint
+from inferno_operator.settings.values import file, flag, seconds
 from inferno_optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from inferno_operator.resources.dialects import Dialect
-
-YES = frozenset({"true", "1", "yes", "on"})
-NO = frozenset({"false", "0", "no", "off"})
 
 OFF = "off"
 
@@ -52,6 +50,7 @@ class Variable:
 VARIABLES = (
     Variable("INFERNO_HOST", "Host of the remote optimizer.", "HOST"),
     Variable("INFERNO_LEADER_ELECTION", "Work only while holding the Lease.", switch=True),
+    Variable("INFERNO_MEASURE_INTERVAL", "Time between two measurements of the load.", "SECONDS"),
     Variable(
         "INFERNO_MODEL_BOOSTER",
         "Controller of ModelBoosters: off, kthena or matrixinfer.",
@@ -62,6 +61,32 @@ VARIABLES = (
     ),
     Variable("INFERNO_OPTIMIZER", "Where to solve: local or remote.", "PLACE"),
     Variable("INFERNO_PORT", "Port of the remote optimizer.", "PORT"),
+    Variable("INFERNO_PROMETHEUS_CA", "CA certificate of Prometheus.", "FILE"),
+    Variable("INFERNO_PROMETHEUS_CERT", "Client certificate for Prometheus.", "FILE"),
+    Variable(
+        "INFERNO_PROMETHEUS_HEADERS_FILE",
+        "Headers for Prometheus, one per line, such as X-Scope-OrgID: team.",
+        "FILE",
+    ),
+    Variable("INFERNO_PROMETHEUS_KEY", "Private key of that certificate.", "FILE"),
+    Variable(
+        "INFERNO_PROMETHEUS_PARAMS",
+        "Additional parameters of each query, such as namespace=prod&dedup=true.",
+        "PARAMS",
+    ),
+    Variable("INFERNO_PROMETHEUS_PASSWORD_FILE", "Password for Prometheus.", "FILE"),
+    Variable(
+        "INFERNO_PROMETHEUS_TIMEOUT",
+        "Time limit of a query, its second try included.",
+        "SECONDS",
+    ),
+    Variable("INFERNO_PROMETHEUS_TOKEN_FILE", "Bearer token for Prometheus.", "FILE"),
+    Variable(
+        "INFERNO_PROMETHEUS_URL",
+        "Prometheus to measure with, and its path prefix, such as https://mimir/prometheus.",
+        "URL",
+    ),
+    Variable("INFERNO_PROMETHEUS_USER", "User for Prometheus.", "NAME"),
     Variable("INFERNO_SOLVER_TIME_LIMIT", "Time limit of the exact solver.", "SECONDS"),
     Variable(
         "INFERNO_STATELESS", "Read objects on each request instead of mirroring them.", switch=True
@@ -83,6 +108,8 @@ class Settings:
     solver [s]; with `leader_election` the operator writes only while it holds the Lease.
     `remote` is the remote optimizer, None for the embedded one; if not `stateless`, objects are
     mirrored. `model_booster` is the dialect of the Model Booster controller, None if it is off.
+    `prometheus` is where loads and latencies are measured, every `measure_interval` [s]; None if
+    nothing is measured.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -91,6 +118,8 @@ class Settings:
     stateless: bool = True
     remote: Endpoint | None = None
     model_booster: "Dialect | None" = None
+    prometheus: PrometheusEndpoint | None = None
+    measure_interval: float = 30.0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -104,13 +133,16 @@ class Settings:
         place = environment.get("INFERNO_OPTIMIZER", _default_place(environment))
         if place not in ("local", "remote"):
             raise InputError(f"INFERNO_OPTIMIZER: {place!r} is neither local nor remote")
+        defaults = cls()
         return cls(
             _namespaces(environment),
-            _seconds(environment, "INFERNO_SOLVER_TIME_LIMIT"),
-            _flag(environment, "INFERNO_LEADER_ELECTION", default=False),
-            _flag(environment, "INFERNO_STATELESS", default=True),
+            seconds(environment, "INFERNO_SOLVER_TIME_LIMIT", defaults.time_limit),
+            flag(environment, "INFERNO_LEADER_ELECTION", default=False),
+            flag(environment, "INFERNO_STATELESS", default=True),
             _endpoint(environment) if place == "remote" else None,
             _dialect(environment),
+            prometheus_endpoint(environment),
+            seconds(environment, "INFERNO_MEASURE_INTERVAL", defaults.measure_interval),
         )
 
 
@@ -135,15 +167,10 @@ def _endpoint(environment: Mapping[str, str]) -> Endpoint:
     host = environment.get("INFERNO_HOST") or Endpoint().host
     if not HOST.fullmatch(host):
         raise InputError(f"INFERNO_HOST: {host!r} is neither a host name nor an IP address")
-    files = {name: _file(environment, f"INFERNO_{name}") for name in FILES}
+    files = {name: file(environment, f"INFERNO_{name}") for name in FILES}
     if files["TLS_KEY"] and not files["TLS_CERT"]:
         raise InputError("INFERNO_TLS_KEY: has no effect without INFERNO_TLS_CERT: set both")
     return Endpoint(host, _port(environment), *files.values())
-
-
-def _file(environment: Mapping[str, str], name: str) -> Path | None:
-    value = environment.get(name)
-    return Path(value) if value else None
 
 
 def _port(environment: Mapping[str, str]) -> int:
@@ -176,15 +203,6 @@ def _is_service_link(name: str) -> bool:
     return "_SERVICE_" in name or name.endswith("_PORT") or "_PORT_" in name
 
 
-def _flag(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
-    value = environment.get(name)
-    if value is None:
-        return default
-    if value.strip().lower() not in YES | NO:
-        raise InputError(f"{name}: {value!r} is neither true nor false (1/0, yes/no, on/off)")
-    return value.strip().lower() in YES
-
-
 def _namespaces(environment: Mapping[str, str]) -> tuple[str, ...]:
     names = (name.strip() for name in environment.get("INFERNO_NAMESPACE", "").split(","))
     given = sorted({name for name in names if name})
@@ -192,16 +210,3 @@ def _namespaces(environment: Mapping[str, str]) -> tuple[str, ...]:
         if not NAMESPACE.fullmatch(name):
             raise InputError(f"INFERNO_NAMESPACE: {name!r} is not a valid namespace name")
     return tuple(given)
-
-
-def _seconds(environment: Mapping[str, str], name: str) -> float:
-    value = environment.get(name)
-    if value is None:
-        return Settings().time_limit
-    try:
-        seconds = float(value)
-    except ValueError as error:
-        raise InputError(f"{name}: {value!r} is not a number of seconds") from error
-    if not 0 < seconds < math.inf:
-        raise InputError(f"{name}: {value!r} is not a positive number of seconds")
-    return seconds

@@ -1,0 +1,1 @@
+"""Prometheus: queries over its HTTP API."""

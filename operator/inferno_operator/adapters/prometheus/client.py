@@ -1,0 +1,152 @@
+"""Queries of Prometheus; failures become errors that name its URL."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TypeVar
+
+import httpx
+
+from inferno_operator.adapters.prometheus.answers import (
+    UnusableError,
+    decode_answer,
+    decode_names,
+    error_text,
+    shortened,
+)
+from inferno_operator.adapters.prometheus.credentials import FileAuth, advice
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.adapters.prometheus.transport import LATER, transport
+from inferno_operator.runtime.observer import Observer
+from inferno_operator.runtime.prometheus import Answer, Prometheus, RefusedError
+from inferno_optimizer.errors import InfernoError, UnavailableError
+
+ANSWERED = "Answered"
+"""Result of a query that was answered; others are the reasons of errors."""
+
+TLS_HINTS = {
+    "CERTIFICATE_VERIFY_FAILED": "set the certificate of the authority that signed it",
+    "WRONG_VERSION_NUMBER": "the server may not speak TLS: try http://",
+}
+"""What to do about a failure of TLS, by the reason that OpenSSL gives."""
+
+T = TypeVar("T")
+
+
+class PrometheusClient(Prometheus):
+    """Queries of one Prometheus; each takes at most the time limit, its second try included."""
+
+    def __init__(
+        self, client: httpx.AsyncClient, endpoint: PrometheusEndpoint, observer: Observer
+    ) -> None:
+        self._client = client
+        self._endpoint = endpoint
+        self._observer = observer
+
+    async def query(self, expression: str) -> Answer:
+        """Evaluate an expression now; a scalar becomes one sample without labels."""
+        request = self._client.build_request("POST", "api/v1/query", data={"query": expression})
+        return await self._ask(request, expression, decode_answer)
+
+    async def metric_names(self, matcher: str) -> tuple[str, ...]:
+        """Return the names of the metrics that have a series that a matcher selects, sorted."""
+        matching = {"match[]": matcher}  # only by GET: Prometheus has no POST for this path
+        path = "api/v1/label/__name__/values"
+        request = self._client.build_request("GET", path, params=matching)
+        return await self._ask(request, matcher, decode_names)
+
+    async def _ask(
+        self, request: httpx.Request, expression: str, decode: Callable[[bytes], T]
+    ) -> T:
+        """Send a query and decode its answer; the observer learns how it ended."""
+        try:
+            reply = await self._send(request, expression)
+            if reply.status_code != HTTPStatus.OK:
+                raise self._refusal(reply, expression)
+            answer = decode(reply.content)
+        except UnusableError as error:
+            self._observer.queried(RefusedError.reason)
+            raise self._refused(str(error), expression) from error
+        except InfernoError as error:
+            self._observer.queried(error.reason)
+            raise
+        self._observer.queried(ANSWERED)
+        return answer
+
+    async def _send(self, request: httpx.Request, expression: str) -> httpx.Response:
+        limit = self._endpoint.timeout
+        try:
+            async with asyncio.timeout(limit):
+                return await self._client.send(request)
+        except (httpx.TimeoutException, TimeoutError) as error:
+            text = f"{self._endpoint.url}: no answer within {limit:g} s"
+            raise UnavailableError(f"{text}; query: {shortened(expression)}") from error
+        except httpx.TransportError as error:
+            text = f"{self._endpoint.url}: Prometheus does not answer: {_cause(error)}"
+            raise UnavailableError(text) from error
+        except httpx.RequestError as error:
+            raise self._refused(shortened(str(error)), expression) from error
+
+    def _refusal(self, reply: httpx.Response, expression: str) -> InfernoError:
+        """Return the error for a status that is not that of an answer."""
+        status = reply.status_code
+        problem = f"{self._endpoint.url}: HTTP {status}: {error_text(reply.content)}"
+        if status in LATER:
+            return UnavailableError(f"{problem}; query: {shortened(expression)}")
+        if reply.has_redirect_location:
+            text = f"{self._endpoint.url} redirects to {_target(reply)}: set the URL of the API"
+            return RefusedError(text)
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            return RefusedError(f"{problem}; {advice(self._endpoint)}")
+        if status == HTTPStatus.NOT_FOUND:
+            return RefusedError(f"{problem}; check the URL and its path prefix: it has no such API")
+        return self._refused(f"HTTP {status}: {error_text(reply.content)}", expression)
+
+    def _refused(self, problem: str, expression: str) -> RefusedError:
+        return RefusedError(f"{self._endpoint.url}: {problem}; query: {shortened(expression)}")
+
+
+@asynccontextmanager
+async def connect(
+    endpoint: PrometheusEndpoint, observer: Observer | None = None
+) -> AsyncIterator[PrometheusClient]:
+    """Yield a client; connections are opened by its queries, so this does not fail.
+
+    Parameters
+    ----------
+    endpoint
+        Address and credentials.
+    observer
+        Learns how each query ends.
+    """
+    async with httpx.AsyncClient(
+        base_url=endpoint.url,
+        params=endpoint.params,
+        auth=FileAuth(endpoint),
+        headers={"Accept-Encoding": "gzip"},
+        transport=transport(endpoint),
+        timeout=endpoint.timeout / 2,
+    ) as client:
+        yield PrometheusClient(client, endpoint, Observer() if observer is None else observer)
+
+
+def _cause(error: httpx.TransportError) -> str:
+    """Return what went wrong, in one line; for TLS also what to do."""
+    text = shortened(str(error)) or type(error).__name__
+    hint = next((hint for reason, hint in TLS_HINTS.items() if reason in _tls_reason(error)), "")
+    return f"{text}: {hint}" if hint else text
+
+
+def _tls_reason(error: BaseException) -> str:
+    """Return the reason of the failure of TLS that led to an error, "" if there is none."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return (cause.reason or "") if cause else ""
+
+
+def _target(reply: httpx.Response) -> str:
+    """Return where a response redirects to, without parameters: they may be secret."""
+    return shortened(reply.headers["Location"].partition("?")[0])

@@ -1,0 +1,83 @@
+"""How a request is sent: at most twice, and read to its end."""
+
+from http import HTTPStatus
+
+import httpx
+from httpx_retries import Retry, RetryTransport
+
+from inferno_operator.adapters.prometheus.credentials import CertificateTransport
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+
+LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, *range(500, 600)})
+"""HTTP statuses after which a second try may succeed."""
+
+LARGEST = 64 * 2**20
+"""Largest size of an answer [bytes]: more than 400,000 series, and bounds the memory."""
+
+ENCODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""Headers that describe how a body was sent."""
+
+
+class TooLargeError(httpx.RequestError):
+    """An answer is larger than `LARGEST`."""
+
+
+class WholeTransport(httpx.AsyncBaseTransport):
+    """Reads the whole response, so that an incomplete one counts as a failed try."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        self._transport = transport
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, and read the response.
+
+        Raises
+        ------
+        TooLargeError
+            The response is too large.
+        """
+        response = await self._transport.handle_async_request(request)
+        response.request = request
+        try:
+            body = await _body(response)
+        finally:
+            await response.aclose()
+        kept = [(name, value) for name, value in response.headers.items() if name not in ENCODED]
+        return httpx.Response(response.status_code, headers=kept, content=body)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+
+def transport(endpoint: PrometheusEndpoint) -> httpx.AsyncBaseTransport:
+    """Return the transport to an endpoint.
+
+    A try takes at most half of the time limit, so that there is time for the second one. So does
+    the wait that the server asks for (`Retry-After`).
+    """
+    retry = Retry(
+        total=1,
+        backoff_factor=endpoint.timeout / 40,  # a random wait of up to a twentieth of the limit
+        max_backoff_wait=endpoint.timeout / 2,
+        allowed_methods=("GET", "POST"),  # queries change nothing
+        status_forcelist=LATER,
+        retry_on_exceptions=(
+            httpx.TimeoutException,
+            httpx.NetworkError,
+            httpx.RemoteProtocolError,
+        ),
+    )
+    return RetryTransport(WholeTransport(CertificateTransport(endpoint)), retry)
+
+
+async def _body(response: httpx.Response) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.aiter_bytes():
+        size += len(chunk)
+        if size > LARGEST:
+            text = f"the answer is larger than {LARGEST >> 20} MiB: restrict the query by labels"
+            raise TooLargeError(text, request=response.request)
+        chunks.append(chunk)
+    return b"".join(chunks)

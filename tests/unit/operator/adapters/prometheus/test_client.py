@@ -1,0 +1,625 @@
+"""Queries of a real HTTP or TLS server: what it gets, and what its answers mean."""
+
+import asyncio
+import base64
+import math
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from inferno_operator.adapters.prometheus.client import connect
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.runtime.observer import Observer
+from inferno_operator.runtime.prometheus import Answer, RefusedError, Sample
+from inferno_optimizer.errors import InfernoError, UnavailableError
+from tests.controlplane.waiting import wait_until
+from tests.unit.operator.adapters.prometheus.serving import (
+    HOST,
+    NO_ANSWER,
+    UP,
+    PrometheusServer,
+    Reply,
+    compressed,
+    error,
+    success,
+    vector,
+)
+
+SECRET = "s3cr3t-t0k3n"  # noqa: S105 - that of a test
+QUERY = "sum by (model_name) (rate(x_total[2m]))"
+HALF = Reply(200, b'{"status":"succ', {"Content-Length": "1000", "Connection": "close"})
+RIGHT = 'up{a="it\'s \\"quoted\\" \\\\ = & + % ; ü"}\n# a comment\n+\n1'
+
+
+@pytest.fixture
+def server() -> Iterator[PrometheusServer]:
+    with PrometheusServer() as running:
+        yield running
+
+
+@pytest.fixture
+def endpoint(server: PrometheusServer) -> PrometheusEndpoint:
+    return PrometheusEndpoint(server.url)
+
+
+async def query(endpoint: PrometheusEndpoint, expression: str = QUERY) -> Answer:
+    async with connect(endpoint) as prometheus:
+        return await prometheus.query(expression)
+
+
+async def failure(endpoint: PrometheusEndpoint, expression: str = QUERY) -> InfernoError:
+    with pytest.raises(InfernoError) as raised:
+        await query(endpoint, expression)
+    return raised.value
+
+
+def having(endpoint: PrometheusEndpoint, name: str, path: Path) -> PrometheusEndpoint:
+    """The endpoint with a file of credentials, for the user `inferno`."""
+    changes: dict[str, Any] = {"user": "inferno", name: path}
+    return replace(endpoint, **changes)
+
+
+def file(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+# What is asked
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pytest.param(RIGHT, id="odd characters"),
+        pytest.param("up or\n" + " or ".join(f"x{n}" for n in range(12_000)), id="100 kB"),
+    ],
+)
+async def test_a_query_arrives_unchanged(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, expression: str
+) -> None:
+    await query(endpoint, expression)
+
+    (asked,) = server.asked
+    assert (asked.method, asked.path) == ("POST", "/api/v1/query")
+    assert asked.form == [("query", expression)]
+    assert asked.params == []
+
+
+async def test_names_of_metrics_are_asked_for_with_a_matcher(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    matcher = '{namespace="a\\"b",model_name="x"}'
+    server.replies = [success(["vllm:b", "vllm:a"])]
+    async with connect(endpoint) as prometheus:
+        names = await prometheus.metric_names(matcher)
+
+    (asked,) = server.asked
+    assert names == ("vllm:a", "vllm:b")
+    assert (asked.method, asked.path) == ("GET", "/api/v1/label/__name__/values")
+    assert asked.params == [("match[]", matcher)]
+
+
+@pytest.mark.parametrize("prefix", ["/prometheus", "/select/0/prometheus/"])
+async def test_a_url_may_have_a_path_prefix(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, prefix: str
+) -> None:
+    await query(replace(endpoint, url=server.url + prefix))
+
+    assert [asked.path for asked in server.asked] == [prefix.rstrip("/") + "/api/v1/query"]
+
+
+async def test_each_request_has_the_additional_parameters(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    more = (("namespace", "prod & test"), ("dedup", "true"), ("dedup", ""))
+    server.usual = lambda asked: vector(UP) if asked.method == "POST" else success([])
+    async with connect(replace(endpoint, params=more)) as prometheus:
+        await prometheus.query(QUERY)
+        await prometheus.metric_names("{a='b'}")
+
+    assert [asked.params for asked in server.asked] == [
+        list(more),
+        [*more, ("match[]", "{a='b'}")],
+    ]
+
+
+# What is answered
+
+
+async def test_a_sample_for_each_series_is_returned(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    labels = {"model_name": 'meta/Llama "8B"'}
+    server.replies = [vector({"metric": labels, "value": [1795299903.075, "3.4985"]}, UP)]
+
+    answer = await query(endpoint)
+
+    assert answer == Answer(
+        (Sample(labels, 1795299903.075, 3.4985), Sample({"__name__": "up"}, 1795299903.075, 1.0))
+    )
+
+
+async def test_a_scalar_is_one_sample_without_labels(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.replies = [success({"resultType": "scalar", "result": [17.5, "2"]})]
+
+    assert await query(endpoint, "scalar(up)") == Answer((Sample({}, 17.5, 2.0),))
+
+
+async def test_no_series_is_no_sample(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.replies = [vector()]
+
+    assert await query(endpoint) == Answer(())
+
+
+async def test_values_that_are_no_numbers_are_passed_on(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    texts = ("NaN", "+Inf", "-Inf", "1e-05")
+    server.replies = [vector(*({"metric": {}, "value": [1, text]} for text in texts))]
+
+    nan, *others = [sample.value for sample in (await query(endpoint)).samples]
+
+    assert math.isnan(nan)
+    assert others == [math.inf, -math.inf, 1e-05]
+
+
+async def test_warnings_are_passed_on_and_remarks_are_not(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    partial = "store 10.0.0.1 did not answer: partial response"
+    remark = "PromQL info: metric might not be a counter: x"
+    server.replies = [vector(UP, warnings=[remark, partial], infos=[remark])]
+
+    assert (await query(endpoint)).warnings == (partial,)
+
+
+async def test_a_compressed_answer_is_read(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.replies = [compressed(vector(UP))]
+
+    assert len((await query(endpoint)).samples) == 1
+    assert server.asked[0].headers["Accept-Encoding"] == "gzip"
+
+
+# Credentials
+
+
+async def test_a_token_is_read_again_for_each_query(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    async with connect(replace(endpoint, token=token)) as prometheus:
+        for text in ("first\n", "second"):
+            token.write_text(text)
+            await prometheus.query(QUERY)
+
+    assert [asked.headers["Authorization"] for asked in server.asked] == [
+        "Bearer first",
+        "Bearer second",
+    ]
+
+
+async def test_user_and_password_are_sent(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, tmp_path: Path
+) -> None:
+    password = file(tmp_path / "password", "pass: wörd \n")
+
+    await query(replace(endpoint, user="inferno", password=password))
+
+    scheme, _, text = server.asked[0].headers["Authorization"].partition(" ")
+    assert (scheme, base64.b64decode(text).decode()) == ("Basic", "inferno:pass: wörd ")
+
+
+async def test_headers_of_a_file_are_sent(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, tmp_path: Path
+) -> None:
+    headers = file(tmp_path / "headers", "X-Scope-OrgID: a|b\r\n\nX-Note:two words: three\n")
+
+    await query(replace(endpoint, headers=headers))
+
+    sent = server.asked[0].headers
+    assert (sent["X-Scope-OrgID"], sent["X-Note"]) == ("a|b", "two words: three")
+
+
+@pytest.mark.parametrize("name", ["token", "password", "headers", "authority", "certificate"])
+async def test_a_file_that_is_missing_may_come(endpoint: PrometheusEndpoint, name: str) -> None:
+    problem = await failure(having(endpoint, name, Path("/nowhere/secret")))
+
+    assert isinstance(problem, UnavailableError)
+    assert endpoint.url in str(problem)
+    assert "/nowhere/secret" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("token", "", "does not contain a token"),
+        ("token", f"{SECRET}\nX-Injected: {SECRET}", "does not contain a token"),
+        ("token", f"{SECRET}ü", "does not contain a token"),
+        ("headers", f"X-Fine: yes\n{SECRET}\n", "line 2 of"),
+        ("headers", f"X Bad: {SECRET}\n", "line 1 of"),
+        ("headers", f"X-Bad: {SECRET}\x00\n", "line 1 of"),
+    ],
+)
+async def test_a_file_that_cannot_be_used_is_named_without_its_contents(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, tmp_path: Path, name: str, text: str,
+    told: str,
+) -> None:  # fmt: skip
+    path = file(tmp_path / name, text)
+
+    problem = await failure(having(endpoint, name, path))
+
+    assert isinstance(problem, UnavailableError)
+    assert told in str(problem)
+    assert str(path) in str(problem)
+    assert SECRET not in str(problem)
+    assert not server.asked
+
+
+# TLS
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA) -> Iterator[PrometheusServer]:
+    """A server that asks for a certificate of the authority, and has one of it."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    authority.issue_cert(HOST).configure_cert(context)
+    authority.configure_trust(context)
+    with PrometheusServer(context) as running:
+        yield running
+
+
+def trusting(authority: trustme.CA, path: Path) -> Path:
+    authority.cert_pem.write_to_path(str(path))
+    return path
+
+
+async def test_a_server_is_trusted_for_its_authority(
+    tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
+) -> None:
+    trusted = trusting(authority, tmp_path / "ca.pem")
+
+    answer = await query(PrometheusEndpoint(tls.url, authority=trusted))
+
+    assert len(answer.samples) == 1
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["public authorities", "another authority"])
+async def test_a_server_of_an_unknown_authority_is_not_trusted(
+    tls: PrometheusServer, tmp_path: Path, *, given: bool
+) -> None:
+    another = trusting(trustme.CA(), tmp_path / "ca.pem") if given else None
+
+    problem = await failure(PrometheusEndpoint(tls.url, authority=another))
+
+    assert isinstance(problem, UnavailableError)
+    assert "certificate verify failed" in str(problem)
+    assert "set the certificate of the authority" in str(problem)
+    assert not tls.asked
+
+
+async def test_an_authority_that_is_replaced_is_used_for_the_next_query(
+    tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
+) -> None:
+    path = trusting(trustme.CA(), tmp_path / "ca.pem")
+    async with connect(PrometheusEndpoint(tls.url, authority=path)) as prometheus:
+        with pytest.raises(UnavailableError, match="certificate verify failed"):
+            await prometheus.query(QUERY)
+        trusting(authority, path)
+
+        assert len((await prometheus.query(QUERY)).samples) == 1
+
+
+async def test_a_client_certificate_and_its_key_are_shown(
+    tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
+) -> None:
+    issued = authority.issue_cert("inferno.example")
+    issued.private_key_pem.write_to_path(str(tmp_path / "tls.key"))
+    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "tls.crt"))
+    endpoint = PrometheusEndpoint(
+        tls.url,
+        authority=trusting(authority, tmp_path / "ca.pem"),
+        certificate=tmp_path / "tls.crt",
+        key=tmp_path / "tls.key",
+    )
+
+    await query(endpoint)
+
+    assert tls.asked[0].certificate["subjectAltName"] == (("DNS", "inferno.example"),)
+
+
+async def test_a_token_is_sent_over_tls(
+    tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
+) -> None:
+    trusted = trusting(authority, tmp_path / "ca.pem")
+
+    await query(PrometheusEndpoint(tls.url, file(tmp_path / "token", SECRET), authority=trusted))
+
+    assert tls.asked[0].headers["Authorization"] == f"Bearer {SECRET}"
+
+
+async def test_a_server_without_tls_is_told_apart(server: PrometheusServer) -> None:
+    problem = await failure(PrometheusEndpoint(server.url.replace("http:", "https:")))
+
+    assert isinstance(problem, UnavailableError)
+    assert "try http://" in str(problem)
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "told"),
+    [
+        pytest.param(
+            error(400, "bad_data", 'invalid parameter "query": 1:5: parse error:\nunclosed'),
+            RefusedError,
+            f'HTTP 400: invalid parameter "query": 1:5: parse error: unclosed; query: {QUERY}',
+            id="parse error",
+        ),
+        pytest.param(
+            error(422, "execution", "vector cannot contain metrics with the same labelset"),
+            RefusedError,
+            f"HTTP 422: vector cannot contain metrics with the same labelset; query: {QUERY}",
+            id="execution",
+        ),
+        pytest.param(
+            Reply(401, b"Unauthorized\n"),
+            RefusedError,
+            "HTTP 401: 'Unauthorized'; set a token, a password or a client certificate",
+            id="unauthorized",
+        ),
+        pytest.param(
+            Reply(404, b"404 page not found"),
+            RefusedError,
+            "HTTP 404: '404 page not found'; check the URL and its path prefix",
+            id="not found",
+        ),
+        pytest.param(
+            Reply(302, b"", {"Location": f"https://login.example/start?state={SECRET}"}),
+            RefusedError,
+            " redirects to https://login.example/start: set the URL of the API",
+            id="redirect",
+        ),
+        pytest.param(
+            Reply(400, b"Client sent an HTTP request to an HTTPS server.\n"),
+            RefusedError,
+            "HTTP 400: 'Client sent an HTTP request to an HTTPS server.'",
+            id="TLS needed",
+        ),
+        pytest.param(
+            Reply(200, b"<html>\n <title>Sign in</title>"),
+            RefusedError,
+            "the answer is not JSON: '<html> <title>Sign in</title>'",
+            id="page",
+        ),
+        pytest.param(Reply(200, b""), RefusedError, "not JSON: an empty answer", id="empty"),
+        pytest.param(
+            Reply(200, b"[1]"), RefusedError, "not that of Prometheus: '[1]'", id="other JSON"
+        ),
+        pytest.param(
+            Reply(200, b"[" * 100_000), RefusedError, "the answer is not JSON", id="deep JSON"
+        ),
+        pytest.param(
+            success({"resultType": "matrix", "result": []}),
+            RefusedError,
+            f"the query gives a matrix, not one number for each series; query: {QUERY}",
+            id="matrix",
+        ),
+        pytest.param(
+            success({"resultType": "string", "result": [1, "x"]}),
+            RefusedError,
+            "the query gives a string, not one number for each series",
+            id="string",
+        ),
+        pytest.param(
+            vector({"metric": {}, "histogram": [1, {"count": "1"}]}),
+            RefusedError,
+            "the query gives native histograms, not one number for each series",
+            id="native histogram",
+        ),
+        *(
+            pytest.param(
+                reply, RefusedError, "the answer has no samples in the form of the API", id=name
+            )
+            for name, reply in {
+                "no data": success(None),
+                "no value": vector({"metric": {}}),
+                "no number": vector({"metric": {}, "value": [1, "many"]}),
+                "half a scalar": success({"resultType": "scalar", "result": [1]}),
+            }.items()
+        ),
+        pytest.param(
+            Reply(200, b"no gzip", {"Content-Encoding": "gzip"}),
+            RefusedError,
+            "Error -3 while decompressing",
+            id="broken compression",
+        ),
+        pytest.param(
+            error(503, "timeout", "query timed out in expression evaluation"),
+            UnavailableError,
+            f"HTTP 503: query timed out in expression evaluation; query: {QUERY}",
+            id="too slow",
+        ),
+        pytest.param(
+            Reply(429, b"too many requests"),
+            UnavailableError,
+            "HTTP 429: 'too many requests'",
+            id="too many",
+        ),
+        pytest.param(NO_ANSWER, UnavailableError, "Prometheus does not answer: ", id="cut"),
+        pytest.param(HALF, UnavailableError, "Prometheus does not answer: ", id="half"),
+    ],
+)  # fmt: skip
+async def test_a_failure_that_stays_is_one_line_that_names_the_url_and_says_what_is_wrong(
+    server: PrometheusServer,
+    endpoint: PrometheusEndpoint,
+    reply: Reply,
+    kind: type[InfernoError],
+    told: str,
+) -> None:
+    server.usual = lambda _: reply
+
+    problem = await failure(endpoint)
+
+    assert isinstance(problem, kind)
+    assert str(problem).startswith(server.url)
+    assert told in str(problem)
+    assert "\n" not in str(problem)
+    assert SECRET not in str(problem)
+    assert len(server.asked) == (1 if kind is RefusedError else 2)
+
+
+@pytest.mark.parametrize("reply", [Reply(429, b""), Reply(500, b""), NO_ANSWER, HALF])
+async def test_a_failure_that_passes_is_not_noticed(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, reply: Reply
+) -> None:
+    server.replies = [reply]
+
+    answer = await query(endpoint)
+
+    assert len(answer.samples) == 1
+    assert [asked.form for asked in server.asked] == [[("query", QUERY)]] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("token", "check the bearer token in {}/token and its rights"),
+        ("password", "check the password of user 'inferno' in {}/password"),
+        ("headers", "check the headers in {}/headers"),
+    ],
+)
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refusal_of_credentials_names_their_file_but_not_what_they_are(
+    server: PrometheusServer,
+    endpoint: PrometheusEndpoint,
+    tmp_path: Path,
+    status: int,
+    name: str,
+    told: str,
+) -> None:
+    path = file(tmp_path / name, f"Authorization: {SECRET}" if name == "headers" else SECRET)
+    server.usual = lambda _: Reply(status, b"no access")
+
+    problem = await failure(having(endpoint, name, path))
+
+    assert isinstance(problem, RefusedError)
+    assert f"HTTP {status}: 'no access'; {told.format(tmp_path)}" in str(problem)
+    assert SECRET not in str(problem)
+
+
+async def test_the_wait_that_the_server_asks_for_is_kept(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.replies = [error(429, "", "slow down", **{"Retry-After": "1"})]
+    began = time.monotonic()
+
+    await query(endpoint)
+
+    assert time.monotonic() - began >= 1
+
+
+async def test_a_wait_longer_than_the_time_limit_is_not_kept(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.usual = lambda _: error(429, "", "slow down", **{"Retry-After": "3600"})
+    began = time.monotonic()
+
+    problem = await failure(replace(endpoint, timeout=1.0))
+
+    assert isinstance(problem, UnavailableError)
+    assert time.monotonic() - began < 3
+
+
+async def test_a_query_that_takes_too_long_is_tried_twice_and_given_up(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.gate.clear()
+
+    problem = await failure(replace(endpoint, timeout=1.0))
+
+    assert isinstance(problem, UnavailableError)
+    assert f"no answer within 1 s; query: {QUERY}" in str(problem)
+    assert len(server.asked) == 2
+
+
+async def test_nobody_there_is_an_error_that_may_pass(endpoint: PrometheusEndpoint) -> None:
+    with PrometheusServer() as gone:
+        pass
+
+    problem = await failure(replace(endpoint, url=gone.url))
+
+    assert isinstance(problem, UnavailableError)
+    assert str(problem).startswith(f"{gone.url}: Prometheus does not answer: ")
+
+
+async def test_a_long_query_is_cut_in_messages(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.usual = lambda _: error(400, "bad_data", "parse error: " + "x" * 100_000)
+
+    problem = await failure(endpoint, "up or\n" * 20_000)
+
+    assert len(str(problem)) < 1000
+    assert str(problem).endswith("up or up or...")
+
+
+async def test_an_answer_that_is_too_large_is_given_up_also_if_it_is_compressed(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.usual = lambda _: compressed(Reply(200, bytes(65 * 2**20)))
+
+    problem = await failure(endpoint)
+
+    assert isinstance(problem, RefusedError)
+    assert "larger than 64 MiB: restrict the query by labels" in str(problem)
+
+
+async def test_a_query_can_be_cancelled(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.gate.clear()
+    task = asyncio.create_task(query(endpoint))
+    await asyncio.to_thread(wait_until, lambda: server.asked, bool, "a request", 5.0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_the_observer_learns_how_each_query_ends(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    results: list[str] = []
+
+    class Listener(Observer):
+        def queried(self, result: str) -> None:
+            results.append(result)
+
+    stays = [Reply(500, b"")] * 2
+    server.replies = [vector(UP), error(400, "", "bad"), Reply(200, b"page"), *stays]
+    async with connect(endpoint, Listener()) as prometheus:
+        await prometheus.query(QUERY)
+        for _ in range(3):
+            with pytest.raises(InfernoError):
+                await prometheus.query(QUERY)
+
+    assert results == ["Answered", "Refused", "Refused", "Unavailable"]
