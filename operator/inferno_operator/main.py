@@ -19,10 +19,14 @@ from inferno_operator.adapters.kubernetes import api_server, lease
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.adapters.optimizers.local import LocalOptimizer
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
+from inferno_operator.adapters.prometheus import client as prometheus
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.boosters.controller import BoosterController
+from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.controller import MeasurementController
+from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization.controller import OptimizationController
-from inferno_operator.controllers.optimization.ports import Optimizer
+from inferno_operator.controllers.optimization.ports import Loads, Optimizer
 from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.logs import configure
@@ -40,8 +44,8 @@ LEASE = "inferno-operator"
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """The file with the name of the pod's namespace."""
 
-WATCHED_KINDS = len(RESOURCES) + 1 + 3 * len(DIALECTS) + 6
-"""Upper limit: our kinds, the kinds of actuation, and boosters with their children."""
+WATCHED_KINDS = len(RESOURCES) + 2 + 1 + 3 * len(DIALECTS) + 6
+"""Upper limit: our kinds, those of measurement and actuation, and boosters with their children."""
 
 PROGRESS_SECONDS = 300.0
 """Seconds without progress, in addition to the solver's time limit, after which it is stuck."""
@@ -75,20 +79,24 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     key = Key(_lease_namespace(settings, in_cluster=in_cluster), LEASE)
     watches = WATCHED_KINDS * (len(settings.namespaces) or 1)
+    metrics = Metrics()
     async with (
         api_server.connect(watches, _now, identity) as cluster,
         lease.connect(key) as store,
         _optimizer(settings) as optimizer,
+        _survey(settings, metrics) as survey,
     ):
         election = Election(store, identity, _elapsed, _now) if settings.leader_election else None
         remaining = election.remaining if election else lambda: inf
-        metrics = Metrics()
         guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
-        optimization = _optimization(settings, guard, optimizer, metrics)
+        measurement = MeasurementController(
+            guard, survey, settings.namespaces, settings.measure_interval, _now
+        )
+        optimization = _optimization(settings, guard, optimizer, measurement, metrics)
         dialect = settings.model_booster
         if in_cluster and dialect is not None:
             dialect = await with_images(dialect, cluster, key.namespace)
-        controllers = [optimization, *_others(settings, guard, dialect)]
+        controllers = [optimization, measurement, *_others(settings, guard, dialect)]
         patience = PROGRESS_SECONDS + settings.time_limit
         manager = Manager(guard, controllers, election, _elapsed, patience)
         metrics.follow(
@@ -117,12 +125,26 @@ async def _optimizer(settings: Settings) -> AsyncIterator[Optimizer]:
         yield StatefulRemoteOptimizer(settings.remote, settings.time_limit)
 
 
+@asynccontextmanager
+async def _survey(settings: Settings, metrics: Metrics) -> AsyncIterator[Survey | None]:
+    """Yield what asks Prometheus; None if the settings do not say where it is."""
+    if settings.prometheus is None:
+        yield None
+        return
+    async with prometheus.connect(settings.prometheus, metrics) as client:
+        yield Survey(client, built_in(), time.time)
+
+
 def _optimization(
-    settings: Settings, cluster: GuardedCluster, optimizer: Optimizer, metrics: Metrics
+    settings: Settings,
+    cluster: GuardedCluster,
+    optimizer: Optimizer,
+    loads: Loads,
+    metrics: Metrics,
 ) -> OptimizationController:
     """Return the optimization controller."""
     source = OnDemand(cluster)
-    context = Context(cluster, source, optimizer, _now, settings.time_limit, metrics)
+    context = Context(cluster, source, optimizer, _now, settings.time_limit, metrics, loads)
     store = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
     return OptimizationController(
         context, settings.namespaces, stateful=not settings.stateless, store=store
