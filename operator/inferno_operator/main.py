@@ -96,7 +96,11 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         dialect = settings.model_booster
         if in_cluster and dialect is not None:
             dialect = await with_images(dialect, cluster, key.namespace)
-        controllers = [optimization, measurement, *_others(settings, guard, dialect)]
+        controllers: list[Controller] = [
+            optimization,
+            measurement,
+            *_others(settings, guard, dialect),
+        ]
         patience = PROGRESS_SECONDS + settings.time_limit
         manager = Manager(guard, controllers, election, _elapsed, patience)
         metrics.follow(

@@ -1,0 +1,256 @@
+"""Answers of Prometheus, judged: nothing that is missing counts as zero."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from math import inf, nan
+
+import pytest
+
+from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.quality import (
+    CUSTOM_ANSWERS,
+    LOAD_LONG,
+    LOAD_SHORT,
+    MEANS_LONG,
+    MEANS_SHORT,
+    REPLICAS,
+    measured,
+    with_targets,
+)
+from inferno_operator.controllers.measurement.reading import Parts, Reading
+from inferno_operator.resources import Measured, Percentiles, Target
+
+NOW = 1_800_000_000.0
+VLLM = built_in()["vLLM"]
+
+REPORTING = {
+    "running": 3.0,
+    "waiting": 1.0,
+    "kvCacheUsage": 0.4,
+    "reporting": 2.0,
+    "expected": 2.0,
+    "newest": NOW - 5,
+    "older": 2.0,
+    "samples": 20.0,  # one every 15 s
+}
+MEANS = {
+    "avgInTokens": 600.0,
+    "avgOutTokens": 200.0,
+    "itlAverage": 0.020,
+    "ttftAverage": 0.150,
+    "waitAverage": 0.010,
+}
+BEFORE = Measured(
+    time=datetime.fromtimestamp(NOW - 60, UTC),
+    quality="Fresh",
+    arrival_rate=120,
+    avg_in_tokens=500,
+    avg_out_tokens=100,
+)
+
+
+def reading(**answers: Parts) -> Reading:
+    """Two replicas that serve five requests a second; `answers` replace those of a query."""
+    usual = {
+        LOAD_SHORT: {"0": 5.0},
+        LOAD_LONG: {"0": 5.0},
+        MEANS_SHORT: {k: v for k, v in MEANS.items() if k.endswith("Average")},
+        MEANS_LONG: MEANS,
+        REPLICAS: REPORTING,
+    }
+    named = {name.replace("_", " "): parts for name, parts in answers.items()}
+    return Reading({**usual, **named}, time=NOW)
+
+
+def judge(subject: Reading, before: Measured | None = None) -> Measured:
+    return measured(subject, VLLM, before)
+
+
+def test_fresh_numbers_have_the_units_of_the_resource() -> None:
+    found = judge(reading())
+
+    assert found.quality == "Fresh"
+    assert not found.message
+    assert found.arrival_rate == 300  # per minute
+    assert (found.avg_in_tokens, found.avg_out_tokens) == (600, 200)
+    assert (found.itl_average, found.ttft_average, found.wait_average) == (20, 150, 10)  # ms
+    assert (found.running, found.waiting, found.kv_cache_usage) == (3, 1, 0.4)
+    assert found.replicas is not None
+    assert (found.replicas.ready, found.replicas.reporting) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("short", "long", "rate"),
+    [
+        (15.0, 5.0, 15.0),  # three times the load: seen at once
+        (5.3, 5.0, 5.0),  # less than two deviations of a Poisson count: noise
+        (1.0, 5.0, 5.0),  # a decrease is seen after the long window
+        (-1.0, -0.5, 0.0),  # a rate is never negative
+    ],
+)
+def test_an_increase_counts_at_once_and_a_decrease_after_the_long_window(
+    short: float, long: float, rate: float
+) -> None:
+    found = judge(reading(load_short={"0": short}, load_long={"0": long}))
+
+    assert found.arrival_rate == pytest.approx(rate * 60)
+
+
+def test_replicas_that_are_younger_than_the_long_window_are_measured_by_the_short_one() -> None:
+    young = {name: value for name, value in REPORTING.items() if name != "older"}
+
+    found = judge(reading(load_short={"0": 0.1}, load_long={"0": 0.04}, replicas=young))
+
+    assert found.arrival_rate == pytest.approx(6)
+
+
+def test_the_first_alternative_that_has_series_is_the_arrival_rate() -> None:
+    found = judge(reading(load_short={"1": 7.0}, load_long={"1": 7.0}))
+
+    assert found.arrival_rate == 420
+
+
+@pytest.mark.parametrize("value", [nan, inf])
+def test_a_mean_without_traffic_keeps_the_last_one(value: float) -> None:
+    means = dict.fromkeys(MEANS, value)
+
+    found = judge(reading(means_long=means, means_short=means), BEFORE)
+
+    assert found.avg_out_tokens == 100
+    assert found.itl_average is None
+
+
+@pytest.mark.parametrize("value", [nan, inf, None])
+def test_an_arrival_rate_that_is_no_number_is_missing_and_not_zero(value: float | None) -> None:
+    rates = {} if value is None else {"0": value}
+
+    found = judge(reading(load_short=rates, load_long=rates), BEFORE)
+
+    assert found.quality == "Missing"
+    assert found.arrival_rate == 120
+    assert "vllm:request_success_total" in found.message
+
+
+def test_a_server_without_requests_is_idle() -> None:
+    quiet = {**REPORTING, "running": 0.0, "waiting": 0.0}
+
+    found = judge(reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=quiet), BEFORE)
+
+    assert found.quality == "Idle"
+    assert found.arrival_rate == 0
+    assert found.avg_out_tokens == 200
+
+
+def test_a_server_that_is_known_for_a_short_time_is_not_called_idle() -> None:
+    quiet = {**REPORTING, "running": 0.0, "waiting": 0.0}
+    del quiet["older"]
+
+    found = judge(reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=quiet))
+
+    assert found.quality == "Partial"
+
+
+def test_a_server_whose_requests_wait_is_not_idle() -> None:
+    found = judge(reading(load_short={"0": 0.0}, load_long={"0": 0.0}))
+
+    assert found.quality == "Fresh"
+
+
+def test_fewer_replicas_that_report_make_a_partial_measurement() -> None:
+    found = judge(reading(replicas={**REPORTING, "expected": 4.0}))
+
+    assert found.quality == "Partial"
+    assert "2 of 4 replicas report" in found.message
+
+
+def test_a_warning_of_prometheus_makes_a_partial_measurement() -> None:
+    found = judge(replace(reading(), warnings=("a store did not answer",)))
+
+    assert found.quality == "Partial"
+    assert "a store did not answer" in found.message
+
+
+@pytest.mark.parametrize(("age", "quality"), [(44.0, "Fresh"), (46.0, "Stale")])
+def test_samples_older_than_two_scrapes_and_15_s_are_stale(age: float, quality: str) -> None:
+    found = judge(reading(replicas={**REPORTING, "newest": NOW - age}), BEFORE)
+
+    assert found.quality == quality
+
+
+def test_replicas_that_stopped_reporting_are_stale_and_keep_the_last_good_values() -> None:
+    found = judge(reading(replicas={}, last_seen={"newest": NOW - 200}), BEFORE)
+
+    assert found.quality == "Stale"
+    assert found.arrival_rate == 120
+    assert found.time == BEFORE.time
+    assert datetime.fromtimestamp(NOW - 200, UTC).strftime("%H:%M:%SZ") in found.message
+
+
+def test_replicas_that_never_reported_are_missing() -> None:
+    found = measured(reading(replicas={}), VLLM, None, "no such label")
+
+    assert found.quality == "Missing"
+    assert found.arrival_rate is None
+    assert found.message == "no such label"
+
+
+def test_a_prometheus_that_does_not_answer_makes_a_stale_measurement() -> None:
+    found = judge(Reading(unavailable="http://p: no answer within 10 s", time=NOW), BEFORE)
+
+    assert found.quality == "Stale"
+    assert "no answer within 10 s" in found.message
+    assert found.arrival_rate == 120
+
+
+def test_a_refused_query_keeps_its_words_and_the_last_good_values() -> None:
+    found = judge(Reading(refused="HTTP 401: who are you?", time=NOW), BEFORE)
+
+    assert found.quality == "Refused"
+    assert found.message == "HTTP 401: who are you?"
+    assert found.arrival_rate == 120
+
+
+def test_queries_of_the_server_replace_those_of_the_source() -> None:
+    found = judge(reading(**{CUSTOM_ANSWERS: {"arrivalRate": 9.0, "itlAverage": 0.5}}))
+
+    assert (found.arrival_rate, found.itl_average) == (540, 500)
+
+
+def test_a_source_of_own_queries_only_needs_no_replicas() -> None:
+    found = measured(Reading({CUSTOM_ANSWERS: {"arrivalRate": 2.0}}, time=NOW), None, None)
+
+    assert found.quality == "Fresh"
+    assert found.arrival_rate == 120
+
+
+def test_missed_targets_are_those_of_the_measured_times() -> None:
+    target = Target(model="M", slo_itl=19, slo_ttft=200, slo_ttw=25)
+
+    found = with_targets(judge(reading()), target)
+
+    # Without percentiles of the wait, the 95th counts as -ln 0.05 times the mean: 30 ms.
+    assert found.misses_targets == ("slo-itl", "slo-ttw")
+
+
+@pytest.mark.parametrize(("limit", "missed"), [(400, ()), (300, ("slo-ttft",))])
+def test_a_percentile_target_is_compared_with_the_next_lower_percentile(
+    limit: float, missed: tuple[str, ...]
+) -> None:
+    now = Measured(
+        time=BEFORE.time + timedelta(seconds=1),
+        quality="Fresh",
+        ttft=Percentiles(p50=100, p95=350, p99=900),
+    )
+
+    found = with_targets(now, Target(model="M", slo_ttft=limit, slo_ttft_percentile=98))
+
+    assert found.misses_targets == missed
+
+
+def test_old_numbers_miss_no_target_now() -> None:
+    late = with_targets(judge(reading()), Target(model="M", slo_itl=1))
+
+    found = judge(Reading(unavailable="no answer", time=NOW), late)
+
+    assert late.misses_targets == ("slo-itl",)
+    assert with_targets(found, Target(model="M", slo_itl=1)).misses_targets == ()
