@@ -1,6 +1,7 @@
 """Asks Prometheus about all servers at once: a fixed number of queries for each group."""
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Answer, Prometheus, RefusedError
 from inferno_optimizer.errors import InfernoError, InputError
 
+logger = logging.getLogger(__name__)
+
 AT_ONCE = 4
 """Largest number of queries that run at the same time."""
 
@@ -40,6 +43,9 @@ SCRAPES = 4
 
 MEMORY_SECONDS = 3600
 """How long ago a replica may have reported to be called stale instead of missing [s]."""
+
+NEEDED = frozenset({LOAD_SHORT, LOAD_LONG, MEANS_SHORT, MEANS_LONG, REPLICAS})
+"""Queries without whose answers a measurement is refused; without others it lacks something."""
 
 Table = Mapping[Values, Parts]
 """The parts of an answer for each server of a group."""
@@ -159,6 +165,7 @@ class Survey:
             answer = await self._query(query.expression)
         except RefusedError as error:
             round_.refused[query.name] = str(error)
+            logger.warning("%s: %s: %s", round_.group.name, query.name, error)
         except InfernoError as error:
             round_.unavailable = str(error)
         else:
@@ -272,7 +279,7 @@ def _reading(round_: _Round, values: Values) -> Reading:
     answers.setdefault(REPLICAS, {})
     return Reading(
         answers=answers,
-        refused=next(iter(round_.refused.values()), ""),
+        refused=next((text for name, text in round_.refused.items() if name in NEEDED), ""),
         unavailable=round_.unavailable,
         warnings=round_.warnings,
         time=round_.time,

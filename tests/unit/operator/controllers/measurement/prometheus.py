@@ -1,0 +1,49 @@
+"""A Prometheus that answers from a table, and counts what it is asked."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from inferno_operator.controllers.measurement.expressions import PART
+from inferno_operator.runtime.prometheus import Answer, Prometheus, Sample
+
+NOW = 1_800_000_000.0
+
+Row = tuple[str, float]
+"""A part and its value."""
+
+
+class Table(Prometheus):
+    """Answers each query whose text has a word with rows for some labels.
+
+    `rows` has the parts by label values; `failing` is raised instead, where its word is found.
+    """
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = tuple(labels)
+        self.rows: dict[tuple[str, ...], dict[str, Mapping[str, float]]] = {}
+        self.failing: dict[str, Exception] = {}
+        self.names: tuple[str, ...] = ()
+        self.asked: list[str] = []
+        self.warnings: tuple[str, ...] = ()
+        self.clock: Callable[[], float] = lambda: NOW
+
+    def serve(self, *values: str, **parts: Mapping[str, float]) -> None:
+        """Give a server these parts, by a word of the queries that have them."""
+        self.rows[values] = dict(parts)
+
+    async def query(self, expression: str) -> Answer:
+        self.asked.append(expression)
+        for word, error in self.failing.items():
+            if word in expression:
+                raise error
+        samples = [
+            Sample({**dict(zip(self.labels, values, strict=True)), PART: part}, self.clock(), value)
+            for values, words in self.rows.items()
+            for word, parts in words.items()
+            if word in expression
+            for part, value in parts.items()
+        ]
+        return Answer(tuple(samples), self.warnings)
+
+    async def metric_names(self, matcher: str) -> tuple[str, ...]:
+        self.asked.append(matcher)
+        return self.names

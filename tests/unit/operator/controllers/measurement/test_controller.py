@@ -1,0 +1,222 @@
+"""Measuring cycles on a cluster: what is written, when, and what optimizations get."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.controller import MeasurementController
+from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.resources import Server
+from inferno_operator.resources.objects import Key, Manifest, kind_of
+from inferno_operator.resources.observation import observe
+from inferno_operator.runtime.fakes import FakeCluster
+from inferno_optimizer.errors import UnavailableError
+from tests.unit.operator.controllers.measurement.prometheus import NOW, Table
+from tests.unit.operator.objects import server, service_class
+
+INTERVAL = 30.0
+START = datetime.fromtimestamp(NOW, UTC)
+SERVER = kind_of(Server)
+ALIVE = {"reporting": 1.0, "expected": 1.0, "newest": NOW - 1, "older": 1.0, "samples": 20.0}
+MEANS = {"avgInTokens": 500.0, "avgOutTokens": 100.0, "itlAverage": 0.02, "ttftAverage": 0.1}
+MEASURE = {"source": "vLLM", "labels": {"model_name": "m"}}
+
+
+class Scene:
+    """A measured Server, a Prometheus with its series, and a clock that moves with the loop."""
+
+    def __init__(self, spec: dict[str, Any] | None = None) -> None:
+        self.cluster = FakeCluster()
+        self.table = Table(["model_name"])
+        self.serve(5.0)
+        self.key = self.cluster.add(server(spec=spec or {"measure": MEASURE}))
+        self.cluster.add(service_class())
+        self.table.clock = lambda: self.now().timestamp()
+        self.survey: Survey | None = Survey(self.table, built_in(), self.table.clock)
+
+    def serve(self, rate: float, **alive: float) -> None:
+        words = {"deriv": {"0": rate}, "request_prompt_tokens_sum": MEANS}
+        newest = {"newest": NOW + 1e6}  # newer than any time of a test
+        self.table.serve("m", count_over_time={**ALIVE, **newest, **alive}, **words)
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[MeasurementController]:
+        controller = MeasurementController(self.cluster, self.survey, (), INTERVAL, self.now)
+        task = asyncio.create_task(controller.run())
+        yield controller
+        await controller.stop()
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def cycles(self, count: int) -> None:
+        """Wait until so many more cycles have ended; the first one is due at once."""
+        now = asyncio.get_running_loop().time()
+        done = (now + INTERVAL / 2) // INTERVAL
+        await asyncio.sleep((done + count - 0.5) * INTERVAL - now)
+
+    @property
+    def stored(self) -> Manifest:
+        return self.cluster.objects["Server", self.key]
+
+    def condition(self) -> tuple[str, str]:
+        (found,) = (c for c in self.stored["status"]["conditions"] if c["type"] == "Measured")
+        return found["status"], found["reason"]
+
+
+async def test_a_measured_server_gets_its_load_and_its_status() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    load = scene.stored["spec"]["currentAlloc"]["load"]
+    assert load == {"arrivalRate": 300.0, "avgInTokens": 500, "avgOutTokens": 100}
+    assert scene.stored["status"]["measured"]["quality"] == "Fresh"
+    assert scene.stored["status"]["measured"]["ttftAverage"] == 100
+    assert scene.condition() == ("True", "Fresh")
+
+
+async def test_numbers_that_do_not_move_are_not_written_again() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.cycles(1)
+        scene.cluster.writes.clear()
+        scene.serve(5.2)  # 4 %
+        await scene.cycles(20)
+
+    assert scene.cluster.writes == []
+
+
+async def test_numbers_that_move_are_written_at_most_once_a_minute() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.cycles(1)
+        scene.cluster.writes.clear()
+        for step in range(10):
+            scene.serve(10.0 * (step + 1))
+            await asyncio.sleep(INTERVAL)
+
+    assert 4 <= scene.cluster.writes.count("status Server s") <= 5
+
+
+async def test_a_change_of_the_quality_is_written_at_once() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.cycles(1)
+        scene.table.failing = {"": UnavailableError("http://p: no answer within 10 s")}
+        await scene.cycles(1)
+
+    assert scene.condition() == ("Unknown", "Stale")
+    assert scene.stored["status"]["measured"]["arrivalRate"] == 300
+
+
+async def test_a_server_that_is_stale_for_15_minutes_is_not_measured_any_more() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.cycles(1)
+        scene.table.failing = {"": UnavailableError("http://p: no answer within 10 s")}
+        await scene.cycles(33)
+
+    assert scene.condition() == ("False", "Stale")
+    assert [(event.type, event.reason) for event in scene.cluster.events] == [("Warning", "Stale")]
+
+
+async def test_an_optimization_gets_the_newest_load() -> None:
+    scene = Scene()
+
+    async with scene.running() as controller:
+        await scene.cycles(1)
+        before = [observe(Server, scene.stored)]
+        scene.serve(50.0)
+        await asyncio.sleep(INTERVAL)
+        (after,) = await controller.with_loads(before)
+
+    assert isinstance(after.resource, Server)
+    assert after.resource.spec.current_alloc is not None
+    assert after.resource.spec.current_alloc.load is not None
+    assert after.resource.spec.current_alloc.load.arrival_rate == 3000
+
+
+async def test_an_optimization_waits_for_a_server_that_was_never_measured() -> None:
+    scene = Scene({"measure": MEASURE, "currentAlloc": None})
+    other = server("N", spec={"measure": MEASURE, "currentAlloc": None})
+
+    async with scene.running() as controller:
+        await scene.cycles(1)
+        scene.cluster.add(other)
+        stored = scene.cluster.objects["Server", Key("default", "n")]
+        (after,) = await controller.with_loads([observe(Server, stored)])
+
+    assert isinstance(after.resource, Server)
+    assert after.resource.spec.current_alloc is not None
+
+
+async def test_an_operator_that_just_started_keeps_the_last_good_load() -> None:
+    first = Scene()
+    async with first.running():
+        await first.cycles(1)
+    second = Scene()
+    second.cluster = first.cluster
+    second.table.failing = {"": UnavailableError("http://p: no answer within 10 s")}
+
+    async with second.running() as controller:
+        await second.cycles(1)
+        (after,) = await controller.with_loads([observe(Server, second.stored)])
+
+    assert isinstance(after.resource, Server)
+    assert after.resource.spec.current_alloc is not None
+    assert after.resource.spec.current_alloc.load is not None
+    assert after.resource.spec.current_alloc.load.arrival_rate == 300
+
+
+async def test_without_prometheus_a_server_is_told_what_to_set() -> None:
+    scene = Scene()
+    scene.survey = None
+
+    async with scene.running():
+        await scene.cycles(3)
+
+    assert scene.condition() == ("False", "NoPrometheus")
+    assert scene.cluster.writes == ["status Server s"]
+
+
+async def test_a_server_that_is_not_measured_any_more_loses_its_measurement() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.cycles(1)
+        spec = {k: v for k, v in scene.stored["spec"].items() if k != "measure"}
+        scene.cluster.add({**scene.stored, "spec": spec})
+        await scene.cycles(1)
+        writes = len(scene.cluster.writes)
+        await scene.cycles(3)
+
+    assert "measured" not in scene.stored["status"]
+    assert scene.stored["spec"]["currentAlloc"]["load"]["arrivalRate"] == 300
+    assert len(scene.cluster.writes) == writes
+
+
+@pytest.mark.parametrize("rate", [0.0, 5.0])
+async def test_a_missed_target_is_in_the_status(rate: float) -> None:
+    scene = Scene()
+    target = {"model": "M", "slo-itl": 10}
+    classes = service_class()
+    scene.cluster.add({**classes, "spec": {**classes["spec"], "data": [target]}})
+    scene.serve(rate, running=rate)
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    assert scene.stored["status"]["measured"].get("missesTargets") == ["slo-itl"]
