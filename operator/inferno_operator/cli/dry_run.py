@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from inferno_operator.cli.selection import choose_optimizer
+from inferno_operator.controllers.measurement.load import with_last_good
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
-from inferno_operator.resources import Optimizer
+from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.explain.changes import parse_change
 from inferno_optimizer.optimize import optimize
@@ -52,6 +53,7 @@ def decide(
         The Optimizer is ambiguous or does not exist, or a change is invalid.
     """
     chosen = choose_optimizer(observations, namespace, optimizer)
-    snapshot = build_system(readable(observations), chosen, time_limit)
+    resources = [with_last_good(r) if isinstance(r, Server) else r for r in readable(observations)]
+    snapshot = build_system(resources, chosen, time_limit)
     changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
     return Outcome(chosen, replace(snapshot, system=changed), optimize(changed), idle)

@@ -1,11 +1,12 @@
 """Compare the latencies of a server with their targets; pure. In ms."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from inferno_operator.resources import Allocation, Target
+from inferno_operator.controllers.measurement.quality import against_targets
+from inferno_operator.resources import Allocation, Measured, Target
 
 Latency = Literal["itl", "wait", "ttft"]
 
@@ -25,6 +26,18 @@ class Headroom:
     def share(self) -> float:
         """Unused share of the target, 0 to 1; negative if the target is missed."""
         return 1.0 - self.value_ms / self.target_ms
+
+
+LATENCIES: Mapping[str, Latency] = {"slo-itl": "itl", "slo-ttw": "wait", "slo-ttft": "ttft"}
+"""Latencies by the name of their target."""
+
+
+def measured_headrooms(measured: Measured, target: Target | None) -> tuple[Headroom, ...]:
+    """Return the headroom of each measured latency that has a target."""
+    if target is None:
+        return ()
+    found = against_targets(measured, target)
+    return tuple(Headroom(LATENCIES[name], value, limit) for name, value, limit in found)
 
 
 def headrooms(allocation: Allocation | None, target: Target | None) -> tuple[Headroom, ...]:

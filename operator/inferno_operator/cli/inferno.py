@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,11 @@ from inferno_operator.cli.console import (
     warn,
     working,
 )
+from inferno_operator.cli.prometheus_options import prometheus_options
 from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
+
+if TYPE_CHECKING:
+    from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 
 app = typer.Typer(
     add_completion=False,
@@ -154,6 +158,55 @@ def explain(
         output,
         lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
         lambda: (*option_parts(options), *remedy_parts(decision, found)),
+    )
+
+
+@app.command(
+    epilog="Example: inferno measure --prometheus http://localhost:9090 samples/measured"
+    "\n\nExample: inferno measure --prometheus https://thanos/prometheus --token-file token "
+    "fleet.yaml -o yaml | inferno optimize -"
+)
+@prometheus_options
+def measure(
+    endpoint: "PrometheusEndpoint | None",
+    paths: Paths,
+    output: Output = Format.TABLE,
+    *,
+    queries: Annotated[
+        bool, typer.Option("--queries", help="Show each query and its answer.")
+    ] = False,
+    lenient: Lenient = False,
+) -> None:
+    """Measure the load and the latencies of Servers now.
+
+    Asks Prometheus about the Servers with spec.measure. As YAML, all objects with the measured
+    loads are printed: pipe them to `inferno optimize -`.
+    """
+    import asyncio
+    from datetime import UTC, datetime
+
+    from inferno_operator.cli.measurement import (
+        measure,
+        measurement_document,
+        with_measured_loads,
+    )
+    from inferno_operator.cli.offline.system import read_resources, refuse_unknown
+    from inferno_operator.cli.tables.measurement import measurement_parts
+    from inferno_optimizer.errors import InputError
+
+    if endpoint is None:
+        raise InputError("where is Prometheus? Give --prometheus URL")
+    resources = read_resources(paths, warn if lenient else refuse_unknown)
+    with working("asking Prometheus"):
+        found, asked = asyncio.run(measure(resources, endpoint))
+    if output is Format.YAML:
+        show(output, lambda: with_measured_loads(resources, found), tuple)
+        return
+    shown = asked if queries else ()
+    show(
+        output,
+        lambda: measurement_document(found, shown),
+        lambda: measurement_parts(found, shown, datetime.now(UTC)),
     )
 
 

@@ -22,9 +22,12 @@ from inferno_operator.cli.console import (
     warn,
     working,
 )
+from inferno_operator.cli.prometheus_options import prometheus_options
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import Place, Session
+    from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+    from inferno_operator.cli.measurement import Asked, Measurement
     from inferno_operator.cli.overview import Overview
     from inferno_operator.resources.observation import Observation
 
@@ -239,6 +242,43 @@ def top(
         _run(place, lambda session: _follow(session, interval))
 
 
+@app.command(
+    epilog="Example: kubectl inferno measure --namespace llm"
+    "\n\nExample: kubectl inferno measure premium-granite-13b --prometheus http://localhost:9090"
+)
+@_somewhere
+@prometheus_options
+def measure(
+    endpoint: "PrometheusEndpoint | None",
+    place: "Place",
+    server: Annotated[
+        str | None, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what is measured of the Servers, and how.
+
+    Shows what the operator measured last. With --prometheus it measures now, from this machine,
+    and shows each query and its answer.
+    """
+    from inferno_operator.cli.measurement import measure, reported
+    from inferno_operator.cli.selection import choose_server
+    from inferno_operator.resources import Server
+    from inferno_operator.resources.observation import readable
+
+    namespace, observations = _read(place)
+    resources = readable(observations)
+    if server is not None:
+        chosen = choose_server(observations, namespace, server)
+        resources = [r for r in resources if not isinstance(r, Server) or r is chosen]
+    if endpoint is None:
+        _show_measurements(output, reported(resources), ())
+        return
+    with working("asking Prometheus"):
+        found, asked = asyncio.run(measure(resources, endpoint))
+    _show_measurements(output, found, asked)
+
+
 async def _ask(session: "Session", name: str | None) -> "Observation":
     """Request an optimization; return the Optimizer after the request."""
     from inferno_operator.cli.selection import choose_optimizer
@@ -283,6 +323,19 @@ def _show_overview(output: Format, seen: "Overview") -> None:
     from inferno_operator.cli.tables.top import top_parts
 
     show(output, lambda: overview_document(seen), lambda: top_parts(seen, _now()))
+
+
+def _show_measurements(
+    output: Format, found: "Sequence[Measurement]", asked: "Sequence[Asked]"
+) -> None:
+    from inferno_operator.cli.measurement import measurement_document
+    from inferno_operator.cli.tables.measurement import measurement_parts
+
+    show(
+        output,
+        lambda: measurement_document(found, asked),
+        lambda: measurement_parts(found, asked, _now()),
+    )
 
 
 def _read(place: "Place") -> "tuple[str, Sequence[Observation]]":

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from inferno_operator.cli.headroom import Headroom, headrooms
+from inferno_operator.cli.headroom import Headroom, headrooms, measured_headrooms
+from inferno_operator.controllers.measurement.load import with_last_good
 from inferno_operator.controllers.optimization.snapshot import KINDS, build_system, priced_current
 from inferno_operator.resources import (
     CapacityUse,
     LastOptimization,
+    Measured,
     Optimizer,
     Server,
     ServerSpec,
@@ -31,7 +33,8 @@ class ServerView:
     """One Server with its spec, headrooms and conditions; `spec` is None if it is unreadable.
 
     `reason` is that of the condition Ready, empty before the first optimization; `warnings` is
-    the message of the condition Warnings, if there is one.
+    the message of the condition Warnings, if there is one. `measured` is what is measured of a
+    Server with `spec.measure`, None if nothing is.
     """
 
     name: str
@@ -40,6 +43,17 @@ class ServerView:
     reason: str
     message: str
     warnings: str = ""
+    measured: Measured | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the Server is to be measured."""
+        return self.spec is not None and self.spec.measure is not None
+
+    @property
+    def misses_target(self) -> bool:
+        """Whether a latency misses its target now."""
+        return any(item.share < 0 for item in self.headrooms)
 
     def headroom(self, latency: str) -> Headroom | None:
         """Return the headroom of one latency, or None if it is unknown or has no target."""
@@ -84,7 +98,7 @@ def overview(observations: Sequence[Observation]) -> Overview:
     servers = [o for o in observations if o.kind is Server]
     optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
-    snapshot = build_system(resources)
+    snapshot = build_system([with_last_good(r) if isinstance(r, Server) else r for r in resources])
     catalogue = Catalogue(snapshot.system)
     return Overview(
         servers=tuple(_view(o, targets, catalogue) for o in sorted(servers, key=_name)),
@@ -139,6 +153,7 @@ def _server_document(view: ServerView) -> dict[str, Any]:
         "reason": view.reason,
         "message": view.message,
         **({"warnings": view.warnings} if view.warnings else {}),
+        **({"measured": view.measured.to_json()} if view.measured else {}),
     }
 
 
@@ -150,7 +165,10 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
     resource, name = observation.resource, _name(observation)
     if not isinstance(resource, Server):
         return ServerView(name, None, (), Reason.INVALID_SPEC, observation.problem)
-    current, ready = priced_current(resource, catalogue), observation.status.condition(READY)
+    measures = resource.spec.measure is not None
+    measured = resource.status.measured if measures else None
+    current = priced_current(with_last_good(resource), catalogue)
+    ready = observation.status.condition(READY)
     spec = resource.spec.model_copy(update={"current_alloc": current})
     target = targets.get((spec.service_class, spec.model))
     reason, message = (ready.reason, ready.message) if ready else ("", "")
@@ -158,11 +176,21 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
     return ServerView(
         name=name,
         spec=spec,
-        headrooms=headrooms(spec.current_alloc, target),
+        headrooms=_headrooms(spec, measured, target),
         reason=reason,
         message=message,
         warnings=warnings.message if warnings else "",
+        measured=measured,
     )
+
+
+def _headrooms(
+    spec: ServerSpec, measured: Measured | None, target: Target | None
+) -> tuple[Headroom, ...]:
+    """Return the headrooms of what is measured; of a Server that is not, of what was typed."""
+    if spec.measure is None:
+        return headrooms(spec.current_alloc, target)
+    return () if measured is None else measured_headrooms(measured, target)
 
 
 def _latest_use(optimizers: Iterable[Optimizer]) -> Mapping[str, CapacityUse]:

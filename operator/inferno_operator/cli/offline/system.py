@@ -77,13 +77,24 @@ def _system_of_data(document: Document, on_unknown: OnUnknown) -> System:
     return system
 
 
+def read_resources(
+    paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown
+) -> "list[Resource]":
+    """Return the custom resources in the files; see `read_system`."""
+    return _resources(read_documents(paths), on_unknown)
+
+
+def _resources(documents: Iterable[Document], on_unknown: OnUnknown) -> "list[Resource]":
+    ours = [document for document in documents if not _is_of_others(document)]
+    on_unknown([field for document in ours for field in _unknown_fields(document)])
+    return [_parsed(document) for document in ours]
+
+
 def _system_of_manifests(documents: Iterable[Document], on_unknown: OnUnknown) -> System:
     from inferno_operator.controllers.optimization.snapshot import build_system
     from inferno_operator.resources import Optimizer
 
-    ours = [document for document in documents if not _is_of_others(document)]
-    on_unknown([field for document in ours for field in _unknown_fields(document)])
-    resources = [_parsed(document) for document in ours]
+    resources = _resources(documents, on_unknown)
     if not resources:
         raise InputError("nothing to optimize: there is no object")
     _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from rich.text import Text
 
 from inferno_operator.cli.tables.solution import GAP, Part, Table
+from inferno_operator.cli.tables.top import MISSES
 from inferno_optimizer.system import Reason
 
 HEADING = "bold"
@@ -13,6 +14,8 @@ STYLES: Mapping[str, str] = {
     **{str(reason): "red" for reason in Reason},
     Reason.ALLOCATED: "green",
     Reason.BEST_EFFORT: "yellow",
+    MISSES: "red",
+    **dict.fromkeys(("Partial", "Stale", "Missing", "Refused"), "yellow"),
 }
 """Styles of cells."""
 

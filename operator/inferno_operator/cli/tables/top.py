@@ -15,6 +15,12 @@ from inferno_optimizer.system import Reason
 
 LATENCIES = (("itl", "ITL"), ("wait", "WAIT"), ("ttft", "TTFT"))
 
+MISSES = "MissesTarget"
+"""Shown instead of Allocated if a latency misses its target now."""
+
+UNKNOWN = "unknown"
+"""Shown where nothing is measured."""
+
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -64,10 +70,12 @@ def _servers(views: Sequence[ServerView]) -> Table:
     headings = ["SERVER", "CLASS", "CURRENT", "DESIRED", ">LOAD"]
     for heading in latencies:
         headings += [heading, ">LEFT"]
-    return Table((*headings, ">COST", "READY"), [_row(view, shown) for view in views])
+    measured = ["MEASURED"] if any(view.is_measured for view in views) else []
+    rows = [_row(view, shown, measured=bool(measured)) for view in views]
+    return Table((*headings, ">COST", *measured, "READY"), rows)
 
 
-def _row(view: ServerView, latencies: Sequence[str]) -> tuple[str, ...]:
+def _row(view: ServerView, latencies: Sequence[str], *, measured: bool) -> tuple[str, ...]:
     spec = view.spec
     current = spec.current_alloc if spec else None
     return (
@@ -78,8 +86,23 @@ def _row(view: ServerView, latencies: Sequence[str]) -> tuple[str, ...]:
         _load(current.load if current else None),
         *(cell for latency in latencies for cell in _headroom_cells(view, latency)),
         cost_cell(current),
-        view.reason or "-",
+        *([_quality(view)] if measured else []),
+        _state(view),
     )
+
+
+def _quality(view: ServerView) -> str:
+    """Return how good the measurement is, a dash for a Server that is not measured."""
+    if not view.is_measured:
+        return "-"
+    return view.measured.quality if view.measured else UNKNOWN
+
+
+def _state(view: ServerView) -> str:
+    """Return the reason of the condition Ready; a Server that misses a target is not fine."""
+    if view.reason == Reason.ALLOCATED and view.misses_target:
+        return MISSES
+    return view.reason or "-"
 
 
 def _load(load: Load | None) -> str:
@@ -89,7 +112,7 @@ def _load(load: Load | None) -> str:
 def _headroom_cells(view: ServerView, latency: str) -> tuple[str, str]:
     found = view.headroom(latency)
     if found is None:
-        return "-", ""
+        return (UNKNOWN if view.is_measured else "-"), ""
     return f"{found.value_ms:.1f}/{found.target_ms:g}", f"{100 * found.share:.0f}%"
 
 
@@ -97,6 +120,8 @@ def _notes(seen: Overview) -> Iterator[str]:
     for view in seen.servers:
         if view.reason not in ("", Reason.ALLOCATED) and view.message:
             yield f"{view.name}: {view.message}"
+        if view.measured and view.measured.message:
+            yield f"{view.name}: {view.measured.quality}: {view.measured.message}"
         if view.warnings:
             yield f"{view.name}: warning: {view.warnings}"
     yield from (f"warning: {trouble}" for trouble in seen.troubles)
@@ -104,11 +129,13 @@ def _notes(seen: Overview) -> Iterator[str]:
 
 def _totals(views: Sequence[ServerView]) -> str:
     specs = [view.spec for view in views if view.spec]
-    missed = sum(any(item.share < 0 for item in view.headrooms) for view in views)
+    missed = sum(view.misses_target for view in views)
+    unknown = sum(view.is_measured and view.measured is None for view in views)
     running = sum(cost(spec.current_alloc) for spec in specs)
     desired = sum(cost(spec.desired_alloc) for spec in specs)
     return (
-        f"{missed} of {len(views)} servers miss a target now;"
+        f"{missed} of {len(views)} servers miss a target now"
+        f"{f', {unknown} are not measured yet' if unknown else ''};"
         f" cost {running:.2f} now, {desired:.2f} desired (cents/hour)"
     )
 

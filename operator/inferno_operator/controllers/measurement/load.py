@@ -51,6 +51,14 @@ def _rate(measured: Measured | None, typed: Load | None, standing: Load | None) 
     return max(newest, standing.arrival_rate if standing else 0.0)
 
 
+def with_last_good(server: Server) -> Server:
+    """Return a Server with the load of its status, if it is measured; else as it is."""
+    if server.spec.measure is None:
+        return server
+    found = load(server, server.status.measured)
+    return server if found is None else with_load(server, found)
+
+
 def with_load(server: Server, load: Load) -> Server:
     """Return the Server with this load."""
     current = server.spec.current_alloc or ServerAllocation(accelerator="", num_replicas=0)

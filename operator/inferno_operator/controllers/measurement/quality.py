@@ -282,14 +282,19 @@ def _replicas(reading: Reading) -> MeasuredReplicas | None:
 
 def _missed(now: Measured, target: Target) -> Iterable[str]:
     """Yield the names of the targets that the measured times miss."""
+    return (name for name, value, limit in against_targets(now, target) if value > limit)
+
+
+def against_targets(now: Measured, target: Target) -> Iterable[tuple[str, float, float]]:
+    """Yield each target with a measured time: its name, the time and the limit [ms]."""
     found: Sequence[tuple[str, float | None, float | None]] = (
-        ("slo-itl", target.slo_itl, now.itl_average),
-        ("slo-ttft", target.slo_ttft, _ttft(now, target.slo_ttft_percentile)),
-        ("slo-ttw", target.slo_ttw, _wait(now, target.slo_ttw_percentile)),
+        ("slo-itl", now.itl_average, target.slo_itl),
+        ("slo-ttw", _wait(now, target.slo_ttw_percentile), target.slo_ttw),
+        ("slo-ttft", _ttft(now, target.slo_ttft_percentile), target.slo_ttft),
     )
-    for name, limit, value in found:
-        if limit and value is not None and value > limit:
-            yield name
+    for name, value, limit in found:
+        if limit and value is not None:
+            yield name, value, limit
 
 
 def _ttft(now: Measured, percent: float | None) -> float | None:

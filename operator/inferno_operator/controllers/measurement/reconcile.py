@@ -71,7 +71,7 @@ def _update(observation: Observation, result: Result, context: Context) -> statu
 
 
 def last_good(observation: Observation) -> Measured | None:
-    """Return what the status of a Server has: what an operator measured before this one ran."""
+    """Return what the status of a Server has: what this operator or another one measured."""
     known = observation.status
     return known.measured if isinstance(known, ServerStatus) else None
 

@@ -27,7 +27,7 @@ def subject(typed: dict[str, Any] | None = None, standing: dict[str, Any] | None
     return resource
 
 
-def measurement(quality: str, rate: float | None = 20.0, **fields: float) -> Measured:
+def measurement(quality: str, rate: float | None = 20.0, **fields: float | None) -> Measured:
     numbers = {"arrival_rate": rate, "avg_in_tokens": 600.4, "avg_out_tokens": 200.6, **fields}
     known = {name: value for name, value in numbers.items() if value is not None}
     return Measured.model_validate(

@@ -1,0 +1,155 @@
+"""Measures Servers from a command line, and says what was asked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from inferno_operator.adapters.prometheus.client import connect
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.load import load, with_load
+from inferno_operator.controllers.measurement.quality import measured, with_targets
+from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.resources import Measured, Resource, Server, ServiceClass, Target
+from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.prometheus import Answer, Prometheus, RefusedError, Sample
+from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query, and its answer or why there is none."""
+
+    expression: str
+    samples: tuple[Sample, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A Server, its measurement, and its target; without a measurement it is not measured."""
+
+    server: Server
+    measured: Measured | None
+    target: Target | None = None
+
+
+@dataclass(slots=True)
+class Recorder(Prometheus):
+    """Passes queries on, and keeps them with their answers."""
+
+    prometheus: Prometheus
+    asked: list[Asked] = field(default_factory=list)
+
+    async def query(self, expression: str) -> Answer:
+        """Evaluate an expression now."""
+        try:
+            answer = await self.prometheus.query(expression)
+        except InfernoError as error:
+            self.asked.append(Asked(expression, problem=str(error)))
+            raise
+        self.asked.append(Asked(expression, answer.samples))
+        return answer
+
+    async def metric_names(self, matcher: str) -> tuple[str, ...]:
+        """Return the names of the metrics that have a series that a matcher selects."""
+        return await self.prometheus.metric_names(matcher)
+
+
+async def measure(
+    resources: Sequence[Resource], endpoint: PrometheusEndpoint
+) -> tuple[list[Measurement], list[Asked]]:
+    """Measure the Servers among some objects now.
+
+    Raises
+    ------
+    InputError
+        No Server has `spec.measure`, or Prometheus refuses every query.
+    UnavailableError
+        Prometheus does not answer.
+    """
+    servers = [r for r in resources if isinstance(r, Server) and r.spec.measure]
+    if not servers:
+        raise InputError("nothing to measure: no Server has spec.measure")
+    async with connect(endpoint) as client:
+        recorder = Recorder(client)
+        survey = Survey(recorder, built_in(), lambda: datetime.now(UTC).timestamp())
+        measures = {_key(s): s.spec.measure for s in servers if s.spec.measure}
+        results = await survey.ask(measures)
+    if recorder.asked and all(asked.problem for asked in recorder.asked):
+        _raise(next(iter(results.values())).reading.refused, recorder.asked[0].problem)
+    targets = _targets(resources)
+    found = []
+    for server in servers:
+        result = results[_key(server)]
+        target = targets.get((server.spec.service_class, server.spec.model))
+        newest = measured(result.reading, result.source, None, result.hint)
+        found.append(Measurement(server, with_targets(newest, target), target))
+    return found, recorder.asked
+
+
+def reported(resources: Sequence[Resource]) -> list[Measurement]:
+    """Return what the operator has measured, from the status of each Server."""
+    targets = _targets(resources)
+    return [
+        Measurement(
+            resource,
+            resource.status.measured,
+            targets.get((resource.spec.service_class, resource.spec.model)),
+        )
+        for resource in resources
+        if isinstance(resource, Server)
+    ]
+
+
+def measurement_document(found: Sequence[Measurement], asked: Sequence[Asked]) -> dict[str, Any]:
+    """Return measurements and queries as JSON."""
+    servers = [
+        {
+            "name": item.server.metadata.name,
+            "measured": item.measured.to_json() if item.measured else None,
+        }
+        for item in found
+    ]
+    queries = [
+        {
+            "expression": query.expression,
+            "problem": query.problem,
+            "series": [
+                {"labels": dict(sample.labels), "value": str(sample.value)}
+                for sample in query.samples
+            ],
+        }
+        for query in asked
+    ]
+    return {"servers": servers, **({"queries": queries} if asked else {})}
+
+
+def with_measured_loads(
+    resources: Sequence[Resource], found: Sequence[Measurement]
+) -> dict[str, Any]:
+    """Return the objects as a List in which measured Servers have their load."""
+    newest = {_key(item.server): _loaded(item) for item in found}
+    items = [newest.get(_key(resource), resource) for resource in resources]
+    return {"apiVersion": "v1", "kind": "List", "items": [item.to_json() for item in items]}
+
+
+def _loaded(item: Measurement) -> Server:
+    found = load(item.server, item.measured)
+    return with_load(item.server, found) if found else item.server
+
+
+def _key(resource: Resource) -> Key:
+    return Key(resource.metadata.namespace, f"{resource.kind}/{resource.metadata.name}")
+
+
+def _targets(resources: Sequence[Resource]) -> Mapping[tuple[str, str], Target]:
+    classes = [resource for resource in resources if isinstance(resource, ServiceClass)]
+    return {(c.spec.name, target.model): target for c in classes for target in c.spec.data}
+
+
+def _raise(refused: str, problem: str) -> None:
+    if refused:
+        raise RefusedError(problem)
+    raise UnavailableError(problem)

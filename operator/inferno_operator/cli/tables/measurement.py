@@ -1,0 +1,81 @@
+"""Output of `inferno measure` and `kubectl inferno measure`.
+
+Loads are in requests/min, latencies in ms.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from inferno_operator.cli.measurement import Asked, Measurement
+from inferno_operator.cli.tables.solution import Part, Table
+from inferno_operator.cli.tables.top import UNKNOWN, age
+
+SERIES_SHOWN = 20
+"""How many series of an answer are shown."""
+
+HEADINGS = (
+    "SERVER", "QUALITY", ">AGE", ">LOAD", ">IN", ">OUT", ">ITL", ">TTFT", ">WAIT",
+    ">RUNNING", ">WAITING", ">KV", "REPLICAS", "MISSES",
+)  # fmt: skip
+
+
+def measurement_parts(
+    found: Sequence[Measurement], asked: Sequence[Asked], now: datetime
+) -> Iterator[Part]:
+    """Yield the measurements, what to do where one is not fresh, and the queries."""
+    yield Table(HEADINGS, [_row(item, now) for item in found])
+    notes = [
+        f"{item.server.metadata.name}: {item.measured.message}"
+        for item in found
+        if item.measured and item.measured.message
+    ]
+    if notes:
+        yield ""
+        yield from notes
+    for query in asked:
+        yield ""
+        yield query.expression
+        yield from _answer(query)
+
+
+def _row(item: Measurement, now: datetime) -> tuple[str, ...]:
+    name, found = item.server.metadata.name, item.measured
+    if found is None:
+        quality = "not yet" if item.server.spec.measure else "-"
+        return (name, quality, *([""] * (len(HEADINGS) - 2)))
+    replicas = found.replicas
+    return (
+        name,
+        found.quality,
+        age(found.time, now),
+        number(found.arrival_rate),
+        number(found.avg_in_tokens),
+        number(found.avg_out_tokens),
+        number(found.itl_average),
+        number(found.ttft_average),
+        number(found.wait_average),
+        number(found.running),
+        number(found.waiting),
+        UNKNOWN if found.kv_cache_usage is None else f"{100 * found.kv_cache_usage:.0f}%",
+        UNKNOWN if replicas is None else f"{replicas.reporting}/{replicas.ready}",
+        ", ".join(found.misses_targets) or "-",
+    )
+
+
+def number(value: float | None) -> str:
+    """Return a number with three digits or more, or that it is not known."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
+
+
+def _answer(query: Asked) -> Iterator[str]:
+    if query.problem:
+        yield f"  {query.problem}"
+    elif not query.samples:
+        yield "  no series"
+    for sample in query.samples[:SERIES_SHOWN]:
+        labels = ", ".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
+        yield f"  {{{labels}}}  {sample.value:g}"
+    if len(query.samples) > SERIES_SHOWN:
+        yield f"  and {len(query.samples) - SERIES_SHOWN} more series"
