@@ -179,10 +179,13 @@ def explain(
     than it needs also the smallest changes that would serve it.
     """
     from inferno_operator.cli.dry_run import decide
+    from inferno_operator.cli.measurement import reported
     from inferno_operator.cli.selection import choose_server
+    from inferno_operator.cli.tables.measurement import comparison_parts
     from inferno_operator.cli.tables.solution import option_parts
     from inferno_operator.cli.tables.top import condition_parts
     from inferno_operator.cli.tables.what_if import remedy_parts
+    from inferno_operator.resources.observation import readable
     from inferno_optimizer.explain.options import explain
     from inferno_optimizer.explain.remedies import remedies
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
@@ -190,6 +193,7 @@ def explain(
     namespace, observations = _read(place)
     chosen = choose_server(observations, namespace, server)
     name, conditions = chosen.spec.name, chosen.status.conditions
+    measurements = [item for item in reported(readable(observations)) if item.server is chosen]
     with working("looking for what would serve it"):
         outcome = decide(observations, namespace, optimizer, time_limit=time_limit)
         system, solution = outcome.snapshot.system, outcome.solution
@@ -201,11 +205,13 @@ def explain(
         lambda: {
             "options": encode_explanation(options),
             "remedies": encode_remedies(found),
+            "measured": chosen.status.measured.to_json() if chosen.status.measured else None,
             "conditions": [condition.to_json() for condition in conditions],
         },
         lambda: (
             *option_parts(options),
             *remedy_parts(decision, found),
+            *(part for item in measurements for part in comparison_parts(item)),
             *condition_parts(conditions, _now()),
         ),
     )

@@ -9,9 +9,15 @@ from datetime import datetime
 from inferno_operator.cli.measurement import Asked, Measurement
 from inferno_operator.cli.tables.solution import Part, Table
 from inferno_operator.cli.tables.top import UNKNOWN, age
+from inferno_operator.controllers.measurement.quality import against_targets
 
 SERIES_SHOWN = 20
 """How many series of an answer are shown."""
+
+QUANTITIES = ("LOAD", "ITL", "WAIT", "TTFT")
+
+NAMES = {"slo-itl": "ITL", "slo-ttw": "WAIT", "slo-ttft": "TTFT"}
+"""Latencies by the name of their target."""
 
 HEADINGS = (
     "SERVER", "QUALITY", ">AGE", ">LOAD", ">IN", ">OUT", ">ITL", ">TTFT", ">WAIT",
@@ -36,6 +42,33 @@ def measurement_parts(
         yield ""
         yield query.expression
         yield from _answer(query)
+
+
+def comparison_parts(item: Measurement) -> Iterator[Part]:
+    """Yield a table of what is measured, what was predicted, and the target of each latency."""
+    if item.server.spec.measure is None:
+        return
+    desired, found, target = item.server.spec.desired_alloc, item.measured, item.target
+    limits = dict.fromkeys(QUANTITIES, "-")
+    values = {name: UNKNOWN for name in QUANTITIES}
+    if found is not None:
+        values = {
+            "LOAD": number(found.arrival_rate),
+            "ITL": number(found.itl_average),
+            "WAIT": number(found.wait_average),
+            "TTFT": number(found.ttft_average),
+        }
+        compared = against_targets(found, target) if target else ()
+        limits |= {NAMES[name]: f"{value:.1f}/{limit:g}" for name, value, limit in compared}
+    predicted = {
+        "LOAD": number(desired.load.arrival_rate if desired and desired.load else None),
+        "ITL": number(desired.itl_average if desired else None),
+        "WAIT": number(desired.wait_average if desired else None),
+        "TTFT": number(desired.ttft_average if desired else None),
+    }
+    rows = [(name, values[name], predicted[name], limits[name]) for name in QUANTITIES]
+    yield ""
+    yield Table(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
 
 
 def _row(item: Measurement, now: datetime) -> tuple[str, ...]:

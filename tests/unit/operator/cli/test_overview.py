@@ -183,3 +183,43 @@ def test_missed_targets_stand_out(itl: float, style: str) -> None:
 
     styles = {str(span.style) for span in text.spans} - {"", "bold"}
     assert styles == ({style} if style else set())
+
+
+MEASURE = {"source": "vLLM", "labels": {"model_name": "m"}}
+
+
+def by_prometheus(name: str, **numbers: Any) -> Manifest:
+    """A Server that is measured; without numbers, nothing is known of it yet."""
+    found = measured(name, 30, status="True", reason="Allocated", message="")
+    found["spec"]["measure"] = MEASURE
+    if numbers:
+        status = {"time": "2026-01-01T00:00:00Z", "quality": "Fresh", **numbers}
+        found["status"]["measured"] = status
+    return found
+
+
+def test_measured_latencies_are_shown_instead_of_those_in_the_spec() -> None:
+    shown = lines(by_prometheus("S", arrivalRate=120, itlAverage=36, avgOutTokens=10), PROMISES)
+
+    assert shown[0] == "SERVER CLASS CURRENT DESIRED LOAD ITL/SLO LEFT COST MEASURED READY"
+    assert shown[1] == "s C 2 x A - 120 36.0/40 10% 20.00 Fresh Allocated"
+
+
+def test_a_server_that_misses_a_target_now_is_not_shown_as_fine() -> None:
+    shown = lines(by_prometheus("S", arrivalRate=120, itlAverage=60, avgOutTokens=10), PROMISES)
+
+    assert shown[1].endswith("60.0/40 -50% 20.00 Fresh MissesTarget")
+    assert "1 of 1 servers miss a target now" in "".join(shown)
+
+
+def test_what_is_not_measured_is_unknown_and_not_what_the_spec_has() -> None:
+    shown = lines(by_prometheus("S"), measured("T", 30), PROMISES)
+
+    assert shown[1] == "s C 2 x A - 90 unknown unknown 20.00 unknown Allocated"
+    assert "0 of 2 servers miss a target now, 1 are not measured yet" in "".join(shown)
+
+
+def test_a_measurement_that_is_not_fresh_says_what_to_do() -> None:
+    shown = lines(by_prometheus("S", quality="Partial", message="2 of 4 replicas report"))
+
+    assert "s: Partial: 2 of 4 replicas report" in shown
