@@ -50,7 +50,7 @@ def comparison_parts(item: Measurement) -> Iterator[Part]:
         return
     desired, found, target = item.server.spec.desired_alloc, item.measured, item.target
     limits = dict.fromkeys(QUANTITIES, "-")
-    values = {name: UNKNOWN for name in QUANTITIES}
+    values = dict.fromkeys(QUANTITIES, UNKNOWN)
     if found is not None:
         values = {
             "LOAD": number(found.arrival_rate),

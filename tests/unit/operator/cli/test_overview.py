@@ -188,7 +188,7 @@ def test_missed_targets_stand_out(itl: float, style: str) -> None:
 MEASURE = {"source": "vLLM", "labels": {"model_name": "m"}}
 
 
-def by_prometheus(name: str, **numbers: Any) -> Manifest:
+def by_prometheus(name: str, **numbers: object) -> Manifest:
     """A Server that is measured; without numbers, nothing is known of it yet."""
     found = measured(name, 30, status="True", reason="Allocated", message="")
     found["spec"]["measure"] = MEASURE
