@@ -150,8 +150,8 @@ ROWS = (
     ),
     Row(
         "milp-10000",
-        "MILP, 10,000 x 20, demand 2, three priorities",
-        Case("request", {"servers": 10_000, "solver": "milp", "demand": 2.0}),
+        "MILP, 10,000 x 20, demand 2, three priorities, time limit 28 s",
+        Case("request", {"servers": 10_000, "solver": "milp", "demand": 2.0, "time_limit": 28.0}),
         [Limit("seconds", 30, 8), Limit("gap", 1e-3, 1e-4), Limit("mib", 2048)],
         long=True,
     ),

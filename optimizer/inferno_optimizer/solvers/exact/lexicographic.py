@@ -35,12 +35,14 @@ GIVEN_UP = 5e-4
 class Sizes:
     """Up to `small` rows a program is solved as it is, to the last digit.
 
-    Where no more than `medium` rows can be part of a better solution than local search found,
-    the MILP solver gets these as well.
+    Of a larger one the MILP solver gets the rows that can be part of a better solution than the
+    known one: at once if they are no more than `medium`; or, if they are no more than `large`,
+    after parts of the program were solved again for as long as that helps.
     """
 
     small: int = 3_000
     medium: int = 6_000
+    large: int = 25_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,19 +199,18 @@ class _Progress:
             found = search(program, prices, floors, known, seconds_left)
             known, prices = self._better(program, known, prices, found)
         self._prices = prices
-        value, bound = float(objective @ known), prices.bound
-        gap = GAP * max(1.0, abs(bound))
-        better = prices.excess <= value - bound  # no other row is part of a better solution
-        if value - bound <= gap:
-            return Choice(known, value, min(bound, value))
-        if np.count_nonzero(better) > self._sizes.medium:
-            floors = Floors(self._floors, self._whole)
-            known = improve(Task(program, objective, floors, bound + gap), known, seconds_left)
-            value = float(objective @ known)
-            return Choice(known, value, min(bound, value))
+        task = Task(program, objective, Floors(self._floors, self._whole), _good_enough(prices))
+        if np.count_nonzero(_better_rows(task, prices, known)) > self._sizes.medium:
+            known = improve(task, known, seconds_left)
+        value, better = float(objective @ known), _better_rows(task, prices, known)
+        is_too_large = np.count_nonzero(better) > self._sizes.large
+        if value <= task.good_enough or is_too_large or seconds_left() <= 0:
+            return Choice(known, value, min(prices.bound, value))
         opening = Opening(np.zeros_like(better), better)
-        limits = Limits(seconds_left(), gap)
-        return self._exactly(program, objective, Choice(known, value, bound), opening, limits)
+        limits = Limits(seconds_left(), task.good_enough - prices.bound)
+        return self._exactly(
+            program, objective, Choice(known, value, prices.bound), opening, limits
+        )
 
     def _better(
         self, program: Program, known: BoolArray, prices: Prices, found: BoolArray
@@ -230,3 +231,17 @@ class _Progress:
     def _keeps_floors(self, program: Program, chosen: BoolArray) -> bool:
         served = program.served(chosen, len(self._floors))
         return bool(np.all(served >= self._floors))
+
+
+def _good_enough(prices: Prices) -> float:
+    """An objective that is close enough to what prices prove."""
+    return prices.bound + GAP * max(1.0, abs(prices.bound))
+
+
+def _better_rows(task: Task, prices: Prices, known: BoolArray) -> BoolArray:
+    """Rows that may be part of a better solution; none if the known one is good enough."""
+    value = float(task.objective @ known)
+    if value <= task.good_enough:
+        return np.zeros_like(known)
+    better: BoolArray = prices.excess <= value - prices.bound
+    return better

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
+from inferno_optimizer.solvers.exact.lexicographic import GAP, Sizes, solve_by_levels
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from tests.unit.optimizer.programs import random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
-LARGE = Sizes(small=0, medium=0)
+LARGE = Sizes(small=0, medium=0, large=0)
 """Every program counts as large: prices, a dive, and exchanges around what it finds."""
 
 
@@ -119,6 +119,17 @@ def test_a_large_program_is_within_what_is_proven_of_it(seed: int) -> None:
     assert np.all(outcome.most_served >= served * (1 - 1e-9))
     assert outcome.most_served[0] >= best[0] * (1 - 1e-9)
     assert served[0] >= 0.99 * best[0]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_the_solution_of_parts_leaves_open_goes_to_the_solver(seed: int) -> None:
+    program = random_program(seed, cases=60)
+    program = replace(program, level=np.zeros_like(program.level))
+
+    outcome = solve_by_levels(program, Timer(lambda: 60.0), Sizes(small=0, medium=0), 0.0)
+
+    (served,) = program.served(outcome.chosen, 1)
+    assert outcome.most_served[0] - served <= GAP * outcome.most_served[0]
 
 
 def test_without_any_time_the_first_solution_is_the_answer() -> None:
