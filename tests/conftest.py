@@ -28,6 +28,9 @@ NEEDS = {
     "helm": ["helm"],
     "kubectl": ["kubectl"],
     "promql": ["promql"],
+    "inference_sim": ["llm-d-inference-sim"],
+    "prometheus_program": ["prometheus"],
+    "promtool": ["promtool"],
 }
 WORKER = "PYTEST_XDIST_WORKER"
 FIRST = "gw0"
@@ -119,6 +122,24 @@ def start_in_vain() -> Iterator[StartInVain]:
             return status, lines
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def prometheus_program() -> Path:
+    """The server of Prometheus."""
+    return Binaries(os.environ).find("prometheus")
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    """The tool of Prometheus that checks rules and metrics."""
+    return Binaries(os.environ).find("promtool")
+
+
+@pytest.fixture(scope="session")
+def inference_sim() -> Path:
+    """A simulator of vLLM that answers requests."""
+    return Binaries(os.environ).find("llm-d-inference-sim")
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Measurements of the REST optimizer, a process of its own."""
 
 import json
-import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +14,11 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.bench.errors import NotSupportedError
 from tests.bench.library import SEED, SOLVERS, Numbers, median_seconds
+from tests.controlplane.ports import HOST, free_port
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 from tests.generate import JsonObject, fleet
 
-HOST = "127.0.0.1"
 READY_S = 30.0
 ANSWER_S = 60.0
 OPTIMIZE = "/optimizeOne"
@@ -72,7 +71,7 @@ def _server() -> Iterator[str]:
     if find_spec("inferno_optimizer.api") is None:
         raise NotSupportedError("there is no REST server yet")
     with Processes() as processes:
-        port = _free_port()
+        port = free_port()
         program = Path(sys.executable).with_name("inferno")
         processes.start("serve", [program, "serve", "--host", HOST, "--port", str(port)])
         url = f"http://{HOST}:{port}"
@@ -85,10 +84,3 @@ def _ready(url: str) -> bool:
         return httpx.get(url + "/readyz").is_success
     except httpx.TransportError:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port

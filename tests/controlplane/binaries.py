@@ -1,6 +1,5 @@
 """Find the programs of a control plane, or build what is missing."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -13,7 +12,11 @@ from tests.controlplane.build import build
 from tests.controlplane.kept import cache_folder
 from tests.controlplane.programs import PROGRAMS
 
-OLDEST_KUBECTL_MINOR = 31
+OLDEST = {"kubectl": (1, 31), "prometheus": (3, 0), "promtool": (3, 0)}
+"""The oldest release that tests can use of what people may have on PATH: major and minor."""
+
+VERSION = re.compile(r'(?:"gitVersion": "v|, version )(\d+)\.(\d+)')
+VERSION_OPTIONS = {"kubectl": ("version", "--client", "--output=json")}
 VERSION_TIMEOUT_S = 30
 BUILDS_AT_ONCE = 2
 
@@ -73,7 +76,7 @@ class Binaries:
 
     def _on_path(self, name: str) -> Path | None:
         found = _executable(name, self.environment.get("PATH", ""))
-        if found and name == "kubectl" and not _suits(found, self.environment):
+        if found and name in OLDEST and not _suits(found, self.environment):
             return None
         return found
 
@@ -83,25 +86,24 @@ def _executable(name: str, search_path: str) -> Path | None:
     return Path(found).absolute() if found else None
 
 
-def _suits(kubectl: Path, environment: Mapping[str, str]) -> bool:
-    """Whether a kubectl is new enough for the server that we build."""
-    minor = _kubectl_minor(kubectl, environment)
-    return minor is not None and minor >= OLDEST_KUBECTL_MINOR
+def _suits(program: Path, environment: Mapping[str, str]) -> bool:
+    """Whether a program is new enough."""
+    version = _version(program, environment)
+    return version is not None and version >= OLDEST[program.name]
 
 
-def _kubectl_minor(kubectl: Path, environment: Mapping[str, str]) -> int | None:
-    """Minor version of a kubectl; vendors add words of their own behind the numbers."""
+def _version(program: Path, environment: Mapping[str, str]) -> tuple[int, int] | None:
+    """Major and minor version of a program; vendors add words of their own behind the numbers."""
     try:
         answer = subprocess.run(
-            [kubectl, "version", "--client", "--output=json"],
+            [program, *VERSION_OPTIONS.get(program.name, ("--version",))],
             env=dict(environment),
             capture_output=True,
             text=True,
             timeout=VERSION_TIMEOUT_S,
             check=True,
         )
-        version = json.loads(answer.stdout)["clientVersion"]["gitVersion"]
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
-        return None  # not a kubectl that we understand
-    numbers = re.match(r"v1\.(\d+)", version)
-    return int(numbers[1]) if numbers else None
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None  # not a program that we understand
+    numbers = VERSION.search(answer.stdout)
+    return (int(numbers[1]), int(numbers[2])) if numbers else None

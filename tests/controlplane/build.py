@@ -50,8 +50,8 @@ def _go(program: Program, environment: Mapping[str, str]) -> str:
     if go is None:
         raise BinaryError(
             f"{program.name} is neither in KUBEBUILDER_ASSETS nor on PATH, and there is no Go to "
-            "build it: install Go 1.24 or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to "
-            "a folder with etcd, kube-apiserver and kubectl"
+            "build it: install Go 1.25.7 or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS "
+            f"to a folder with {program.name}"
         )
     return go
 
@@ -96,7 +96,7 @@ def _run_go(go: str, program: Program, output: Path, environment: Mapping[str, s
             *("-mod=readonly", "-trimpath", "-ldflags", program.linker_flags),
             *("-o", output, program.package),
         ],
-        env={**environment, "GOWORK": "off"},
+        env={**environment, "GOWORK": "off", "CGO_ENABLED": "0"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

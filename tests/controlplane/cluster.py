@@ -3,7 +3,6 @@
 import http.client
 import os
 import signal
-import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,14 +15,13 @@ from tests.controlplane.binaries import Binaries
 from tests.controlplane.client import Client
 from tests.controlplane.credentials import Credentials
 from tests.controlplane.errors import ProgramError
+from tests.controlplane.ports import HOST, on_free_port
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 
 API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 CONTROLLERS = "namespace-controller,garbage-collector-controller,clusterrole-aggregation-controller"
-HOST = "127.0.0.1"
-PORT_ATTEMPTS = 5
 START_TIMEOUT_S = 60.0
 TOKEN_LIFETIME = "24h"  # noqa: S105 - how long one is good, not one
 # Sockets in the folder instead of ports: nobody else can take or use them. The form is etcd's,
@@ -124,16 +122,7 @@ class ControlPlane(Client):
         )
 
     def _start_on_free_port(self, name: str, options: Callable[[int], list[str]]) -> int:
-        for _ in range(PORT_ATTEMPTS):
-            port = _free_port()
-            try:
-                self._start_server(name, options(port), port)
-            except ProgramError as error:  # another program may have been faster
-                if "address already in use" not in str(error):
-                    raise
-            else:
-                return port
-        raise ProgramError(f"{name} found no free port in {PORT_ATTEMPTS} attempts")
+        return on_free_port(name, lambda port: self._start_server(name, options(port), port))
 
     def _start_server(self, name: str, options: list[str], port: int) -> None:
         self.processes.start(name, [self._binaries.find(name), *options])
@@ -197,13 +186,6 @@ def _serving_options(port: int, files: Credentials) -> list[str]:
         f"--tls-cert-file={files.server_certificate}",
         f"--tls-private-key-file={files.server_key}",
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _https_get(port: int, path: str, certificate_authority: Path) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import ssl
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -27,6 +26,7 @@ from tests.conftest import ROOT
 from tests.controlplane import ControlPlane, ControlPlaneError
 from tests.controlplane.errors import ProgramError
 from tests.controlplane.operator_process import OperatorProcess
+from tests.controlplane.ports import free_port
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 from tests.deployment.pods import POD_IP, Pod, service_account
@@ -100,7 +100,7 @@ class Cluster:
         ports are free ones, as all pods share this machine's address.
         """
         secrets = _optimizer_secrets()
-        port = {"INFERNO_PORT": str(_free_port())}
+        port = {"INFERNO_PORT": str(free_port(POD_IP))}
         names = {m["metadata"]["name"] for m in manifests if m["kind"] == "Deployment"}
         with ExitStack() as stack:
             optimizer = None
@@ -273,13 +273,6 @@ def _optimizer_secrets() -> dict[str, dict[str, bytes]]:
         },
         "inferno-optimizer-token": {"token": b"hard to guess\n"},
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((POD_IP, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _listed(manifests: list[Manifest]) -> str:

@@ -42,6 +42,10 @@ class Machine:
         answer = f'{{"clientVersion": {{"gitVersion": "{git_version}"}}}}'
         return self.install("path", "kubectl", f"echo '{answer}'")
 
+    def install_prometheus(self, version: str) -> Path:
+        answer = f"prometheus, version {version} (branch: HEAD, revision: 1)"
+        return self.install("path", "prometheus", f"echo '{answer}'")
+
     def binaries(self, say: Callable[[str], None] = lambda _: None, **more: str) -> Binaries:
         search_path = f"{self.home / 'path'}:/usr/bin:/bin"
         return Binaries({"HOME": str(self.home), "PATH": search_path, **more}, say)
@@ -90,6 +94,26 @@ def test_another_kubectl_is_passed_over(machine: Machine, version: str) -> None:
     machine.install_go()
 
     assert machine.binaries().origin("kubectl") == "built from source"
+
+
+@pytest.mark.parametrize("version", ["3.0.0", "3.7.3", "4.1.0+ds1"])
+def test_a_new_enough_prometheus_on_the_path_is_used(machine: Machine, version: str) -> None:
+    prometheus = machine.install_prometheus(version)
+
+    assert machine.binaries().find("prometheus") == prometheus
+
+
+@pytest.mark.parametrize("version", ["2.53.1", ""])
+def test_another_prometheus_is_passed_over(machine: Machine, version: str) -> None:
+    machine.install_prometheus(version)
+
+    assert machine.binaries().origin("prometheus") == "built from source"
+
+
+def test_prometheus_is_told_its_release() -> None:
+    flags = PROGRAMS["prometheus"].linker_flags
+
+    assert flags == "-s -w -X github.com/prometheus/common/version.Version=3.7.3"
 
 
 def test_a_program_that_is_nowhere_is_built_from_its_pinned_module(machine: Machine) -> None:

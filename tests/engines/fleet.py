@@ -1,0 +1,336 @@
+"""Servers of simulated replicas, whose metrics Prometheus can scrape.
+
+One HTTP server on loopback answers for all replicas, each under a path of its own. It runs in
+threads of the test, which changes loads and causes faults by calls. A replica is simulated when
+it is looked at, up to the present time.
+"""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, RLock, Thread
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from tests.engines.engine import Engine
+from tests.engines.exposition import Dialect
+from tests.engines.prometheus import Target
+from tests.engines.replica import Replica
+from tests.engines.truth import Record, Truth, truth_of
+from tests.engines.vllm import VLLM
+from tests.engines.workload import Workload
+
+HOST = "127.0.0.1"
+LONGEST_HANG_S = 120.0
+POLL_S = 0.05
+"""How often the HTTP server looks whether it has to end [s]."""
+
+
+class Scrapes(Enum):
+    """What becomes of the scrapes of a replica."""
+
+    ANSWERED = "answered"
+    REFUSED = "refused"
+    """With status 503."""
+
+    HANGING = "hanging"
+    """There is no answer until this is changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the replicas of a server have in common.
+
+    Attributes
+    ----------
+    engine, workload
+        How fast they are, and what they are sent.
+    model_name
+        Value of the label `model_name`.
+    dialect
+        Whose metrics they serve.
+    labels
+        Labels of the target, which Prometheus adds to each series; `pod` is added to them.
+    """
+
+    engine: Engine
+    workload: Workload
+    model_name: str
+    dialect: Dialect = VLLM
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class Pod:
+    """The place of a replica, which may be killed and started again.
+
+    Attributes
+    ----------
+    replica
+        What runs there; None after it was killed.
+    labels
+        Those of the target.
+    scrapes
+        What becomes of its scrapes.
+    """
+
+    def __init__(self, name: str, labels: dict[str, str], dialect: Dialect, model: str) -> None:
+        self.name = name
+        self.labels = labels
+        self.replica: Replica | None = None
+        self._dialect = dialect
+        self._model = model
+        self._scrapes = Scrapes.ANSWERED
+        self._hangs_no_more = Event()
+        self._hangs_no_more.set()
+
+    @property
+    def path(self) -> str:
+        """Where its metrics are."""
+        return f"/replicas/{self.name}/metrics"
+
+    @property
+    def scrapes(self) -> Scrapes:
+        """What becomes of its scrapes."""
+        return self._scrapes
+
+    @scrapes.setter
+    def scrapes(self, scrapes: Scrapes) -> None:
+        self._scrapes = scrapes
+        if scrapes is Scrapes.HANGING:
+            self._hangs_no_more.clear()
+        else:
+            self._hangs_no_more.set()
+
+    def hang(self) -> None:
+        """Wait as long as its scrapes hang."""
+        self._hangs_no_more.wait(LONGEST_HANG_S)
+
+    def page(self, now: float) -> bytes | None:
+        """Its metrics at a time; None if nothing runs there."""
+        if self.replica is None:
+            return None
+        self.replica.advance(now)
+        return self._dialect.page(self.replica, self._model)
+
+
+class Server:
+    """Replicas that share the load of one server; made by `Fleet.add`.
+
+    Times are those of `Fleet.now`.
+
+    Attributes
+    ----------
+    pods
+        Its pods by name.
+    """
+
+    def __init__(self, fleet: "Fleet", settings: Settings) -> None:
+        self.pods: dict[str, Pod] = {}
+        self._fleet = fleet
+        self._settings = settings
+        self._engine = settings.engine
+        self._rate = 0.0
+        self._records: list[Record] = []
+
+    def start(self, name: str) -> None:
+        """Start a replica in a new pod, or again in the pod of a killed one."""
+        with self._fleet.lock:
+            pod = self.pods.setdefault(name, self._new_pod(name))
+            pod.replica = self._new_replica(name)
+            self._records.append(pod.replica.record)
+            self._share_load()
+
+    def kill(self, name: str) -> None:
+        """End a replica: its requests are lost, and the others get its load."""
+        with self._fleet.lock:
+            replica = self.pods[name].replica
+            if replica is not None:
+                replica.advance(self._fleet.now)
+            self.pods[name].replica = None
+            self._share_load()
+
+    def restart(self, name: str) -> None:
+        """Kill a replica and start another one in its place; its counters begin at 0."""
+        self.kill(name)
+        self.start(name)
+
+    def remove(self, name: str) -> None:
+        """Kill a replica and remove its pod from the targets."""
+        self.kill(name)
+        del self.pods[name]
+
+    def set_rate(self, rate: float) -> None:
+        """Send another load from now on, in equal parts to all replicas [requests/s]."""
+        with self._fleet.lock:
+            self._rate = rate
+            self._share_load()
+
+    def set_engine(self, engine: Engine) -> None:
+        """Change how fast the replicas are, from now on."""
+        with self._fleet.lock:
+            self._engine = engine
+            for replica in self._replicas():
+                replica.set_engine(engine, self._fleet.now)
+
+    def set_scrapes(self, scrapes: Scrapes, *names: str) -> None:
+        """Change what becomes of the scrapes of pods, while their replicas go on serving."""
+        for name in names:
+            self.pods[name].scrapes = scrapes
+
+    def waiting(self) -> int:
+        """Requests that wait in the queues of all replicas now."""
+        with self._fleet.lock:
+            return sum(replica.waiting for replica in self._replicas())
+
+    def truth(self, start: float, end: float) -> Truth:
+        """What really happened between two times that are past, on all its replicas."""
+        with self._fleet.lock:
+            for _ in self._replicas():
+                pass  # now they are up to date
+            return truth_of(self._records, start, end)
+
+    def _replicas(self) -> Iterator[Replica]:
+        """The replicas that run, simulated up to now."""
+        for pod in self.pods.values():
+            if pod.replica is not None:
+                pod.replica.advance(self._fleet.now)
+                yield pod.replica
+
+    def _share_load(self) -> None:
+        replicas = list(self._replicas())
+        for replica in replicas:
+            replica.set_rate(self._rate / len(replicas), self._fleet.now)
+
+    def _new_pod(self, name: str) -> Pod:
+        settings = self._settings
+        labels = {**settings.labels, "pod": name}
+        return Pod(name, labels, settings.dialect, settings.model_name)
+
+    def _new_replica(self, name: str) -> Replica:
+        seed = (self._fleet.seed, zlib.crc32(name.encode()), len(self._records))
+        settings = self._settings
+        return Replica(
+            self._engine,
+            settings.workload,
+            settings.dialect.bounds,
+            np.random.default_rng(seed),
+            self._fleet.now,
+        )
+
+
+class Fleet:
+    """Simulated servers behind one HTTP server; a context manager.
+
+    Parameters
+    ----------
+    seed
+        Of all arrivals and lengths.
+    clock
+        The present time, Unix time [s].
+    speed
+        How many seconds are simulated in a second of the clock. Prometheus, which knows the clock
+        only, sees rates that are `speed` times as high; durations are those simulated.
+
+    Attributes
+    ----------
+    lock
+        Held while something is simulated.
+    began
+        When it was made, Unix time [s].
+    """
+
+    def __init__(
+        self, seed: int, clock: Callable[[], float] = time.time, speed: float = 1.0
+    ) -> None:
+        self.seed = seed
+        self.lock = RLock()
+        self.began = clock()
+        self._clock = clock
+        self._speed = speed
+        self._servers: list[Server] = []
+
+    def __enter__(self) -> Self:
+        self._http = _HttpServer(self)
+        Thread(target=self._http.serve_forever, args=(POLL_S,), name="fleet", daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    @property
+    def now(self) -> float:
+        """The time simulated since it began [s]."""
+        return (self._clock() - self.began) * self._speed
+
+    def add(self, name: str, settings: Settings, replicas: int, rate: float) -> Server:
+        """Add a server with pods `<name>-0`, `<name>-1`...; send it a load [requests/s]."""
+        server = Server(self, settings)
+        self._servers.append(server)
+        for number in range(replicas):
+            server.start(f"{name}-{number}")
+        server.set_rate(rate)
+        return server
+
+    def targets(self) -> list[Target]:
+        """What Prometheus has to scrape."""
+        address = f"{HOST}:{self._http.server_port}"
+        return [Target(address, pod.path, dict(pod.labels)) for pod in self._pods()]
+
+    def find(self, path: str) -> Pod | None:
+        """The pod whose metrics are at a path."""
+        return next((pod for pod in self._pods() if pod.path == path), None)
+
+    def _pods(self) -> list[Pod]:
+        return [pod for server in self._servers for pod in list(server.pods.values())]
+
+
+class _HttpServer(ThreadingHTTPServer):
+    """Answers scrapes, each in a thread of its own."""
+
+    request_queue_size = 128  # Prometheus scrapes many replicas in the same moment
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__((HOST, 0), _Scrape)
+        self.fleet = fleet
+
+
+class _Scrape(BaseHTTPRequestHandler):
+    server: _HttpServer
+
+    def do_GET(self) -> None:
+        """Answer with the metrics of a replica; with nothing at all if none runs there."""
+        pod = self.server.fleet.find(self.path)
+        if pod is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        pod.hang()
+        if pod.scrapes is Scrapes.REFUSED:
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
+            return
+        with self.server.fleet.lock:
+            page = pod.page(self.server.fleet.now)
+        if page is not None:
+            self._answer(page)
+
+    def _answer(self, page: bytes) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, _format: str, *_arguments: object) -> None:
+        """Say nothing of single scrapes."""

@@ -1,0 +1,286 @@
+"""A real Prometheus on loopback that scrapes what a test tells it."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import yaml
+
+from tests.controlplane.errors import ControlPlaneError, ProgramError
+from tests.controlplane.ports import HOST, on_free_port
+from tests.controlplane.processes import Processes
+from tests.controlplane.waiting import wait_until
+
+JOB = "engines"
+START_TIMEOUT_S = 60.0
+SCRAPE_TIMEOUT_S = 60.0
+QUERY_TIMEOUT_S = 10.0
+
+Json = dict[str, Any]
+
+
+class QueryError(ControlPlaneError):
+    """Prometheus refuses a query, or does not answer; the message has its words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What Prometheus scrapes.
+
+    Attributes
+    ----------
+    address
+        Host and port.
+    path
+        Path of the metrics.
+    labels
+        Labels that Prometheus adds to each series.
+    """
+
+    address: str
+    path: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A series, and its value at a Unix time [s]."""
+
+    labels: Mapping[str, str]
+    time: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How Prometheus protects its HTTP API, and how we get in.
+
+    Attributes
+    ----------
+    web_config
+        Contents of its `--web.config.file`.
+    client
+        Arguments of `httpx.Client`, such as `verify`, `cert` and `auth`.
+    """
+
+    web_config: Mapping[str, Any]
+    client: Mapping[str, Any]
+
+    @property
+    def scheme(self) -> str:
+        """Scheme of its URL."""
+        return "https" if "tls_server_config" in self.web_config else "http"
+
+
+OPEN = Access({}, {})
+
+
+class Prometheus(AbstractContextManager["Prometheus"]):
+    """A Prometheus server; a context manager within which it runs.
+
+    Parameters
+    ----------
+    processes
+        Runs the program, and has its folder and log.
+    program
+        Path of `prometheus`.
+    name
+        Name among the processes.
+    scrape_interval_s
+        Time between two scrapes of a target [s]; a scrape may take as long.
+    access
+        How its API is protected.
+    options
+        More options of the program, such as `--query.lookback-delta=10s`.
+    data
+        Folder of its database; None: an empty one.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        program: Path,
+        *,
+        name: str = "prometheus",
+        scrape_interval_s: float = 1.0,
+        access: Access = OPEN,
+        options: Sequence[str] = (),
+        data: Path | None = None,
+    ) -> None:
+        self.name = name
+        self._processes = processes
+        self._program = program
+        self._access = access
+        self._options = options
+        self._folder = processes.folder / name
+        self._folder.mkdir()
+        self._data = data or self._folder / "data"
+        self._targets = self._folder / "targets.json"
+        self.set_targets([])
+        self._write_configuration(scrape_interval_s)
+
+    def __enter__(self) -> Self:
+        self._port = on_free_port(self.name, self._start)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client.close()
+        if self._processes.exit_code(self.name) is None:
+            self.stop()
+
+    @property
+    def url(self) -> str:
+        """Base of its API, without a slash at the end."""
+        return f"{self._access.scheme}://{HOST}:{self._port}"
+
+    def start(self) -> None:
+        """Start it again, with the same data on the same port; it is ready on return."""
+        self._client.close()
+        self._start(self._port)
+
+    def stop(self) -> None:
+        """Kill it; what it has scraped stays in its write-ahead log."""
+        self._processes.stop(self.name, signal.SIGKILL)
+
+    def suspend(self) -> None:
+        """Stop it with SIGSTOP: it accepts connections and does not answer."""
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `suspend`."""
+        os.kill(self._pid, signal.SIGCONT)
+
+    def set_targets(self, targets: Sequence[Target]) -> None:
+        """Scrape these targets and no others; Prometheus notices within a few seconds."""
+        groups = [
+            {"targets": [t.address], "labels": {**t.labels, "__metrics_path__": t.path}}
+            for t in targets
+        ]
+        new = self._targets.with_suffix(".new")
+        new.write_text(json.dumps(groups))
+        new.replace(self._targets)
+
+    def wait_for_targets(self, up: int, down: int = 0) -> None:
+        """Wait until so many targets were scraped, and so many in vain."""
+        wait_until(
+            lambda: sorted(sample.value for sample in self.query(f'up{{job="{JOB}"}}')),
+            lambda seen: seen == [0.0] * down + [1.0] * up,
+            f"{up} targets up and {down} down",
+            SCRAPE_TIMEOUT_S,
+        )
+
+    def query(self, expression: str, time: float | None = None) -> list[Sample]:
+        """Evaluate an expression at a Unix time [s], by default now.
+
+        Raises
+        ------
+        QueryError
+            Prometheus refuses the expression, or does not answer.
+        """
+        form = {"query": expression} if time is None else {"query": expression, "time": str(time)}
+        data = self._ask("query", form)
+        if data["resultType"] == "scalar":
+            return [Sample({}, *_numbers(data["result"]))]
+        return [Sample(item["metric"], *_numbers(item["value"])) for item in data["result"]]
+
+    def parse(self, expression: str) -> Json:
+        """Parse an expression with Prometheus' own parser, and return its syntax tree.
+
+        Raises
+        ------
+        QueryError
+            The expression is wrong; the message says where.
+        """
+        tree: Json = self._ask("parse_query", {"query": expression})
+        return tree
+
+    def selectors(self, expression: str) -> list[str]:
+        """The selectors of series in an expression, without ranges and offsets."""
+        return [_selector(node) for node in _nodes(self.parse(expression)) if "matchers" in node]
+
+    def _ask(self, resource: str, form: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+        try:
+            reply = self._client.post(f"/api/v1/{resource}", data=dict(form))
+        except httpx.TransportError as error:
+            raise QueryError(f"{self.url}: {error!r}") from error
+        if reply.is_error:
+            raise QueryError(f"{reply.status_code}: {reply.text}")
+        return reply.json()["data"]
+
+    def _start(self, port: int) -> None:
+        self._client = httpx.Client(
+            base_url=f"{self._access.scheme}://{HOST}:{port}",
+            timeout=QUERY_TIMEOUT_S,
+            **self._access.client,
+        )
+        self._pid = self._processes.start(
+            self.name,
+            [
+                self._program,
+                f"--config.file={self._folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={self._data}",
+                f"--web.config.file={self._folder / 'web.yml'}",
+                f"--web.listen-address={HOST}:{port}",
+                *self._options,
+            ],
+        )
+        wait_until(self._readiness, lambda said: said == "ready", self.name, START_TIMEOUT_S)
+
+    def _readiness(self) -> str:
+        code = self._processes.exit_code(self.name)
+        if code is not None:
+            tail = self._processes.log_tail(self.name)
+            raise ProgramError(f"{self.name} ended with status {code}; its last lines:\n{tail}")
+        try:
+            reply = self._client.get("/-/ready")
+        except httpx.TransportError as error:
+            return repr(error)
+        return "ready" if reply.is_success else f"{reply.status_code}: {reply.text}"
+
+    def _write_configuration(self, scrape_interval_s: float) -> None:
+        interval = f"{round(1000 * scrape_interval_s)}ms"
+        job = {
+            "job_name": JOB,
+            "scrape_interval": interval,
+            "scrape_timeout": interval,
+            "file_sd_configs": [{"files": [str(self._targets)], "refresh_interval": "1s"}],
+        }
+        configuration = {"scrape_configs": [job]}
+        (self._folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+        (self._folder / "web.yml").write_text(yaml.safe_dump(dict(self._access.web_config)))
+
+
+def _numbers(pair: Sequence[Any]) -> tuple[float, float]:
+    """Time and value of a sample; the value is a string in JSON."""
+    return float(pair[0]), float(pair[1])
+
+
+def _nodes(tree: object) -> Iterator[Json]:
+    """All objects of a syntax tree."""
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _nodes(item)
+    elif isinstance(tree, dict):
+        yield tree
+        for value in tree.values():
+            yield from _nodes(value)
+
+
+def _selector(node: Json) -> str:
+    matchers = (
+        f"{matcher['name']}{matcher['type']}{json.dumps(matcher['value'])}"
+        for matcher in node["matchers"]
+    )
+    return f"{{{','.join(matchers)}}}"

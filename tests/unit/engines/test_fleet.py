@@ -1,0 +1,190 @@
+"""Servers of simulated replicas over HTTP, at times that the test chooses."""
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.engines.engine import Engine
+from tests.engines.fleet import Fleet, Scrapes, Server, Settings
+from tests.engines.prometheus import Target
+from tests.engines.workload import Fixed, Workload
+
+ENGINE = Engine(8.0, 0.1, 20.0, 0.0008)
+SETTINGS = Settings(
+    ENGINE, Workload(Fixed(512), Fixed(200)), "granite", labels={"namespace": "prod"}
+)
+
+
+class Clock:
+    """Unix time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def fleet(clock: Clock) -> Iterator[Fleet]:
+    with Fleet(seed=3, clock=clock) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def server(fleet: Fleet) -> Server:
+    return fleet.add("chat", SETTINGS, replicas=2, rate=4.0)
+
+
+def get(target: Target) -> httpx.Response:
+    return httpx.get(f"http://{target.address}{target.path}", timeout=10.0)
+
+
+def completions(target: Target) -> float:
+    families = text_string_to_metric_families(get(target).text)
+    return sum(
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "vllm:request_success_total"
+    )
+
+
+def test_each_replica_is_a_target_with_the_labels_of_its_pod(fleet: Fleet, server: Server) -> None:
+    fleet.add("code", SETTINGS, replicas=1, rate=1.0)
+
+    assert len(server.pods) == 2
+    assert [dict(target.labels) for target in fleet.targets()] == [
+        {"namespace": "prod", "pod": "chat-0"},
+        {"namespace": "prod", "pod": "chat-1"},
+        {"namespace": "prod", "pod": "code-0"},
+    ]
+
+
+def test_time_passes_between_scrapes(fleet: Fleet, server: Server, clock: Clock) -> None:
+    target, _ = fleet.targets()
+    first = completions(target)
+    clock.now += 100.0
+    second = completions(target)
+
+    assert first == 0
+    assert second == pytest.approx(2.0 * 100, rel=0.2)
+    assert server.truth(0.0, 100.0).arrivals > second
+
+
+def test_the_truth_is_told_for_any_time_that_is_past(server: Server, clock: Clock) -> None:
+    clock.now += 1000.0
+    server.set_rate(10.0)
+    clock.now += 1000.0
+
+    before, after = server.truth(0.0, 1000.0), server.truth(1000.0, 2000.0)
+
+    assert before.arrival_rate == pytest.approx(4.0, rel=0.05)
+    assert after.arrival_rate == pytest.approx(10.0, rel=0.05)
+    assert after.itl_ms > before.itl_ms > 8.0
+    assert after.ttft_ms > 20.0
+    assert (after.input_tokens, after.output_tokens) == (512, 200)
+    assert math.isnan(server.truth(2000.0, 2001.0).itl_ms)
+
+
+def test_the_same_seed_gives_the_same_numbers(clock: Clock) -> None:
+    pages = []
+    for _ in range(2):
+        clock.now = 1_800_000_000.0
+        with Fleet(seed=5, clock=clock) as fleet:
+            fleet.add("chat", SETTINGS, replicas=2, rate=4.0)
+            clock.now += 60.0
+            pages.append([get(target).text for target in fleet.targets()])
+
+    assert pages[0] == pages[1]
+    assert pages[0][0] != pages[0][1]
+
+
+def test_a_killed_replica_closes_connections_and_the_others_get_its_load(
+    fleet: Fleet, server: Server, clock: Clock
+) -> None:
+    server.kill("chat-0")
+    clock.now += 500.0
+    killed, other = fleet.targets()
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        get(killed)
+    assert completions(other) == pytest.approx(4.0 * 500, rel=0.1)
+
+
+def test_the_counters_of_a_restarted_replica_begin_at_zero(
+    fleet: Fleet, server: Server, clock: Clock
+) -> None:
+    target, _ = fleet.targets()
+    clock.now += 100.0
+    server.restart("chat-0")
+
+    assert completions(target) == 0
+    assert server.truth(0.0, 100.0).arrival_rate == pytest.approx(4.0, rel=0.15)
+
+
+def test_a_new_replica_shares_the_load_and_a_removed_one_is_no_target(
+    fleet: Fleet, server: Server, clock: Clock
+) -> None:
+    server.start("chat-2")
+    server.remove("chat-0")
+    clock.now += 500.0
+
+    targets = fleet.targets()
+
+    assert [target.labels["pod"] for target in targets] == ["chat-1", "chat-2"]
+    assert [completions(target) for target in targets] == pytest.approx([1000, 1000], rel=0.15)
+
+
+def test_scrapes_can_be_refused_while_the_replica_goes_on(
+    fleet: Fleet, server: Server, clock: Clock
+) -> None:
+    target, _ = fleet.targets()
+    server.set_scrapes(Scrapes.REFUSED, "chat-0")
+    refused = get(target).status_code
+    clock.now += 100.0
+    server.set_scrapes(Scrapes.ANSWERED, "chat-0")
+
+    assert refused == 503
+    assert completions(target) == pytest.approx(200, rel=0.2)
+
+
+def test_a_hanging_scrape_is_answered_when_the_fault_is_over(fleet: Fleet, server: Server) -> None:
+    target, _ = fleet.targets()
+    server.set_scrapes(Scrapes.HANGING, "chat-0")
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.get(f"http://{target.address}{target.path}", timeout=0.2)
+    with ThreadPoolExecutor() as threads:
+        hanging = threads.submit(get, target)
+        server.set_scrapes(Scrapes.ANSWERED, "chat-0")
+
+        assert hanging.result().status_code == 200
+
+
+def test_a_new_release_of_the_engine_is_slower(server: Server, clock: Clock) -> None:
+    server.set_rate(0.1)
+    clock.now += 2000.0
+    server.set_engine(ENGINE.slowed(1.2))
+    clock.now += 2000.0
+
+    before, after = server.truth(100.0, 2000.0), server.truth(2100.0, 4000.0)
+
+    assert after.itl_ms / before.itl_ms == pytest.approx(1.2, rel=0.02)
+
+
+def test_a_fleet_can_be_faster_than_the_clock(clock: Clock) -> None:
+    with Fleet(seed=5, clock=clock, speed=60.0) as fleet:
+        server = fleet.add("chat", SETTINGS, replicas=1, rate=4.0)
+        clock.now += 10.0
+
+        assert fleet.now == pytest.approx(600.0)
+        assert server.truth(0.0, 600.0).arrival_rate == pytest.approx(4.0, rel=0.1)
