@@ -287,7 +287,9 @@ class Fleet:
     def targets(self) -> list[Target]:
         """What Prometheus has to scrape."""
         address = f"{HOST}:{self._http.server_port}"
-        return [Target(address, pod.path, dict(pod.labels)) for pod in self._pods()]
+        return [
+            Target(address, pod.path, {"instance": pod.name, **pod.labels}) for pod in self._pods()
+        ]
 
     def find(self, path: str) -> Pod | None:
         """The pod whose metrics are at a path."""
