@@ -33,6 +33,9 @@ CHOICES = {
 }
 """Helm's words for each overlay."""
 
+PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
+"""That of the Prometheus Operator."""
+
 OWN = f"{NAMESPACE}:inferno-operator"
 """The operator's account."""
 
@@ -76,6 +79,15 @@ def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path
     assert comparable(rendered) == comparable(expected)
 
 
+def test_both_measure_with_the_same_prometheus(helm: Path, kubectl: Path, tmp_path: Path) -> None:
+    overlay = copy_with_components(tmp_path, "stateless", "prometheus")
+    expected = [m for m in kustomize(kubectl, overlay) if m["kind"] != "Namespace"]
+
+    rendered = helm_template(helm, f"--set=prometheus.url={PROMETHEUS}")
+
+    assert comparable(rendered) == comparable(expected)
+
+
 def test_what_is_to_be_scraped_is_a_port_of_a_service(kubectl: Path, tmp_path: Path) -> None:
     overlay = copy_with_components(tmp_path, "remote", "monitoring", "monitoring-optimizer")
     manifests = kustomize(kubectl, overlay)
@@ -114,7 +126,9 @@ def test_image_and_chart_have_the_version_of_the_project(kubectl: Path) -> None:
     assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
-@pytest.mark.parametrize("options", [[], *CHOICES.values()], ids=str)
+@pytest.mark.parametrize(
+    "options", [[], *CHOICES.values(), [f"--set=prometheus.url={PROMETHEUS}"]], ids=str
+)
 def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
     linted = subprocess.run(
         [helm, "lint", "--strict", "--quiet", "--kube-version=1.34", CHART, *options],
@@ -133,6 +147,14 @@ def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
         ("replicas=0", "/replicas"),
         ("modelBooster=on", "/modelBooster"),
         ("remote.enabled=perhaps", "/remote/enabled"),
+        ("prometheus.url=prometheus:9090", "/prometheus/url"),
+        ("prometheus.url=http://user:password@prometheus", "/prometheus/url"),
+        ("prometheus.user=inferno", "/prometheus/passwordSecret"),
+        (
+            "prometheus.user=inferno,prometheus.passwordSecret=p,prometheus.tokenSecret=t",
+            "/prometheus/tokenSecret",
+        ),
+        ("prometheus.params.namespace=1", "/prometheus/params/namespace"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(option: str, told: str, helm: Path) -> None:
