@@ -27,6 +27,7 @@ from tests.unit.operator.adapters.prometheus.serving import (
     Reply,
     compressed,
     error,
+    serving,
     success,
     vector,
 )
@@ -39,7 +40,7 @@ RIGHT = 'up{a="it\'s \\"quoted\\" \\\\ = & + % ; ü"}\n# a comment\n+\n1'
 
 @pytest.fixture
 def server() -> Iterator[PrometheusServer]:
-    with PrometheusServer() as running:
+    with serving() as running:
         yield running
 
 
@@ -282,7 +283,7 @@ def tls(authority: trustme.CA) -> Iterator[PrometheusServer]:
     context.verify_mode = ssl.CERT_OPTIONAL
     authority.issue_cert(HOST).configure_cert(context)
     authority.configure_trust(context)
-    with PrometheusServer(context) as running:
+    with serving(context) as running:
         yield running
 
 
@@ -562,7 +563,7 @@ async def test_a_query_that_takes_too_long_is_tried_twice_and_given_up(
 
 
 async def test_nobody_there_is_an_error_that_may_pass(endpoint: PrometheusEndpoint) -> None:
-    with PrometheusServer() as gone:
+    with serving() as gone:
         pass
 
     problem = await failure(replace(endpoint, url=gone.url))
