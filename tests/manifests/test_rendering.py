@@ -1,6 +1,8 @@
 """What kustomize and Helm render: the same objects, whatever is chosen."""
 
 import json
+import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.settings import Settings
 from tests.conftest import ROOT
 from tests.deployment.rendering import (
     CHART,
@@ -86,6 +90,29 @@ def test_both_measure_with_the_same_prometheus(helm: Path, kubectl: Path, tmp_pa
     rendered = helm_template(helm, f"--set=prometheus.url={PROMETHEUS}")
 
     assert comparable(rendered) == comparable(expected)
+
+
+def test_the_overlay_that_the_page_of_the_installation_shows_has_prometheus_and_its_token(
+    kubectl: Path, tmp_path: Path
+) -> None:
+    for part in ("crds", "manifests/kustomize"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    page = (ROOT / "docs" / "guides" / "install.md").read_text()
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    overlay = tmp_path / "manifests" / "kustomize" / "overlays" / "own"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text(shown)
+
+    pod = find(kustomize(kubectl, overlay), "Deployment", "inferno-operator")["spec"]["template"]
+
+    (container,) = pod["spec"]["containers"]
+    variables = {item["name"]: item["value"] for item in container["env"]}
+    assert Settings.from_environment(variables).prometheus == PrometheusEndpoint(
+        "https://prometheus.monitoring.svc:9090",
+        token=Path("/var/run/secrets/inferno/prometheus/token"),
+    )
+    assert len(variables) == len(container["env"])
+    assert {"temporary", "prometheus"} == {item["name"] for item in pod["spec"]["volumes"]}
 
 
 def test_what_is_to_be_scraped_is_a_port_of_a_service(kubectl: Path, tmp_path: Path) -> None:
