@@ -184,6 +184,15 @@ async def test_warnings_are_passed_on_and_remarks_are_not(
     assert (await query(endpoint)).warnings == (partial,)
 
 
+@pytest.mark.parametrize("partial", [True, False])
+async def test_a_partial_answer_of_victoria_metrics_has_a_warning(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, *, partial: bool
+) -> None:
+    server.replies = [vector(UP, isPartial=partial)]
+
+    assert bool((await query(endpoint)).warnings) == partial
+
+
 async def test_a_compressed_answer_is_read(
     server: PrometheusServer, endpoint: PrometheusEndpoint
 ) -> None:
