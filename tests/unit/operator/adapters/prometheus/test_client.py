@@ -311,6 +311,36 @@ async def test_a_server_is_trusted_for_its_authority(
     assert len(answer.samples) == 1
 
 
+async def test_a_server_that_asks_for_a_client_certificate_is_understood(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.issue_cert(HOST).configure_cert(context)
+    authority.configure_trust(context)
+    with serving(context) as tls:
+        trusted = trusting(authority, tmp_path / "ca.pem")
+
+        problem = await failure(PrometheusEndpoint(tls.url, authority=trusted))
+
+    assert isinstance(problem, UnavailableError)
+    assert str(problem).endswith(": the server may ask for a client certificate")
+
+
+async def test_a_server_with_the_certificate_of_another_name_is_not_trusted(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("prometheus.example").configure_cert(context)
+    with serving(context) as tls:
+        trusted = trusting(authority, tmp_path / "ca.pem")
+
+        problem = await failure(PrometheusEndpoint(tls.url, authority=trusted))
+
+    assert isinstance(problem, UnavailableError)
+    assert str(problem).endswith(": set a URL whose host is in the certificate")
+
+
 @pytest.mark.parametrize("given", [False, True], ids=["public authorities", "another authority"])
 async def test_a_server_of_an_unknown_authority_is_not_trusted(
     tls: PrometheusServer, tmp_path: Path, *, given: bool
