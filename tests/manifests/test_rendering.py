@@ -1,6 +1,8 @@
 """What kustomize and Helm render: the same objects, whatever is chosen."""
 
 import json
+import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.settings import Settings
 from tests.conftest import ROOT
 from tests.deployment.rendering import (
     CHART,
@@ -32,6 +36,9 @@ CHOICES = {
     "model-booster-matrixinfer": ["--set=modelBooster=matrixinfer"],
 }
 """Helm's words for each overlay."""
+
+PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
+"""That of the Prometheus Operator."""
 
 OWN = f"{NAMESPACE}:inferno-operator"
 """The operator's account."""
@@ -76,6 +83,38 @@ def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path
     assert comparable(rendered) == comparable(expected)
 
 
+def test_both_measure_with_the_same_prometheus(helm: Path, kubectl: Path, tmp_path: Path) -> None:
+    overlay = copy_with_components(tmp_path, "stateless", "prometheus")
+    expected = [m for m in kustomize(kubectl, overlay) if m["kind"] != "Namespace"]
+
+    rendered = helm_template(helm, f"--set=prometheus.url={PROMETHEUS}")
+
+    assert comparable(rendered) == comparable(expected)
+
+
+def test_the_overlay_that_the_page_of_the_installation_shows_has_prometheus_and_its_token(
+    kubectl: Path, tmp_path: Path
+) -> None:
+    for part in ("crds", "manifests/kustomize"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    page = (ROOT / "docs" / "guides" / "install.md").read_text()
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    overlay = tmp_path / "manifests" / "kustomize" / "overlays" / "own"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text(shown)
+
+    pod = find(kustomize(kubectl, overlay), "Deployment", "inferno-operator")["spec"]["template"]
+
+    (container,) = pod["spec"]["containers"]
+    variables = {item["name"]: item["value"] for item in container["env"]}
+    assert Settings.from_environment(variables).prometheus == PrometheusEndpoint(
+        "https://prometheus.monitoring.svc:9090",
+        token=Path("/var/run/secrets/inferno/prometheus/token"),
+    )
+    assert len(variables) == len(container["env"])
+    assert {"temporary", "prometheus"} == {item["name"] for item in pod["spec"]["volumes"]}
+
+
 def test_what_is_to_be_scraped_is_a_port_of_a_service(kubectl: Path, tmp_path: Path) -> None:
     overlay = copy_with_components(tmp_path, "remote", "monitoring", "monitoring-optimizer")
     manifests = kustomize(kubectl, overlay)
@@ -114,7 +153,9 @@ def test_image_and_chart_have_the_version_of_the_project(kubectl: Path) -> None:
     assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
-@pytest.mark.parametrize("options", [[], *CHOICES.values()], ids=str)
+@pytest.mark.parametrize(
+    "options", [[], *CHOICES.values(), [f"--set=prometheus.url={PROMETHEUS}"]], ids=str
+)
 def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
     linted = subprocess.run(
         [helm, "lint", "--strict", "--quiet", "--kube-version=1.34", CHART, *options],
@@ -133,6 +174,14 @@ def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
         ("replicas=0", "/replicas"),
         ("modelBooster=on", "/modelBooster"),
         ("remote.enabled=perhaps", "/remote/enabled"),
+        ("prometheus.url=prometheus:9090", "/prometheus/url"),
+        ("prometheus.url=http://user:password@prometheus", "/prometheus/url"),
+        ("prometheus.user=inferno", "/prometheus/passwordSecret"),
+        (
+            "prometheus.user=inferno,prometheus.passwordSecret=p,prometheus.tokenSecret=t",
+            "/prometheus/tokenSecret",
+        ),
+        ("prometheus.params.namespace=1", "/prometheus/params/namespace"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(option: str, told: str, helm: Path) -> None:

@@ -1,12 +1,15 @@
 """The chart's values: what each of them changes in what is rendered."""
 
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 import yaml
 
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.settings import Settings
 from tests.deployment.rendering import (
     CHART,
     NAMESPACE,
@@ -172,6 +175,131 @@ def lets_in(policy: Manifest, namespace: str, **labels: str) -> bool:
     (rule,) = policy["spec"]["ingress"]
     wanted = [peer.get("namespaceSelector") for peer in rule["from"]]
     return any(s is not None and s["matchLabels"].items() <= has.items() for s in wanted)
+
+
+PROMETHEUS = {"url": "https://prometheus.monitoring.svc:9091/prefix"}
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+FOLDER = "/var/run/secrets/inferno/prometheus"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, {}),
+        ({"tokenSecret": "t"}, {"token": f"{FOLDER}/token"}),
+        ({"serviceAccountToken": True}, {"token": f"{ACCOUNT}/token"}),
+        (
+            {"user": "inferno", "passwordSecret": "p"},
+            {"user": "inferno", "password": f"{FOLDER}/password"},
+        ),
+        ({"headersSecret": "h"}, {"headers": f"{FOLDER}/headers"}),
+        (
+            {"tlsSecret": "c"},
+            {"certificate": f"{FOLDER}/tls.crt", "key": f"{FOLDER}/tls.key"},
+        ),
+        ({"caConfigMap": "a"}, {"authority": f"{FOLDER}/ca.crt"}),
+        (
+            {"params": {"namespace": "prod & test", "dedup": "true"}},
+            {"params": (("dedup", "true"), ("namespace", "prod & test"))},
+        ),
+        ({"timeout": 2.5}, {"timeout": 2.5}),
+    ],
+    ids=str,
+)
+def test_the_operator_is_told_where_prometheus_is_and_has_the_files_for_it(
+    values: dict[str, Any], expected: dict[str, Any], rendered: Render
+) -> None:
+    operator, optimizer = pods(rendered(prometheus={**PROMETHEUS, **values, "interval": 15}))
+
+    settings = Settings.from_environment(environment_of(operator))
+    found = settings.prometheus
+    assert found is not None
+    assert settings.measure_interval == 15
+    changed = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in asdict(found).items()
+        if value != asdict(PrometheusEndpoint(PROMETHEUS["url"]))[name]
+    }
+    assert changed == expected
+    files = {value for value in changed.values() if str(value).startswith(FOLDER)}
+    assert files == projected(operator)
+    assert not any("PROMETHEUS" in name for name in environment_of(optimizer))
+
+
+def environment_of(pod: Manifest) -> dict[str, str]:
+    variables = pod["spec"]["containers"][0]["env"]
+    return {variable["name"]: variable.get("value", "") for variable in variables}
+
+
+def projected(pod: Manifest) -> set[str]:
+    """Paths of the files that the volume for Prometheus has."""
+    volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+    mounts = {mount["name"]: mount for mount in pod["spec"]["containers"][0]["volumeMounts"]}
+    if "prometheus" not in volumes:
+        assert "prometheus" not in mounts
+        return set()
+    assert pod["spec"]["securityContext"]["fsGroup"] == 65532
+    return {
+        f"{mounts['prometheus']['mountPath']}/{item['path']}"
+        for source in volumes["prometheus"]["projected"]["sources"]
+        for part in source.values()
+        for item in part["items"]
+    }
+
+
+def test_without_a_url_nothing_is_measured(rendered: Render) -> None:
+    operator, _ = pods(rendered(prometheus={"tokenSecret": "t"}))
+
+    assert not any("PROMETHEUS" in name for name in environment_of(operator))
+    assert projected(operator) == set()
+
+
+@pytest.mark.parametrize(
+    ("values", "reached"),
+    [
+        ({}, [("monitoring", {}), ("monitoring", {"app": "thanos"})]),
+        ({"podLabels": {"app": "thanos"}}, [("monitoring", {"app": "thanos"})]),
+        ({"namespace": "elsewhere"}, [("elsewhere", {})]),
+        (
+            {"namespace": ""},
+            [("monitoring", {}), ("monitoring", {"app": "thanos"}), ("elsewhere", {})],
+        ),
+        ({"url": ""}, []),
+    ],
+    ids=str,
+)
+def test_the_network_policy_lets_the_operator_reach_prometheus_only(
+    values: dict[str, Any], reached: list[tuple[str, dict[str, str]]], rendered: Render
+) -> None:
+    pods_there: list[tuple[str, dict[str, str]]] = [
+        ("monitoring", {}),
+        ("monitoring", {"app": "thanos"}),
+        ("elsewhere", {}),
+    ]
+    policy = find(
+        rendered(prometheus={**PROMETHEUS, "port": 9091, **values}), "NetworkPolicy", NAMES[0]
+    )
+
+    assert [pod for pod in pods_there if reaches(policy, *pod, port=9091)] == reached
+
+
+def reaches(policy: Manifest, namespace: str, labels: dict[str, str], port: int) -> bool:
+    """Whether the pods of a policy may connect to a pod."""
+    return any(
+        {"port": port} in rule["ports"]
+        and any(selects(peer, namespace, labels) for peer in rule.get("to", [{}]))
+        for rule in policy["spec"]["egress"]
+    )
+
+
+def selects(peer: Manifest, namespace: str, labels: dict[str, str]) -> bool:
+    """Whether a peer of a rule selects a pod in another namespace; without selectors it does."""
+    if "podSelector" in peer and "namespaceSelector" not in peer:
+        return False
+    named = peer.get("namespaceSelector", {}).get("matchLabels", {})
+    wanted = peer.get("podSelector", {}).get("matchLabels", {})
+    has = {"kubernetes.io/metadata.name": namespace}
+    return bool(named.items() <= has.items() and wanted.items() <= labels.items())
 
 
 def test_two_releases_have_no_object_in_common_but_definitions(helm: Path) -> None:

@@ -1,11 +1,41 @@
 """The interface through which controllers report what they do, for metrics."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
 from inferno_operator.resources.objects import Key, Kind
 from inferno_optimizer.system import Solution, System
 
 
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A latency of a server: measured, predicted by the plan, and its target [ms]; or None."""
+
+    measured: float | None = None
+    predicted: float | None = None
+    target: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredServer:
+    """What the last measurement tells about a server.
+
+    `quality` is that of the measurement, such as Fresh or Stale. `arrival_rate` is its load
+    [requests/min] and `age` the age of its newest sample [s], both None if unknown. `latencies`
+    are by quantity: itl, ttft, wait. `misses` tells for each target of the server, such as
+    slo-ttft, whether the server misses it now; targets that are not measured are absent.
+    """
+
+    server: str
+    quality: str
+    arrival_rate: float | None = None
+    age: float | None = None
+    latencies: Mapping[str, Latency] = field(default_factory=dict)
+    misses: Mapping[str, bool] = field(default_factory=dict)
+
+
 class Observer:
-    """Receives a call for each optimization, write and query; this base class ignores them."""
+    """Receives a call for each optimization, measurement, query and write; this one ignores all."""
 
     def started(self, key: Key) -> None:
         """Note that an optimization has begun; `key` is that of its Optimizer."""
@@ -24,3 +54,9 @@ class Observer:
 
     def queried(self, result: str) -> None:
         """Note a query of Prometheus; `result` is Answered or the reason of an error."""
+
+    def measured(self, namespace: str, servers: Sequence[MeasuredServer]) -> None:
+        """Note the measurement of all measured servers of a namespace; none if there are none."""
+
+    def measuring_ended(self, seconds: float) -> None:
+        """Note that a measuring cycle, of all namespaces, has ended, and how long it took [s]."""

@@ -35,8 +35,18 @@ podAnnotations: {example.org/note: read}
 podLabels: {team: serving}
 serviceAccount: {name: planner, annotations: {example.org/role: reader}}
 remote: {enabled: true}
+prometheus:
+  url: https://prometheus.monitoring.svc:9090
+  tokenSecret: prometheus
+  headersSecret: prometheus
+  tlsSecret: prometheus-tls
+  caConfigMap: prometheus-ca
+  params: {namespace: prod}
 """
 """Some that the API server looks at."""
+
+INSTALL = [command.text for command in shown(ROOT / "docs" / "guides" / "install.md")]
+"""Commands that the page shows."""
 
 KEPT = {
     f"customresourcedefinition.apiextensions.k8s.io/{path.stem}.inferno.platform.ai"
@@ -184,15 +194,22 @@ def test_helm_takes_over_what_make_has_deployed(
     control_plane.kubectl("apply", "--namespace", USERS, "--kustomize", ROOT / "samples" / "small")
     uids = object_uids(control_plane) | deployment_uids(control_plane)
 
-    page = [command.text for command in shown(ROOT / "docs" / "guides" / "install.md")]
-    first = next(i for i, text in enumerate(page) if "--take-ownership" in text)
-    for command in page[first : first + 2]:
+    first = next(i for i, text in enumerate(INSTALL) if "--take-ownership" in text)
+    for command in INSTALL[first : first + 2]:
         on_cluster.run_shown(command)
 
     assert object_uids(control_plane) | deployment_uids(control_plane) == uids
     (deployment,) = control_plane.items("deployments", NAMESPACE)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"].startswith("registry.example.com/inferno-operator:")
+
+    on_cluster.run_shown(next(text for text in INSTALL if text.startswith("helm upgrade")))
+
+    (deployment,) = control_plane.items("deployments", NAMESPACE)
+    (upgraded,) = deployment["spec"]["template"]["spec"]["containers"]
+    variables = {variable["name"]: variable["value"] for variable in upgraded["env"]}
+    assert upgraded["image"] == container["image"]
+    assert variables["INFERNO_PROMETHEUS_URL"] == "http://prometheus-operated.monitoring.svc:9090"
 
     on_cluster("uninstall", "--wait")
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.runtime.observer import Latency, MeasuredServer
 from tests.controlplane.waiting import wait_until
 from tests.deployment.definitions import prometheus_definitions
 from tests.deployment.prometheus import Answer, Scrape, evaluate
@@ -29,6 +31,18 @@ TARGETS = [
     for panel in DASHBOARD["panels"]
     for target in panel.get("targets", [])
 ]
+MEASURED = (
+    MeasuredServer(
+        "slow",
+        "Fresh",
+        arrival_rate=60.0,
+        age=5.0,
+        latencies={"itl": Latency(30.0, 20.0, 25.0), "ttft": Latency(300.0, 250.0, 400.0)},
+        misses={"slo-itl": True, "slo-ttft": False},
+    ),
+    MeasuredServer("lost", "Stale", age=900.0),
+    MeasuredServer("unknown", "Missing"),
+)
 FAILED = 'result="Unavailable"'
 BEFORE, FIRST, SECOND, FAILING, STILL_FAILING = 0, 60, 120, 180, 240
 """When what was scraped is said to have been [s]."""
@@ -61,7 +75,7 @@ def seen(deployment_cluster: Cluster, promql: Path) -> Seen:
     samples = Samples(control_plane, {sample: f"seen-{sample}" for sample in OPTIMIZERS})
     samples.apply()
     with deployment_cluster.pods(manifests) as pods:
-        scrapes = pods.scrapes(BEFORE)
+        scrapes = [*map(measuring, (FIRST, SECOND, STILL_FAILING)), *pods.scrapes(BEFORE)]
         for seconds in (FIRST, SECOND):
             samples.optimize()
             scrapes += pods.scrapes(seconds)
@@ -79,6 +93,16 @@ def seen(deployment_cluster: Cluster, promql: Path) -> Seen:
         leader = next(operator.name for operator in pods.operators if leads(operator))
     deployment_cluster.delete([*samples.own_namespaces, *manifests])
     return Seen(scrapes, leader, promql)
+
+
+def measuring(seconds: int, *servers: MeasuredServer) -> Scrape:
+    """What an operator tells that measures servers, at a time [s]."""
+    metrics = Metrics()
+    metrics.measured("measured", servers or MEASURED)
+    for _ in range(seconds // 30):
+        metrics.queried("Answered")
+        metrics.measuring_ended(0.5)
+    return Scrape(seconds, metrics.page()[1].decode(), OPERATOR, "measuring")
 
 
 def _failures(page: str) -> float:
@@ -175,6 +199,40 @@ def test_unserved_servers_of_important_classes_are_told(seen: Seen) -> None:
         ("seen-troubles", "Premium"),
         ("seen-troubles", "Instant"),
     }
+
+
+def test_targets_that_are_missed_now_are_told(seen: Seen) -> None:
+    alert = ALERTS["InfernoTargetMissed"]
+    fine = replace(MEASURED[0], misses={"slo-itl": False})
+
+    assert labels_of(seen.evaluate(alert, SECOND)) == [
+        {"namespace": "measured", "server": "slow", "target": "slo-itl"}
+    ]
+    assert not seen.evaluate(alert, SECOND, measuring(SECOND, fine)).samples
+
+
+def test_servers_without_a_current_measurement_are_told(seen: Seen) -> None:
+    alert = ALERTS["InfernoMeasurementStale"]
+    known = [replace(MEASURED[0], quality=quality) for quality in ("Fresh", "Idle", "Partial")]
+
+    told = labels_of(seen.evaluate(alert, SECOND))
+
+    assert sorted(labels["server"] for labels in told) == ["lost", "unknown"]
+    assert not any(
+        seen.evaluate(alert, SECOND, measuring(SECOND, server)).samples for server in known
+    )
+
+
+def test_headroom_is_negative_where_a_target_is_missed(seen: Seen) -> None:
+    (table,) = [panel for panel in DASHBOARD["panels"] if panel["type"] == "table"]
+    expression = table["targets"][-1]["expr"].replace("$namespace", ".*")
+
+    headroom = {
+        sample["labels"]["quantity"]: sample["value"]
+        for sample in seen.evaluate(expression, SECOND).samples
+    }
+
+    assert headroom == {"itl": pytest.approx(-0.2), "ttft": pytest.approx(0.25)}
 
 
 def test_a_plan_that_nobody_carries_out_is_told(seen: Seen) -> None:

@@ -121,6 +121,75 @@ tolerations: {{ toYaml . | nindent 2 }}
     defaultMode: 0440
 {{- end }}
 
+{{- define "inferno.prometheusVariables" -}}
+{{- /* Variables with which the operator finds Prometheus, and the files for it. */ -}}
+{{- $values := .Values.prometheus }}
+{{- $folder := "/var/run/secrets/inferno/prometheus" }}
+{{- $params := list }}
+{{- range $name, $value := $values.params }}
+{{- $params = append $params (printf "%s=%s" (urlquery $name) (urlquery $value)) }}
+{{- end -}}
+- name: INFERNO_PROMETHEUS_URL
+  value: {{ $values.url | quote }}
+{{- if $values.tokenSecret }}
+- name: INFERNO_PROMETHEUS_TOKEN_FILE
+  value: {{ $folder }}/token
+{{- else if $values.serviceAccountToken }}
+- name: INFERNO_PROMETHEUS_TOKEN_FILE
+  value: /var/run/secrets/kubernetes.io/serviceaccount/token
+{{- end }}
+{{- if $values.user }}
+- name: INFERNO_PROMETHEUS_USER
+  value: {{ $values.user | quote }}
+- name: INFERNO_PROMETHEUS_PASSWORD_FILE
+  value: {{ $folder }}/password
+{{- end }}
+{{- if $values.headersSecret }}
+- name: INFERNO_PROMETHEUS_HEADERS_FILE
+  value: {{ $folder }}/headers
+{{- end }}
+{{- if $values.tlsSecret }}
+- name: INFERNO_PROMETHEUS_CERT
+  value: {{ $folder }}/tls.crt
+- name: INFERNO_PROMETHEUS_KEY
+  value: {{ $folder }}/tls.key
+{{- end }}
+{{- if $values.caConfigMap }}
+- name: INFERNO_PROMETHEUS_CA
+  value: {{ $folder }}/ca.crt
+{{- end }}
+{{- with $params }}
+- name: INFERNO_PROMETHEUS_PARAMS
+  value: {{ join "&" . | quote }}
+{{- end }}
+- name: INFERNO_PROMETHEUS_TIMEOUT
+  value: {{ $values.timeout | quote }}
+- name: INFERNO_MEASURE_INTERVAL
+  value: {{ $values.interval | quote }}
+{{- end }}
+
+{{- define "inferno.prometheusFiles" -}}
+{{- /* Sources of the volume with the credentials for Prometheus, "" without any. */ -}}
+{{- $values := .Values.prometheus }}
+{{- if $values.url }}
+{{- with $values.tokenSecret }}
+- secret: {name: {{ . }}, items: [{key: token, path: token}]}
+{{- end }}
+{{- with $values.passwordSecret }}
+- secret: {name: {{ . }}, items: [{key: password, path: password}]}
+{{- end }}
+{{- with $values.headersSecret }}
+- secret: {name: {{ . }}, items: [{key: headers, path: headers}]}
+{{- end }}
+{{- with $values.tlsSecret }}
+- secret: {name: {{ . }}, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}
+{{- end }}
+{{- with $values.caConfigMap }}
+- configMap: {name: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "inferno.temporaryVolume" -}}
 - name: temporary # files of the fallback solver
   emptyDir:

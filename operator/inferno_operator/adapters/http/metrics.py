@@ -1,42 +1,31 @@
 """The `inferno_*` metrics, in a registry of their own.
 
 The series about the last optimization of a namespace are replaced together by the next one, and
-removed when its Optimizer is deleted. So there are no series of deleted objects.
+removed when its Optimizer is deleted; those about the last measurement are replaced together by the
+next one. So there are no series of deleted objects.
 """
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic, time
-from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
+from inferno_operator.adapters.http.measurements import (
+    MEASUREMENT_METRICS,
+    Measurement,
+    measurement,
+)
+from inferno_operator.adapters.http.results import RESULT_METRICS, result_rows
+from inferno_operator.adapters.http.series import Metric, ReplacedSeries, Row
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.leader_election import Clock
-from inferno_operator.runtime.observer import Observer
-from inferno_optimizer.system import LOWEST_PRIORITY, Solution, System
+from inferno_operator.runtime.observer import MeasuredServer, Observer
+from inferno_optimizer.system import Solution, System
 
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper bounds of the buckets of histograms [s]."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric; `of_result` if it is about the last optimization of a namespace."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    labels: tuple[str, ...]
-    help: str
-    of_result: bool = False
-
-
-def _result(name: str, labels: tuple[str, ...], text: str) -> Metric:
-    return Metric(f"inferno_{name}", "gauge", ("namespace", *labels), text, of_result=True)
 
 
 OPTIMIZATIONS = Metric(
@@ -70,47 +59,17 @@ QUEUE_DEPTH = Metric(
     (),
     "Optimizers that are reconciled or wait for their next reconcile.",
 )
-LAST_TIME = _result(
-    "last_optimization_timestamp_seconds", (), "When the last optimization ended, Unix time."
+QUERIES = Metric(
+    "inferno_prometheus_queries_total",
+    "counter",
+    ("result",),
+    "Queries of Prometheus; result is Answered or the reason of a failure.",
 )
-SERVERS = _result("servers", (), "Servers in the last optimization.")
-UNSERVED = _result(
-    "unserved_servers",
-    ("service_class", "priority", "reason"),
-    "Servers without an allocation after the last optimization.",
-)
-COST = _result("cost_cents_per_hour", (), "Cost of all allocations of the last optimization.")
-GAP = _result(
-    "optimality_gap_ratio",
+CYCLE = Metric(
+    "inferno_measure_cycle_seconds",
+    "histogram",
     (),
-    "Proven relative distance from the optimum; absent if the solver proves nothing.",
-)
-DESIRED = _result(
-    "server_desired_replicas", ("server", "accelerator"), "Replicas that were decided for a server."
-)
-CURRENT = _result(
-    "server_current_replicas",
-    ("server", "accelerator"),
-    "Replicas that a server had when the last optimization read it.",
-)
-USED = _result("capacity_used_cards", ("type",), "Cards that the allocations use.")
-AVAILABLE = _result(
-    "capacity_available_cards", ("type",), "Cards that exist; absent if capacity is unlimited."
-)
-HELD = _result(
-    "capacity_held_cards",
-    ("type",),
-    "Cards that servers hold for which no decision is possible.",
-)
-PRICE = _result(
-    "capacity_price_cents_per_hour",
-    ("type",),
-    "What one more card would save at the served load; absent where it serves more load.",
-)
-GAIN = _result(
-    "capacity_gain_requests_per_minute",
-    ("type", "priority"),
-    "Load that one more card would serve, of the most important priority that gains.",
+    "Time that a measuring cycle took, from its first query to its last write.",
 )
 
 METRICS = (
@@ -120,23 +79,12 @@ METRICS = (
     WRITES,
     LEADER,
     QUEUE_DEPTH,
-    LAST_TIME,
-    SERVERS,
-    UNSERVED,
-    COST,
-    GAP,
-    DESIRED,
-    CURRENT,
-    USED,
-    AVAILABLE,
-    HELD,
-    PRICE,
-    GAIN,
+    QUERIES,
+    CYCLE,
+    *RESULT_METRICS,
+    *MEASUREMENT_METRICS,
 )
 """All metrics of the operator; on Linux the page also has the usual `process_*` metrics."""
-
-Row = tuple[Metric, tuple[str, ...], float]
-"""A metric, the values of its labels without the namespace, and its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +103,17 @@ class Metrics(Observer):
         self._now = now
         self._started: dict[Key, float] = {}
         self._results: dict[str, _Result] = {}
+        self._measurements: dict[str, Measurement] = {}
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._optimizations = self._counter(OPTIMIZATIONS)
         self._writes = self._counter(WRITES)
         self._duration = self._histogram(DURATION)
         self._solve_duration = self._histogram(SOLVE_DURATION)
-        self._registry.register(_Results(self._results))
+        self._queries = self._counter(QUERIES)
+        self._cycle = self._histogram(CYCLE)
+        self._registry.register(ReplacedSeries(RESULT_METRICS, self._result_rows))
+        self._registry.register(ReplacedSeries(MEASUREMENT_METRICS, self._measurement_rows))
 
     def follow(self, *, leading: Callable[[], bool], queue_depth: Callable[[], int]) -> None:
         """Register callables whose values are read whenever the metrics are printed."""
@@ -185,7 +137,7 @@ class Metrics(Observer):
         certificate = solution.certificate
         self._solve_duration.labels(certificate.solver).observe(certificate.seconds)
         self._optimizations.labels(key.namespace, key.name, "Optimized").inc()
-        rows = ((LAST_TIME, (), self._now()), *_rows(system, solution))
+        rows = tuple(result_rows(system, solution, self._now()))
         self._results[key.namespace] = _Result(key.name, rows)
 
     def failed(self, key: Key, reason: str) -> None:
@@ -207,6 +159,30 @@ class Metrics(Observer):
         outcome = "written" if succeeded else "failed"
         self._writes.labels(kind.kind, part, outcome).inc()
 
+    def queried(self, result: str) -> None:
+        """Count a query of Prometheus."""
+        self._queries.labels(result).inc()
+
+    def measured(self, namespace: str, servers: Sequence[MeasuredServer]) -> None:
+        """Replace the series about the measurement of a namespace."""
+        if servers:
+            self._measurements[namespace] = measurement(self._clock(), servers)
+        else:
+            self._measurements.pop(namespace, None)
+
+    def measuring_ended(self, seconds: float) -> None:
+        """Note the time that a measuring cycle took."""
+        self._cycle.observe(seconds)
+
+    def _result_rows(self) -> Iterator[tuple[str, Iterable[Row]]]:
+        for namespace, result in sorted(self._results.items()):
+            yield namespace, result.rows
+
+    def _measurement_rows(self) -> Iterator[tuple[str, Iterable[Row]]]:
+        now = self._clock()
+        for namespace, measured in sorted(self._measurements.items()):
+            yield namespace, measured.rows(now)
+
     def _counter(self, metric: Metric) -> Counter:
         return Counter(metric.name, metric.help, metric.labels, registry=self._registry)
 
@@ -214,81 +190,3 @@ class Metrics(Observer):
         return Histogram(
             metric.name, metric.help, metric.labels, buckets=BUCKETS, registry=self._registry
         )
-
-
-class _Results(Collector):
-    """Collects the series about the last optimizations."""
-
-    def __init__(self, results: dict[str, _Result]) -> None:
-        self._results = results
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return all metrics, without samples."""
-        return self._families().values()
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return all metrics, with a sample for each series."""
-        families = self._families()
-        for namespace, result in sorted(self._results.items()):
-            for metric, labels, value in result.rows:
-                families[metric].add_metric((namespace, *labels), value)
-        return families.values()
-
-    @staticmethod
-    def _families() -> dict[Metric, GaugeMetricFamily]:
-        return {
-            metric: GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
-            for metric in METRICS
-            if metric.of_result
-        }
-
-
-def _rows(system: System, solution: Solution) -> Iterator[Row]:
-    """Yield the rows of an optimization."""
-    yield SERVERS, (), len(solution.decisions)
-    yield COST, (), solution.cost
-    if solution.certificate.gap is not None:
-        yield GAP, (), solution.certificate.gap
-    for labels, count in _unserved(system, solution).items():
-        yield UNSERVED, labels, count
-    yield from _server_rows(system, solution)
-    yield from _capacity_rows(system, solution)
-
-
-def _unserved(system: System, solution: Solution) -> Tally[tuple[str, ...]]:
-    """Count the servers without an allocation by service class, priority and reason."""
-    classes = {server.name: server.service_class for server in system.servers}
-    priorities = {item.name: item.effective_priority for item in system.classes}
-    return Tally(
-        (
-            classes[decision.server],
-            str(priorities.get(classes[decision.server], LOWEST_PRIORITY)),
-            decision.reason.value,
-        )
-        for decision in solution.unserved
-    )
-
-
-def _server_rows(system: System, solution: Solution) -> Iterator[Row]:
-    allocations = solution.allocations
-    for server in system.servers:
-        current, desired = server.current, allocations.get(server.name)
-        if current.accelerator:
-            yield CURRENT, (server.name, current.accelerator), current.replicas
-        if desired is None:
-            yield DESIRED, (server.name, ""), 0
-        else:
-            for part in desired.parts:
-                yield DESIRED, (server.name, part.accelerator), part.replicas
-
-
-def _capacity_rows(system: System, solution: Solution) -> Iterator[Row]:
-    for use in solution.capacity:
-        yield USED, (use.type,), use.used
-        yield HELD, (use.type,), use.held
-        if not system.options.unlimited:
-            yield AVAILABLE, (use.type,), use.available
-        if use.price is not None:
-            yield PRICE, (use.type,), use.price
-        if use.gain is not None:
-            yield GAIN, (use.type, str(use.gain.priority)), use.gain.load

@@ -91,7 +91,7 @@ class RestClient:
         except (httpx.ReadTimeout, httpx.WriteTimeout, TimeoutError) as error:
             text = f"{self._url}: no answer within {self._patience:g} s"
             raise UnavailableError(text) from error
-        except httpx.TransportError as error:
+        except (httpx.TransportError, ssl.SSLError) as error:  # httpx does not wrap all of TLS
             text = str(error) or type(error).__name__
             raise UnavailableError(f"{self._url}: the optimizer does not answer: {text}") from error
         except httpx.RequestError as error:

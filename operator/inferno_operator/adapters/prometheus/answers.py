@@ -4,7 +4,7 @@ The format is that of https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from inferno_operator.runtime.prometheus import Answer, Sample
@@ -31,13 +31,13 @@ def decode_answer(body: bytes) -> Answer:
     document = _document(body)
     try:
         samples = _samples(document["data"]["resultType"], document["data"]["result"])
-        warnings = map(str, document.get("warnings") or ())
+        warnings = tuple(_warnings(document))
     except UnusableError:
         raise
     except (IndexError, KeyError, TypeError, ValueError) as error:
         text = f"the answer has no samples in the form of the API: {quoted(body)}"
         raise UnusableError(text) from error
-    return Answer(samples, tuple(text for text in warnings if not text.startswith(INFO)))
+    return Answer(samples, warnings)
 
 
 def decode_names(body: bytes) -> tuple[str, ...]:
@@ -85,6 +85,15 @@ def _document(body: bytes) -> Mapping[str, Any]:
     if not isinstance(document, dict) or document.get("status") != "success":
         raise UnusableError(f"the answer is not that of Prometheus: {error_text(body)}")
     return document
+
+
+def _warnings(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why an answer may be incomplete."""
+    if document.get("isPartial"):  # VictoriaMetrics says so instead
+        yield "the answer is partial"
+    for text in map(str, document.get("warnings") or ()):
+        if not text.startswith(INFO):
+            yield text
 
 
 def _samples(kind: str, result: Sequence[Any]) -> tuple[Sample, ...]:

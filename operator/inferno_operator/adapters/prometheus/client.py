@@ -27,10 +27,15 @@ ANSWERED = "Answered"
 """Result of a query that was answered; others are the reasons of errors."""
 
 TLS_HINTS = {
-    "CERTIFICATE_VERIFY_FAILED": "set the certificate of the authority that signed it",
+    "issuer certificate": "set the certificate of the authority that signed it",
+    "self-signed certificate": "set the certificate of the authority that signed it",
+    "mismatch": "set a URL whose host is in the certificate",
     "WRONG_VERSION_NUMBER": "the server may not speak TLS: try http://",
 }
-"""What to do about a failure of TLS, by the reason that OpenSSL gives."""
+"""What to do about a failure of TLS, by a part of OpenSSL's message."""
+
+BROKEN = (httpx.ReadError, httpx.WriteError, ssl.SSLError)
+"""Failures of a connection that was open: with TLS 1.3 also that for want of a certificate."""
 
 T = TypeVar("T")
 
@@ -83,8 +88,9 @@ class PrometheusClient(Prometheus):
         except (httpx.TimeoutException, TimeoutError) as error:
             text = f"{self._endpoint.url}: no answer within {limit:g} s"
             raise UnavailableError(f"{text}; query: {shortened(expression)}") from error
-        except httpx.TransportError as error:
-            text = f"{self._endpoint.url}: Prometheus does not answer: {_cause(error)}"
+        except (httpx.TransportError, ssl.SSLError) as error:  # httpx does not wrap all of TLS
+            cause = _cause(error, self._endpoint)
+            text = f"{self._endpoint.url}: Prometheus does not answer: {cause}"
             raise UnavailableError(text) from error
         except httpx.RequestError as error:
             raise self._refused(shortened(str(error)), expression) from error
@@ -132,19 +138,19 @@ async def connect(
         yield PrometheusClient(client, endpoint, Observer() if observer is None else observer)
 
 
-def _cause(error: httpx.TransportError) -> str:
+def _cause(error: Exception, endpoint: PrometheusEndpoint) -> str:
     """Return what went wrong, in one line; for TLS also what to do."""
-    text = shortened(str(error)) or type(error).__name__
-    hint = next((hint for reason, hint in TLS_HINTS.items() if reason in _tls_reason(error)), "")
+    text = shortened(str(_told(error))) or "the connection was closed"
+    hint = next((hint for part, hint in TLS_HINTS.items() if part in text), "")
+    if isinstance(error, BROKEN) and endpoint.secure and endpoint.certificate is None:
+        hint = "the server may ask for a client certificate"
     return f"{text}: {hint}" if hint else text
 
 
-def _tls_reason(error: BaseException) -> str:
-    """Return the reason of the failure of TLS that led to an error, "" if there is none."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = cause.__cause__ or cause.__context__
-    return (cause.reason or "") if cause else ""
+def _told(error: BaseException) -> BaseException:
+    """Return the first error with a message, of an error and those that led to it."""
+    cause = error.__cause__ or error.__context__
+    return error if str(error) or cause is None else _told(cause)
 
 
 def _target(reply: httpx.Response) -> str:

@@ -121,7 +121,7 @@ def _state(endpoint: PrometheusEndpoint) -> tuple[int, ...]:
 
 
 def _tls(endpoint: PrometheusEndpoint) -> ssl.SSLContext:
-    if not endpoint.url.startswith("https:"):
+    if not endpoint.secure:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # unused; faster than the default one
     context = ssl.create_default_context(cafile=endpoint.authority)
     if endpoint.certificate is not None:

@@ -29,3 +29,8 @@ class PrometheusEndpoint:
     headers: Path | None = None
     params: tuple[tuple[str, str], ...] = ()
     timeout: float = DEFAULT_TIMEOUT
+
+    @property
+    def secure(self) -> bool:
+        """Whether the endpoint uses TLS."""
+        return self.url.startswith("https:")

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from inferno_operator.adapters.http.metrics import METRICS, Metrics
 from inferno_operator.resources import Server as ServerResource
 from inferno_operator.resources.objects import Key, kind_of
+from inferno_operator.runtime.observer import Latency, MeasuredServer
 from inferno_optimizer.system import (
     Allocation,
     CapacityUse,
@@ -195,6 +196,87 @@ def test_who_leads_and_what_waits_is_asked_when_it_is_printed(metrics: Metrics) 
     )
 
 
+SERVERS = (
+    MeasuredServer(
+        "b",
+        "Fresh",
+        arrival_rate=312.5,
+        age=4.0,
+        latencies={"itl": Latency(21.5, 20.0, 25.0), "ttft": Latency(410.0, None, 400.0)},
+        misses={"slo-itl": False, "slo-ttft": True},
+    ),
+    MeasuredServer("a", "Missing"),
+)
+
+
+def test_a_measurement_is_told_by_server() -> None:
+    metrics = Metrics(Times())
+    metrics.measured("llm", SERVERS)
+
+    told = {name: values for name, values in read(metrics).items() if "_server_" in name}
+    b = {"namespace": "llm", "server": "b"}
+    itl, ttft = labels(**b, quantity="itl"), labels(**b, quantity="ttft")
+    assert told == {
+        "inferno_server_measured_arrival_rate": {labels(**b): 312.5},
+        "inferno_server_measured_milliseconds": {itl: 21.5, ttft: 410.0},
+        "inferno_server_predicted_milliseconds": {itl: 20.0},
+        "inferno_server_target_milliseconds": {itl: 25.0, ttft: 400.0},
+        "inferno_server_misses_target": {
+            labels(**b, target="slo-itl"): 0,
+            labels(**b, target="slo-ttft"): 1,
+        },
+        "inferno_server_measurement_age_seconds": {labels(**b): 4.0},
+        "inferno_server_measurement_quality": {
+            labels(**b, quality="Fresh"): 1,
+            labels(namespace="llm", server="a", quality="Missing"): 1,
+        },
+    }
+
+
+def test_a_measurement_grows_older_until_the_next_one() -> None:
+    clock = Times()
+    metrics = Metrics(clock)
+    metrics.measured("llm", SERVERS)
+    clock.now = 30.0
+
+    before = read(metrics)["inferno_server_measurement_age_seconds"]
+    metrics.measured("llm", SERVERS)
+    after = read(metrics)["inferno_server_measurement_age_seconds"]
+
+    server = labels(namespace="llm", server="b")
+    assert (before, after) == ({server: 34.0}, {server: 4.0})
+
+
+def test_a_measurement_replaces_that_of_its_namespace_only() -> None:
+    metrics = Metrics()
+    metrics.measured("llm", SERVERS)
+    metrics.measured("other", SERVERS)
+    metrics.measured("llm", [MeasuredServer("b", "Stale")])
+    metrics.measured("other", [])
+
+    assert {name for name in read(metrics) if "_server_" in name} == {
+        "inferno_server_measurement_quality"
+    }
+    assert read(metrics)["inferno_server_measurement_quality"] == {
+        labels(namespace="llm", server="b", quality="Stale"): 1
+    }
+
+
+def test_queries_and_measuring_cycles_are_counted() -> None:
+    metrics = Metrics()
+    for result in ("Answered", "Answered", "Refused"):
+        metrics.queried(result)
+    metrics.measuring_ended(0.7)
+
+    series = read(metrics)
+
+    assert series["inferno_prometheus_queries_total"] == {
+        labels(result="Answered"): 2,
+        labels(result="Refused"): 1,
+    }
+    assert series["inferno_measure_cycle_seconds_sum"] == {labels(): 0.7}
+
+
 def test_operators_in_one_process_share_nothing(metrics: Metrics) -> None:
     assert "inferno_servers" not in read(Metrics())
     assert "inferno_servers" in read(metrics)
@@ -203,6 +285,8 @@ def test_operators_in_one_process_share_nothing(metrics: Metrics) -> None:
 def test_every_series_of_ours_is_in_the_table_with_its_labels(metrics: Metrics) -> None:
     metrics.follow(leading=lambda: True, queue_depth=lambda: 0)
     metrics.wrote(kind_of(ServerResource), "spec", succeeded=True)
+    metrics.queried("Answered")
+    metrics.measured("llm", SERVERS)
     table = {metric.name: set(metric.labels) for metric in METRICS}
 
     ending = re.compile(r"_(bucket|count|sum|created)$")

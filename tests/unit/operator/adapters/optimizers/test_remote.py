@@ -413,3 +413,21 @@ async def test_an_optimizer_is_trusted_for_its_authority_only(
 
     authority.cert_pem.write_to_path(str(ca))
     assert outcome(await remote.optimize(TWO)) == outcome(optimize(TWO))
+
+
+async def test_an_optimizer_that_asks_for_a_client_certificate_is_unavailable_without_one(
+    rest: RestOptimizer, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    rest.speak_tls(context)
+    ca = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port, authority=ca), 5.0)
+
+    for _ in range(4):  # it depends on the order of packets which error the connection gives
+        with pytest.raises(UnavailableError, match=rest.url.removeprefix("http:")):
+            await remote.optimize(TWO)

@@ -5,11 +5,11 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 HOST = "127.0.0.1"
@@ -66,10 +66,12 @@ NO_ANSWER = Reply(0, b"")
 
 
 class PrometheusServer:
-    """A context manager that serves on a port of loopback.
+    """A server on a port of loopback.
 
     Attributes
     ----------
+    url
+        Where it is.
     asked
         Every request.
     replies
@@ -78,49 +80,38 @@ class PrometheusServer:
         Requests wait while it is clear.
     """
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.asked: list[Asked] = []
         self.replies: list[Reply] = []
         self.usual: Callable[[Asked], Reply] = lambda _: vector(UP)
         self.gate = threading.Event()
         self.gate.set()
-        self._server = _Server((HOST, 0), _Handler)
-        self._server.owner = self
-        self._scheme = "http"
-        if context is not None:
-            self._scheme = "https"
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.gate.set()
-        self.stop()
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return f"{self._scheme}://{HOST}:{self._server.server_port}"
-
-    def stop(self) -> None:
-        """Refuse connections from now on."""
-        self._server.shutdown()
-        self._server.server_close()
 
     def reply(self, asked: Asked) -> Reply:
         """Note a request, and return what to answer."""
         self.asked.append(asked)
         self.gate.wait()
         return self.replies.pop(0) if self.replies else self.usual(asked)
+
+
+@contextmanager
+def serving(context: ssl.SSLContext | None = None) -> Iterator[PrometheusServer]:
+    """A server in a thread; with a context it speaks TLS."""
+    http = _Server((HOST, 0), _Handler)
+    if context is not None:
+        http.socket = context.wrap_socket(
+            http.socket, server_side=True, do_handshake_on_connect=False
+        )
+    scheme = "http" if context is None else "https"
+    http.owner = PrometheusServer(f"{scheme}://{HOST}:{http.server_port}")
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield http.owner
+    finally:
+        http.owner.gate.set()
+        http.shutdown()
+        http.server_close()
 
 
 class _Server(ThreadingHTTPServer):

@@ -27,6 +27,7 @@ from tests.unit.operator.adapters.prometheus.serving import (
     Reply,
     compressed,
     error,
+    serving,
     success,
     vector,
 )
@@ -39,7 +40,7 @@ RIGHT = 'up{a="it\'s \\"quoted\\" \\\\ = & + % ; ü"}\n# a comment\n+\n1'
 
 @pytest.fixture
 def server() -> Iterator[PrometheusServer]:
-    with PrometheusServer() as running:
+    with serving() as running:
         yield running
 
 
@@ -183,6 +184,15 @@ async def test_warnings_are_passed_on_and_remarks_are_not(
     assert (await query(endpoint)).warnings == (partial,)
 
 
+@pytest.mark.parametrize("partial", [True, False])
+async def test_a_partial_answer_of_victoria_metrics_has_a_warning(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, *, partial: bool
+) -> None:
+    server.replies = [vector(UP, isPartial=partial)]
+
+    assert bool((await query(endpoint)).warnings) == partial
+
+
 async def test_a_compressed_answer_is_read(
     server: PrometheusServer, endpoint: PrometheusEndpoint
 ) -> None:
@@ -282,7 +292,7 @@ def tls(authority: trustme.CA) -> Iterator[PrometheusServer]:
     context.verify_mode = ssl.CERT_OPTIONAL
     authority.issue_cert(HOST).configure_cert(context)
     authority.configure_trust(context)
-    with PrometheusServer(context) as running:
+    with serving(context) as running:
         yield running
 
 
@@ -299,6 +309,36 @@ async def test_a_server_is_trusted_for_its_authority(
     answer = await query(PrometheusEndpoint(tls.url, authority=trusted))
 
     assert len(answer.samples) == 1
+
+
+async def test_a_server_that_asks_for_a_client_certificate_is_understood(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.issue_cert(HOST).configure_cert(context)
+    authority.configure_trust(context)
+    with serving(context) as tls:
+        trusted = trusting(authority, tmp_path / "ca.pem")
+
+        problem = await failure(PrometheusEndpoint(tls.url, authority=trusted))
+
+    assert isinstance(problem, UnavailableError)
+    assert str(problem).endswith(": the server may ask for a client certificate")
+
+
+async def test_a_server_with_the_certificate_of_another_name_is_not_trusted(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("prometheus.example").configure_cert(context)
+    with serving(context) as tls:
+        trusted = trusting(authority, tmp_path / "ca.pem")
+
+        problem = await failure(PrometheusEndpoint(tls.url, authority=trusted))
+
+    assert isinstance(problem, UnavailableError)
+    assert str(problem).endswith(": set a URL whose host is in the certificate")
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["public authorities", "another authority"])
@@ -562,7 +602,7 @@ async def test_a_query_that_takes_too_long_is_tried_twice_and_given_up(
 
 
 async def test_nobody_there_is_an_error_that_may_pass(endpoint: PrometheusEndpoint) -> None:
-    with PrometheusServer() as gone:
+    with serving() as gone:
         pass
 
     problem = await failure(replace(endpoint, url=gone.url))

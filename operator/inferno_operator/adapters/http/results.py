@@ -1,0 +1,118 @@
+"""The metrics of the last optimization of a namespace, and their rows."""
+
+from collections import Counter as Tally
+from collections.abc import Iterator
+
+from inferno_operator.adapters.http.series import Row, replaced
+from inferno_optimizer.system import LOWEST_PRIORITY, Solution, System
+
+LAST_TIME = replaced(
+    "last_optimization_timestamp_seconds", (), "When the last optimization ended, Unix time."
+)
+SERVERS = replaced("servers", (), "Servers in the last optimization.")
+UNSERVED = replaced(
+    "unserved_servers",
+    ("service_class", "priority", "reason"),
+    "Servers without an allocation after the last optimization.",
+)
+COST = replaced("cost_cents_per_hour", (), "Cost of all allocations of the last optimization.")
+GAP = replaced(
+    "optimality_gap_ratio",
+    (),
+    "Proven relative distance from the optimum; absent if the solver proves nothing.",
+)
+DESIRED = replaced(
+    "server_desired_replicas", ("server", "accelerator"), "Replicas that were decided for a server."
+)
+CURRENT = replaced(
+    "server_current_replicas",
+    ("server", "accelerator"),
+    "Replicas that a server had when the last optimization read it.",
+)
+USED = replaced("capacity_used_cards", ("type",), "Cards that the allocations use.")
+AVAILABLE = replaced(
+    "capacity_available_cards", ("type",), "Cards that exist; absent if capacity is unlimited."
+)
+HELD = replaced(
+    "capacity_held_cards",
+    ("type",),
+    "Cards that servers hold for which no decision is possible.",
+)
+PRICE = replaced(
+    "capacity_price_cents_per_hour",
+    ("type",),
+    "What one more card would save at the served load; absent where it serves more load.",
+)
+GAIN = replaced(
+    "capacity_gain_requests_per_minute",
+    ("type", "priority"),
+    "Load that one more card would serve, of the most important priority that gains.",
+)
+
+RESULT_METRICS = (
+    LAST_TIME,
+    SERVERS,
+    UNSERVED,
+    COST,
+    GAP,
+    DESIRED,
+    CURRENT,
+    USED,
+    AVAILABLE,
+    HELD,
+    PRICE,
+    GAIN,
+)
+"""Metrics whose series the next optimization of the namespace replaces."""
+
+
+def result_rows(system: System, solution: Solution, now: float) -> Iterator[Row]:
+    """Yield the rows of an optimization that ended now, Unix time [s]."""
+    yield LAST_TIME, (), now
+    yield SERVERS, (), len(solution.decisions)
+    yield COST, (), solution.cost
+    if solution.certificate.gap is not None:
+        yield GAP, (), solution.certificate.gap
+    for labels, count in _unserved(system, solution).items():
+        yield UNSERVED, labels, count
+    yield from _server_rows(system, solution)
+    yield from _capacity_rows(system, solution)
+
+
+def _unserved(system: System, solution: Solution) -> Tally[tuple[str, ...]]:
+    """Count the servers without an allocation by service class, priority and reason."""
+    classes = {server.name: server.service_class for server in system.servers}
+    priorities = {item.name: item.effective_priority for item in system.classes}
+    return Tally(
+        (
+            classes[decision.server],
+            str(priorities.get(classes[decision.server], LOWEST_PRIORITY)),
+            decision.reason.value,
+        )
+        for decision in solution.unserved
+    )
+
+
+def _server_rows(system: System, solution: Solution) -> Iterator[Row]:
+    allocations = solution.allocations
+    for server in system.servers:
+        current, desired = server.current, allocations.get(server.name)
+        if current.accelerator:
+            yield CURRENT, (server.name, current.accelerator), current.replicas
+        if desired is None:
+            yield DESIRED, (server.name, ""), 0
+        else:
+            for part in desired.parts:
+                yield DESIRED, (server.name, part.accelerator), part.replicas
+
+
+def _capacity_rows(system: System, solution: Solution) -> Iterator[Row]:
+    for use in solution.capacity:
+        yield USED, (use.type,), use.used
+        yield HELD, (use.type,), use.held
+        if not system.options.unlimited:
+            yield AVAILABLE, (use.type,), use.available
+        if use.price is not None:
+            yield PRICE, (use.type,), use.price
+        if use.gain is not None:
+            yield GAIN, (use.type, str(use.gain.priority)), use.gain.load
