@@ -173,6 +173,23 @@ def test_every_expression_of_the_catalogue_is_one_of_prometheus(world: World) ->
     assert all(world.prometheus.parse(query.expression) for query in asked)
 
 
+@pytest.fixture(scope="module")
+def warm(processes: Processes, prometheus_program: Path) -> Iterator[World]:
+    """A server whose load shows in windows of a minute."""
+    with Fleet(seed=3) as fleet, Prometheus(processes, prometheus_program) as prometheus:
+        world = World(fleet, prometheus)
+        world.add("llama", 6.0)
+        world.scrape()
+        world.prometheus.wait_for_targets(2)
+        wait_until(
+            lambda: world.prometheus.query("sum(rate(vllm:request_success_total[60s]))"),
+            lambda samples: bool(samples) and samples[0].value > 1,
+            "a load in the window",
+            PATIENCE_S,
+        )
+        yield world
+
+
 STANDING = Load(arrival_rate=300, avg_in_tokens=500, avg_out_tokens=100)
 
 
@@ -189,11 +206,11 @@ def planned(found: Measured) -> float:
 
 @pytest.fixture
 def busy(world: World) -> World:
-    """Servers with four replicas each, whose series are older than the long window."""
+    """Servers with four replicas each."""
     for name in ("a", "b"):
         world.add(name, 8.0, replicas=4)
     world.scrape()
-    world.wait("a", lambda m: m.quality == "Fresh" and m.arrival_rate is not None, "is fresh")
+    world.wait("a", lambda m: bool(m.arrival_rate), "has a load")
     return world
 
 
@@ -203,11 +220,11 @@ def test_replicas_that_do_not_report_and_engines_that_died_lower_no_load(busy: W
     for name in list(busy.servers["b"].pods):
         busy.servers["b"].kill(name)
 
-    partial = busy.wait("a", lambda m: m.quality == "Partial", "is partial")
+    partial = busy.wait("a", lambda m: "2 of 4" in m.message, "is partial")
     stale = busy.wait("b", lambda m: m.quality == "Stale", "is stale")
 
     assert "2 of 4 replicas report" in partial.message
-    assert "no replica reports now: the newest sample is of" in stale.message
+    assert "no replica reports now: the newest sample is" in stale.message
     assert planned(partial) >= STANDING.arrival_rate
     assert planned(stale) == STANDING.arrival_rate
 
@@ -217,7 +234,7 @@ def test_a_prometheus_that_hangs_or_is_down_lowers_no_load(busy: World) -> None:
     busy.prometheus.suspend()
     hanging = asyncio.run(busy.survey({"a": measure("a")}, quick))["a"]
     busy.prometheus.resume()
-    after = busy.wait("a", lambda m: m.quality in ("Fresh", "Partial"), "is back")
+    after = busy.wait("a", lambda m: m.quality == "Partial", "is back")
     busy.prometheus.stop()
     down = asyncio.run(busy.survey({"a": measure("a")}, quick))["a"]
 
@@ -228,16 +245,16 @@ def test_a_prometheus_that_hangs_or_is_down_lowers_no_load(busy: World) -> None:
     assert planned(hanging) == planned(down) == STANDING.arrival_rate
 
 
-def test_a_wrong_label_is_missing_and_the_message_has_the_right_one(busy: World) -> None:
-    found = busy.find("a", namespace="prodd")
+def test_a_wrong_label_is_missing_and_the_message_has_the_right_one(warm: World) -> None:
+    found = warm.find("llama", namespace="prodd")
 
     assert found.quality == "Missing"
-    assert 'there is {model_name="a", namespace="prod"}' in found.message
+    assert 'there is {model_name="llama", namespace="prod"}' in found.message
     assert planned(found) == STANDING.arrival_rate
 
 
-def test_a_wrong_source_is_missing_and_the_message_has_the_metrics(busy: World) -> None:
-    found = busy.find("a", source="SGLang")
+def test_a_wrong_source_is_missing_and_the_message_has_the_metrics(warm: World) -> None:
+    found = warm.find("llama", source="SGLang")
 
     assert found.quality == "Missing"
     assert "but there are vllm:num_requests_running" in found.message
@@ -260,7 +277,7 @@ def test_a_restarted_replica_whose_counters_begin_anew_is_no_peak(busy: World) -
     before = busy.find("a")
     busy.servers["a"].restart("a-0")
 
-    after = busy.wait("a", lambda m: m.quality == "Fresh", "is fresh again")
+    after = busy.wait("a", lambda m: m.replicas is not None, "is there again")
 
     assert before.arrival_rate is not None
     assert after.arrival_rate is not None
@@ -312,11 +329,11 @@ def test_a_wrong_password_is_refused_in_the_words_of_prometheus(
     ],
 )
 def test_an_own_query_is_answered_by_a_number_or_a_message(
-    busy: World, expression: str, quality: str, words: str
+    warm: World, expression: str, quality: str, words: str
 ) -> None:
     own = Measure.model_validate({"source": "Custom", "queries": {"arrivalRate": expression}})
 
-    found = asyncio.run(busy.survey({"own": own}))["own"]
+    found = asyncio.run(warm.survey({"own": own}))["own"]
 
     assert found.quality == quality
     assert words in found.message
@@ -326,21 +343,13 @@ def test_an_own_query_is_answered_by_a_number_or_a_message(
 
 @pytest.mark.usefixtures("crds_installed")
 def test_an_optimization_uses_the_measured_load_in_every_mode(
-    world: World, scene: Scene, operator: StartOperator, mode: Mode
+    warm: World, scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
-    world.add("llama", 6.0)
-    world.scrape()
-    wait_until(
-        lambda: world.find("llama").avg_out_tokens,
-        lambda tokens: tokens is not None,
-        "requests have ended",
-        PATIENCE_S,
-    )
     spec = {"measure": measure("llama").to_json(), "currentAlloc": None}
     data = [performance(alpha=8, beta=0.1) | {"maxBatchSize": 16}]
     resources = [accelerator(), model(data=data), service_class(), capacity(100)]
     scene.apply(*resources, server(spec=spec), optimizer(optimize=False))
-    environment = {"INFERNO_PROMETHEUS_URL": world.prometheus.url, "INFERNO_MEASURE_INTERVAL": "1"}
+    environment = {"INFERNO_PROMETHEUS_URL": warm.prometheus.url, "INFERNO_MEASURE_INTERVAL": "1"}
     in_mode(operator, mode.environment)(environment=environment)
 
     scene.request("inferno")
@@ -353,5 +362,3 @@ def test_an_optimization_uses_the_measured_load_in_every_mode(
     assert planned_for["arrivalRate"] > 0
     assert planned_for["avgOutTokens"] == pytest.approx(100, rel=0.3)
     assert stored["spec"]["currentAlloc"]["load"]["avgInTokens"] == pytest.approx(500, rel=0.3)
-    managers = {e["manager"] for e in stored["metadata"]["managedFields"]}
-    assert {"inferno-measure", "inferno-operator"} <= managers

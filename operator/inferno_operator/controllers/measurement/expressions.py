@@ -23,6 +23,9 @@ VALUES_NAMED = 50
 
 PERCENTILES = (0.5, 0.95, 0.99)
 
+STEP_SECONDS = 60
+"""Time between two moments at which the newest sample is looked for [s]."""
+
 BUCKETS = "buckets "
 """Prefix of the names of queries for the buckets of a histogram."""
 
@@ -147,9 +150,18 @@ def replicas(group: Group, seconds: int) -> Query:
 
 
 def last_seen(group: Group, seconds: int) -> Query:
-    """Return the query for the newest sample of servers that do not report now [s]."""
-    newest = _each(group, f"max_over_time(timestamp({{}})[{seconds}s:60s])")
-    return Query(group, "last seen", _union([("newest", f"max {group.by} ({newest})")]))
+    """Return the query for servers that do not report now, but did in the last seconds.
+
+    Parts: `known` replicas; `newest`, the time of the newest sample [s], which is only looked
+    for at some moments, so that it is absent for replicas that ended at once.
+    """
+    known = _each(group, f"last_over_time({{}}[{seconds}s])")
+    newest = _each(group, f"max_over_time(timestamp({{}})[{seconds}s:{STEP_SECONDS}s])")
+    parts = [
+        ("known", f"count {group.by} ({known})"),
+        ("newest", f"max {group.by} ({newest})"),
+    ]
+    return Query(group, "last seen", _union(parts))
 
 
 def percentiles(group: Group, share: float, seconds: int) -> Query | None:

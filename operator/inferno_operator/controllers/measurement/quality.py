@@ -120,20 +120,21 @@ def _verdict(reading: Reading, source: Source | None, hint: str) -> Verdict:
 def _late(reading: Reading, source: Source, hint: str) -> Verdict | None:
     """Return the verdict if the samples are old or there are none."""
     newest, samples = reading.part(REPLICAS, "newest"), reading.part(REPLICAS, "samples")
-    if newest is None:
-        newest = reading.part(LAST_SEEN, "newest")
-        if newest is None:
-            return Verdict("Missing", hint or f"no series of {source.heartbeat[0]}")
-        why = "no replica reports now"
-    else:
-        why = "Prometheus does not scrape the replicas in time"
-    interval = reading.windows.long / max(samples or 1.0, 1.0)
-    age = reading.time - newest
-    if reading.part(REPLICAS, "newest") is not None and age <= 2 * interval + MARGIN_SECONDS:
-        return None
+    if newest is not None:
+        interval = reading.windows.long / max(samples or 1.0, 1.0)
+        if reading.time - newest <= 2 * interval + MARGIN_SECONDS:
+            return None
+        return _stale("Prometheus does not scrape the replicas in time", newest)
+    if reading.part(LAST_SEEN, "known") is None:
+        return Verdict("Missing", hint or f"no series of {source.heartbeat[0]}")
+    return _stale("no replica reports now", reading.part(LAST_SEEN, "newest"))
+
+
+def _stale(why: str, newest: float | None) -> Verdict:
+    when = "less than an hour old" if newest is None else f"of {_clock(newest)}"
     return Verdict(
         "Stale",
-        f"{why}: the newest sample is of {_clock(newest)}; the last good values are kept;"
+        f"{why}: the newest sample is {when}; the last good values are kept;"
         " look at the pods of the server and at the targets of Prometheus",
     )
 
@@ -164,6 +165,13 @@ def _partial(reading: Reading) -> Verdict | None:
             f"the load may grow but not shrink: {known.reporting} of {known.ready} replicas"
             " report; look for up == 0 among the targets of Prometheus",
         )
+    if _is_young(reading):
+        minutes = reading.windows.long / 60
+        return Verdict(
+            "Partial",
+            "the load may grow but not shrink: the replicas are known for less than"
+            f" {minutes:g} minutes",
+        )
     return None
 
 
@@ -172,8 +180,6 @@ def _idle(reading: Reading, rate: float) -> Verdict | None:
     busy = (_gauge(reading, "running") or 0.0) + (_gauge(reading, "waiting") or 0.0)
     if rate > 0 or busy > 0:
         return None
-    if _is_young(reading):
-        return Verdict("Partial", "no request yet; the replicas are known for less than 5 minutes")
     return Verdict("Idle", "no request arrives, runs or waits")
 
 

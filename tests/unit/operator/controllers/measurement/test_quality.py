@@ -150,6 +150,15 @@ def test_a_server_that_is_known_for_a_short_time_is_not_called_idle() -> None:
     assert found.quality == "Partial"
 
 
+def test_a_server_that_is_known_for_a_short_time_may_grow_but_not_shrink() -> None:
+    young = {name: value for name, value in REPORTING.items() if name != "older"}
+
+    found = judge(reading(replicas=young))
+
+    assert found.quality == "Partial"
+    assert "known for less than 5 minutes" in found.message
+
+
 def test_a_server_whose_requests_wait_is_not_idle() -> None:
     found = judge(reading(load_short={"0": 0.0}, load_long={"0": 0.0}))
 
@@ -178,7 +187,7 @@ def test_samples_older_than_two_scrapes_and_15_s_are_stale(age: float, quality: 
 
 
 def test_replicas_that_stopped_reporting_are_stale_and_keep_the_last_good_values() -> None:
-    found = judge(reading(replicas={}, last_seen={"newest": NOW - 200}), BEFORE)
+    found = judge(reading(replicas={}, last_seen={"known": 2.0, "newest": NOW - 200}), BEFORE)
 
     assert found.quality == "Stale"
     assert found.arrival_rate == 120
