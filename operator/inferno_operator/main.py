@@ -90,7 +90,7 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         remaining = election.remaining if election else lambda: inf
         guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
         measurement = MeasurementController(
-            guard, survey, settings.namespaces, settings.measure_interval, _now
+            guard, survey, settings.namespaces, settings.measure_interval, _now, metrics
         )
         optimization = _optimization(settings, guard, optimizer, measurement, metrics)
         dialect = settings.model_booster

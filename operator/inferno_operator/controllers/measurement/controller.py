@@ -12,6 +12,7 @@ from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import Outcome, WorkQueue
 
@@ -37,6 +38,8 @@ class MeasurementController:
         Seconds between two cycles.
     now
         The time of day.
+    observer
+        Receives a call for each namespace and each cycle.
     """
 
     def __init__(
@@ -46,9 +49,10 @@ class MeasurementController:
         namespaces: Sequence[str],
         interval: float,
         now: Now,
+        observer: Observer,
     ) -> None:
         subjects = Subjects(self._forget)
-        self._context = Context(cluster, subjects, survey, now)
+        self._context = Context(cluster, subjects, survey, now, observer)
         self._informer = Informer(cluster, (SERVER, SERVICE_CLASS), namespaces, subjects)
         self._interval = interval
         self._cycles = 0
@@ -100,7 +104,9 @@ class MeasurementController:
             return
 
     async def _cycle(self, _: str) -> Outcome:
+        began = asyncio.get_running_loop().time()
         await measure(self._context)
+        self._context.observer.measuring_ended(asyncio.get_running_loop().time() - began)
         self._cycles += 1
         async with self._ended:
             self._ended.notify_all()

@@ -1,10 +1,10 @@
 """One measuring cycle: ask Prometheus about all Servers, judge its answers, write what moved."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.measurement import status
+from inferno_operator.controllers.measurement import report, status
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.controllers.measurement.subjects import Subjects
 from inferno_operator.controllers.measurement.survey import Result, Survey
@@ -12,6 +12,7 @@ from inferno_operator.resources import Measure, Measured, Server, ServerStatus
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.concurrency import write_each
+from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster, StaleError
 from inferno_optimizer.errors import InfernoError
 
@@ -25,14 +26,17 @@ logger = logging.getLogger(__name__)
 class Context:
     """What cycles need; without a survey, there is no Prometheus to ask.
 
-    `measured` has what was measured last, by Server; it outlives the cycles.
+    `measured` has what was measured last, by Server; `reported` the namespaces with metrics.
+    Both outlive the cycles.
     """
 
     cluster: Cluster
     subjects: Subjects
     survey: Survey | None
     now: Now
+    observer: Observer = field(default_factory=Observer)
     measured: dict[Key, Measured] = field(default_factory=dict)
+    reported: set[str] = field(default_factory=set)
 
 
 async def measure(context: Context) -> None:
@@ -48,6 +52,23 @@ async def measure(context: Context) -> None:
         updates = [_update(servers[key], result, context) for key, result in results.items()]
     gone = (status.cleared(o) for key, o in servers.items() if key not in measures)
     await _write(filter(None, (*updates, *gone)), context.cluster)
+    _report(servers, context)
+
+
+def _report(servers: Mapping[Key, Observation], context: Context) -> None:
+    """Report what was measured to the observer; namespaces without measured Servers are empty."""
+    found = report.by_namespace(_subjects(servers, context), context.now())
+    for namespace in context.reported | found.keys():
+        context.observer.measured(namespace, found.get(namespace, ()))
+    context.reported.clear()
+    context.reported.update(found)
+
+
+def _subjects(servers: Mapping[Key, Observation], context: Context) -> Iterator[report.Subject]:
+    for key, observation in servers.items():
+        server, newest = observation.resource, context.measured.get(key)
+        if isinstance(server, Server) and server.spec.measure and newest is not None:
+            yield key, server, newest, context.subjects.target(key, server)
 
 
 def _measures(servers: Mapping[Key, Observation]) -> Mapping[Key, Measure]:

@@ -1,7 +1,7 @@
 """Measuring cycles on a cluster: what is written, when, and what optimizations get."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.observer import Latency, MeasuredServer, Observer
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.controllers.measurement.prometheus import NOW, Table
 from tests.unit.operator.objects import server, service_class
@@ -27,12 +28,23 @@ MEANS = {"avgInTokens": 500.0, "avgOutTokens": 100.0, "itlAverage": 0.02, "ttftA
 MEASURE = {"source": "vLLM", "labels": {"model_name": "m"}}
 
 
+class Reports(Observer):
+    """Keeps the last report of each namespace."""
+
+    def __init__(self) -> None:
+        self.servers: dict[str, Sequence[MeasuredServer]] = {}
+
+    def measured(self, namespace: str, servers: Sequence[MeasuredServer]) -> None:
+        self.servers[namespace] = servers
+
+
 class Scene:
     """A measured Server, a Prometheus with its series, and a clock that moves with the loop."""
 
     def __init__(self, spec: dict[str, Any] | None = None) -> None:
         self.cluster = FakeCluster()
         self.table = Table(["model_name"])
+        self.observer = Reports()
         self.serve(5.0)
         self.key = self.cluster.add(server(spec=spec or {"measure": MEASURE}))
         self.cluster.add(service_class())
@@ -49,7 +61,9 @@ class Scene:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MeasurementController]:
-        controller = MeasurementController(self.cluster, self.survey, (), INTERVAL, self.now)
+        controller = MeasurementController(
+            self.cluster, self.survey, (), INTERVAL, self.now, self.observer
+        )
         task = asyncio.create_task(controller.run())
         yield controller
         await controller.stop()
@@ -220,3 +234,23 @@ async def test_a_missed_target_is_in_the_status(rate: float) -> None:
         await scene.cycles(1)
 
     assert scene.stored["status"]["measured"].get("missesTargets") == ["slo-itl"]
+
+
+async def test_metrics_get_what_is_measured_and_what_was_predicted() -> None:
+    scene = Scene()
+    classes = service_class()
+    targets = [{"model": "M", "slo-itl": 10, "slo-ttft": 500}]
+    scene.cluster.add({**classes, "spec": {**classes["spec"], "data": targets}})
+    predicted = {"accelerator": "A", "numReplicas": 1, "itlAverage": 15.0}
+    scene.stored["spec"]["desiredAlloc"] = predicted
+
+    async with scene.running():
+        await scene.cycles(1)
+        (found,) = scene.observer.servers["default"]
+        scene.cluster.remove(SERVER, scene.key)
+        await scene.cycles(1)
+
+    assert (found.server, found.quality, found.arrival_rate) == ("S", "Fresh", 300)
+    assert found.latencies["itl"] == Latency(20, 15, 10)
+    assert found.misses == {"slo-itl": True, "slo-ttft": False}
+    assert list(scene.observer.servers["default"]) == []

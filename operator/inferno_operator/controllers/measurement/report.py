@@ -1,0 +1,59 @@
+"""What metrics say about measured Servers; pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from inferno_operator.controllers.measurement.quality import against_targets
+from inferno_operator.resources import Measured, Server, Target
+from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.observer import Latency, MeasuredServer
+
+Subject = tuple[Key, Server, Measured, Target | None]
+"""A Server, what was measured of it, and its target."""
+
+
+def by_namespace(
+    subjects: Iterable[Subject], now: datetime
+) -> Mapping[str, Sequence[MeasuredServer]]:
+    """Return the measured Servers of each namespace."""
+    found: defaultdict[str, list[MeasuredServer]] = defaultdict(list)
+    for key, server, measured, target in subjects:
+        found[key.namespace].append(_measured_server(server, measured, target, now))
+    return found
+
+
+def _measured_server(
+    server: Server, measured: Measured, target: Target | None, now: datetime
+) -> MeasuredServer:
+    compared = against_targets(measured, target) if target else ()
+    known = measured.arrival_rate is not None
+    return MeasuredServer(
+        server=server.spec.name,
+        quality=measured.quality,
+        arrival_rate=measured.arrival_rate,
+        age=max(0.0, (now - measured.time).total_seconds()) if known else None,
+        latencies=_latencies(server, measured, target),
+        misses={name: value > limit for name, value, limit in compared},
+    )
+
+
+def _latencies(server: Server, measured: Measured, target: Target | None) -> Mapping[str, Latency]:
+    desired = server.spec.desired_alloc
+    return {
+        "itl": Latency(
+            measured.itl_average,
+            desired.itl_average if desired else None,
+            target.slo_itl if target else None,
+        ),
+        "ttft": Latency(
+            measured.ttft_average,
+            desired.ttft_average if desired else None,
+            target.slo_ttft if target else None,
+        ),
+        "wait": Latency(
+            measured.wait_average,
+            desired.wait_average if desired else None,
+            target.slo_ttw if target else None,
+        ),
+    }
