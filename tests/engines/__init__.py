@@ -18,7 +18,7 @@ Start servers and a Prometheus that scrapes them; the programs are found or buil
         }
         with Prometheus(processes, prometheus_program) as prometheus:
             prometheus.set_targets(fleet.targets())
-            prometheus.wait_for_targets(6)
+            prometheus.wait_for_scrapes()
 
 Pods are called `chat-0`, `chat-1`... A control plane has `Processes` of its own, in which
 Prometheus can run as well. What was really sent and seen, on all replicas of a server:
