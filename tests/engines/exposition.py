@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
@@ -19,9 +20,10 @@ Labels = Callable[[str], dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
-    """A gauge: its name, help and labels, and its value."""
+class Single:
+    """A metric with one series: its kind, name, help and labels, and its value."""
 
+    kind: type[GaugeMetricFamily | CounterMetricFamily]
     name: str
     text: str
     labels: Labels
@@ -30,26 +32,14 @@ class Gauge:
     def collect(self, replica: Replica, model_name: str) -> Metric:
         """Its present value."""
         labels = self.labels(model_name)
-        family = GaugeMetricFamily(self.name, self.text, labels=list(labels))
+        family = self.kind(self.name, self.text, labels=list(labels))
         family.add_metric(list(labels.values()), self.value(replica))
         return family
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """A counter: its name, without `_total`, help and labels, and its value."""
-
-    name: str
-    text: str
-    labels: Labels
-    value: Callable[[Replica], float]
-
-    def collect(self, replica: Replica, model_name: str) -> Metric:
-        """Its present value."""
-        labels = self.labels(model_name)
-        family = CounterMetricFamily(self.name, self.text, labels=list(labels))
-        family.add_metric(list(labels.values()), self.value(replica))
-        return family
+Gauge = partial(Single, GaugeMetricFamily)
+Counter = partial(Single, CounterMetricFamily)
+"""A counter; its name is without `_total`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +89,7 @@ class Dialect:
         Of its histograms.
     """
 
-    families: tuple[Gauge | Counter | Completions | Distribution, ...]
+    families: tuple[Single | Completions | Distribution, ...]
     bounds: Bounds
 
     def page(self, replica: Replica, model_name: str) -> bytes:

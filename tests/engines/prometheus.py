@@ -13,13 +13,13 @@ from typing import Any, Self
 import httpx
 import yaml
 
-from tests.controlplane.errors import ControlPlaneError, ProgramError
+from tests.controlplane.errors import ControlPlaneError
 from tests.controlplane.ports import HOST, on_free_port
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
+from tests.engines.readiness import wait_until_ready
 
 JOB = "engines"
-START_TIMEOUT_S = 60.0
 SCRAPE_TIMEOUT_S = 60.0
 QUERY_TIMEOUT_S = 10.0
 
@@ -255,18 +255,7 @@ class Prometheus(AbstractContextManager["Prometheus"]):
                 *self._options,
             ],
         )
-        wait_until(self._readiness, lambda said: said == "ready", self.name, START_TIMEOUT_S)
-
-    def _readiness(self) -> str:
-        code = self._processes.exit_code(self.name)
-        if code is not None:
-            tail = self._processes.log_tail(self.name)
-            raise ProgramError(f"{self.name} ended with status {code}; its last lines:\n{tail}")
-        try:
-            reply = self._client.get("/-/ready")
-        except httpx.TransportError as error:
-            return repr(error)
-        return "ready" if reply.is_success else f"{reply.status_code}: {reply.text}"
+        wait_until_ready(self._processes, self.name, self._client, "/-/ready")
 
     def _write_configuration(self, scrape_interval_s: float) -> None:
         interval = f"{round(1000 * scrape_interval_s)}ms"
