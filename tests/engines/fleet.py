@@ -20,7 +20,7 @@ import numpy as np
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from tests.engines.engine import Engine
-from tests.engines.exposition import Dialect
+from tests.engines.exposition import Dialect, Page
 from tests.engines.prometheus import Target
 from tests.engines.replica import Replica
 from tests.engines.truth import Record, Truth, truth_of
@@ -80,12 +80,11 @@ class Pod:
         What becomes of its scrapes.
     """
 
-    def __init__(self, name: str, labels: dict[str, str], dialect: Dialect, model: str) -> None:
+    def __init__(self, name: str, labels: dict[str, str], page: Page) -> None:
         self.name = name
         self.labels = labels
         self.replica: Replica | None = None
-        self._dialect = dialect
-        self._model = model
+        self._page = page
         self._scrapes = Scrapes.ANSWERED
         self._hangs_no_more = Event()
         self._hangs_no_more.set()
@@ -117,7 +116,7 @@ class Pod:
         if self.replica is None:
             return None
         self.replica.advance(now)
-        return self._dialect.page(self.replica, self._model)
+        return self._page.write(self.replica)
 
 
 class Server:
@@ -136,6 +135,7 @@ class Server:
         self._fleet = fleet
         self._settings = settings
         self._engine = settings.engine
+        self._page = Page(settings.dialect, settings.model_name)
         self._rate = 0.0
         self._records: list[Record] = []
 
@@ -209,9 +209,7 @@ class Server:
             replica.set_rate(self._rate / len(replicas), self._fleet.now)
 
     def _new_pod(self, name: str) -> Pod:
-        settings = self._settings
-        labels = {**settings.labels, "pod": name}
-        return Pod(name, labels, settings.dialect, settings.model_name)
+        return Pod(name, {**self._settings.labels, "pod": name}, self._page)
 
     def _new_replica(self, name: str) -> Replica:
         seed = (self._fleet.seed, zlib.crc32(name.encode()), len(self._records))
