@@ -44,6 +44,7 @@ Changes and faults, from the moment of the call:
 requests to it.
 
 Modules: `workload` and `engine` are parameters, `replica` is the simulation of one replica,
-`truth` what happened to it; `exposition`, `vllm` and `sglang` are its metrics; `fleet` serves
-them; `prometheus`, `promtool`, `inference_sim` and `load` are around real programs.
+`truth` what happened to it; `exposition`, `vllm` and `sglang` are its metrics, which `fleet` and
+`scrape_server` serve; `prometheus`, `promtool`, `inference_sim` and `load` are around real
+programs.
 """
