@@ -22,6 +22,8 @@ from tests.engines.readiness import wait_until_ready
 JOB = "engines"
 SCRAPE_TIMEOUT_S = 60.0
 QUERY_TIMEOUT_S = 10.0
+SUSPEND_TIMEOUT_S = 10.0
+STOPPED = "T"
 
 Json = dict[str, Any]
 
@@ -162,6 +164,12 @@ class Prometheus(AbstractContextManager["Prometheus"]):
     def suspend(self) -> None:
         """Stop it with SIGSTOP: it accepts connections and does not answer."""
         os.kill(self._pid, signal.SIGSTOP)
+        wait_until(
+            lambda: _thread_states(self._pid),
+            lambda states: states == {STOPPED},
+            f"the stop of {self.name}",
+            SUSPEND_TIMEOUT_S,
+        )
 
     def resume(self) -> None:
         """Let it go on after `suspend`."""
@@ -268,6 +276,12 @@ class Prometheus(AbstractContextManager["Prometheus"]):
         configuration = {"scrape_configs": [job]}
         (self._folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
         (self._folder / "web.yml").write_text(yaml.safe_dump(dict(self._access.web_config)))
+
+
+def _thread_states(pid: int) -> set[str]:
+    """In which states the threads of a process are, by the letters of `ps`."""
+    states = Path("/proc", str(pid), "task").glob("*/stat")
+    return {state.read_text().rpartition(")")[2].split()[0] for state in states}
 
 
 def _numbers(pair: Sequence[Any]) -> tuple[float, float]:

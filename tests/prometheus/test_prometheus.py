@@ -40,9 +40,9 @@ def wait_for_history(prometheus: Prometheus, pod: str, scrapes: int) -> None:
 
 
 def test_prometheus_sees_what_really_happens(prometheus: Prometheus, fleet: Fleet) -> None:
-    chat = fleet.add("chat", SETTINGS, replicas=2, rate=8.0)
+    chat = fleet.add("chat", SETTINGS, replicas=2, rate=20.0)
     sglang = Settings(ENGINE, WORKLOAD, "qwen", SGLANG, {"namespace": "prod"})
-    code = fleet.add("code", sglang, replicas=1, rate=5.0)
+    code = fleet.add("code", sglang, replicas=2, rate=20.0)
     prometheus.set_targets(fleet.targets())
     prometheus.wait_for_scrapes()
     wait_for_history(prometheus, "code-0", WINDOW_S + 3)
