@@ -55,7 +55,8 @@ test: lint type ## Run every check and every test (ARGS="-k name", WORKERS=1)
 
 .PHONY: unit-test
 unit-test: $(READY) ## Run the tests that need only Python (seconds)
-	$(PYTEST) -m "not cluster and not slow" --ignore tests/cluster --ignore tests/manifests $(ARGS)
+	$(PYTEST) -m "not cluster and not slow" --ignore tests/cluster --ignore tests/manifests \
+	  --ignore tests/prometheus $(ARGS)
 
 .PHONY: cluster-test
 cluster-test: $(READY) ## Run the tests on a real control plane

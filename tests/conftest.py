@@ -27,7 +27,6 @@ NEEDS = {
     "deployment_cluster": ["etcd", "kube-apiserver", "kubectl", "kube-controller-manager"],
     "helm": ["helm"],
     "kubectl": ["kubectl"],
-    "promql": ["promql"],
     "inference_sim": ["llm-d-inference-sim"],
     "prometheus_program": ["prometheus"],
     "promtool": ["promtool"],

@@ -14,7 +14,6 @@ from tests.controlplane.api import Api
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.client import Client
 from tests.controlplane.credentials import Credentials
-from tests.controlplane.errors import ProgramError
 from tests.controlplane.ports import HOST, on_free_port
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
@@ -136,10 +135,7 @@ class ControlPlane(Client):
     def _health(self, name: str, port: int) -> str:
         """Return what a server says of itself, "ok" when it's ready."""
         for program in ("etcd", name):
-            code = self.processes.exit_code(program)
-            if code is not None:
-                tail = self.processes.log_tail(program)
-                raise ProgramError(f"{program} ended with status {code}; its last lines:\n{tail}")
+            self.processes.require_running(program)
         path = "/readyz" if name == API_SERVER else "/healthz"
         return _https_get(port, path, self._credentials.certificate_authority)
 

@@ -78,6 +78,19 @@ class Processes:
         code: int | None = self._call("exit_code", name=name)
         return code
 
+    def require_running(self, name: str) -> None:
+        """Check that a process runs.
+
+        Raises
+        ------
+        ProgramError
+            It has ended; the message has the last lines of its log.
+        """
+        code = self.exit_code(name)
+        if code is not None:
+            tail = self.log_tail(name)
+            raise ProgramError(f"{name} ended with status {code}; its last lines:\n{tail}")
+
     def stop(
         self,
         name: str,

@@ -81,7 +81,6 @@ ETCD = Module(MODULES / "etcd", "go.etcd.io/etcd/server/v3")
 HELM = Module(MODULES / "helm", "helm.sh/helm/v3")
 INFERENCE_SIM = Module(MODULES / "llm-d-inference-sim", "github.com/llm-d/llm-d-inference-sim")
 KUBERNETES = Module(MODULES / "kubernetes", "k8s.io/kubernetes")
-PROMQL = Module(MODULES / "promql", "github.com/prometheus/prometheus")
 PROMETHEUS = Module(MODULES / "prometheus", "github.com/prometheus/prometheus")
 
 
@@ -120,7 +119,6 @@ PROGRAMS = {
             f"{INFERENCE_SIM.upstream}/cmd/llm-d-inference-sim",
             "3 minutes",
         ),
-        Program("promql", PROMQL, ".", "1 minute"),  # of our own, around the engine of Prometheus
         _kubernetes("kube-apiserver", "4 minutes"),
         _kubernetes("kubectl", "1 minute"),
         _kubernetes("kube-controller-manager", "2 minutes"),

@@ -18,7 +18,7 @@ Start servers and a Prometheus that scrapes them; the programs are found or buil
         }
         with Prometheus(processes, prometheus_program) as prometheus:
             prometheus.set_targets(fleet.targets())
-            prometheus.wait_for_targets(6)
+            prometheus.wait_for_scrapes()
 
 Pods are called `chat-0`, `chat-1`... A control plane has `Processes` of its own, in which
 Prometheus can run as well. What was really sent and seen, on all replicas of a server:
@@ -44,6 +44,7 @@ Changes and faults, from the moment of the call:
 requests to it.
 
 Modules: `workload` and `engine` are parameters, `replica` is the simulation of one replica,
-`truth` what happened to it; `exposition`, `vllm` and `sglang` are its metrics; `fleet` serves
-them; `prometheus`, `promtool`, `inference_sim` and `load` are around real programs.
+`truth` what happened to it; `exposition`, `vllm` and `sglang` are its metrics, which `fleet` and
+`scrape_server` serve; `prometheus`, `promtool`, `inference_sim` and `load` are around real
+programs.
 """

@@ -11,26 +11,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, RLock, Thread
+from threading import Event, RLock
 from types import TracebackType
 from typing import Self
 
 import numpy as np
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from tests.engines.engine import Engine
-from tests.engines.exposition import Dialect
+from tests.engines.exposition import Dialect, Page
 from tests.engines.prometheus import Target
 from tests.engines.replica import Replica
+from tests.engines.scrape_server import ScrapeServer
 from tests.engines.truth import Record, Truth, truth_of
 from tests.engines.vllm import VLLM
 from tests.engines.workload import Workload
 
-HOST = "127.0.0.1"
 LONGEST_HANG_S = 120.0
-POLL_S = 0.05
-"""How often the HTTP server looks whether it has to end [s]."""
 
 
 class Scrapes(Enum):
@@ -80,12 +76,11 @@ class Pod:
         What becomes of its scrapes.
     """
 
-    def __init__(self, name: str, labels: dict[str, str], dialect: Dialect, model: str) -> None:
+    def __init__(self, name: str, labels: dict[str, str], page: Page) -> None:
         self.name = name
         self.labels = labels
         self.replica: Replica | None = None
-        self._dialect = dialect
-        self._model = model
+        self._page = page
         self._scrapes = Scrapes.ANSWERED
         self._hangs_no_more = Event()
         self._hangs_no_more.set()
@@ -117,7 +112,7 @@ class Pod:
         if self.replica is None:
             return None
         self.replica.advance(now)
-        return self._dialect.page(self.replica, self._model)
+        return self._page.write(self.replica)
 
 
 class Server:
@@ -136,6 +131,7 @@ class Server:
         self._fleet = fleet
         self._settings = settings
         self._engine = settings.engine
+        self._page = Page(settings.dialect, settings.model_name)
         self._rate = 0.0
         self._records: list[Record] = []
 
@@ -209,9 +205,7 @@ class Server:
             replica.set_rate(self._rate / len(replicas), self._fleet.now)
 
     def _new_pod(self, name: str) -> Pod:
-        settings = self._settings
-        labels = {**settings.labels, "pod": name}
-        return Pod(name, labels, settings.dialect, settings.model_name)
+        return Pod(name, {**self._settings.labels, "pod": name}, self._page)
 
     def _new_replica(self, name: str) -> Replica:
         seed = (self._fleet.seed, zlib.crc32(name.encode()), len(self._records))
@@ -255,10 +249,10 @@ class Fleet:
         self._clock = clock
         self._speed = speed
         self._servers: list[Server] = []
+        self._http = ScrapeServer(self.answer)
 
     def __enter__(self) -> Self:
-        self._http = _HttpServer(self)
-        Thread(target=self._http.serve_forever, args=(POLL_S,), name="fleet", daemon=True).start()
+        self._http.start()
         return self
 
     def __exit__(
@@ -267,8 +261,7 @@ class Fleet:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+        self._http.stop()
 
     @property
     def now(self) -> float:
@@ -286,53 +279,21 @@ class Fleet:
 
     def targets(self) -> list[Target]:
         """What Prometheus has to scrape."""
-        address = f"{HOST}:{self._http.server_port}"
         return [
-            Target(address, pod.path, {"instance": pod.name, **pod.labels}) for pod in self._pods()
+            Target(self._http.address, pod.path, {"instance": pod.name, **pod.labels})
+            for pod in self._pods()
         ]
 
-    def find(self, path: str) -> Pod | None:
-        """The pod whose metrics are at a path."""
-        return next((pod for pod in self._pods() if pod.path == path), None)
+    def answer(self, path: str) -> bytes | HTTPStatus | None:
+        """Answer a scrape; None if nothing runs there."""
+        pod = next((pod for pod in self._pods() if pod.path == path), None)
+        if pod is None:
+            return HTTPStatus.NOT_FOUND
+        pod.hang()
+        if pod.scrapes is Scrapes.REFUSED:
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        with self.lock:
+            return pod.page(self.now)
 
     def _pods(self) -> list[Pod]:
         return [pod for server in self._servers for pod in list(server.pods.values())]
-
-
-class _HttpServer(ThreadingHTTPServer):
-    """Answers scrapes, each in a thread of its own."""
-
-    request_queue_size = 128  # Prometheus scrapes many replicas in the same moment
-
-    def __init__(self, fleet: Fleet) -> None:
-        super().__init__((HOST, 0), _Scrape)
-        self.fleet = fleet
-
-
-class _Scrape(BaseHTTPRequestHandler):
-    server: _HttpServer
-
-    def do_GET(self) -> None:
-        """Answer with the metrics of a replica; with nothing at all if none runs there."""
-        pod = self.server.fleet.find(self.path)
-        if pod is None:
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return
-        pod.hang()
-        if pod.scrapes is Scrapes.REFUSED:
-            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
-            return
-        with self.server.fleet.lock:
-            page = pod.page(self.server.fleet.now)
-        if page is not None:
-            self._answer(page)
-
-    def _answer(self, page: bytes) -> None:
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    def log_message(self, _format: str, *_arguments: object) -> None:
-        """Say nothing of single scrapes."""

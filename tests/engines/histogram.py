@@ -40,4 +40,8 @@ class Histogram:
     def buckets(self) -> list[tuple[str, float]]:
         """Upper bound and cumulative count of each bucket, the last one `+Inf`."""
         bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
-        return list(zip(bounds, accumulate(self._counts), strict=True))
+        return list(zip(bounds, self.cumulative(), strict=True))
+
+    def cumulative(self) -> list[int]:
+        """How many values are in each bucket and those before."""
+        return list(accumulate(self._counts))

@@ -14,13 +14,10 @@ from typing import Self
 
 import httpx
 
-from tests.controlplane.errors import ProgramError
 from tests.controlplane.ports import HOST, on_free_port
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import wait_until
 from tests.engines.prometheus import Target
-
-START_TIMEOUT_S = 30.0
+from tests.engines.readiness import wait_until_ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +110,5 @@ class InferenceSim(AbstractContextManager["InferenceSim"]):
 
     def _start(self, port: int) -> None:
         self._processes.start(self.name, [*self._command, f"--port={port}"])
-        wait_until(
-            lambda: self._readiness(port), lambda said: said == "ready", self.name, START_TIMEOUT_S
-        )
-
-    def _readiness(self, port: int) -> str:
-        code = self._processes.exit_code(self.name)
-        if code is not None:
-            tail = self._processes.log_tail(self.name)
-            raise ProgramError(f"{self.name} ended with status {code}; its last lines:\n{tail}")
-        try:
-            reply = httpx.get(f"http://{HOST}:{port}/ready")
-        except httpx.TransportError as error:
-            return repr(error)
-        return "ready" if reply.is_success else f"{reply.status_code}: {reply.text}"
+        with httpx.Client(base_url=f"http://{HOST}:{port}") as client:
+            wait_until_ready(self._processes, self.name, client, "/ready")

@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +13,17 @@ from typing import Any, Self
 import httpx
 import yaml
 
-from tests.controlplane.errors import ControlPlaneError, ProgramError
+from tests.controlplane.errors import ControlPlaneError
 from tests.controlplane.ports import HOST, on_free_port
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
+from tests.engines.readiness import wait_until_ready
 
 JOB = "engines"
-START_TIMEOUT_S = 60.0
 SCRAPE_TIMEOUT_S = 60.0
 QUERY_TIMEOUT_S = 10.0
+SUSPEND_TIMEOUT_S = 10.0
+STOPPED = "T"
 
 Json = dict[str, Any]
 
@@ -41,12 +43,17 @@ class Target:
     path
         Path of the metrics.
     labels
-        Labels that Prometheus adds to each series.
+        Labels that Prometheus adds to each series; `pod` is one of them.
     """
 
     address: str
     path: str
     labels: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        """Where the metrics are."""
+        return f"http://{self.address}{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,7 @@ class Prometheus(AbstractContextManager["Prometheus"]):
         self._folder = processes.folder / name
         self._folder.mkdir()
         self._data = data or self._folder / "data"
-        self._targets = self._folder / "targets.json"
+        self._targets_file = self._folder / "targets.json"
         self.set_targets([])
         self._write_configuration(scrape_interval_s)
 
@@ -157,29 +164,50 @@ class Prometheus(AbstractContextManager["Prometheus"]):
     def suspend(self) -> None:
         """Stop it with SIGSTOP: it accepts connections and does not answer."""
         os.kill(self._pid, signal.SIGSTOP)
+        wait_until(
+            lambda: _thread_states(self._pid),
+            lambda states: states == {STOPPED},
+            f"the stop of {self.name}",
+            SUSPEND_TIMEOUT_S,
+        )
 
     def resume(self) -> None:
         """Let it go on after `suspend`."""
         os.kill(self._pid, signal.SIGCONT)
 
     def set_targets(self, targets: Sequence[Target]) -> None:
-        """Scrape these targets and no others; Prometheus notices within a few seconds."""
+        """Scrape these targets and no others; Prometheus notices within about 5 s."""
         groups = [
             {"targets": [t.address], "labels": {**t.labels, "__metrics_path__": t.path}}
             for t in targets
         ]
-        new = self._targets.with_suffix(".new")
+        self._targets = targets
+        new = self._targets_file.with_suffix(".new")
         new.write_text(json.dumps(groups))
-        new.replace(self._targets)
+        new.replace(self._targets_file)
 
-    def wait_for_targets(self, up: int, down: int = 0) -> None:
-        """Wait until so many targets were scraped, and so many in vain."""
+    def wait_for_scrapes(self, down: Collection[str] = ()) -> None:
+        """Wait until all present targets were scraped, those of the pods `down` in vain."""
+        wanted = [
+            {**t.labels, "url": t.url, "health": "down" if t.labels["pod"] in down else "up"}
+            for t in self._targets
+        ]
         wait_until(
-            lambda: sorted(sample.value for sample in self.query(f'up{{job="{JOB}"}}')),
-            lambda seen: seen == [0.0] * down + [1.0] * up,
-            f"{up} targets up and {down} down",
+            self._scraped,
+            lambda scraped: scraped == sorted(wanted, key=_url),
+            "scrapes of all targets",
             SCRAPE_TIMEOUT_S,
         )
+
+    def _scraped(self) -> list[Mapping[str, str]]:
+        """The targets that Prometheus knows: labels, URL and health."""
+        targets = [
+            {**target["labels"], "url": target["scrapeUrl"], "health": target["health"]}
+            for target in self._ask("targets", {})["activeTargets"]
+        ]
+        for target in targets:
+            del target["job"], target["instance"]  # which Prometheus adds
+        return sorted(targets, key=_url)
 
     def query(self, expression: str, time: float | None = None) -> list[Sample]:
         """Evaluate an expression at a Unix time [s], by default now.
@@ -189,8 +217,10 @@ class Prometheus(AbstractContextManager["Prometheus"]):
         QueryError
             Prometheus refuses the expression, or does not answer.
         """
-        form = {"query": expression} if time is None else {"query": expression, "time": str(time)}
-        data = self._ask("query", form)
+        parameters = {"query": expression}
+        if time is not None:
+            parameters["time"] = str(time)
+        data = self._ask("query", parameters)
         if data["resultType"] == "scalar":
             return [Sample({}, *_numbers(data["result"]))]
         return [Sample(item["metric"], *_numbers(item["value"])) for item in data["result"]]
@@ -210,9 +240,9 @@ class Prometheus(AbstractContextManager["Prometheus"]):
         """The selectors of series in an expression, without ranges and offsets."""
         return [_selector(node) for node in _nodes(self.parse(expression)) if "matchers" in node]
 
-    def _ask(self, resource: str, form: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+    def _ask(self, resource: str, parameters: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
         try:
-            reply = self._client.post(f"/api/v1/{resource}", data=dict(form))
+            reply = self._client.get(f"/api/v1/{resource}", params=dict(parameters))
         except httpx.TransportError as error:
             raise QueryError(f"{self.url}: {error!r}") from error
         if reply.is_error:
@@ -220,11 +250,8 @@ class Prometheus(AbstractContextManager["Prometheus"]):
         return reply.json()["data"]
 
     def _start(self, port: int) -> None:
-        self._client = httpx.Client(
-            base_url=f"{self._access.scheme}://{HOST}:{port}",
-            timeout=QUERY_TIMEOUT_S,
-            **self._access.client,
-        )
+        settings = {"timeout": QUERY_TIMEOUT_S, **self._access.client}
+        self._client = httpx.Client(base_url=f"{self._access.scheme}://{HOST}:{port}", **settings)
         self._pid = self._processes.start(
             self.name,
             [
@@ -236,18 +263,7 @@ class Prometheus(AbstractContextManager["Prometheus"]):
                 *self._options,
             ],
         )
-        wait_until(self._readiness, lambda said: said == "ready", self.name, START_TIMEOUT_S)
-
-    def _readiness(self) -> str:
-        code = self._processes.exit_code(self.name)
-        if code is not None:
-            tail = self._processes.log_tail(self.name)
-            raise ProgramError(f"{self.name} ended with status {code}; its last lines:\n{tail}")
-        try:
-            reply = self._client.get("/-/ready")
-        except httpx.TransportError as error:
-            return repr(error)
-        return "ready" if reply.is_success else f"{reply.status_code}: {reply.text}"
+        wait_until_ready(self._processes, self.name, self._client, "/-/ready")
 
     def _write_configuration(self, scrape_interval_s: float) -> None:
         interval = f"{round(1000 * scrape_interval_s)}ms"
@@ -255,16 +271,26 @@ class Prometheus(AbstractContextManager["Prometheus"]):
             "job_name": JOB,
             "scrape_interval": interval,
             "scrape_timeout": interval,
-            "file_sd_configs": [{"files": [str(self._targets)], "refresh_interval": "1s"}],
+            "file_sd_configs": [{"files": [str(self._targets_file)], "refresh_interval": "1s"}],
         }
         configuration = {"scrape_configs": [job]}
         (self._folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
         (self._folder / "web.yml").write_text(yaml.safe_dump(dict(self._access.web_config)))
 
 
+def _thread_states(pid: int) -> set[str]:
+    """In which states the threads of a process are, by the letters of `ps`."""
+    states = Path("/proc", str(pid), "task").glob("*/stat")
+    return {state.read_text().rpartition(")")[2].split()[0] for state in states}
+
+
 def _numbers(pair: Sequence[Any]) -> tuple[float, float]:
     """Time and value of a sample; the value is a string in JSON."""
     return float(pair[0]), float(pair[1])
+
+
+def _url(target: Mapping[str, str]) -> str:
+    return target["url"]
 
 
 def _nodes(tree: object) -> Iterator[Json]:

@@ -65,7 +65,7 @@ class Totals:
     def __init__(self, bounds: Bounds) -> None:
         self.arrivals = 0
         self.rejections = 0
-        self.completions = {"stop": 0, "length": 0}
+        self.completions = {"stop": 0, "length": 0, "abort": 0}
         self.preemptions = 0
         self.prompt_tokens = 0
         self.generation_tokens = 0

@@ -65,11 +65,6 @@ def helm() -> Path:
     return Binaries(os.environ).find("helm")
 
 
-@pytest.fixture(scope="session")
-def promql() -> Path:
-    return Binaries(os.environ).find("promql")
-
-
 @pytest.fixture(scope="session", params=sorted(folder.name for folder in OVERLAYS.iterdir()))
 def deployed(request: pytest.FixtureRequest, deployment_cluster: Cluster) -> Deployed:
     """Apply an overlay, let it work on the samples, delete it."""

@@ -6,7 +6,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.engines.engine import Engine
-from tests.engines.exposition import Dialect
+from tests.engines.exposition import Dialect, Page
 from tests.engines.replica import Replica
 from tests.engines.sglang import SGLANG
 from tests.engines.vllm import VLLM, VLLM_OLD
@@ -92,3 +92,15 @@ def test_a_page_tells_what_the_engine_has_counted() -> None:
     )
     itl = "vllm:inter_token_latency_seconds"
     assert value(itl, f"{itl}_sum") == pytest.approx(replica.totals.inter_token.sum)
+
+
+@pytest.mark.parametrize("dialect", [VLLM, VLLM_OLD, SGLANG])
+def test_later_pages_are_as_prometheus_client_writes_them(dialect: Dialect) -> None:
+    replica, page = simulated(dialect), Page(dialect, "granite")
+    pages = []
+    for time in (60.0, 61.5, 300.0):
+        replica.advance(time)
+        pages.append((page.write(replica), dialect.page(replica, "granite")))
+
+    assert all(written == expected for written, expected in pages)
+    assert len(dict(pages)) == 3

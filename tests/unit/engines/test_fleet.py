@@ -46,7 +46,7 @@ def server(fleet: Fleet) -> Server:
 
 
 def get(target: Target) -> httpx.Response:
-    return httpx.get(f"http://{target.address}{target.path}", timeout=10.0)
+    return httpx.get(target.url, timeout=10.0)
 
 
 def completions(target: Target) -> float:
@@ -162,7 +162,7 @@ def test_a_hanging_scrape_is_answered_when_the_fault_is_over(fleet: Fleet, serve
     target, _ = fleet.targets()
     server.set_scrapes(Scrapes.HANGING, "chat-0")
     with pytest.raises(httpx.ReadTimeout):
-        httpx.get(f"http://{target.address}{target.path}", timeout=0.2)
+        httpx.get(target.url, timeout=0.2)
     with ThreadPoolExecutor() as threads:
         hanging = threads.submit(get, target)
         server.set_scrapes(Scrapes.ANSWERED, "chat-0")

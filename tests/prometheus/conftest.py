@@ -1,0 +1,28 @@
+"""A real Prometheus and simulated replicas that it scrapes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.processes import Processes
+from tests.engines.fleet import Fleet
+from tests.engines.prometheus import Prometheus
+
+
+@pytest.fixture(scope="session")
+def processes() -> Iterator[Processes]:
+    with Processes() as processes:
+        yield processes
+
+
+@pytest.fixture(scope="module")
+def prometheus(processes: Processes, prometheus_program: Path) -> Iterator[Prometheus]:
+    with Prometheus(processes, prometheus_program, name="shared") as prometheus:
+        yield prometheus
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    with Fleet(seed=1) as fleet:
+        yield fleet

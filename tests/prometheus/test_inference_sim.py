@@ -1,0 +1,69 @@
+"""`llm-d-inference-sim` under a known load, scraped by a real Prometheus."""
+
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.controlplane.processes import Processes
+from tests.controlplane.waiting import wait_until
+from tests.engines.inference_sim import InferenceSim, SimulatorSettings
+from tests.engines.load import Load
+from tests.engines.workload import Fixed, Workload
+
+SETTINGS = SimulatorSettings("granite", inter_token_ms=10.0, prefill_ms=30.0)
+WORKLOAD = Workload(Fixed(100), Fixed(20))
+
+
+def totals(url: str) -> dict[str, float]:
+    """The values of a page by metric, summed over its series."""
+    values: defaultdict[str, float] = defaultdict(float)
+    for family in text_string_to_metric_families(httpx.get(f"{url}/metrics").text):
+        for sample in family.samples:
+            values[sample.name] += sample.value
+    return values
+
+
+def wait_for_completions(simulator: InferenceSim, number: int) -> None:
+    wait_until(
+        lambda: totals(simulator.url)["vllm:request_success_total"],
+        lambda completed: completed >= number,
+        "completions",
+        60.0,
+    )
+
+
+def test_what_is_sent_is_completed_and_counted(processes: Processes, inference_sim: Path) -> None:
+    with InferenceSim(processes, inference_sim, "sim-0", SETTINGS) as simulator:
+        start = time.time()
+        with Load([simulator.url], "granite", WORKLOAD, rate=20.0, seed=1) as load:
+            wait_for_completions(simulator, 100)
+            sent = load.arrival_rate(start, time.time())
+        told = totals(simulator.url)
+
+    assert load.failures == []
+    assert sent == pytest.approx(20.0, rel=0.3)
+    for name, tokens in (("request_prompt_tokens", 100), ("request_generation_tokens", 20)):
+        assert told[f"vllm:{name}_sum"] / told[f"vllm:{name}_count"] == pytest.approx(tokens)
+    itl = "vllm:inter_token_latency_seconds"
+    assert 0.010 <= told[f"{itl}_sum"] / told[f"{itl}_count"] < 0.030  # more if the machine is busy
+
+
+def test_its_metrics_deviate_from_those_of_vllm_as_we_know(
+    processes: Processes, inference_sim: Path
+) -> None:
+    with (
+        InferenceSim(processes, inference_sim, "sim-1", SETTINGS) as simulator,
+        Load([simulator.url], "granite", WORKLOAD, rate=20.0, seed=1),
+    ):
+        wait_for_completions(simulator, 1)
+        page = httpx.get(f"{simulator.url}/metrics").text
+    families = {family.name: family for family in text_string_to_metric_families(page)}
+    labels = families["vllm:request_success"].samples[0].labels
+
+    assert "finish_reason" in labels
+    assert "engine" not in labels
+    assert families["vllm:num_requests_running"].samples[0].labels == {"model_name": "granite"}
