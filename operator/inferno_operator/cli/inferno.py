@@ -21,6 +21,7 @@ from inferno_operator.cli.console import (
     show,
     warn,
     working,
+    write,
 )
 from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
 
@@ -155,6 +156,58 @@ def explain(
         lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
         lambda: (*option_parts(options), *remedy_parts(decision, found)),
     )
+
+
+@app.command(
+    epilog="Example: inferno calibrate runs.csv --model llama-8b --accelerator H100"
+    "\n\nExample: vllm bench serve --model meta-llama/Llama-3.1-8B-Instruct --dataset-name random "
+    "--random-input-len 512 --random-output-len 128 --random-range-ratio 0.5 "
+    "--max-concurrency 16 --save-result"
+    "\n\nExample: inferno calibrate *.json --model llama-8b --accelerator H100 --plot fit.svg"
+)
+def calibrate(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="CSV with a run on each line, or the JSON of `vllm bench serve --save-result`.",
+            show_default=False,
+        ),
+    ],
+    *,
+    model: Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")],
+    accelerator: Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")],
+    acc_count: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Accelerators that one replica has.")
+    ] = 1,
+    max_batch_size: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Largest batch of a replica; 0: the largest of the runs."
+        ),
+    ] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the lines and the runs (SVG).")
+    ] = None,
+) -> None:
+    """Find the parameters of a model from benchmark runs.
+
+    Prints the manifest of a Model. Columns of a CSV file: concurrency or rate (requests/s), input
+    and output tokens, ITL or TPOT, and TTFT (ms, or s in the name). Runs need different
+    concurrencies and random lengths. Exits with 1, and names the run that would help most, where
+    the runs do not determine the parameters.
+    """
+    from inferno_operator.cli.offline.calibration import calibrate_runs
+    from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
+    from inferno_operator.cli.plot import plot as draw
+    from inferno_operator.cli.tables.calibration import Named, manifest
+
+    runs, warnings = read_runs(files)
+    warn(warnings)
+    result = calibrate_runs(runs, max_batch_size)
+    if plot is not None:
+        write(plot, draw([run.window for run in runs], result, REQUIREMENTS))
+    typer.echo(manifest(Named(model, accelerator, acc_count), result))
 
 
 def _configurable(command: Callable[..., None]) -> Callable[..., None]:

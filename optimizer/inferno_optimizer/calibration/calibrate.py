@@ -241,6 +241,7 @@ def _lines(estimate: Estimate, weights: FloatArray) -> list[LineFit]:
         [
             estimate.coefficients,
             estimate.errors,
+            estimate.covariance[:, 0, 1],
             estimate.free[:, 1],
             typical_residual(estimate.residuals, weights),
             estimate.condition,

@@ -6,7 +6,7 @@ tokens takes gamma + delta h n. The queue is in neither, so no queueing model is
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -107,10 +107,11 @@ def fit(table: Table, weights: FloatArray, priors: Priors) -> Fit:
     return Fit(decode, prefill, weights, interference)
 
 
-def interference_ms(
-    batch: FloatArray, prefill_ms: FloatArray, output_tokens: FloatArray
-) -> FloatArray:
-    """Time that a decode step waits for prefills of other requests [ms]; broadcasts.
+Numbers = TypeVar("Numbers", float, FloatArray)
+
+
+def interference_ms(batch: Numbers, prefill_ms: Numbers, output_tokens: Numbers) -> Numbers:
+    """Time that a decode step waits for prefills of other requests [ms].
 
     Parameters
     ----------
@@ -121,4 +122,4 @@ def interference_ms(
     output_tokens
         Mean output tokens of a request, more than 1.
     """
-    return np.asarray((batch - 1.0) * prefill_ms / (output_tokens - 1.0))
+    return (batch - 1.0) * prefill_ms / (output_tokens - 1.0)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from math import sqrt
 
 from inferno_optimizer.calibration.windows import Requirements
 
@@ -55,8 +56,8 @@ class LineFit:
     ----------
     intercept, slope
         Neither is negative.
-    intercept_error, slope_error
-        Standard errors.
+    intercept_error, slope_error, covariance
+        Standard errors of both, and their covariance.
     free_slope
         The slope before a negative one was set to 0.
     residual
@@ -69,9 +70,19 @@ class LineFit:
     slope: float
     intercept_error: float
     slope_error: float
+    covariance: float
     free_slope: float
     residual: float
     condition: float
+
+    def at(self, x: float) -> float:
+        """The value at x [ms]."""
+        return self.intercept + self.slope * x
+
+    def error(self, x: float) -> float:
+        """The standard error of the value at x [ms]."""
+        variance = self.intercept_error**2 + 2 * x * self.covariance + (x * self.slope_error) ** 2
+        return sqrt(max(variance, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +131,7 @@ def verdict(facts: Facts, needed: Requirements) -> tuple[Reason, str]:
         return refusal
     if facts.largest_batch > EXTRAPOLATION * facts.batches[1]:
         return Reason.EXTRAPOLATING, _extrapolating(facts)
-    return Reason.CALIBRATED, f"{facts.rows} windows at batches {_range(facts)}"
+    return Reason.CALIBRATED, f"{facts.rows} measurements at batches {_range(facts)}"
 
 
 def _refusals_of_windows(facts: Facts, needed: Requirements) -> Iterator[tuple[Reason, str]]:
@@ -128,7 +139,7 @@ def _refusals_of_windows(facts: Facts, needed: Requirements) -> Iterator[tuple[R
         message = "replicas of two pod templates run; wait until the rollout is complete"
         yield Reason.MIXED, message
     if facts.rows < needed.rows:
-        message = f"{facts.rows} of at least {needed.rows:g} windows can be used"
+        message = f"{facts.rows} of at least {needed.rows:g} measurements can be used"
         yield Reason.NOT_ENOUGH_DATA, message
     if facts.shift and not (facts.settled and facts.weight >= needed.rows):
         yield Reason.SHIFTED, _shifted(facts)
@@ -148,7 +159,7 @@ def _refusals_of_lines(facts: Facts) -> Iterator[tuple[Reason, str]]:
 
 def _range(facts: Facts) -> str:
     least, most = facts.batches
-    return f"of {least:.3g} to {most:.3g}"
+    return f"of {least:.3g}" if least == most else f"of {least:.3g} to {most:.3g}"
 
 
 def _shifted(facts: Facts) -> str:
@@ -178,13 +189,13 @@ def _no_spread_of_prefills(facts: Facts) -> str:
 def next_batch(facts: Facts) -> float:
     """The batch at which a measurement would help most.
 
-    The largest batch of a replica, where the line is used; or 1, if the largest was seen already.
-    Where the largest is unknown or not larger than what was seen, four times what was seen.
+    The largest batch of a replica, where the line is used; or 1, if the largest was seen already;
+    or more than was seen, if both were.
     """
     least, most = facts.batches
     if facts.largest_batch > most:
         return facts.largest_batch
-    return 1.0 if least > FARTHER else FARTHER * most
+    return 1.0 if least > 1 else FARTHER * most
 
 
 def _negative(name: str) -> str:
@@ -196,8 +207,8 @@ def _negative(name: str) -> str:
 
 def _poor(name: str, line: LineFit) -> str:
     return (
-        f"half of the windows are more than {line.residual:.0%} off the line of the {name}: look"
-        " for speculative decoding, adapters, or another load on the accelerator"
+        f"half of the measurements are more than {line.residual:.0%} off the line of the {name}:"
+        " look for speculative decoding, adapters, or another load on the accelerator"
     )
 
 

@@ -243,3 +243,16 @@ def newest_shape(table: Table) -> IntArray:
         return np.full(table.present.shape[0], -1, dtype=np.int64)
     last = np.maximum(table.present.sum(axis=1) - 1, 0)
     return np.asarray(np.take_along_axis(table.shape, last[:, None], axis=1)[:, 0])
+
+
+def judged(
+    windows: Iterable[Window], requirements: Requirements
+) -> list[tuple[Window, Rejection | None]]:
+    """Each window of one group in order of time, and why it is not used, if so."""
+    in_order = sorted(windows, key=attrgetter("end"))
+    known = list(Rejection)
+    codes = rejections(Table.of([in_order]), requirements)[0].tolist()
+    return [
+        (window, None if code < 0 else known[code])
+        for window, code in zip(in_order, codes, strict=True)
+    ]

@@ -59,6 +59,16 @@ class Engine:
                 self.now = min(self.next_arrival, until)
         return counts
 
+    def serve(self, concurrency: int, until: float) -> Counts:
+        """Serve so many users, who each send the next request at once; what was counted."""
+        counts = Counts()
+        while self.now < until:
+            if len(self.remaining) < concurrency:
+                self._prefill(counts)
+            else:
+                self._decode(counts)
+        return counts
+
     def _prefill(self, counts: Counts) -> None:
         """All running requests wait meanwhile."""
         inputs = self.chance.choice(self.inputs)
