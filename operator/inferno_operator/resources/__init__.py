@@ -17,12 +17,17 @@ from inferno_operator.resources.base import (
 )
 from inferno_operator.resources.capacity import Capacity, CapacitySpec, Count
 from inferno_operator.resources.model import (
+    CalibratedData,
     DecodeParms,
+    FittedDecode,
+    FittedPrefill,
     Model,
     ModelSpec,
+    ModelStatus,
     PerformanceData,
     PerfParms,
     PrefillParms,
+    RejectedWindows,
 )
 from inferno_operator.resources.model_booster import Backend, ModelBoosterRef
 from inferno_operator.resources.optimizer import (
@@ -52,6 +57,7 @@ __all__ = [
     "AcceleratorSpec",
     "Allocation",
     "Backend",
+    "CalibratedData",
     "Capacity",
     "CapacitySpec",
     "CapacityUse",
@@ -60,6 +66,8 @@ __all__ = [
     "Condition",
     "Count",
     "DecodeParms",
+    "FittedDecode",
+    "FittedPrefill",
     "Gain",
     "LastOptimization",
     "Level",
@@ -69,6 +77,7 @@ __all__ = [
     "Model",
     "ModelBoosterRef",
     "ModelSpec",
+    "ModelStatus",
     "Optimizer",
     "OptimizerData",
     "OptimizerParameters",
@@ -78,6 +87,7 @@ __all__ = [
     "PerformanceData",
     "Power",
     "PrefillParms",
+    "RejectedWindows",
     "Resource",
     "Server",
     "ServerAllocation",

@@ -17,7 +17,10 @@ LEAST_SCALE = 0.03
 """Least relative standard deviation of a row against which the prior counts, and the errors."""
 
 ITERATIONS = 30
-TOLERANCE = 1e-5
+SCALINGS = 5
+"""Iterations that estimate the scale of the residuals again; a fixed scale makes it converge."""
+
+TOLERANCE = 1e-4
 """Relative change of the coefficients at which the iteration ends."""
 
 LEAST_LEVEL = 0.1
@@ -126,13 +129,14 @@ def _reweighted(data: Rows, prior: Prior) -> tuple[FloatArray, FloatArray, Float
     level, huber = data.response, np.ones_like(data.response)
     scale = np.full(len(level), LEAST_SCALE)
     free = np.zeros(prior.mean.shape)
-    for _ in range(ITERATIONS):
+    for iteration in range(ITERATIONS):
         weights = np.where(used, data.weights * huber, 0.0) / level**2
         before, free = free, _Normal(data, weights, scale, prior).solved()
         fitted = data.offset + _product(data.design, free)
         level = np.where(used, np.maximum(fitted, LEAST_LEVEL * data.response), 1.0)
         residuals = np.where(used, np.abs(data.response - fitted) / level, 0.0)
-        scale = np.maximum(MAD * weighted_median(residuals, data.weights), TINY)
+        if iteration < SCALINGS:
+            scale = np.maximum(MAD * weighted_median(residuals, data.weights), TINY)
         huber = np.minimum(1.0, HUBER * scale[:, None] / np.maximum(residuals, TINY))
         if np.all(np.abs(free - before) <= TOLERANCE * np.abs(free)):
             break
