@@ -210,6 +210,42 @@ def calibrate(
     typer.echo(manifest(Named(model, accelerator, acc_count), result))
 
 
+catalogue = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(catalogue, name="catalogue")
+
+
+@catalogue.callback()
+def published() -> None:
+    """Show performance parameters that others have published.
+
+    They are a start, until your own are calibrated.
+    """
+
+
+@catalogue.command("list", epilog="Example: inferno catalogue list")
+def list_models(output: Output = Format.TABLE) -> None:
+    """List the models, their accelerators and sources."""
+    from inferno_operator.cli.offline.catalogue import read_catalogue
+    from inferno_operator.cli.tables.catalogue import catalogue_parts
+
+    known = read_catalogue()
+    show(output, known.to_json, lambda: catalogue_parts(known))
+
+
+@catalogue.command("show", epilog="Example: inferno catalogue show llama_13b -o yaml")
+def show_model(
+    model: Annotated[str, typer.Argument(metavar="NAME", help="The name of the model.")],
+    output: Output = Format.TABLE,
+) -> None:
+    """Show the figures of a model with their sources; as YAML or JSON, the manifest of a Model."""
+    from inferno_operator.cli.offline.catalogue import model_manifest, read_catalogue
+    from inferno_operator.cli.tables.catalogue import figures_parts
+
+    known = read_catalogue()
+    figures = known.of(model)
+    show(output, lambda: model_manifest(model, figures), lambda: figures_parts(known, figures))
+
+
 def _configurable(command: Callable[..., None]) -> Callable[..., None]:
     """Add to a command one option for each environment variable that the operator reads."""
     own = [p for p in signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]

@@ -3,12 +3,10 @@
 import re
 from dataclasses import dataclass
 
+from inferno_operator.cli.offline.manifests import object_name
 from inferno_operator.resources import API_VERSION
 from inferno_optimizer.calibration.calibrate import Calibration
 from inferno_optimizer.calibration.verdict import Facts, LineFit
-
-UNNAMED = "model"
-"""Name of a Model whose name has no letter or digit that Kubernetes allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ def manifest(named: Named, result: Calibration) -> str:
         f"apiVersion: {API_VERSION}",
         "kind: Model",
         "metadata:",
-        f"  name: {_object_name(named.model)}",
+        f"  name: {object_name(named.model)}",
         "spec:",
         f"  name: {_quoted(named.model)}",
         "  data:",
@@ -69,11 +67,6 @@ def _line(line: LineFit, intercept: str, slope: str) -> str:
         f"{intercept} {line.intercept:.4g} ± {line.intercept_error:.2g} ms,"
         f" {slope} {line.slope:.4g} ± {line.slope_error:.2g} ms"
     )
-
-
-def _object_name(model: str) -> str:
-    """A name that Kubernetes takes: lower case letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:63].rstrip("-") or UNNAMED
 
 
 def _quoted(text: str) -> str:
