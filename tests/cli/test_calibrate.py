@@ -68,3 +68,11 @@ def test_a_plot_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     assert printed.returncode == 2
     assert printed.stderr.decode() == f"inferno: {file}: No such file or directory\n"
+
+
+def test_the_picture_of_the_guide_is_what_is_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "fit.svg"
+
+    inferno("calibrate", DATA / "llama-8b-h100.csv", *NAMES, "--plot", file)
+
+    assert (ROOT / "docs/pictures/calibration.svg").read_text() == file.read_text()

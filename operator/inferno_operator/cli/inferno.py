@@ -160,9 +160,6 @@ def explain(
 
 @app.command(
     epilog="Example: inferno calibrate runs.csv --model llama-8b --accelerator H100"
-    "\n\nExample: vllm bench serve --model meta-llama/Llama-3.1-8B-Instruct --dataset-name random "
-    "--random-input-len 512 --random-output-len 128 --random-range-ratio 0.5 "
-    "--max-concurrency 16 --save-result"
     "\n\nExample: inferno calibrate *.json --model llama-8b --accelerator H100 --plot fit.svg"
 )
 def calibrate(
@@ -170,7 +167,7 @@ def calibrate(
         list[str],
         typer.Argument(
             metavar="FILE",
-            help="CSV with a run on each line, or the JSON of `vllm bench serve --save-result`.",
+            help="CSV with a run on each line, or the JSON that `vllm bench serve` saves.",
             show_default=False,
         ),
     ],
