@@ -103,12 +103,13 @@ def calibrate(
     list[Calibration]
         One for each item, in the same order.
     """
-    table = Table.of([item.windows for item in evidence])
-    broken = rejections(table, requirements)
-    used = table.present & (broken < 0)
+    whole = Table.of([item.windows for item in evidence])
+    broken = rejections(whole, requirements)
+    used = whole.present & (broken < 0)
+    table, mixed = whole.only(used), _mixed(whole)
     adapted = _adapted(table, used, Priors.of([item.prior for item in evidence]), now)
     fitted, requests = adapted.fit, _requests(evidence, table, adapted.fit.weights)
-    facts = _facts(table, used, adapted, requests)
+    facts = _facts(table, used, adapted, requests, mixed)
     expected, upper = (_chords(fitted, requests, z) for z in (0.0, Z))
     budgets = _budgets(table, fitted)
     return [
@@ -192,12 +193,13 @@ def _requests(evidence: Sequence[Evidence], table: Table, weights: FloatArray) -
     )
 
 
-def _facts(table: Table, used: BoolArray, adapted: _Adapted, requests: Requests) -> list[Facts]:
+def _facts(
+    table: Table, used: BoolArray, adapted: _Adapted, requests: Requests, mixed: BoolArray
+) -> list[Facts]:
     fitted, counts = adapted.fit, used.sum(axis=1)
     in_order = np.sort(np.where(used, table.batch, np.inf), axis=1)
     low, p5, p95, high = (_quantile(in_order, counts, share) for share in (0.0, 0.05, 0.95, 1.0))
     decode, prefill = (_lines(line, fitted.weights) for line in (fitted.decode, fitted.prefill))
-    mixed = _mixed(table)
     return [
         Facts(
             rows=int(counts[group]),

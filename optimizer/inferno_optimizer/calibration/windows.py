@@ -6,7 +6,7 @@ columns, because a calibration handles thousands of groups at once.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from itertools import chain
 from math import log2, nan
@@ -23,6 +23,12 @@ BoolArray = npt.NDArray[np.bool_]
 BURST = 0.25
 """Squared coefficient of variation of the batch that a window may have beyond Poisson's."""
 
+
+PLAUSIBLE = 1e-6, 1e9
+"""Smallest and largest plausible latency, batch and number of tokens."""
+
+HARMLESS = 2.0
+"""Stands in for a number of a window that is not used."""
 
 NEWEST = 180
 PER_BIN = 10
@@ -106,7 +112,7 @@ class Rejection(StrEnum):
     """Why a window is not used."""
 
     INVALID = "Invalid"
-    """A number is missing, not positive or infinite."""
+    """A number is missing, not positive, or implausible."""
     OTHER_SHAPE = "OtherShape"
     """The replica has another pod template than the newest window."""
     COLD = "Cold"
@@ -194,6 +200,11 @@ class Table:
         padded["shape"] = _padded(np.array(shapes, dtype=np.int64), present, -1)
         return cls(**padded, present=present)
 
+    def only(self, used: BoolArray) -> Self:
+        """The table with harmless numbers in the windows that are not used."""
+        columns = {name: np.where(used, getattr(self, name), HARMLESS) for name in _NUMBERS}
+        return replace(self, **columns)
+
     def take(self, groups: IntArray) -> Self:
         """The table of some of the groups."""
         return type(self)(*(getattr(self, field.name)[groups] for field in fields(self)))
@@ -223,15 +234,16 @@ def rejections(table: Table, requirements: Requirements) -> IntArray:
 def _broken(table: Table, needed: Requirements) -> dict[Rejection, BoolArray]:
     needs = (table.itl_ms, table.batch, table.prefill_ms, table.input_tokens)
     numbers = np.stack([*needs, table.output_tokens - 1.0])
-    steady = np.maximum(table.batch - 1.0, 1.0) ** -1.0 + BURST
+    plausible = (numbers >= PLAUSIBLE[0]) & (numbers <= PLAUSIBLE[1])
+    steady = np.sqrt(1.0 / np.maximum(table.batch - 1.0, 1.0) + BURST)
     return {
-        Rejection.INVALID: ~(np.isfinite(numbers) & (numbers > 0)).all(axis=0),
+        Rejection.INVALID: ~(plausible.all(axis=0) & (table.batch >= 1.0)),
         Rejection.OTHER_SHAPE: table.shape != newest_shape(table)[:, None],
         Rejection.COLD: (table.age_s < needed.age_s) | (table.served < needed.served),
         Rejection.RESTARTED: table.restarts > 0,
         Rejection.PREEMPTED: table.preemptions > 0,
         Rejection.CACHE_FULL: table.kv_usage >= needed.kv_usage,
-        Rejection.UNSTEADY: table.batch_cov**2 > steady,
+        Rejection.UNSTEADY: table.batch_cov > steady,
         Rejection.FEW_TOKENS: table.intervals < needed.intervals,
         Rejection.FEW_PREFILLS: table.prefills < needed.prefills,
     }

@@ -7,13 +7,14 @@ a sum and a count; their replicas have no windows.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, nan
 from types import MappingProxyType
 from typing import NamedTuple
 
 from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.resources import Server
 from inferno_operator.runtime.prometheus import Answer, Prometheus, Sample
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 
@@ -92,9 +93,32 @@ class Subject:
     pair: Pair
 
 
-def expression(parts: Mapping[str, Part], window_s: int = WINDOW_S) -> str:
-    """The query of all parts."""
-    by = ", ".join((*REPLICA, MODEL))
+def subject(namespace: str, server: Server, labels: Mapping[str, str]) -> Subject | None:
+    """The replicas of a Server whose series have these labels.
+
+    None if it runs nowhere, or on several accelerators, where replicas cannot be told apart.
+    """
+    current = server.spec.current_alloc
+    if current is None or current.mix or not current.accelerator:
+        return None
+    return Subject(labels, Pair(namespace, server.spec.model, current.accelerator))
+
+
+def expression(
+    parts: Mapping[str, Part], names: Iterable[str] = (), window_s: int = WINDOW_S
+) -> str:
+    """The query of all parts.
+
+    Parameters
+    ----------
+    parts
+        What is asked for.
+    names
+        Labels that subjects have, besides those of replicas and of the model.
+    window_s
+        Length of the window [s].
+    """
+    by = ", ".join(dict.fromkeys((*REPLICA, MODEL, *sorted(names))))
     return "\nor\n".join(
         f"label_replace({part.aggregate} by ({by}) ({_alternatives(part, window_s)}),"
         f' "{PART}", "{name}", "", "")'
@@ -129,7 +153,9 @@ class PrometheusWindows:
         subjects = self._subjects()
         if not subjects:
             return {}
-        answers = [await self._prometheus.query(expression(parts)) for parts in (COUNTERS, GAUGES)]
+        names = {name for subject_ in subjects for name in subject_.labels}
+        queries = [expression(parts, names) for parts in (COUNTERS, GAUGES)]
+        answers = [await self._prometheus.query(query) for query in queries]
         return windows(answers, subjects)
 
 

@@ -12,9 +12,12 @@ from inferno_operator.controllers.calibration.replicas import (
     Subject,
     expression,
     shape_of,
+    subject,
     windows,
 )
+from inferno_operator.resources import Server, parse
 from inferno_operator.runtime.prometheus import Answer, Sample
+from tests.unit.operator import objects
 
 PAIR = Pair("prod", "llama", "H100")
 SUBJECT = Subject({"namespace": "prod", "model_name": "llama"}, PAIR)
@@ -111,6 +114,31 @@ def test_every_part_is_asked_for_once() -> None:
     for parts in (COUNTERS, GAUGES):
         query = expression(parts)
         assert all(query.count(f'"part", "{name}", ""') == 1 for name in parts)
+
+
+def test_labels_of_subjects_are_kept_in_the_answers() -> None:
+    query = expression(COUNTERS, {"job", "namespace"})
+
+    assert query.count("by (namespace, pod, instance, model_name, job)") == len(COUNTERS)
+
+
+@pytest.mark.parametrize(
+    ("current", "accelerator"),
+    [
+        (objects.running(2, 1, "H100"), "H100"),
+        (objects.running(0, 1), None),
+        (None, None),
+    ],
+)
+def test_replicas_belong_to_the_accelerator_that_a_server_runs_on(
+    current: objects.Manifest | None, accelerator: str | None
+) -> None:
+    server = parse(objects.server("S", spec={"currentAlloc": current}))
+    assert isinstance(server, Server)
+
+    found = subject("prod", server, SUBJECT.labels)
+
+    assert (found.pair if found else None) == (accelerator and Pair("prod", "M", accelerator))
 
 
 class Answers:
