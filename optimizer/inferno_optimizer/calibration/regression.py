@@ -80,7 +80,7 @@ class Estimate:
     scale
         Robust standard deviation of the residuals; shape (groups,).
     condition
-        Condition number of the design with columns of equal length; shape (groups,).
+        Condition number of the weighted design with columns of equal length; shape (groups,).
     """
 
     coefficients: FloatArray
@@ -119,7 +119,7 @@ def robust_fit(rows: Rows, prior: Prior) -> Estimate:
     fitted = data.offset + _product(data.design, coefficients)
     residuals = np.where(used, (data.response - fitted) / np.maximum(fitted, TINY), 0.0)
     covariance = np.asarray(np.linalg.inv(normal.matrix), dtype=np.float64)
-    condition = condition_numbers(data.design / level[..., None])
+    condition = condition_numbers(data.design * (np.sqrt(rows.weights) / level)[..., None])
     return Estimate(coefficients, free, covariance, residuals, scale, condition)
 
 
