@@ -77,7 +77,8 @@ def plot(windows: Sequence[Window], result: Calibration, requirements: Requireme
     width = len(panels) * WIDTH
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {HEIGHT:g}"'
-        f' width="{width:g}" height="{HEIGHT:g}">\n<style>{STYLE}</style>\n{drawn}\n</svg>\n'
+        f' width="{width:g}" height="{HEIGHT:g}">\n<style>{STYLE}</style>\n'
+        f'<rect width="100%" height="100%" fill="#fff"/>\n{drawn}\n</svg>\n'
     )
 
 

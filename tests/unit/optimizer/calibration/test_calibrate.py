@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
+from inferno_optimizer.calibration.confidence import Z
 from inferno_optimizer.calibration.verdict import Reason
 from inferno_optimizer.calibration.windows import Rejection, Window
 from inferno_optimizer.system import PrefillDecodeParameters
@@ -65,6 +66,28 @@ def test_what_sizing_takes_is_above_what_was_measured(measured: list[Window]) ->
     above = [found.upper.alpha + found.upper.beta * w.batch >= w.itl_ms for w in undisturbed]
 
     assert sum(above) >= 0.9 * len(above)
+
+
+def test_the_upper_confidence_is_above_the_truth_in_nine_of_ten_cases() -> None:
+    chance, repeated = repeatable(4), []
+    for _ in range(300):
+        batches = [chance.uniform(2, 30) for _ in range(60)]
+        repeated.append(Evidence([_exact(n, chance.gauss(1, 0.05)) for n in batches]))
+
+    results = calibrate(repeated, 0.0)
+
+    for batch in (1, 15, 60):
+        truth = TRUTH.alpha + TRUTH.beta * batch
+        lines = [result.facts.decode for result in results]
+        above = sum(line.at(batch) + Z * line.error(batch) >= truth for line in lines)
+        assert above == pytest.approx(0.9 * len(lines), rel=0.05)
+
+
+def _exact(batch: float, noise: float) -> Window:
+    """A window as the parameters have it, with an error of the latency between tokens."""
+    prefill, others = (TRUTH.gamma + TRUTH.delta * 512 * n for n in (batch, batch + 1))
+    itl = TRUTH.alpha + TRUTH.beta * batch + (batch - 1) * others / 199
+    return Window(0.0, noise * itl, 5000, batch, prefill, 50, 512, 200)
 
 
 def test_the_expected_latency_has_the_waits_for_other_prefills(measured: list[Window]) -> None:
