@@ -32,6 +32,9 @@ HALVINGS = 6
 ROLLOUT_S = 300.0
 """Time before the newest window in which a second pod template means a rollout [s]."""
 
+GOOD_FIT = 0.05
+"""Median relative residual of the lines below which generation 3 is not tried."""
+
 BETTER = 0.9
 """Residual of generation 3, relative to generation 2, below which it fits better."""
 
@@ -263,15 +266,22 @@ def _chords(fitted: Fit, requests: Requests, z: float) -> list[PrefillDecodePara
 
 
 def _budgets(table: Table, fitted: Fit) -> list[TokenBudgetParameters | None]:
-    """Parameters of generation 3 for the groups that they fit better."""
-    budget = fit_budget(table, fitted.weights)
-    twice = np.concatenate([fitted.weights, fitted.weights], axis=1)
-    lines = np.concatenate([fitted.decode.residuals, fitted.prefill.residuals], axis=1)
-    ours, theirs = typical_residual(lines, twice), typical_residual(budget.residuals, twice)
-    return [
-        TokenBudgetParameters(*row) if better else None
-        for row, better in zip(budget.coefficients.tolist(), theirs < BETTER * ours, strict=True)
-    ]
+    """Parameters of generation 3 for the groups that they fit better.
+
+    Only where the lines do not fit well: elsewhere there is nothing to gain.
+    """
+    weights = np.concatenate([fitted.weights, fitted.weights], axis=1)
+    residuals = np.concatenate([fitted.decode.residuals, fitted.prefill.residuals], axis=1)
+    lines = typical_residual(residuals, weights)
+    found: list[TokenBudgetParameters | None] = [None] * len(lines)
+    groups = np.flatnonzero(lines > GOOD_FIT)
+    if not groups.size:
+        return found
+    budget = fit_budget(table.take(groups), fitted.weights[groups])
+    better = typical_residual(budget.residuals, weights[groups]) < BETTER * lines[groups]
+    for group, row in zip(groups[better], budget.coefficients[better].tolist(), strict=True):
+        found[group] = TokenBudgetParameters(*row)
+    return found
 
 
 def _counted(broken: IntArray) -> dict[Rejection, int]:
