@@ -95,7 +95,7 @@ def fit(table: Table, weights: FloatArray, priors: Priors) -> Fit:
     """
     ones = np.ones_like(table.batch)
     zeros = np.zeros_like(table.batch)
-    product = table.input_tokens * table.batch
+    product = table.input_tokens * table.batch_of_prefills()
     prefill = robust_fit(
         Rows(np.stack([ones, product], axis=2), table.prefill_ms, zeros, weights), priors.prefill
     )

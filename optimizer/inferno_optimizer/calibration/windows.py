@@ -27,6 +27,8 @@ BURST = 0.25
 PLAUSIBLE = 1e-6, 1e9
 """Smallest and largest plausible latency, batch and number of tokens."""
 
+MS_PER_SECOND = 1000.0
+
 HARMLESS = 2.0
 """Stands in for a number of a window that is not used."""
 
@@ -52,6 +54,9 @@ class Window:
         Mean batch of a decode step, as a token sees it [requests]; see `batch_at_poisson_arrivals`.
     prefill_ms, prefills
         Mean time from the start of service to the first token, and the number of prefills.
+    prefill_batch
+        Mean batch of these prefills [requests]; NaN if it is that of the decode steps. An engine
+        counts a prefill when the request ends, so the prefills may be older; see `lagged`.
     input_tokens, output_tokens
         Mean tokens of a request: input tokens that were not in a cache, and output tokens.
     preemptions, restarts
@@ -78,6 +83,7 @@ class Window:
     batch_cov: float = nan
     age_s: float = float("inf")
     served: float = float("inf")
+    prefill_batch: float = nan
     replica: str = ""
     shape: str = ""
 
@@ -106,6 +112,22 @@ def retained(windows: Iterable[Window]) -> list[Window]:
         if number < NEWEST or sizes[size] <= PER_BIN:
             kept.append(window)
     return kept[::-1]
+
+
+def lagged(window: Window, before: Window) -> Window:
+    """A window with the batch of its prefills, of which some were in the window before.
+
+    Requests that ended in this window began one service time earlier. So of those that began in
+    the window before, a share ended in this one; how many, goes with its running requests.
+    """
+    length_s = window.end - before.end
+    service_s = (window.output_tokens - 1.0) * window.itl_ms / MS_PER_SECOND
+    share = min(max(service_s / length_s, 0.0), 1.0)
+    earlier, now = share * (before.batch - 1.0), (1.0 - share) * (window.batch - 1.0)
+    if not earlier + now > 0:
+        return window
+    batch = (earlier * before.batch + now * window.batch) / (earlier + now)
+    return replace(window, prefill_batch=batch)
 
 
 class Rejection(StrEnum):
@@ -182,6 +204,7 @@ class Table:
     batch_cov: FloatArray
     age_s: FloatArray
     served: FloatArray
+    prefill_batch: FloatArray
     shape: IntArray
     present: BoolArray
 
@@ -204,6 +227,11 @@ class Table:
         """The table with harmless numbers in the windows that are not used."""
         columns = {name: np.where(used, getattr(self, name), HARMLESS) for name in _NUMBERS}
         return replace(self, **columns)
+
+    def batch_of_prefills(self) -> FloatArray:
+        """Mean batch of the prefills; that of the decode steps if nothing else is known."""
+        known = (self.prefill_batch >= 1.0) & (self.prefill_batch <= PLAUSIBLE[1])
+        return np.where(known, self.prefill_batch, self.batch)
 
     def take(self, groups: IntArray) -> Self:
         """The table of some of the groups."""

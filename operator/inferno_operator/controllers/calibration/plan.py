@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import isfinite
+from operator import attrgetter
 from statistics import fmean
 
 from inferno_operator.controllers.calibration.ports import Pair
@@ -21,8 +22,11 @@ from inferno_operator.resources import (
 )
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
 from inferno_optimizer.calibration.verdict import LineFit
-from inferno_optimizer.calibration.windows import Window
+from inferno_optimizer.calibration.windows import Window, lagged
 from inferno_optimizer.system import PrefillDecodeParameters, TokenBudgetParameters
+
+SUCCESSIVE_S = 90.0
+"""Time between the ends of two windows up to which one follows the other [s]."""
 
 FEWEST_ROWS = 2
 """Windows below which no line is shown, not even one that is refused."""
@@ -53,6 +57,26 @@ def calibrations(
         before = _before(models[pair.namespace, pair.model], pair.accelerator)
         rows[pair.namespace, pair.model].append(_row(pair.accelerator, result, before, now))
     return {model: tuple(found) for model, found in rows.items()}
+
+
+def with_prefill_batch(new: Iterable[Window], known: Iterable[Window]) -> list[Window]:
+    """New windows of replicas with the batch of their prefills; see `windows.lagged`.
+
+    Parameters
+    ----------
+    new
+        The newest window of each replica.
+    known
+        Earlier windows.
+    """
+    last = {window.replica: window for window in sorted(known, key=attrgetter("end"))}
+    return [_with_prefill_batch(window, last.get(window.replica)) for window in new]
+
+
+def _with_prefill_batch(window: Window, before: Window | None) -> Window:
+    if before is None or not 0 < window.end - before.end < SUCCESSIVE_S:
+        return window
+    return lagged(window, before)
 
 
 def _data_of(model: Model, accelerator: str) -> PerformanceData | None:

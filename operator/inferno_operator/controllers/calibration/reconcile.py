@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.calibration.plan import calibrations
+from inferno_operator.controllers.calibration.plan import calibrations, with_prefill_batch
 from inferno_operator.controllers.calibration.ports import Pair, Windows
 from inferno_operator.controllers.calibration.status import Update, update
 from inferno_operator.resources import CalibratedData, Model
@@ -80,7 +80,8 @@ def _remember(
 ) -> None:
     """Add the new windows, and forget old ones."""
     for pair in {*memory, *read}:
-        windows = (*memory.pop(pair, ()), *read.get(pair, ()))
+        known = memory.pop(pair, [])
+        windows = (*known, *with_prefill_batch(read.get(pair, ()), known))
         if kept := retained(window for window in windows if window.end >= now - FORGET_S):
             memory[pair] = kept
 

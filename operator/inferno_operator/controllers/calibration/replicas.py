@@ -31,6 +31,7 @@ MILLISECONDS = 1000.0
 _ITL = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
 _PREFILL = ("vllm:request_prefill_time_seconds",)
 _INPUT = ("vllm:request_prefill_kv_computed_tokens", "vllm:request_prompt_tokens")
+_OUTPUT = ("vllm:request_generation_tokens",)
 _KV = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 _RUNNING = ("vllm:num_requests_running",)
 """Names of metrics, the newest first."""
@@ -66,6 +67,8 @@ COUNTERS: Mapping[str, Part] = MappingProxyType(
         "prefill_count": Part("sum", "increase", _counts(_PREFILL)),
         "input_sum": Part("sum", "increase", _sums(_INPUT)),
         "input_count": Part("sum", "increase", _counts(_INPUT)),
+        "output_sum": Part("sum", "increase", _sums(_OUTPUT)),
+        "output_count": Part("sum", "increase", _counts(_OUTPUT)),
         "preemptions": Part("sum", "increase", ("vllm:num_preemptions_total",)),
         "restarts": Part("sum", "resets", _counts(_ITL)),
     }
@@ -202,7 +205,7 @@ def _window(
     """A window from the parts of a replica; what is absent is NaN, which rejects the window.
 
     The sum of the intervals between tokens per time is the mean number of requests in decode
-    (Little's law). Tokens per prefill are the output tokens of a request but the first.
+    (Little's law).
     """
     part = {name: parts.get(name, nan) for name in (*COUNTERS, *GAUGES)}
     running = part["itl_sum"] / WINDOW_S
@@ -215,7 +218,7 @@ def _window(
         prefill_ms=MILLISECONDS * _ratio(part["prefill_sum"], part["prefill_count"]),
         prefills=part["prefill_count"],
         input_tokens=_ratio(part["input_sum"], part["input_count"]),
-        output_tokens=1.0 + _ratio(part["itl_count"], part["prefill_count"]),
+        output_tokens=_ratio(part["output_sum"], part["output_count"]),
         preemptions=parts.get("preemptions", 0.0),
         restarts=parts.get("restarts", 0.0),
         kv_usage=part["kv_usage"],

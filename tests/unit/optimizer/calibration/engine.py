@@ -5,9 +5,10 @@ which every running request gets a token, and prefills for which all running req
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
-from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
+from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals, lagged
 
 WINDOW_MS = 60_000.0
 
@@ -30,8 +31,21 @@ class Counts:
 
 
 @dataclass
+class Request:
+    """A running request: tokens that are left, and what is counted of its prefill."""
+
+    left: int
+    inputs: int
+    outputs: int
+    prefill_ms: float
+
+
+@dataclass
 class Engine:
-    """One replica with known parameters [ms]; requests have a fixed or a random length."""
+    """One replica with known parameters [ms]; requests have a fixed or a random length.
+
+    `counts_at_end` says whether prefills are counted when their request ends, as vLLM does.
+    """
 
     alpha: float
     beta: float
@@ -39,9 +53,10 @@ class Engine:
     delta: float
     inputs: tuple[int, ...] = (512,)
     outputs: tuple[int, ...] = (200,)
+    counts_at_end: bool = False
     chance: Random = field(default_factory=lambda: repeatable(1))
     now: float = 0.0
-    remaining: list[int] = field(default_factory=list)
+    running: list[Request] = field(default_factory=list)
     since_token: float = 0.0
     next_arrival: float = 0.0
 
@@ -53,7 +68,7 @@ class Engine:
             if self.next_arrival <= self.now:
                 self._prefill(counts)
                 self.next_arrival += self.chance.expovariate(rate)
-            elif self.remaining:
+            elif self.running:
                 self._decode(counts)
             else:
                 self.now = min(self.next_arrival, until)
@@ -63,7 +78,7 @@ class Engine:
         """Serve so many users, who each send the next request at once; what was counted."""
         counts = Counts()
         while self.now < until:
-            if len(self.remaining) < concurrency:
+            if len(self.running) < concurrency:
                 self._prefill(counts)
             else:
                 self._decode(counts)
@@ -71,25 +86,35 @@ class Engine:
 
     def _prefill(self, counts: Counts) -> None:
         """All running requests wait meanwhile."""
-        inputs = self.chance.choice(self.inputs)
-        time = self.gamma + self.delta * inputs * (len(self.remaining) + 1)
+        inputs, outputs = self.chance.choice(self.inputs), self.chance.choice(self.outputs)
+        time = self.gamma + self.delta * inputs * (len(self.running) + 1)
         self.now += time
-        counts.prefill_sum += time
-        counts.prefill_count += 1
-        counts.input_tokens += inputs
-        self.since_token += time * len(self.remaining)
-        self.remaining.append(self.chance.choice(self.outputs) - 1)
+        self.since_token += time * len(self.running)
+        request = Request(outputs - 1, inputs, outputs, time)
+        self.running.append(request)
+        if not self.counts_at_end:
+            self._count(request, counts)
 
     def _decode(self, counts: Counts) -> None:
         """Every running request gets a token."""
-        batch = len(self.remaining)
+        batch = len(self.running)
         time = self.alpha + self.beta * batch
         self.now += time
         counts.itl_sum += self.since_token + time * batch
         counts.itl_count += batch
         self.since_token = 0.0
-        counts.output_tokens += batch
-        self.remaining = [tokens - 1 for tokens in self.remaining if tokens > 1]
+        for request in self.running:
+            request.left -= 1
+            if self.counts_at_end and not request.left:
+                self._count(request, counts)
+        self.running = [request for request in self.running if request.left]
+
+    @staticmethod
+    def _count(request: Request, counts: Counts) -> None:
+        counts.prefill_sum += request.prefill_ms
+        counts.prefill_count += 1
+        counts.input_tokens += request.inputs
+        counts.output_tokens += request.outputs
 
 
 def windows(
@@ -109,6 +134,8 @@ def windows(
     for number, rate in enumerate(rates, first + 1):
         counts = engine.run(rate / 1000, engine.now + WINDOW_MS)
         found.append(_window(counts, number * WINDOW_MS / 1000, shape, errors, noise, outliers))
+    if engine.counts_at_end:
+        return [found[0], *(lagged(window, before) for before, window in pairwise(found))]
     return found
 
 
@@ -129,6 +156,6 @@ def _window(
         prefill_ms=disturbed(counts.prefill_sum / counts.prefill_count),
         prefills=counts.prefill_count,
         input_tokens=counts.input_tokens / counts.prefill_count,
-        output_tokens=1 + counts.itl_count / counts.prefill_count,
+        output_tokens=counts.output_tokens / counts.prefill_count,
         shape=shape,
     )

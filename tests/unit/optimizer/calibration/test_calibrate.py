@@ -16,7 +16,7 @@ HIGHEST_RATE = 5.5
 """Arrivals at which the engine has 50 requests in its batch [requests/s]."""
 
 
-def engine(seed: int, slower: float = 1.0) -> Engine:
+def engine(seed: int, slower: float = 1.0, *, counts_at_end: bool = False) -> Engine:
     return Engine(
         slower * TRUTH.alpha,
         slower * TRUTH.beta,
@@ -24,6 +24,7 @@ def engine(seed: int, slower: float = 1.0) -> Engine:
         slower * TRUTH.delta,
         inputs=(256, 768),
         outputs=(100, 300),
+        counts_at_end=counts_at_end,
         chance=repeatable(seed),
     )
 
@@ -44,9 +45,13 @@ def measured() -> list[Window]:
     return windows(engine(1), rates(60), noise=0.05)
 
 
+@pytest.mark.parametrize("counts_at_end", [False, True])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_parameters_are_found_in_spite_of_noise_outliers_and_interference(seed: int) -> None:
-    seen = windows(engine(seed), rates(240, seed), noise=0.05, outliers=0.05, seed=seed)
+def test_parameters_are_found_in_spite_of_noise_outliers_and_interference(
+    seed: int, counts_at_end: bool
+) -> None:
+    measured_engine = engine(seed, counts_at_end=counts_at_end)
+    seen = windows(measured_engine, rates(240, seed), noise=0.05, outliers=0.05, seed=seed)
 
     facts = calibrated(seen).facts
 

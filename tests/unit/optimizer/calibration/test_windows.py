@@ -13,6 +13,7 @@ from inferno_optimizer.calibration.windows import (
     Rejection,
     Table,
     Window,
+    lagged,
     rejections,
     retained,
 )
@@ -84,3 +85,27 @@ def test_the_newest_windows_are_remembered_and_some_at_each_batch() -> None:
     kept = retained([*rare, *usual])
 
     assert kept == [*rare[-PER_BIN:], *usual[-NEWEST:]]
+
+
+@pytest.mark.parametrize(
+    ("service_s", "batch"),
+    [
+        (0.0, 11.0),  # all prefills were in this window
+        (30.0, (5 * 6 + 10 * 11) / 15),  # half of the time, with half as many requests before
+        (60.0, 6.0),
+        (600.0, 6.0),
+    ],
+)
+def test_prefills_of_requests_that_end_now_were_in_the_window_before(
+    service_s: float, batch: float
+) -> None:
+    before = replace(GOOD, end=540.0, batch=6.0)
+    now = replace(GOOD, batch=11.0, itl_ms=10.0, output_tokens=1 + 100 * service_s)
+
+    assert lagged(now, before).prefill_batch == pytest.approx(batch)
+
+
+def test_without_a_batch_of_their_own_prefills_have_that_of_the_decode_steps() -> None:
+    known, unknown = replace(GOOD, prefill_batch=5.0), GOOD
+
+    assert Table.of([[known, unknown]]).batch_of_prefills().tolist() == [[5.0, GOOD.batch]]

@@ -1,10 +1,17 @@
 """What the status of a Model tells of its parameters."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import isnan
 
 import pytest
 
-from inferno_operator.controllers.calibration.plan import calibrations, largest_batch, prior
+from inferno_operator.controllers.calibration.plan import (
+    calibrations,
+    largest_batch,
+    prior,
+    with_prefill_batch,
+)
 from inferno_operator.resources import CalibratedData, Model, PerformanceData, parse
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.system import PrefillDecodeParameters
@@ -125,3 +132,13 @@ def test_the_largest_batch_is_that_of_sizing() -> None:
     assert largest_batch(data(**TYPED, maxNumSeqs=20), windows) == 20
     assert largest_batch(data(**TYPED, maxTokens=7010), windows) == 10
     assert largest_batch(None, windows) == 0
+
+
+def test_a_window_that_follows_another_of_its_replica_knows_the_batch_of_its_prefills() -> None:
+    known = [replace(window(2, 5), replica="a"), replace(window(9, 5), replica="b")]
+    new = [replace(window(1, 10), replica=name) for name in "abc"]
+
+    found = with_prefill_batch(new, known)
+
+    assert 5 < found[0].prefill_batch < 10
+    assert all(isnan(other.prefill_batch) for other in found[1:])

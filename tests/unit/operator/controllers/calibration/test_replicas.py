@@ -31,6 +31,8 @@ PARTS = {
     "prefill_count": 240.0,
     "input_sum": 120000.0,
     "input_count": 240.0,
+    "output_sum": 48240.0,
+    "output_count": 240.0,
     "preemptions": 0.0,
     "restarts": 0.0,
     "kv_usage": 0.4,
