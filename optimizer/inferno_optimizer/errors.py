@@ -5,6 +5,7 @@ InfernoError
 ├── InputError          a document, manifest or option is invalid
 ├── UnsupportedError    this version does not support the request
 ├── SolverError         the solver failed or gave no usable answer
+├── CalibrationError    measurements do not determine the performance parameters
 └── UnavailableError    an external system does not answer; a retry may succeed
 ```
 
@@ -35,6 +36,12 @@ class SolverError(InfernoError):
     """A solver failed; the failure does not say whether the problem is feasible."""
 
     reason = "SolverFailed"
+
+
+class CalibrationError(InfernoError):
+    """Measurements do not determine the performance parameters; the text says what would."""
+
+    reason = "NotCalibrated"
 
 
 class UnavailableError(InfernoError):

@@ -187,6 +187,12 @@ ROWS = (
         long=True,
     ),
     Row(
+        "calibration",
+        "calibration of 1,000 models on accelerators, 240 windows each",
+        Case("calibration", {"pairs": 1000, "windows": 240}),
+        [Limit("seconds", 1)],
+    ),
+    Row(
         "clients",
         "8 concurrent clients, 320 requests that all differ",
         Case("clients", {"clients": 8, "requests": 320, "servers": 20}),

@@ -26,12 +26,19 @@ def contexts() -> Iterator[typer.Context]:
     for name, app in PROGRAMS.items():
         group = typer.main.get_command(app)
         assert isinstance(group, TyperGroup)
-        whole = _context(group, name)
-        yield whole
-        for command in group.list_commands(whole):
-            found = group.get_command(whole, command)
-            assert isinstance(found, TyperCommand)
-            yield _context(found, command, whole)
+        yield from _nested(group, _context(group, name))
+
+
+def _nested(group: TyperGroup, whole: typer.Context) -> Iterator[typer.Context]:
+    yield whole
+    for name in group.list_commands(whole):
+        found = group.get_command(whole, name)
+        assert isinstance(found, TyperCommand | TyperGroup)
+        inner = _context(found, name, whole)
+        if isinstance(found, TyperGroup):
+            yield from _nested(found, inner)
+        else:
+            yield inner
 
 
 def _context(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from inferno_optimizer.calibration.verdict import Reason as CalibrationReason
 from inferno_optimizer.system import Reason
 
 ROOT = Path(__file__).parents[2]
@@ -16,12 +17,12 @@ UNSAID = {"Error"}
 
 
 def reasons() -> set[str]:
-    """Words of the enumeration, of errors, and of what is given for a parameter `reason`."""
+    """Words of the enumerations, of errors, and of what is given for a parameter `reason`."""
     trees = [ast.parse(path.read_text()) for p in PACKAGES for path in sorted(p.rglob("*.py"))]
     nodes = list(chain.from_iterable(map(ast.walk, trees)))
     places, constants = dict(_places(nodes)), dict(_constants(nodes))
     given = (word for node in nodes for word in _given(node, places, constants))
-    return ({str(reason) for reason in Reason} | set(given)) - UNSAID
+    return {*map(str, (*Reason, *CalibrationReason)), *given} - UNSAID
 
 
 def _places(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:

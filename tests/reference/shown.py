@@ -16,7 +16,10 @@ CONTINUED = "\0"
 ELIDED = "..."
 """A line that stands for any number of lines."""
 
-OFFLINE = ("inferno optimize ", "inferno explain ", "inferno --version")
+OFFLINE = (
+    *("inferno calibrate ", "inferno catalogue ", "inferno explain ", "inferno optimize "),
+    "inferno --version",
+)
 """Commands that need nothing but the program."""
 
 VARYING = (

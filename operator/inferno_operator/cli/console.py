@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -76,6 +77,20 @@ def warn(warnings: Iterable[str]) -> None:
     """Print warnings to standard error, one on each line."""
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
+
+
+def write(file: Path, text: str) -> None:
+    """Write a file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from inferno_operator.cli.console import (
     show,
     warn,
     working,
+    write,
 )
 from inferno_operator.cli.prometheus_options import prometheus_options
 from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
@@ -208,6 +209,91 @@ def measure(
         lambda: measurement_document(found, shown),
         lambda: measurement_parts(found, shown, datetime.now(UTC)),
     )
+
+
+@app.command(
+    epilog="Example: inferno calibrate runs.csv --model llama-8b --accelerator H100"
+    "\n\nExample: inferno calibrate *.json --model llama-8b --accelerator H100 --plot fit.svg"
+)
+def calibrate(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="CSV with a run on each line, or the JSON that `vllm bench serve` saves.",
+            show_default=False,
+        ),
+    ],
+    *,
+    model: Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")],
+    accelerator: Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")],
+    acc_count: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Accelerators that one replica has.")
+    ] = 1,
+    max_batch_size: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Largest batch of a replica; 0: the largest of the runs."
+        ),
+    ] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the lines and the runs (SVG).")
+    ] = None,
+) -> None:
+    """Find the parameters of a model from benchmark runs.
+
+    Prints the manifest of a Model. Columns of a CSV file: concurrency or rate (requests/s), input
+    and output tokens, ITL or TPOT, and TTFT (ms, or s in the name). Runs need different
+    concurrencies and random lengths. Exits with 1, and names the run that would help most, where
+    the runs do not determine the parameters.
+    """
+    from inferno_operator.cli.offline.calibration import calibrate_runs
+    from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
+    from inferno_operator.cli.plot import plot as draw
+    from inferno_operator.cli.tables.calibration import Named, manifest
+
+    runs, warnings = read_runs(files)
+    warn(warnings)
+    result = calibrate_runs(runs, max_batch_size)
+    if plot is not None:
+        write(plot, draw([run.window for run in runs], result, REQUIREMENTS))
+    typer.echo(manifest(Named(model, accelerator, acc_count), result))
+
+
+catalogue = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(catalogue, name="catalogue")
+
+
+@catalogue.callback()
+def published() -> None:
+    """Show performance parameters that others have published.
+
+    They are a start, until your own are calibrated.
+    """
+
+
+@catalogue.command("list", epilog="Example: inferno catalogue list")
+def list_models(output: Output = Format.TABLE) -> None:
+    """List the models, their accelerators and sources."""
+    from inferno_operator.cli.offline.catalogue import read_catalogue
+    from inferno_operator.cli.tables.catalogue import catalogue_parts
+
+    known = read_catalogue()
+    show(output, known.to_json, lambda: catalogue_parts(known))
+
+
+@catalogue.command("show", epilog="Example: inferno catalogue show llama_13b -o yaml")
+def show_model(
+    model: Annotated[str, typer.Argument(metavar="NAME", help="The name of the model.")],
+    output: Output = Format.TABLE,
+) -> None:
+    """Show the figures of a model with their sources; as YAML or JSON, the manifest of a Model."""
+    from inferno_operator.cli.offline.catalogue import model_manifest, read_catalogue
+    from inferno_operator.cli.tables.catalogue import figures_parts
+
+    known = read_catalogue()
+    figures = known.of(model)
+    show(output, lambda: model_manifest(model, figures), lambda: figures_parts(known, figures))
 
 
 def _configurable(command: Callable[..., None]) -> Callable[..., None]:

@@ -26,12 +26,17 @@ from inferno_operator.resources.measurement import (
     Queries,
 )
 from inferno_operator.resources.model import (
+    CalibratedData,
     DecodeParms,
+    FittedDecode,
+    FittedPrefill,
     Model,
     ModelSpec,
+    ModelStatus,
     PerformanceData,
     PerfParms,
     PrefillParms,
+    RejectedWindows,
 )
 from inferno_operator.resources.model_booster import Backend, ModelBoosterRef
 from inferno_operator.resources.optimizer import (
@@ -62,6 +67,7 @@ __all__ = [
     "AcceleratorSpec",
     "Allocation",
     "Backend",
+    "CalibratedData",
     "Capacity",
     "CapacitySpec",
     "CapacityUse",
@@ -70,6 +76,8 @@ __all__ = [
     "Condition",
     "Count",
     "DecodeParms",
+    "FittedDecode",
+    "FittedPrefill",
     "Gain",
     "LastOptimization",
     "Level",
@@ -82,6 +90,7 @@ __all__ = [
     "Model",
     "ModelBoosterRef",
     "ModelSpec",
+    "ModelStatus",
     "Optimizer",
     "OptimizerData",
     "OptimizerParameters",
@@ -94,6 +103,7 @@ __all__ = [
     "PrefillParms",
     "Quality",
     "Queries",
+    "RejectedWindows",
     "Resource",
     "Server",
     "ServerAllocation",

@@ -9,6 +9,7 @@ from inferno_operator.resources import Condition, Status
 READY = "Ready"
 ALLOCATED = "Allocated"
 OPTIMIZED = "Optimized"
+CALIBRATED = "Calibrated"
 
 WARNINGS = "Warnings"
 """Condition that is there only while there is something to be warned of."""

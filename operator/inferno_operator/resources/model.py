@@ -1,16 +1,18 @@
 """Model: how fast a language model runs on each accelerator."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from inferno_operator.resources.base import AGE, READY, Column, Resource
+from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.schema import (
     Integer,
     Items,
     NonEmptyText,
+    NonNegativeInteger,
     Number,
     Part,
     PositiveInteger,
     Rule,
+    Time,
 )
 
 
@@ -104,8 +106,101 @@ class ModelSpec(Part):
 
     name: NonEmptyText
     """Name that classes and servers refer to."""
+    calibrate: Literal["Off", "Report", "Use"] = "Report"
+    """Whether parameters are found from measurements: Off, not at all; Report, they are shown in
+    the status; Use, they replace those of data."""
     data: Items[PerformanceData] = ()
     """Performance data, one item per accelerator."""
+
+
+class FittedDecode(Part):
+    """Time of a decode step, without waits for prefills of other requests."""
+
+    alpha: Number
+    """Time without load [ms]."""
+    beta: Number
+    """Time that each request of the batch adds [ms]."""
+    alpha_error: Number
+    """Standard error of alpha [ms]."""
+    beta_error: Number
+    """Standard error of beta [ms]."""
+    residual: Number
+    """Median relative distance of the windows from the line."""
+    condition: Number | None = None
+    """Condition number of the regression; above 20 the line is not determined."""
+
+
+class FittedPrefill(Part):
+    """Time of a prefill."""
+
+    gamma: Number
+    """Time without load [ms]."""
+    delta: Number
+    """Time that each input token of each request adds [ms]."""
+    gamma_error: Number
+    """Standard error of gamma [ms]."""
+    delta_error: Number
+    """Standard error of delta [ms]."""
+    residual: Number
+    """Median relative distance of the windows from the line."""
+    condition: Number | None = None
+    """Condition number of the regression; above 20 the line is not determined."""
+
+
+class RejectedWindows(Part):
+    """Windows that were not used, for one reason."""
+
+    reason: str
+    """CamelCase word for the cause."""
+    rows: NonNegativeInteger
+    """How many."""
+
+
+class CalibratedData(Part):
+    """What was measured of the replicas on one accelerator, and the parameters that follow."""
+
+    acc: str
+    """The accelerator's spec.name."""
+    reason: str
+    """Calibrated or Extrapolating if the parameters may be used; otherwise why not."""
+    message: str = ""
+    """Details for a person."""
+    time: Time
+    """When this was calculated."""
+    rows: NonNegativeInteger = 0
+    """Windows of replicas that were used."""
+    rejected: Items[RejectedWindows] = ()
+    """Windows that were not used."""
+    least_batch: Number | None = None
+    """Smallest batch of the windows used [requests]."""
+    most_batch: Number | None = None
+    """Largest batch of the windows used [requests]."""
+    avg_in_tokens: Number | None = None
+    """Mean input tokens of a request that were not in a cache."""
+    avg_out_tokens: Number | None = None
+    """Mean output tokens of a request."""
+    shift: Number | None = None
+    """Relative change of the latencies that was noticed; absent if none."""
+    decode: FittedDecode | None = None
+    """Time of a decode step alone."""
+    prefill: FittedPrefill | None = None
+    """Time of a prefill."""
+    expected: DecodeParms | None = None
+    """Inter-token latency with the waits for prefills of other requests."""
+    decode_parms: DecodeParms | None = None
+    """Upper confidence (90 %) of the inter-token latency; what calibrate: Use takes."""
+    prefill_parms: PrefillParms | None = None
+    """Upper confidence (90 %) of the prefill time; what calibrate: Use takes."""
+    perf_parms: PerfParms | None = None
+    """Parameters of the third generation, if they fit better."""
+
+
+class ModelStatus(Status):
+    """What the operator says about a Model."""
+
+    calibration: Items[CalibratedData] = ()
+    """Parameters from measurements, one item per accelerator. Those for calibrate: Use stay after
+    a refusal, as they were before."""
 
 
 class Model(Resource):
@@ -117,7 +212,9 @@ class Model(Resource):
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Model", ".spec.name"),
         READY,
+        Column("Calibrated", '.status.conditions[?(@.type=="Calibrated")].reason'),
         AGE,
     )
 
     spec: ModelSpec
+    status: ModelStatus = ModelStatus()

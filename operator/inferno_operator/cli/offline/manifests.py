@@ -1,5 +1,6 @@
 """Files, folders, kustomizations and standard input -> their objects."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,6 +33,14 @@ PLAIN_KEYS = frozenset(
     | {"labels", "commonLabels", "commonAnnotations"}
 )
 """Keys of a kustomization that cannot change what an object asks for."""
+
+
+UNNAMED = "unnamed"
+
+
+def object_name(name: str) -> str:
+    """A name that Kubernetes takes: lower case letters, digits and hyphens of a name."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-") or UNNAMED
 
 
 def read_documents(paths: Iterable[str]) -> list[Document]:

@@ -144,11 +144,27 @@ def _profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
     """Profiles of the models; of several for one accelerator, the last one is used."""
     return tuple(
         {
-            (model.spec.name, data.acc): _profile(model.spec.name, data)
+            (model.spec.name, data.acc): _profile(model.spec.name, _calibrated(model, data))
             for model in models
             for data in model.spec.data
         }.values()
     )
+
+
+def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
+    """The data with calibrated parameters, if the model asks for them and there are any.
+
+    They are those of the upper confidence. The first generation has no prefill time of its own,
+    so it takes only alpha and beta; the others become the second generation.
+    """
+    found = next((row for row in model.status.calibration if row.acc == data.acc), None)
+    if model.spec.calibrate != "Use" or found is None or found.decode_parms is None:
+        return data
+    decode = found.decode_parms
+    if data.alpha is not None:
+        return data.model_copy(update={"alpha": decode.alpha, "beta": decode.beta})
+    parameters = {"decode_parms": decode, "prefill_parms": found.prefill_parms}
+    return data.model_copy(update={**parameters, "perf_parms": None})
 
 
 def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:

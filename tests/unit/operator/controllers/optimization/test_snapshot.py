@@ -391,3 +391,54 @@ MIXED = [
 @given(st.permutations([parse(item) for item in MIXED]))
 def test_the_order_of_the_objects_changes_nothing(resources: list[Resource]) -> None:
     assert build_system(resources) == build_system([parse(item) for item in MIXED])
+
+
+CALIBRATED = {
+    "acc": "A",
+    "reason": "Calibrated",
+    "time": "2026-03-01T12:00:00Z",
+    "decodeParms": {"alpha": 9, "beta": 0.3},
+    "prefillParms": {"gamma": 21, "delta": 0.001},
+}
+
+
+def calibrated_model(speed: Manifest, row: Manifest, mode: str = "Use") -> Manifest:
+    found = model("M", [performance("A", **speed)])
+    found["spec"]["calibrate"] = mode
+    return {**found, "status": {"calibration": [row]}}
+
+
+def parameters_of(manifest_: Manifest) -> core.PerformanceParameters:
+    (profile,) = build_system([parse(manifest_)]).system.profiles
+    return profile.parameters
+
+
+@pytest.mark.parametrize("speed", [SECOND_GENERATION, THIRD_GENERATION])
+def test_a_model_that_asks_for_it_gets_the_calibrated_parameters(speed: Manifest) -> None:
+    found = parameters_of(calibrated_model(speed, CALIBRATED))
+
+    assert found == core.PrefillDecodeParameters(9, 0.3, 21, 0.001)
+
+
+def test_a_model_of_the_first_generation_gets_alpha_and_beta() -> None:
+    speed = {"alpha": 999, "beta": 0}
+
+    assert parameters_of(calibrated_model(speed, CALIBRATED)) == core.DecodeParameters(9, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("change", "mode"),
+    [({}, "Report"), ({}, "Off"), ({"acc": "B"}, "Use"), ({"decodeParms": None}, "Use")],
+)
+def test_otherwise_the_parameters_are_those_that_were_typed(change: Manifest, mode: str) -> None:
+    found = parameters_of(calibrated_model(SECOND_GENERATION, {**CALIBRATED, **change}, mode))
+
+    assert found == core.PrefillDecodeParameters(999, 0, 0, 0)
+
+
+def test_a_row_that_is_refused_now_still_has_the_last_good_parameters() -> None:
+    refused = {**CALIBRATED, "reason": "NoSpread"}
+
+    found = parameters_of(calibrated_model(SECOND_GENERATION, refused))
+
+    assert found == core.PrefillDecodeParameters(9, 0.3, 21, 0.001)

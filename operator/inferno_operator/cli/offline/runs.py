@@ -1,0 +1,246 @@
+"""Results of benchmark runs, from CSV files and from the JSON of `vllm bench serve`."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from inferno_optimizer.calibration.windows import Requirements, Window, batch_at_poisson_arrivals
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import alternatives
+
+REQUIREMENTS = Requirements(rows=3, age_s=0, served=0, intervals=0, prefills=0)
+"""What is asked of benchmark runs, which are few and chosen."""
+
+MILLISECONDS = 1000.0
+
+COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "concurrency": ("concurrency", "max_concurrency", "batch", "batch_size", "users"),
+        "rate": ("rate", "request_rate", "request_throughput", "rps", "qps"),
+        "input_tokens": ("input_tokens", "input_len", "isl", "prompt_tokens", "prompt_len"),
+        "output_tokens": ("output_tokens", "output_len", "osl", "completion_tokens", "gen_tokens"),
+        "itl": ("itl", "mean_itl", "tpot", "mean_tpot", "inter_token_latency"),
+        "ttft": ("ttft", "mean_ttft", "time_to_first_token", "prefill"),
+    }
+)
+"""Quantities, and the names of columns that have them; a time may end in `_ms` or `_s`."""
+
+TIMES = ("itl", "ttft")
+LOADS = ("concurrency", "rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The result of one run.
+
+    Attributes
+    ----------
+    origin
+        File and line.
+    concurrency, rate
+        Requests in progress, or requests/s that arrive at random; NaN where it is not given.
+    input_tokens, output_tokens
+        Mean tokens of a request.
+    itl_ms, ttft_ms
+        Mean inter-token latency, and time to first token, without a wait in a queue [ms].
+    """
+
+    origin: str
+    concurrency: float
+    rate: float
+    input_tokens: float
+    output_tokens: float
+    itl_ms: float
+    ttft_ms: float
+
+    @property
+    def window(self) -> Window:
+        """The run as a window of one replica."""
+        return Window(
+            end=0.0,
+            itl_ms=self.itl_ms,
+            intervals=math.inf,
+            batch=self._batch(),
+            prefill_ms=self.ttft_ms,
+            prefills=math.inf,
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            replica=self.origin,
+        )
+
+    def _batch(self) -> float:
+        """The concurrency; or from the rate and the time of the decode, by Little's law."""
+        if math.isfinite(self.concurrency):
+            return self.concurrency
+        decode_s = (self.output_tokens - 1.0) * self.itl_ms / MILLISECONDS
+        return batch_at_poisson_arrivals(self.rate * decode_s)
+
+
+def read_runs(paths: Iterable[str]) -> tuple[list[Run], list[str]]:
+    """Read the runs in the files, and warnings about columns that are not used.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, a column is missing, or a value is not a positive number; the text
+        names the file and the line.
+    """
+    runs: list[Run] = []
+    warnings: list[str] = []
+    for path in paths:
+        text = _text(path)
+        if text.lstrip().startswith(("{", "[")):
+            runs += _benchmarks(text, path)
+        else:
+            table, unused = _table(text, path)
+            runs += table
+            warnings += [f"{path}: column {name!r} is not used" for name in unused]
+    return runs, warnings
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start + 1})") from error
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+
+
+def _table(text: str, path: str) -> tuple[list[Run], list[str]]:
+    """The runs of a CSV file, and the columns that are not used."""
+    rows = list(csv.reader(io.StringIO(text)))
+    if not rows:
+        raise InputError(f"{path}: is empty")
+    header, *lines = rows
+    found = _columns(header, path)
+    used = {name for name, _ in found.values()}
+    runs = [
+        _run(dict(zip(header, line, strict=False)), found, f"{path}:{number}")
+        for number, line in enumerate(lines, 2)
+        if any(cell.strip() for cell in line)
+    ]
+    return runs, [name for name in header if name not in used]
+
+
+def _columns(header: Sequence[str], path: str) -> dict[str, tuple[str, float]]:
+    """The column of each quantity, and the factor that makes its unit ours."""
+    found: dict[str, tuple[str, float]] = {}
+    for column in header:
+        quantity, factor = _quantity(column)
+        if quantity:
+            found.setdefault(quantity, (column, factor))
+    missing = [name for name in COLUMNS if name not in found and name not in LOADS]
+    if not any(load in found for load in LOADS):
+        missing.insert(0, "concurrency or rate")
+    if missing:
+        unknown = [column for column in header if not _quantity(column)[0]]
+        raise InputError(f"{path}: no column for {', '.join(missing)}{_near(unknown)}")
+    return found
+
+
+def _near(unknown: Sequence[str]) -> str:
+    """The end of a message: the first unknown column, and the known ones that are like it."""
+    if not unknown:
+        return f" (known: {', '.join(COLUMNS)})"
+    known = [name for names in COLUMNS.values() for name in names]
+    hint = alternatives(_plain(unknown[0])[0], known).partition(" (known")[0]
+    return f"; column {unknown[0]!r} is unknown{hint} (known: {', '.join(COLUMNS)})"
+
+
+def _quantity(column: str) -> tuple[str, float]:
+    """The quantity of a column, "" if unknown, and the factor that makes its unit ours."""
+    name, unit = _plain(column)
+    for quantity, names in COLUMNS.items():
+        if name in names:
+            seconds = quantity in TIMES and unit == "s"
+            return quantity, MILLISECONDS if seconds else 1.0
+    return "", 1.0
+
+
+def _plain(column: str) -> tuple[str, str]:
+    """A column's name in lower case without its unit, and the unit."""
+    name = re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_")
+    match = re.fullmatch(r"(.+?)_(ms|s|req_s|tokens_s)", name)
+    return (match[1], match[2]) if match else (name, "")
+
+
+def _run(row: Mapping[str, str], columns: Mapping[str, tuple[str, float]], origin: str) -> Run:
+    values = {
+        quantity: _number(row.get(column, ""), column, origin, required=quantity not in LOADS)
+        * factor
+        for quantity, (column, factor) in columns.items()
+    }
+    load = {name: values.pop(name, math.nan) for name in LOADS}
+    if not any(math.isfinite(value) for value in load.values()):
+        raise InputError(f"{origin}: give a concurrency or a rate")
+    return Run(
+        origin,
+        **load,
+        input_tokens=values["input_tokens"],
+        output_tokens=values["output_tokens"],
+        itl_ms=values["itl"],
+        ttft_ms=values["ttft"],
+    )
+
+
+def _number(text: str, column: str, origin: str, *, required: bool) -> float:
+    """A positive number; NaN for an empty or infinite one that is not required."""
+    if not required and text.strip().lower() in ("", "inf", "none", "null", "nan"):
+        return math.nan
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{origin}: {column}: must be a number above 0, not {text!r}")
+    return value
+
+
+def _benchmarks(text: str, path: str) -> Iterator[Run]:
+    """The runs in the JSON of `vllm bench serve`: one document, a list, or one on each line."""
+    for number, document in enumerate(_documents(text, path), 1):
+        if not isinstance(document, Mapping):
+            raise InputError(f"{path}: result {number}: expected an object")
+        yield _benchmark(document, f"{path}: result {number}")
+
+
+def _documents(text: str, path: str) -> Iterator[object]:
+    decoder, rest = json.JSONDecoder(), text.lstrip()
+    while rest:
+        try:
+            document, end = decoder.raw_decode(rest)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not valid JSON: {error}") from error
+        yield from document if isinstance(document, list) else [document]
+        rest = rest[end:].lstrip()
+
+
+def _benchmark(document: Mapping[str, object], origin: str) -> Run:
+    """A result of `vllm bench serve --save-result`; a rate is the one that was achieved."""
+
+    def number(key: str) -> float:
+        return _number(str(document.get(key, "")), key, origin, required=True)
+
+    completed = number("completed")
+    concurrency = _number(
+        str(document.get("max_concurrency", "")), "max_concurrency", origin, required=False
+    )
+    offered = _number(str(document.get("request_rate", "")), "request_rate", origin, required=False)
+    if math.isfinite(offered):
+        concurrency = math.nan  # a limit, which the random arrivals need not reach
+    return Run(
+        origin,
+        concurrency,
+        number("request_throughput"),
+        number("total_input_tokens") / completed,
+        number("total_output_tokens") / completed,
+        number("mean_tpot_ms"),
+        number("mean_ttft_ms"),
+    )

@@ -1,0 +1,1 @@
+"""The calibration controller: parameters of models from what their replicas do."""

@@ -1,0 +1,51 @@
+"""Calibrate Models every minute."""
+
+import asyncio
+from collections.abc import Sequence
+
+from inferno_operator.controllers.calibration.ports import Windows
+from inferno_operator.controllers.calibration.reconcile import Context, calibrate_all
+from inferno_operator.resources.objects import Now
+from inferno_operator.runtime.ports import Cluster
+from inferno_operator.runtime.work_queue import Outcome, WorkQueue
+
+CYCLE = "calibrate all Models"
+"""The only key of the queue."""
+
+INTERVAL_SECONDS = 60.0
+"""Seconds between two cycles, and the length of a window."""
+
+
+class CalibrationController:
+    """Finds the parameters of Models from what their replicas do.
+
+    Parameters
+    ----------
+    cluster
+        The API server.
+    windows
+        What replicas do.
+    namespaces
+        The namespaces of the Models; if empty, all.
+    now
+        The time of day.
+    """
+
+    def __init__(
+        self, cluster: Cluster, windows: Windows, namespaces: Sequence[str], now: Now
+    ) -> None:
+        self._context = Context(cluster, windows, namespaces, now)
+        self.queue: WorkQueue[str] = WorkQueue(self._cycle)
+
+    async def run(self) -> None:
+        """Calibrate until cancelled."""
+        self.queue.add(CYCLE, 0)
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        """Stop calibrating."""
+        await self.queue.close()
+
+    async def _cycle(self, _: str) -> Outcome:
+        await calibrate_all(self._context)
+        return Outcome.due_after(INTERVAL_SECONDS)

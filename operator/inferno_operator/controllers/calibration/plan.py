@@ -1,0 +1,196 @@
+"""Windows of replicas -> what the status of each Model tells of its parameters; pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from math import isfinite
+from operator import attrgetter
+from statistics import fmean
+
+from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.resources import (
+    DIGITS,
+    CalibratedData,
+    DecodeParms,
+    FittedDecode,
+    FittedPrefill,
+    Model,
+    PerformanceData,
+    PerfParms,
+    PrefillParms,
+    RejectedWindows,
+)
+from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
+from inferno_optimizer.calibration.verdict import LineFit
+from inferno_optimizer.calibration.windows import Window, lagged
+from inferno_optimizer.system import PrefillDecodeParameters, TokenBudgetParameters
+
+SUCCESSIVE_S = 90.0
+"""Time between the ends of two windows up to which one follows the other [s]."""
+
+FEWEST_ROWS = 2
+"""Windows below which no line is shown, not even one that is refused."""
+
+
+def calibrations(
+    windows: Mapping[Pair, Sequence[Window]], models: Mapping[tuple[str, str], Model], now: datetime
+) -> Mapping[tuple[str, str], tuple[CalibratedData, ...]]:
+    """The calibration of each model, sorted by accelerator.
+
+    Parameters
+    ----------
+    windows
+        What the replicas of each model did on each accelerator.
+    models
+        The models that are calibrated, by namespace and spec.name; windows of others are left out.
+    now
+        The time.
+    """
+    pairs = [pair for pair in sorted(windows) if (pair.namespace, pair.model) in models]
+    data = [_data_of(models[pair.namespace, pair.model], pair.accelerator) for pair in pairs]
+    evidence = [
+        Evidence(windows[pair], prior(item), largest_batch(item, windows[pair]))
+        for pair, item in zip(pairs, data, strict=True)
+    ]
+    rows: defaultdict[tuple[str, str], list[CalibratedData]] = defaultdict(list)
+    for pair, result in zip(pairs, calibrate(evidence, now.timestamp()), strict=True):
+        before = _before(models[pair.namespace, pair.model], pair.accelerator)
+        rows[pair.namespace, pair.model].append(_row(pair.accelerator, result, before, now))
+    return {model: tuple(found) for model, found in rows.items()}
+
+
+def with_prefill_batch(new: Iterable[Window], known: Iterable[Window]) -> list[Window]:
+    """New windows of replicas with the batch of their prefills; see `windows.lagged`.
+
+    Parameters
+    ----------
+    new
+        The newest window of each replica.
+    known
+        Earlier windows.
+    """
+    last = {window.replica: window for window in sorted(known, key=attrgetter("end"))}
+    return [_with_prefill_batch(window, last.get(window.replica)) for window in new]
+
+
+def _with_prefill_batch(window: Window, before: Window | None) -> Window:
+    if before is None or not 0 < window.end - before.end < SUCCESSIVE_S:
+        return window
+    return lagged(window, before)
+
+
+def _data_of(model: Model, accelerator: str) -> PerformanceData | None:
+    """The performance data of an accelerator; of several, the last, as in an optimization."""
+    return next((d for d in reversed(model.spec.data) if d.acc == accelerator), None)
+
+
+def _before(model: Model, accelerator: str) -> CalibratedData | None:
+    return next((row for row in model.status.calibration if row.acc == accelerator), None)
+
+
+def prior(data: PerformanceData | None) -> PrefillDecodeParameters | None:
+    """The parameters that a person typed; None if they are of the third generation."""
+    if data is None or data.perf_parms is not None:
+        return None
+    if data.decode_parms is None:
+        return PrefillDecodeParameters(data.alpha or 0.0, data.beta or 0.0, 0.0, 0.0)
+    decode, prefill = data.decode_parms, data.prefill_parms or PrefillParms(gamma=0, delta=0)
+    return PrefillDecodeParameters(decode.alpha, decode.beta, prefill.gamma, prefill.delta)
+
+
+def largest_batch(data: PerformanceData | None, windows: Sequence[Window]) -> float:
+    """Largest batch of a replica for requests as those of the windows; 0 if unknown [requests].
+
+    As in sizing: maxBatchSize holds for atTokens tokens per request, of which the first
+    generation counts input and output, and the others output only.
+    """
+    if data is None or not windows:
+        return 0.0
+    outputs, inputs = (
+        _mean(w.output_tokens for w in windows),
+        _mean(w.input_tokens for w in windows),
+    )
+    tokens = outputs + inputs if data.alpha is not None else outputs
+    batch = max(data.max_batch_size * data.at_tokens / max(tokens, 1.0) // 1, 1.0)
+    limits = [data.max_num_seqs, data.max_tokens and data.max_tokens // max(inputs + outputs, 1)]
+    return min(batch, *(float(limit) for limit in limits if limit)) if any(limits) else batch
+
+
+def _mean(values: Iterable[float]) -> float:
+    finite = [value for value in values if isfinite(value)]
+    return fmean(finite) if finite else 0.0
+
+
+def _row(
+    accelerator: str, result: Calibration, before: CalibratedData | None, now: datetime
+) -> CalibratedData:
+    """What is told of an accelerator; after a refusal the usable parameters stay as before."""
+    facts = result.facts
+    seen = facts.rows >= FEWEST_ROWS
+    decode_parms, prefill_parms = _usable(result, before)
+    return CalibratedData(
+        acc=accelerator,
+        reason=result.reason,
+        message=result.message,
+        time=now,
+        rows=facts.rows,
+        rejected=tuple(RejectedWindows(reason=r, rows=n) for r, n in result.rejected.items()),
+        least_batch=_rounded(facts.batches[0]) if seen else None,
+        most_batch=_rounded(facts.batches[1]) if seen else None,
+        avg_in_tokens=_rounded(facts.input_tokens) if seen else None,
+        avg_out_tokens=_rounded(facts.output_tokens) if seen else None,
+        shift=_rounded(facts.shift) if facts.shift else None,
+        decode=_decode(facts.decode) if seen else None,
+        prefill=_prefill(facts.prefill) if seen else None,
+        expected=_decode_parms(result.expected) if seen else None,
+        decode_parms=decode_parms,
+        prefill_parms=prefill_parms,
+        perf_parms=_perf_parms(result.budget) if result.budget else None,
+    )
+
+
+def _usable(
+    result: Calibration, before: CalibratedData | None
+) -> tuple[DecodeParms | None, PrefillParms | None]:
+    """The parameters for `calibrate: Use`."""
+    if result.reason.usable:
+        upper = result.upper
+        prefill = PrefillParms(gamma=_rounded(upper.gamma), delta=_rounded(upper.delta))
+        return _decode_parms(upper), prefill
+    return (before.decode_parms, before.prefill_parms) if before else (None, None)
+
+
+def _perf_parms(budget: TokenBudgetParameters) -> PerfParms:
+    alpha, beta, gamma = map(_rounded, (budget.alpha, budget.beta, budget.gamma))
+    return PerfParms(alpha=alpha, beta=beta, gamma=gamma)
+
+
+def _decode_parms(parameters: PrefillDecodeParameters) -> DecodeParms:
+    return DecodeParms(alpha=_rounded(parameters.alpha), beta=_rounded(parameters.beta))
+
+
+def _decode(line: LineFit) -> FittedDecode:
+    return FittedDecode(
+        alpha=_rounded(line.intercept),
+        beta=_rounded(line.slope),
+        alpha_error=_rounded(line.intercept_error),
+        beta_error=_rounded(line.slope_error),
+        residual=_rounded(line.residual),
+        condition=_rounded(line.condition) if isfinite(line.condition) else None,
+    )
+
+
+def _prefill(line: LineFit) -> FittedPrefill:
+    return FittedPrefill(
+        gamma=_rounded(line.intercept),
+        delta=_rounded(line.slope),
+        gamma_error=_rounded(line.intercept_error),
+        delta_error=_rounded(line.slope_error),
+        residual=_rounded(line.residual),
+        condition=_rounded(line.condition) if isfinite(line.condition) else None,
+    )
+
+
+def _rounded(value: float) -> float:
+    """Six significant digits: a delta may be as small as 0.00005."""
+    return float(f"{value:.{DIGITS}g}")

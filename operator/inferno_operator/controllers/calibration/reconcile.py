@@ -1,0 +1,108 @@
+"""One calibration cycle: read windows, calibrate all Models, write what changed noticeably."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inferno_operator.controllers.calibration.plan import calibrations, with_prefill_batch
+from inferno_operator.controllers.calibration.ports import Pair, Windows
+from inferno_operator.controllers.calibration.status import Update, update
+from inferno_operator.resources import CalibratedData, Model
+from inferno_operator.resources.objects import Now, kind_of
+from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.runtime.concurrency import write_each
+from inferno_operator.runtime.ports import Cluster, GoneError, StaleError
+from inferno_optimizer.calibration.windows import Window, retained
+from inferno_optimizer.errors import InfernoError
+
+FIELD_MANAGER = "inferno-calibrate"
+"""The field manager of calibrations and of the condition Calibrated."""
+
+MODEL = kind_of(Model)
+OFF = "Off"
+
+FORGET_S = 24 * 3600.0
+"""Age at which a window is forgotten [s]."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What cycles need.
+
+    `namespaces` are those of the Models; if empty, all. `memory` has the windows to calibrate
+    with; it outlives the cycles.
+    """
+
+    cluster: Cluster
+    windows: Windows
+    namespaces: Sequence[str]
+    now: Now
+    memory: dict[Pair, list[Window]] = field(default_factory=dict)
+
+
+async def calibrate_all(context: Context) -> None:
+    """Calibrate all Models; what cannot be read or written now is left to the next cycle."""
+    try:
+        read = await context.windows.read()
+        models = await _models(context)
+    except InfernoError as error:
+        logger.warning("no calibration: %s", error)
+        return
+    _remember(context.memory, read, context.now().timestamp())
+    wanted = {key: model for key, (_, model) in models.items() if model.spec.calibrate != OFF}
+    rows = calibrations(context.memory, wanted, context.now())
+    updates = [
+        update(observation, rows.get(key) or _last(model), context.now())
+        for key, (observation, model) in models.items()
+    ]
+    await _write([change for change in updates if change is not None], context.cluster)
+
+
+async def _models(context: Context) -> Mapping[tuple[str, str], tuple[Observation, Model]]:
+    """The valid Models by namespace and spec.name; of several of a name, the oldest."""
+    listings = [
+        await context.cluster.list(MODEL, namespace) for namespace in context.namespaces or ("",)
+    ]
+    observations = [observe(Model, m) for listing in listings for m in listing.manifests]
+    valid = [
+        (o, o.resource) for o in observations if isinstance(o.resource, Model) and not o.deleted
+    ]
+    return {
+        (observation.reference.key.namespace, model.spec.name): (observation, model)
+        for observation, model in sorted(valid, key=lambda item: item[1].age, reverse=True)
+    }
+
+
+def _remember(
+    memory: dict[Pair, list[Window]], read: Mapping[Pair, Sequence[Window]], now: float
+) -> None:
+    """Add the new windows, and forget old ones."""
+    for pair in {*memory, *read}:
+        known = memory.pop(pair, [])
+        windows = (*known, *with_prefill_batch(read.get(pair, ()), known))
+        if kept := retained(window for window in windows if window.end >= now - FORGET_S):
+            memory[pair] = kept
+
+
+def _last(model: Model) -> tuple[CalibratedData, ...]:
+    """The calibration in the status, of a Model that has no windows; none if it is switched off."""
+    return () if model.spec.calibrate == OFF else model.status.calibration
+
+
+async def _write(updates: Sequence[Update], cluster: Cluster) -> None:
+    async def write(change: Update) -> None:
+        manifest = change.reference.manifest_at_version(status=change.status)
+        try:
+            await cluster.apply(MODEL, manifest, FIELD_MANAGER)
+        except (StaleError, GoneError) as error:
+            logger.debug("%s; the next cycle writes it", error)
+            return
+        for event in change.events:
+            await cluster.publish(event)
+
+    try:
+        await write_each(updates, write)
+    except InfernoError as error:
+        logger.warning("some calibrations are not written: %s", error)

@@ -1,0 +1,245 @@
+"""What each vLLM replica did in the last minute, from Prometheus.
+
+Two queries return everything about all replicas of the cluster. Each is a union of parts, told
+apart by the label `part`. Other engines do not serve the time of a prefill without the queue, as
+a sum and a count; their replicas have no windows.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, nan
+from types import MappingProxyType
+from typing import NamedTuple
+
+from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.resources import Server
+from inferno_operator.runtime.prometheus import Answer, Prometheus, Sample
+from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
+
+WINDOW_S = 60
+"""Length of a window [s]: at least four scrapes at the usual interval of 15 s."""
+
+PART = "part"
+REPLICA = ("namespace", "pod", "instance")
+MODEL = "model_name"
+"""Labels that tell replicas apart, and the label of the model, which some series do not have."""
+
+MILLISECONDS = 1000.0
+
+_ITL = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
+_PREFILL = ("vllm:request_prefill_time_seconds",)
+_INPUT = ("vllm:request_prefill_kv_computed_tokens", "vllm:request_prompt_tokens")
+_OUTPUT = ("vllm:request_generation_tokens",)
+_KV = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+_RUNNING = ("vllm:num_requests_running",)
+"""Names of metrics, the newest first."""
+
+_STARTED = f"(process_start_time_seconds and on ({', '.join(REPLICA)}) {_RUNNING[0]})"
+"""When the process of a replica started; many other programs have this metric, too."""
+
+
+def _sums(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{name}_sum" for name in names)
+
+
+def _counts(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{name}_count" for name in names)
+
+
+class Part(NamedTuple):
+    """A part of a query: over the engines of a replica, of a range, of the first metric there is.
+
+    Without a function it is the value now.
+    """
+
+    aggregate: str
+    function: str
+    names: Sequence[str]
+
+
+COUNTERS: Mapping[str, Part] = MappingProxyType(
+    {
+        "itl_sum": Part("sum", "increase", _sums(_ITL)),
+        "itl_count": Part("sum", "increase", _counts(_ITL)),
+        "prefill_sum": Part("sum", "increase", _sums(_PREFILL)),
+        "prefill_count": Part("sum", "increase", _counts(_PREFILL)),
+        "input_sum": Part("sum", "increase", _sums(_INPUT)),
+        "input_count": Part("sum", "increase", _counts(_INPUT)),
+        "output_sum": Part("sum", "increase", _sums(_OUTPUT)),
+        "output_count": Part("sum", "increase", _counts(_OUTPUT)),
+        "preemptions": Part("sum", "increase", ("vllm:num_preemptions_total",)),
+        "restarts": Part("sum", "resets", _counts(_ITL)),
+    }
+)
+"""Parts of the first query."""
+
+GAUGES: Mapping[str, Part] = MappingProxyType(
+    {
+        "kv_usage": Part("max", "max_over_time", _KV),
+        "running_mean": Part("sum", "avg_over_time", _RUNNING),
+        "running_deviation": Part("sum", "stddev_over_time", _RUNNING),
+        "alive": Part("sum", "", _RUNNING),
+        "served": Part("sum", "", _counts(_PREFILL)),
+        "started": Part("max", "", (_STARTED,)),
+    }
+)
+"""Parts of the second query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The replicas whose series have these labels run this model on this accelerator."""
+
+    labels: Mapping[str, str]
+    pair: Pair
+
+
+def subject(namespace: str, server: Server, labels: Mapping[str, str]) -> Subject | None:
+    """The replicas of a Server whose series have these labels.
+
+    None if it runs nowhere, or on several accelerators, where replicas cannot be told apart.
+    """
+    current = server.spec.current_alloc
+    if current is None or current.mix or not current.accelerator:
+        return None
+    return Subject(labels, Pair(namespace, server.spec.model, current.accelerator))
+
+
+def expression(
+    parts: Mapping[str, Part], names: Iterable[str] = (), window_s: int = WINDOW_S
+) -> str:
+    """The query of all parts.
+
+    Parameters
+    ----------
+    parts
+        What is asked for.
+    names
+        Labels that subjects have, besides those of replicas and of the model.
+    window_s
+        Length of the window [s].
+    """
+    by = ", ".join(dict.fromkeys((*REPLICA, MODEL, *sorted(names))))
+    return "\nor\n".join(
+        f"label_replace({part.aggregate} by ({by}) ({_alternatives(part, window_s)}),"
+        f' "{PART}", "{name}", "", "")'
+        for name, part in parts.items()
+    )
+
+
+def _alternatives(part: Part, window_s: int) -> str:
+    """The first of the metrics that exists, for each engine."""
+    if not part.function:
+        return " or ".join(part.names)
+    return " or ".join(f"{part.function}({name}[{window_s}s])" for name in part.names)
+
+
+class PrometheusWindows:
+    """Reads windows of replicas from Prometheus.
+
+    Parameters
+    ----------
+    prometheus
+        Answers queries.
+    subjects
+        Returns which labels belong to which model and accelerator.
+    """
+
+    def __init__(self, prometheus: Prometheus, subjects: Callable[[], Sequence[Subject]]) -> None:
+        self._prometheus = prometheus
+        self._subjects = subjects
+
+    async def read(self) -> Mapping[Pair, Sequence[Window]]:
+        """Return the newest window of each replica; none if there is nobody to ask about."""
+        subjects = self._subjects()
+        if not subjects:
+            return {}
+        names = {name for subject_ in subjects for name in subject_.labels}
+        queries = [expression(parts, names) for parts in (COUNTERS, GAUGES)]
+        answers = [await self._prometheus.query(query) for query in queries]
+        return windows(answers, subjects)
+
+
+def windows(answers: Sequence[Answer], subjects: Sequence[Subject]) -> dict[Pair, list[Window]]:
+    """The windows in the answers to both queries, by model and accelerator."""
+    samples = [sample for answer in answers for sample in answer.samples]
+    starts = {
+        _replica(sample): sample.value for sample in samples if sample.labels.get(PART) == "started"
+    }
+    parts: defaultdict[tuple[tuple[str, str], ...], dict[str, float]] = defaultdict(dict)
+    times: dict[tuple[tuple[str, str], ...], float] = {}
+    for sample in samples:
+        labels = {name: value for name, value in sample.labels.items() if name != PART}
+        identity = tuple(sorted(labels.items()))
+        parts[identity][sample.labels.get(PART, "")] = sample.value
+        times[identity] = sample.time
+    found: defaultdict[Pair, list[Window]] = defaultdict(list)
+    for identity, values in parts.items():
+        labels = dict(identity)
+        pair = _pair(labels, subjects)
+        if pair is not None and "alive" in values:  # a stopped engine has counters for a while
+            started = starts.get(_replica_of(labels), -inf)
+            found[pair].append(_window(labels, values, times[identity], started))
+    return dict(found)
+
+
+def _pair(labels: Mapping[str, str], subjects: Sequence[Subject]) -> Pair | None:
+    """What the series belongs to; None if nothing, or several, which cannot be told apart."""
+    pairs = {s.pair for s in subjects if s.labels.items() <= labels.items()}
+    return pairs.pop() if len(pairs) == 1 else None
+
+
+def _replica(sample: Sample) -> tuple[str, ...]:
+    return _replica_of(sample.labels)
+
+
+def _replica_of(labels: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(labels.get(name, "") for name in REPLICA)
+
+
+def _window(
+    labels: Mapping[str, str], parts: Mapping[str, float], end: float, started: float
+) -> Window:
+    """A window from the parts of a replica; what is absent is NaN, which rejects the window.
+
+    The sum of the intervals between tokens per time is the mean number of requests in decode
+    (Little's law).
+    """
+    part = {name: parts.get(name, nan) for name in (*COUNTERS, *GAUGES)}
+    running = part["itl_sum"] / WINDOW_S
+    pod = labels.get("pod", "")
+    return Window(
+        end=end,
+        itl_ms=MILLISECONDS * _ratio(part["itl_sum"], part["itl_count"]),
+        intervals=part["itl_count"],
+        batch=batch_at_poisson_arrivals(running),
+        prefill_ms=MILLISECONDS * _ratio(part["prefill_sum"], part["prefill_count"]),
+        prefills=part["prefill_count"],
+        input_tokens=_ratio(part["input_sum"], part["input_count"]),
+        output_tokens=_ratio(part["output_sum"], part["output_count"]),
+        preemptions=parts.get("preemptions", 0.0),
+        restarts=parts.get("restarts", 0.0),
+        kv_usage=part["kv_usage"],
+        batch_cov=_ratio(part["running_deviation"], part["running_mean"]),
+        age_s=end - started,
+        served=parts.get("served", inf),
+        replica=pod or labels.get("instance", ""),
+        shape=shape_of(pod),
+    )
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator > 0 else nan
+
+
+def shape_of(pod: str) -> str:
+    """The hash of the pod template in the name of a pod of a Deployment; "" if there is none.
+
+    The name ends with the hash and five characters, without vowels and look-alike digits.
+    """
+    match = re.search(
+        r"-([bcdfghjklmnpqrstvwxz2456789]{6,10})-[bcdfghjklmnpqrstvwxz2456789]{5}$", pod
+    )
+    return match[1] if match else ""

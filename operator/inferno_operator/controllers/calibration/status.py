@@ -1,0 +1,105 @@
+"""What to write on a Model after a calibration, and whether it is worth a write; pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from inferno_operator.resources import CalibratedData, ModelStatus
+from inferno_operator.resources.conditions import CALIBRATED, Verdict, changed, merge_conditions
+from inferno_operator.resources.objects import Event, Manifest, Reference
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.calibration.verdict import Reason
+
+NOTICEABLE = 0.01
+"""Relative change of a parameter that is written."""
+
+NOTICEABLE_ROWS = 0.1
+"""Relative change of the number of windows that is written."""
+
+ACTION = "Calibrate"
+"""The action in events of this controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The fields of the status that this controller owns, and events about the Model."""
+
+    reference: Reference
+    status: Manifest
+    events: tuple[Event, ...] = ()
+
+
+def update(
+    observation: Observation, rows: Sequence[CalibratedData], now: datetime
+) -> Update | None:
+    """What to write; None if nothing changed noticeably.
+
+    Without rows, what was written before is removed.
+    """
+    before = known(observation)
+    if not rows:
+        had = before or observation.status.condition(CALIBRATED)
+        return Update(observation.reference, {}) if had else None
+    result = verdict(rows)
+    same = len(rows) == len(before) and all(
+        not noticeable(old, new) for old, new in zip(before, rows, strict=True)
+    )
+    if same and not changed(observation.status, result):
+        return None
+    conditions = merge_conditions(observation.status, [result], observation.generation, now)
+    status = {
+        "calibration": [row.to_json() for row in rows],
+        "conditions": [condition.to_json() for condition in conditions],
+    }
+    return Update(
+        observation.reference, status, tuple(_events(observation.reference, before, rows))
+    )
+
+
+def known(observation: Observation) -> tuple[CalibratedData, ...]:
+    """The calibration in the status of a Model."""
+    status = observation.status
+    return status.calibration if isinstance(status, ModelStatus) else ()
+
+
+def verdict(rows: Sequence[CalibratedData]) -> Verdict:
+    """The condition Calibrated: true if the parameters of all accelerators may be used.
+
+    The reason is that of the first accelerator whose parameters may not be used.
+    """
+    refused = [row for row in rows if not Reason(row.reason).usable]
+    message = "; ".join(f"{row.acc}: {row.reason}" for row in rows)
+    first = refused[0] if refused else None
+    if first is None:
+        return Verdict(CALIBRATED, holds=True, reason=str(Reason.CALIBRATED), message=message)
+    return Verdict(
+        CALIBRATED, holds=False, reason=first.reason, message=f"{first.acc}: {first.message}"
+    )
+
+
+def noticeable(old: CalibratedData, new: CalibratedData) -> bool:
+    """Whether a calibration differs enough from the one in the status to be written."""
+    if (old.acc, old.reason) != (new.acc, new.reason):
+        return True
+    if abs(new.rows - old.rows) > NOTICEABLE_ROWS * old.rows:
+        return True
+    before, after = _parameters(old), _parameters(new)
+    return len(before) != len(after) or any(
+        abs(b - a) > NOTICEABLE * abs(a) for a, b in zip(before, after, strict=True)
+    )
+
+
+def _parameters(row: CalibratedData) -> list[float]:
+    parts = (row.expected, row.decode_parms, row.prefill_parms)
+    return [value for part in parts if part for value in part.model_dump().values()]
+
+
+def _events(
+    reference: Reference, before: Sequence[CalibratedData], rows: Sequence[CalibratedData]
+) -> Iterator[Event]:
+    """A warning for each engine that has just been noticed to have changed."""
+    reasons = {row.acc: row.reason for row in before}
+    for row in rows:
+        if row.reason == Reason.SHIFTED and reasons.get(row.acc) != Reason.SHIFTED:
+            message = f"{row.acc}: {row.message}"
+            yield Event(reference, "Warning", row.reason, message, ACTION)

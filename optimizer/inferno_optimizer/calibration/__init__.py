@@ -1,0 +1,1 @@
+"""Calibration: performance parameters from measurements of running replicas."""

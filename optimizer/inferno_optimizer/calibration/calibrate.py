@@ -1,0 +1,289 @@
+"""Windows of a model on an accelerator -> its performance parameters, or why there are none."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from inferno_optimizer.calibration.budget import fit_budget, typical_residual
+from inferno_optimizer.calibration.confidence import Line, Requests, Z, chords
+from inferno_optimizer.calibration.drift import shifts
+from inferno_optimizer.calibration.fit import Fit, Priors, fit, weights_by_age
+from inferno_optimizer.calibration.regression import Estimate
+from inferno_optimizer.calibration.verdict import Facts, LineFit, Reason, verdict
+from inferno_optimizer.calibration.windows import (
+    LIVE,
+    BoolArray,
+    Rejection,
+    Requirements,
+    Table,
+    Window,
+    rejections,
+)
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.system import PrefillDecodeParameters, TokenBudgetParameters
+
+HALF_LIFE_S = 6 * 3600.0
+"""Age at which a window counts half [s]."""
+
+HALVINGS = 6
+"""How often the half-life is halved at most after a change of the engine: to 6 minutes."""
+
+ROLLOUT_S = 300.0
+"""Time before the newest window in which a second pod template means a rollout [s]."""
+
+GOOD_FIT = 0.05
+"""Median relative residual of the lines below which generation 3 is not tried."""
+
+BETTER = 0.9
+"""Residual of generation 3, relative to generation 2, below which it fits better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a model on an accelerator.
+
+    Attributes
+    ----------
+    windows
+        What its replicas did, in any order.
+    prior
+        The parameters that are believed so far, if any.
+    largest_batch
+        Largest batch of a replica [requests]; 0 if unknown: the largest one seen.
+    """
+
+    windows: Sequence[Window]
+    prior: PrefillDecodeParameters | None = None
+    largest_batch: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The result for a model on an accelerator.
+
+    Attributes
+    ----------
+    reason, message
+        Whether the parameters may be used; and if not, what to do.
+    facts
+        The fitted lines, without waits for prefills of other requests, and what they rest on.
+    expected
+        Parameters with the waits for prefills of other requests, at the present token mix.
+    upper
+        The same at the upper confidence of 90 %: what targets are checked with.
+    budget
+        Parameters of generation 3, if these fit better.
+    rejected
+        Number of windows that were not used, by reason.
+    """
+
+    reason: Reason
+    message: str
+    facts: Facts
+    expected: PrefillDecodeParameters
+    upper: PrefillDecodeParameters
+    budget: TokenBudgetParameters | None
+    rejected: Mapping[Rejection, int]
+
+
+def calibrate(
+    evidence: Sequence[Evidence], now: float, requirements: Requirements = LIVE
+) -> list[Calibration]:
+    """Calibrate many models at once.
+
+    Parameters
+    ----------
+    evidence
+        What is known of each model on each accelerator.
+    now
+        Unix time [s]; older windows count less.
+    requirements
+        What windows must have.
+
+    Returns
+    -------
+    list[Calibration]
+        One for each item, in the same order.
+    """
+    whole = Table.of([item.windows for item in evidence])
+    broken = rejections(whole, requirements)
+    used = whole.present & (broken < 0)
+    table, mixed = whole.only(used), _mixed(whole)
+    adapted = _adapted(table, used, Priors.of([item.prior for item in evidence]), now)
+    fitted, requests = adapted.fit, _requests(evidence, table, adapted.fit.weights)
+    facts = _facts(table, used, adapted, requests, mixed)
+    expected, upper = (_chords(fitted, requests, z) for z in (0.0, Z))
+    budgets = _budgets(table, fitted)
+    return [
+        Calibration(
+            *verdict(facts[group], requirements),
+            facts[group],
+            expected[group],
+            upper[group],
+            budgets[group],
+            _counted(broken[group]),
+        )
+        for group in range(len(evidence))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapted:
+    """A fit to the present engine; see `Facts.shift` and `Facts.settled`, shape (groups,)."""
+
+    fit: Fit
+    shift: FloatArray
+    settled: BoolArray
+
+
+def _adapted(table: Table, used: BoolArray, priors: Priors, now: float) -> _Adapted:
+    """Fit; where the engine has changed, again with shorter half-lives until the newest fit."""
+    half_life = np.full(len(used), HALF_LIFE_S)
+    fitted = fit(table, weights_by_age(table, used, now, half_life), priors)
+    first = shift = _shift(fitted, used)
+    for _ in range(HALVINGS):
+        groups = np.flatnonzero(shift)
+        if not groups.size:
+            break
+        half_life[groups] /= 2
+        some, rows = table.take(groups), used[groups]
+        again = fit(some, weights_by_age(some, rows, now, half_life[groups]), priors.take(groups))
+        fitted = _replaced(fitted, groups, again)
+        shift = shift.copy()
+        shift[groups] = _shift(again, rows)
+    return _Adapted(fitted, first, shift == 0)
+
+
+def _shift(fitted: Fit, used: BoolArray) -> FloatArray:
+    """The larger change of decode and prefill times."""
+    decode, prefill = (shifts(line, used) for line in (fitted.decode, fitted.prefill))
+    return np.asarray(np.where(np.abs(decode) >= np.abs(prefill), decode, prefill))
+
+
+def _replaced(whole: Fit, groups: IntArray, part: Fit) -> Fit:
+    """The fit with that of some groups replaced."""
+
+    def merged(old: FloatArray, new: FloatArray) -> FloatArray:
+        result = old.copy()
+        result[groups] = new
+        return result
+
+    def estimate(old: Estimate, new: Estimate) -> Estimate:
+        names = [field.name for field in fields(Estimate)]
+        return Estimate(*(merged(getattr(old, name), getattr(new, name)) for name in names))
+
+    return Fit(
+        estimate(whole.decode, part.decode),
+        estimate(whole.prefill, part.prefill),
+        merged(whole.weights, part.weights),
+        merged(whole.interference, part.interference),
+    )
+
+
+def _requests(evidence: Sequence[Evidence], table: Table, weights: FloatArray) -> Requests:
+    """Largest batches, and mean tokens by weight; where no window is used, of one token."""
+    most = np.max(np.where(weights > 0, table.batch, 1.0), axis=1, initial=1.0)
+    given = np.array([item.largest_batch for item in evidence])
+    total = np.maximum(weights.sum(axis=1), np.finfo(float).tiny)
+
+    def mean(column: FloatArray, least: float) -> FloatArray:
+        sums = np.where(weights > 0, column * weights, 0.0).sum(axis=1)
+        return np.asarray(np.maximum(sums / total, least))
+
+    return Requests(
+        np.where(given > 0, given, most), mean(table.input_tokens, 1), mean(table.output_tokens, 2)
+    )
+
+
+def _facts(
+    table: Table, used: BoolArray, adapted: _Adapted, requests: Requests, mixed: BoolArray
+) -> list[Facts]:
+    fitted, counts = adapted.fit, used.sum(axis=1)
+    in_order = np.sort(np.where(used, table.batch, np.inf), axis=1)
+    low, p5, p95, high = (_quantile(in_order, counts, share) for share in (0.0, 0.05, 0.95, 1.0))
+    decode, prefill = (_lines(line, fitted.weights) for line in (fitted.decode, fitted.prefill))
+    return [
+        Facts(
+            rows=int(counts[group]),
+            weight=float(fitted.weights[group].sum()),
+            mixed=bool(mixed[group]),
+            shift=float(adapted.shift[group]),
+            settled=bool(adapted.settled[group]),
+            batches=(float(low[group]), float(high[group])),
+            spread=float(p95[group] / p5[group]) if counts[group] else 1.0,
+            largest_batch=float(requests.largest_batch[group]),
+            input_tokens=float(requests.input_tokens[group]),
+            output_tokens=float(requests.output_tokens[group]),
+            decode=decode[group],
+            prefill=prefill[group],
+        )
+        for group in range(len(used))
+    ]
+
+
+def _quantile(in_order: FloatArray, counts: IntArray, share: float) -> FloatArray:
+    """A quantile of the first values of each row; 0 without values."""
+    if in_order.shape[1] == 0:
+        return np.zeros(len(in_order))
+    at = np.rint(share * np.maximum(counts - 1, 0)).astype(np.int64)
+    values = np.take_along_axis(in_order, at[:, None], axis=1)[:, 0]
+    return np.where(counts > 0, values, 0.0)
+
+
+def _mixed(table: Table) -> BoolArray:
+    """Whether windows of several pod templates end within `ROLLOUT_S` of the newest."""
+    newest = np.max(np.where(table.present, table.end, -np.inf), axis=1, initial=-np.inf)
+    recent = table.present & (table.end >= newest[:, None] - ROLLOUT_S)
+    none = np.iinfo(np.int64).max
+    least = np.min(np.where(recent, table.shape, none), axis=1, initial=none)
+    most = np.max(np.where(recent, table.shape, -1), axis=1, initial=-1)
+    return np.asarray(least < most)
+
+
+def _lines(estimate: Estimate, weights: FloatArray) -> list[LineFit]:
+    columns = np.column_stack(
+        [
+            estimate.coefficients,
+            estimate.errors,
+            estimate.covariance[:, 0, 1],
+            estimate.free[:, 1],
+            typical_residual(estimate.residuals, weights),
+            estimate.condition,
+        ]
+    )
+    return [LineFit(*row) for row in columns.tolist()]
+
+
+def _chords(fitted: Fit, requests: Requests, z: float) -> list[PrefillDecodeParameters]:
+    decode, prefill = (
+        Line(line.coefficients[:, 0], line.coefficients[:, 1], line.covariance)
+        for line in (fitted.decode, fitted.prefill)
+    )
+    found = chords(decode, prefill, requests, z)
+    columns = np.column_stack([found.alpha, found.beta, found.gamma, found.delta])
+    return [PrefillDecodeParameters(*row) for row in columns.tolist()]
+
+
+def _budgets(table: Table, fitted: Fit) -> list[TokenBudgetParameters | None]:
+    """Parameters of generation 3 for the groups that they fit better.
+
+    Only where the lines do not fit well: elsewhere there is nothing to gain.
+    """
+    weights = np.concatenate([fitted.weights, fitted.weights], axis=1)
+    residuals = np.concatenate([fitted.decode.residuals, fitted.prefill.residuals], axis=1)
+    lines = typical_residual(residuals, weights)
+    found: list[TokenBudgetParameters | None] = [None] * len(lines)
+    groups = np.flatnonzero(lines > GOOD_FIT)
+    if not groups.size:
+        return found
+    budget = fit_budget(table.take(groups), fitted.weights[groups])
+    better = typical_residual(budget.residuals, weights[groups]) < BETTER * lines[groups]
+    for group, row in zip(groups[better], budget.coefficients[better].tolist(), strict=True):
+        found[group] = TokenBudgetParameters(*row)
+    return found
+
+
+def _counted(broken: IntArray) -> dict[Rejection, int]:
+    counts = np.bincount(broken[broken >= 0], minlength=len(Rejection)).tolist()
+    return {rule: count for rule, count in zip(Rejection, counts, strict=True) if count}

@@ -1,0 +1,125 @@
+"""Fits the decode and the prefill time of many groups to their windows.
+
+Both are lines: a decode step of a batch of n takes alpha + beta n, and a prefill with h input
+tokens takes gamma + delta h n. The queue is in neither, so no queueing model is fitted through.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+import numpy as np
+
+from inferno_optimizer.calibration.regression import Estimate, Prior, Rows, robust_fit
+from inferno_optimizer.calibration.windows import BoolArray, Table
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.system import PrefillDecodeParameters
+
+PRIOR_COV = 0.5
+"""Coefficient of variation of the prior: typed parameters may be wrong by this factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """What is believed of the lines before: those of decode steps and of prefills."""
+
+    decode: Prior
+    prefill: Prior
+
+    @classmethod
+    def of(cls, parameters: Sequence[PrefillDecodeParameters | None]) -> Self:
+        """From the parameters of each group; None, and a parameter of 0, believe nothing."""
+        values = np.array(
+            [(p.alpha, p.beta, p.gamma, p.delta) if p else (0.0,) * 4 for p in parameters]
+        ).reshape(-1, 4)
+        known = values > 0
+        precision = np.where(known, 1.0 / (PRIOR_COV * np.where(known, values, 1.0)) ** 2, 0.0)
+        return cls(Prior(values[:, :2], precision[:, :2]), Prior(values[:, 2:], precision[:, 2:]))
+
+    def take(self, groups: IntArray) -> "Priors":
+        """The priors of some of the groups."""
+        return Priors(
+            *(Prior(p.mean[groups], p.precision[groups]) for p in (self.decode, self.prefill))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The fitted lines of each group, and the decode times without the prefills of others.
+
+    Attributes
+    ----------
+    decode, prefill
+        (alpha, beta) and (gamma, delta) [ms].
+    weights
+        Weight of each window by its age; 0 if it is not used; shape (groups, windows).
+    interference
+        Time that a decode step waited for prefills of other requests [ms]; the same shape.
+    """
+
+    decode: Estimate
+    prefill: Estimate
+    weights: FloatArray
+    interference: FloatArray
+
+
+def weights_by_age(
+    table: Table, used: BoolArray, now: float, half_life_s: FloatArray
+) -> FloatArray:
+    """Weight of each window: 2^(-age / half-life), 0 if it is not used.
+
+    Parameters
+    ----------
+    table
+        The windows.
+    used
+        Which of them are used.
+    now
+        Unix time [s].
+    half_life_s
+        Of each group [s]; shape (groups,).
+    """
+    age = np.maximum(now - np.where(used, table.end, now), 0.0)
+    return np.where(used, 2.0 ** (-age / half_life_s[:, None]), 0.0)
+
+
+def fit(table: Table, weights: FloatArray, priors: Priors) -> Fit:
+    """Fit prefills, then what decode steps take without the prefills of other requests.
+
+    Notes
+    -----
+    While a request makes its k - 1 further tokens in a batch of n, n - 1 other requests arrive on
+    average, because as many leave. Each prefills in a batch that is larger by one, and all decode
+    steps wait for it. So a measured inter-token latency is
+    (alpha + beta n) + (n - 1) prefill(n + 1) / (k - 1).
+    """
+    ones = np.ones_like(table.batch)
+    zeros = np.zeros_like(table.batch)
+    product = table.input_tokens * table.batch_of_prefills()
+    prefill = robust_fit(
+        Rows(np.stack([ones, product], axis=2), table.prefill_ms, zeros, weights), priors.prefill
+    )
+    gamma, delta = prefill.coefficients.T[..., None]
+    others = gamma + delta * table.input_tokens * (table.batch + 1.0)
+    interference = interference_ms(table.batch, others, table.output_tokens)
+    design = np.stack([ones, table.batch], axis=2)
+    decode = robust_fit(Rows(design, table.itl_ms, interference, weights), priors.decode)
+    return Fit(decode, prefill, weights, interference)
+
+
+Numbers = TypeVar("Numbers", float, FloatArray)
+
+
+def interference_ms(batch: Numbers, prefill_ms: Numbers, output_tokens: Numbers) -> Numbers:
+    """Time that a decode step waits for prefills of other requests [ms].
+
+    Parameters
+    ----------
+    batch
+        Requests in the batch.
+    prefill_ms
+        Time of a prefill in a batch that is larger by one [ms].
+    output_tokens
+        Mean output tokens of a request, more than 1.
+    """
+    return (batch - 1.0) * prefill_ms / (output_tokens - 1.0)

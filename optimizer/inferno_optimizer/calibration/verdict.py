@@ -1,0 +1,220 @@
+"""Decides whether fitted lines may be used; and if not, says why and what would help."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from math import sqrt
+
+from inferno_optimizer.calibration.windows import Requirements
+
+LARGEST_CONDITION = 20.0
+SMALLEST_SPREAD = 1.5
+"""The 95 % quantile of the batches must be this many times the 5 % quantile."""
+
+LARGEST_RESIDUAL = 0.15
+EXTRAPOLATION = 1.5
+"""Largest batch of a replica, in largest batches seen, up to which a line is trusted."""
+
+NEGATIVE = 2.0
+"""Standard errors below 0 at which a slope is negative, not only uncertain."""
+
+FARTHER = 4
+"""A run that helps has this many times the batch or the input tokens, where no limit is known."""
+
+
+class Reason(StrEnum):
+    """The result of a calibration; all but the first two refuse it."""
+
+    CALIBRATED = "Calibrated"
+    """The parameters may be used."""
+    EXTRAPOLATING = "Extrapolating"
+    """They may be used, but the largest batch is far beyond what was seen."""
+    NOT_ENOUGH_DATA = "NotEnoughData"
+    """Too few windows."""
+    MIXED = "Mixed"
+    """Replicas of two pod templates run."""
+    SHIFTED = "Shifted"
+    """The engine became slower or faster, and there are too few windows since."""
+    NO_SPREAD = "NoSpread"
+    """All windows have nearly the same batch, so that many lines fit."""
+    NEGATIVE_SLOPE = "NegativeSlope"
+    """The latency falls with the batch."""
+    POOR_FIT = "PoorFit"
+    """The windows do not lie near a line."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether the parameters may be used."""
+        return self in (Reason.CALIBRATED, Reason.EXTRAPOLATING)
+
+
+@dataclass(frozen=True, slots=True)
+class LineFit:
+    """A fitted line: intercept + slope x [ms].
+
+    Attributes
+    ----------
+    intercept, slope
+        Neither is negative.
+    intercept_error, slope_error, covariance
+        Standard errors of both, and their covariance.
+    free_slope
+        The slope before a negative one was set to 0.
+    residual
+        Median relative residual, without sign.
+    condition
+        Condition number of the regression.
+    """
+
+    intercept: float
+    slope: float
+    intercept_error: float
+    slope_error: float
+    covariance: float
+    free_slope: float
+    residual: float
+    condition: float
+
+    def at(self, x: float) -> float:
+        """The value at x [ms]."""
+        return self.intercept + self.slope * x
+
+    def error(self, x: float) -> float:
+        """The standard error of the value at x [ms]."""
+        variance = self.intercept_error**2 + 2 * x * self.covariance + (x * self.slope_error) ** 2
+        return sqrt(max(variance, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a verdict depends on.
+
+    Attributes
+    ----------
+    rows, weight
+        Number of windows used, and the sum of their weights by age.
+    mixed
+        Whether replicas of two pod templates run.
+    shift
+        Relative change of the latencies that was noticed; 0 if none.
+    settled
+        Whether the fit has adapted to that change.
+    batches
+        Smallest and largest batch of the windows used.
+    spread
+        95 % quantile of the batches, relative to the 5 % quantile.
+    largest_batch
+        Largest batch of a replica.
+    input_tokens, output_tokens
+        Mean tokens of a request.
+    decode, prefill
+        The fitted lines.
+    """
+
+    rows: int
+    weight: float
+    mixed: bool
+    shift: float
+    settled: bool
+    batches: tuple[float, float]
+    spread: float
+    largest_batch: float
+    input_tokens: float
+    output_tokens: float
+    decode: LineFit
+    prefill: LineFit
+
+
+def verdict(facts: Facts, needed: Requirements) -> tuple[Reason, str]:
+    """The result of a calibration, and a message that says what to do."""
+    for refusal in (*_refusals_of_windows(facts, needed), *_refusals_of_lines(facts)):
+        return refusal
+    if facts.largest_batch > EXTRAPOLATION * facts.batches[1]:
+        return Reason.EXTRAPOLATING, _extrapolating(facts)
+    return Reason.CALIBRATED, f"{facts.rows} measurements at batches {_range(facts)}"
+
+
+def _refusals_of_windows(facts: Facts, needed: Requirements) -> Iterator[tuple[Reason, str]]:
+    if facts.mixed:
+        message = "replicas of two pod templates run; wait until the rollout is complete"
+        yield Reason.MIXED, message
+    if facts.rows < needed.rows:
+        message = f"{facts.rows} of at least {needed.rows:g} measurements can be used"
+        yield Reason.NOT_ENOUGH_DATA, message
+    if facts.shift and not (facts.settled and facts.weight >= needed.rows):
+        yield Reason.SHIFTED, _shifted(facts)
+
+
+def _refusals_of_lines(facts: Facts) -> Iterator[tuple[Reason, str]]:
+    if facts.spread < SMALLEST_SPREAD or facts.decode.condition > LARGEST_CONDITION:
+        yield Reason.NO_SPREAD, _no_spread(facts)
+    if facts.prefill.condition > LARGEST_CONDITION:
+        yield Reason.NO_SPREAD, _no_spread_of_prefills(facts)
+    for name, line in (("inter-token latency", facts.decode), ("prefill time", facts.prefill)):
+        if line.free_slope < -NEGATIVE * line.slope_error:
+            yield Reason.NEGATIVE_SLOPE, _negative(name)
+        if line.residual > LARGEST_RESIDUAL:
+            yield Reason.POOR_FIT, _poor(name, line)
+
+
+def _range(facts: Facts) -> str:
+    least, most = facts.batches
+    return f"of {least:.3g}" if least == most else f"of {least:.3g} to {most:.3g}"
+
+
+def _shifted(facts: Facts) -> str:
+    direction = "slower" if facts.shift > 0 else "faster"
+    return (
+        f"the engine became about {abs(facts.shift):.0%} {direction};"
+        " older windows count less until there are enough new ones"
+    )
+
+
+def _no_spread(facts: Facts) -> str:
+    return (
+        f"all batches are {_range(facts)}, too much alike to tell the fixed time from the time"
+        f" per request; measure at a batch of {next_batch(facts):.0f}"
+        f" with {facts.input_tokens:.0f} input tokens"
+    )
+
+
+def _no_spread_of_prefills(facts: Facts) -> str:
+    return (
+        "input tokens times batch are too much alike to tell the fixed time of a prefill from the"
+        f" time per token; measure with {FARTHER * facts.input_tokens:.0f} input tokens"
+        f" at a batch of {next_batch(facts):.0f}"
+    )
+
+
+def next_batch(facts: Facts) -> float:
+    """The batch at which a measurement would help most.
+
+    The largest batch of a replica, where the line is used; or 1, if the largest was seen already;
+    or more than was seen, if both were.
+    """
+    least, most = facts.batches
+    if facts.largest_batch > most:
+        return facts.largest_batch
+    return 1.0 if least > 1 else FARTHER * most
+
+
+def _negative(name: str) -> str:
+    return (
+        f"the {name} falls as the batch grows, which no engine does: look for another load on the"
+        " accelerator, or for requests of different kinds at different times"
+    )
+
+
+def _poor(name: str, line: LineFit) -> str:
+    return (
+        f"half of the measurements are more than {line.residual:.0%} off the line of the {name}:"
+        " look for speculative decoding, adapters, or another load on the accelerator"
+    )
+
+
+def _extrapolating(facts: Facts) -> str:
+    return (
+        f"replicas may have batches of {facts.largest_batch:.0f}, and the largest seen is"
+        f" {facts.batches[1]:.3g}: the upper confidence is wide; lower the largest batch,"
+        f" or measure at a batch of {next_batch(facts):.0f}"
+    )

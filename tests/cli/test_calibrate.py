@@ -1,0 +1,78 @@
+"""`inferno calibrate` on runs of engines with known parameters; see tests/data/calibration."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from tests.cli.program import ROOT, inferno
+
+DATA = ROOT / "tests/data/calibration"
+NAMES = ("--model", "meta-llama/Llama-3.1-8B", "--accelerator", "H100")
+TRUTH = {
+    "llama-8b-h100.csv": (7.0, 0.05, 12.0, 0.00005),
+    "vllm-bench.json": (7.0, 0.05, 12.0, 0.00005),
+    "granite-13b-a100.csv": (15.0, 0.4, 10.0, 0.001),
+}
+
+
+@pytest.mark.parametrize("file", TRUTH)
+def test_the_parameters_are_those_of_the_engine(file: str) -> None:
+    printed = inferno("calibrate", DATA / file, *NAMES)
+
+    found = re.findall(r"(?:alpha|beta|gamma|delta) ([\d.e-]+) ±", printed.stdout.decode())
+    assert [float(value) for value in found] == pytest.approx(TRUTH[file], rel=0.05)
+    assert (printed.returncode, printed.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("file", TRUTH)
+def test_what_it_prints_is_a_model_that_can_be_used(file: str) -> None:
+    printed = inferno("calibrate", DATA / file, *NAMES, "--max-batch-size", "32")
+    (model,) = yaml.safe_load_all(printed.stdout)
+    (data,) = model["spec"]["data"]
+
+    alpha, beta, _, _ = TRUTH[file]
+    assert (model["spec"]["name"], data["acc"]) == ("meta-llama/Llama-3.1-8B", "H100")
+    assert (data["maxBatchSize"], data["accCount"]) == (32, 1)
+    assert data["decodeParms"]["alpha"] < alpha  # a chord, steeper by the waits for prefills
+    assert data["decodeParms"]["beta"] > beta
+
+
+def test_runs_at_one_concurrency_are_refused_with_the_run_that_would_help() -> None:
+    printed = inferno("calibrate", DATA / "one-concurrency.csv", *NAMES, "--max-batch-size", "64")
+
+    assert printed.returncode == 1
+    assert printed.stdout == b""
+    assert printed.stderr.decode().startswith("inferno: NoSpread: all batches are of 16, ")
+    assert "help most: concurrency 64, 513 input tokens, 128 output" in printed.stderr.decode()
+    assert printed.stderr.count(b"\n") == 1
+
+
+def test_the_plot_has_every_run_and_the_lines(tmp_path: Path) -> None:
+    file = tmp_path / "fit.svg"
+
+    inferno("calibrate", DATA / "llama-8b-h100.csv", *NAMES, "--plot", file)
+
+    picture = ET.fromstring(file.read_text())  # noqa: S314 - written by the program
+    marks = [element.get("class") for element in picture.iter() if element.get("class")]
+    assert marks.count("used") == 14  # seven runs, in two panels
+    assert marks.count("line") == marks.count("band") == 2
+
+
+def test_a_plot_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "missing" / "fit.svg"
+
+    printed = inferno("calibrate", DATA / "llama-8b-h100.csv", *NAMES, "--plot", file)
+
+    assert printed.returncode == 2
+    assert printed.stderr.decode() == f"inferno: {file}: No such file or directory\n"
+
+
+def test_the_picture_of_the_guide_is_what_is_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "fit.svg"
+
+    inferno("calibrate", DATA / "llama-8b-h100.csv", *NAMES, "--plot", file)
+
+    assert (ROOT / "docs/pictures/calibration.svg").read_text() == file.read_text()

@@ -1,0 +1,122 @@
+"""Calibrated parameters on a real control plane: written beside what others write, and used."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+import pytest
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
+
+from inferno_operator.adapters.kubernetes.api_server import ApiServer
+from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.controllers.calibration.reconcile import Context, calibrate_all
+from inferno_optimizer.calibration.windows import Window
+from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, in_mode
+from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
+
+pytestmark = pytest.mark.usefixtures("crds_installed")
+
+MODEL = "granite-13b"
+SLOW_MS = 60.0
+"""Between tokens, on G2: more than any target of the sample allows."""
+
+
+class Seen:
+    """Windows of replicas on G2, at batches of 2 to 31."""
+
+    def __init__(self, namespace: str) -> None:
+        self._pair = Pair(namespace, MODEL, "G2")
+
+    async def read(self) -> Mapping[Pair, Sequence[Window]]:
+        now = datetime.now(UTC).timestamp()
+        return {self._pair: [self._window(2.0 + n * 7 % 30, now - 60.0 * n) for n in range(60)]}
+
+    @staticmethod
+    def _window(batch: float, end: float) -> Window:
+        return Window(
+            end=end,
+            itl_ms=SLOW_MS + 0.3 * batch,
+            intervals=5000.0,
+            batch=batch,
+            prefill_ms=2.0 + 0.0001 * 300 * batch,
+            prefills=50.0,
+            input_tokens=300.0,
+            output_tokens=200.0,
+        )
+
+
+@pytest.fixture
+async def cycle(control_plane: ControlPlane, scene: Scene) -> AsyncIterator[Context]:
+    """What a calibration cycle needs, in the test's namespace."""
+    configuration = Configuration()
+    await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
+        config_file=str(control_plane.kubeconfig), client_configuration=configuration
+    )
+
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+    async with ApiClient(configuration) as client:
+        api = ApiServer(CustomObjectsApi(client), now, "test")
+        yield Context(api, Seen(scene.namespace), (scene.namespace,), now)
+
+
+def model(scene: Scene) -> Manifest:
+    return scene.control_plane.get("models", MODEL, scene.namespace)
+
+
+def use(scene: Scene, mode: str) -> None:
+    spec = {"spec": {"calibrate": mode}}
+    scene.control_plane.patch("models", MODEL, spec, scene.namespace)
+
+
+async def test_a_calibration_and_an_optimization_leave_each_others_status_alone(
+    scene: Scene, cycle: Context, operator: StartOperator, mode: Mode
+) -> None:
+    scene.apply_sample("small")
+    use(scene, "Use")
+    await calibrate_all(cycle)
+    in_mode(operator, mode.environment)()
+    scene.request("inferno")
+
+    scene.wait_until_done("inferno")
+
+    premium = scene.servers()["premium-granite-13b"]
+    assert decided(premium)[0] == "A100"  # G2 is too slow, as measured
+    found = model(scene)
+    assert condition(found, "Ready")["status"] == "True"
+    assert condition(found, "Calibrated")["status"] == "True"
+    await calibrate_all(cycle)
+    assert condition(model(scene), "Ready")["status"] == "True"
+
+
+async def test_what_was_calibrated_is_shown_and_removed_again(scene: Scene, cycle: Context) -> None:
+    scene.apply_sample("small")
+
+    await calibrate_all(cycle)
+
+    table = scene.control_plane.kubectl("get", "models", "--namespace", scene.namespace).stdout
+    assert table.splitlines()[1].split()[:3] == [MODEL, MODEL, "Calibrated"]
+    found = model(scene)
+    (row,) = found["status"]["calibration"]
+    assert (row["acc"], row["reason"], row["rows"]) == ("G2", "Calibrated", 60)
+    assert row["decode"]["alpha"] == pytest.approx(SLOW_MS, rel=0.05)
+    use(scene, "Off")
+    await calibrate_all(cycle)
+    after = model(scene)
+    assert "calibration" not in after.get("status", {})
+    assert condition(after, "Calibrated") == {}
+
+
+async def test_without_being_asked_for_the_typed_parameters_are_used(
+    scene: Scene, cycle: Context, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    await calibrate_all(cycle)
+    operator()
+    scene.request("inferno")
+
+    scene.wait_until_done("inferno")
+
+    assert decided(scene.servers()["premium-granite-13b"])[0] == "G2"

@@ -1,0 +1,174 @@
+"""Windows of replicas from the answers of Prometheus."""
+
+from math import isnan
+
+import pytest
+
+from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.controllers.calibration.replicas import (
+    COUNTERS,
+    GAUGES,
+    PrometheusWindows,
+    Subject,
+    expression,
+    shape_of,
+    subject,
+    windows,
+)
+from inferno_operator.resources import Server, parse
+from inferno_operator.runtime.prometheus import Answer, Sample
+from tests.unit.operator import objects
+
+PAIR = Pair("prod", "llama", "H100")
+SUBJECT = Subject({"namespace": "prod", "model_name": "llama"}, PAIR)
+REPLICA = {"namespace": "prod", "pod": "llama-7c4d5f9b8d-x2x4z", "instance": "10.0.0.1:8000"}
+
+# One minute: 8 requests in decode on average, 10 ms between tokens, 200 further tokens a request.
+PARTS = {
+    "itl_sum": 480.0,
+    "itl_count": 48000.0,
+    "prefill_sum": 7.2,
+    "prefill_count": 240.0,
+    "input_sum": 120000.0,
+    "input_count": 240.0,
+    "output_sum": 48240.0,
+    "output_count": 240.0,
+    "preemptions": 0.0,
+    "restarts": 0.0,
+    "kv_usage": 0.4,
+    "running_mean": 8.0,
+    "running_deviation": 2.0,
+    "alive": 9.0,
+    "served": 5000.0,
+}
+
+
+def answer(parts: dict[str, float], labels: dict[str, str], time: float = 1000.0) -> Answer:
+    return Answer(
+        tuple(Sample({**labels, "part": part}, time, value) for part, value in parts.items())
+    )
+
+
+def replica(**changes: float) -> Answer:
+    return answer(PARTS | changes, {**REPLICA, "model_name": "llama"})
+
+
+STARTED = answer({"started": 100.0}, REPLICA)
+
+
+def test_a_window_has_what_the_replica_did() -> None:
+    (window,) = windows([replica(), STARTED], [SUBJECT])[PAIR]
+
+    assert window.itl_ms == pytest.approx(10)
+    assert window.batch == pytest.approx(9)  # eight others, and the request itself
+    assert window.prefill_ms == pytest.approx(30)
+    assert (window.input_tokens, window.output_tokens) == pytest.approx((500, 201))
+    assert (window.end, window.age_s, window.served) == (1000, 900, 5000)
+    assert (window.kv_usage, window.batch_cov) == (0.4, 0.25)
+    assert (window.replica, window.shape) == ("llama-7c4d5f9b8d-x2x4z", "7c4d5f9b8d")
+
+
+def test_without_traffic_the_latencies_are_unknown_not_zero() -> None:
+    idle = replica(itl_sum=0, itl_count=0, prefill_sum=0, prefill_count=0)
+
+    (window,) = windows([idle, STARTED], [SUBJECT])[PAIR]
+
+    assert isnan(window.itl_ms)
+    assert isnan(window.prefill_ms)
+
+
+def test_a_replica_that_has_stopped_has_no_window() -> None:
+    parts = {name: value for name, value in PARTS.items() if name != "alive"}
+
+    assert windows([answer(parts, {**REPLICA, "model_name": "llama"})], [SUBJECT]) == {}
+
+
+def test_series_of_nobody_and_of_several_have_no_window() -> None:
+    other = Subject({"namespace": "prod"}, Pair("prod", "llama", "A100"))
+
+    assert windows([replica()], []) == {}
+    assert windows([replica()], [SUBJECT, other]) == {}
+
+
+def test_replicas_are_told_apart() -> None:
+    second = {**REPLICA, "pod": "llama-7c4d5f9b8d-zzzzz", "model_name": "llama"}
+
+    found = windows([replica(), answer(PARTS, second)], [SUBJECT])[PAIR]
+
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("pod", "shape"),
+    [
+        ("llama-7c4d5f9b8d-x2x4z", "7c4d5f9b8d"),
+        ("llama-8b-7c4d5f9b8d-x2x4z", "7c4d5f9b8d"),
+        ("llama-0", ""),
+        ("llama-router-abcde", ""),
+        ("", ""),
+    ],
+)
+def test_the_pod_template_is_in_the_name_of_the_pod(pod: str, shape: str) -> None:
+    assert shape_of(pod) == shape
+
+
+def test_every_part_is_asked_for_once() -> None:
+    for parts in (COUNTERS, GAUGES):
+        query = expression(parts)
+        assert all(query.count(f'"part", "{name}", ""') == 1 for name in parts)
+
+
+def test_labels_of_subjects_are_kept_in_the_answers() -> None:
+    query = expression(COUNTERS, {"job", "namespace"})
+
+    assert query.count("by (namespace, pod, instance, model_name, job)") == len(COUNTERS)
+
+
+@pytest.mark.parametrize(
+    ("current", "accelerator"),
+    [
+        (objects.running(2, 1, "H100"), "H100"),
+        (objects.running(0, 1), None),
+        (None, None),
+    ],
+)
+def test_replicas_belong_to_the_accelerator_that_a_server_runs_on(
+    current: objects.Manifest | None, accelerator: str | None
+) -> None:
+    server = parse(objects.server("S", spec={"currentAlloc": current}))
+    assert isinstance(server, Server)
+
+    found = subject("prod", server, SUBJECT.labels)
+
+    assert (found.pair if found else None) == (accelerator and Pair("prod", "M", accelerator))
+
+
+class Answers:
+    """Prometheus with two answers; it counts what it is asked."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.queries: list[str] = []
+        self._answers = list(answers)
+
+    async def query(self, expression: str) -> Answer:
+        self.queries.append(expression)
+        return self._answers.pop(0)
+
+    async def metric_names(self, matcher: str) -> tuple[str, ...]:
+        raise NotImplementedError(matcher)
+
+
+async def test_two_queries_tell_about_all_replicas() -> None:
+    prometheus = Answers(replica(), STARTED)
+
+    found = await PrometheusWindows(prometheus, lambda: [SUBJECT]).read()
+
+    assert [len(of) for of in found.values()] == [1]
+    assert prometheus.queries == [expression(COUNTERS), expression(GAUGES)]
+
+
+async def test_without_subjects_nothing_is_asked() -> None:
+    prometheus = Answers()
+
+    assert await PrometheusWindows(prometheus, list).read() == {}
+    assert prometheus.queries == []

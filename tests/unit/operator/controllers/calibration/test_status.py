@@ -1,0 +1,87 @@
+"""What is written on a Model, and when."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from inferno_operator.controllers.calibration.status import update
+from inferno_operator.resources import CalibratedData, DecodeParms, Model
+from inferno_operator.resources.observation import Observation, observe
+from tests.unit.operator import objects
+from tests.unit.operator.controllers.calibration.seen import NOW
+
+
+def row(reason: str = "Calibrated", alpha: float = 8.0, **fields: Any) -> CalibratedData:  # noqa: ANN401
+    parameters = DecodeParms(alpha=alpha, beta=0.1)
+    return CalibratedData(
+        acc="A", reason=reason, time=NOW, rows=100, decode_parms=parameters, **fields
+    )
+
+
+def observed(rows: Sequence[CalibratedData] = ()) -> Observation:
+    """A Model on which these rows were written."""
+    manifest = objects.model("M", namespace="default", uid="u", resourceVersion="1", generation=1)
+    written = update(observe(Model, manifest), rows, NOW) if rows else None
+    return observe(Model, {**manifest, "status": dict(written.status)} if written else manifest)
+
+
+def test_rows_and_their_condition_are_written() -> None:
+    change = update(observed(), [row()], NOW)
+
+    assert change is not None
+    assert [item["acc"] for item in change.status["calibration"]] == ["A"]
+    (condition,) = change.status["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "Calibrated",
+        "True",
+        "Calibrated",
+    )
+
+
+def test_the_condition_tells_the_first_refusal() -> None:
+    change = update(observed(), [row(), row("NoSpread", message="measure at 64")], NOW)
+
+    assert change is not None
+    (condition,) = change.status["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "NoSpread")
+    assert condition["message"] == "A: measure at 64"
+
+
+@pytest.mark.parametrize(
+    ("new", "written"),
+    [
+        (row(), False),
+        (row(alpha=8.05), False),
+        (row(alpha=8.2), True),
+        (row("NoSpread"), True),
+        (row().model_copy(update={"rows": 105}), False),
+        (row().model_copy(update={"rows": 120}), True),
+        (row().model_copy(update={"time": NOW + timedelta(hours=1)}), False),
+    ],
+)
+def test_only_what_changed_noticeably_is_written(new: CalibratedData, written: bool) -> None:
+    assert (update(observed([row()]), [new], NOW) is not None) == written
+
+
+def test_a_change_of_the_engine_is_an_event_once() -> None:
+    shifted = row("Shifted", message="the engine became about 20% slower")
+
+    first = update(observed([row()]), [shifted], NOW)
+    again = update(observed([shifted]), [row("Shifted", 9.0)], NOW)
+
+    assert first is not None
+    assert again is not None
+    (event,) = first.events
+    assert (event.type, event.reason, event.action) == ("Warning", "Shifted", "Calibrate")
+    assert event.message == "A: the engine became about 20% slower"
+    assert again.events == ()
+
+
+def test_without_rows_what_was_written_is_removed() -> None:
+    change = update(observed([row()]), [], NOW)
+
+    assert change is not None
+    assert change.status == {}
+    assert update(observed(), [], NOW) is None
