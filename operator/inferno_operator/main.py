@@ -22,6 +22,12 @@ from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, Statefu
 from inferno_operator.adapters.prometheus import client as prometheus
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.boosters.controller import BoosterController
+from inferno_operator.controllers.calibration.controller import CalibrationController
+from inferno_operator.controllers.calibration.replicas import (
+    PrometheusWindows,
+    Subject,
+    subject,
+)
 from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.measurement.survey import Survey
@@ -35,6 +41,7 @@ from inferno_operator.resources.dialects import DIALECTS, Dialect
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.leader_election import Election
 from inferno_operator.runtime.manager import Controller, Manager
+from inferno_operator.runtime.prometheus import Prometheus
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
 from inferno_optimizer.errors import InfernoError
@@ -46,6 +53,9 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 WATCHED_KINDS = len(RESOURCES) + 2 + 1 + 3 * len(DIALECTS) + 6
 """Upper limit: our kinds, those of measurement and actuation, and boosters with their children."""
+
+CALIBRATED_SOURCE = "vLLM"
+"""The source whose replicas report what a calibration needs."""
 
 PROGRESS_SECONDS = 300.0
 """Seconds without progress, in addition to the solver's time limit, after which it is stuck."""
@@ -84,14 +94,12 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         api_server.connect(watches, _now, identity) as cluster,
         lease.connect(key) as store,
         _optimizer(settings) as optimizer,
-        _survey(settings, metrics) as survey,
+        _prometheus(settings, metrics) as prometheus_client,
     ):
         election = Election(store, identity, _elapsed, _now) if settings.leader_election else None
         remaining = election.remaining if election else lambda: inf
         guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
-        measurement = MeasurementController(
-            guard, survey, settings.namespaces, settings.measure_interval, _now, metrics
-        )
+        measurement = _measurement(settings, guard, prometheus_client, metrics)
         optimization = _optimization(settings, guard, optimizer, measurement, metrics)
         dialect = settings.model_booster
         if in_cluster and dialect is not None:
@@ -130,13 +138,44 @@ async def _optimizer(settings: Settings) -> AsyncIterator[Optimizer]:
 
 
 @asynccontextmanager
-async def _survey(settings: Settings, metrics: Metrics) -> AsyncIterator[Survey | None]:
-    """Yield what asks Prometheus; None if the settings do not say where it is."""
+async def _prometheus(settings: Settings, metrics: Metrics) -> AsyncIterator[Prometheus | None]:
+    """Yield what answers queries; None if the settings do not say where Prometheus is."""
     if settings.prometheus is None:
         yield None
         return
     async with prometheus.connect(settings.prometheus, metrics) as client:
-        yield Survey(client, built_in(), time.time)
+        yield client
+
+
+def _measurement(
+    settings: Settings, cluster: GuardedCluster, client: Prometheus | None, metrics: Metrics
+) -> MeasurementController:
+    """Return the measurement controller; without Prometheus it only says so on the Servers."""
+    survey = None if client is None else Survey(client, built_in(), time.time)
+    interval = settings.measure_interval
+    return MeasurementController(cluster, survey, settings.namespaces, interval, _now, metrics)
+
+
+def _calibration(
+    settings: Settings,
+    cluster: GuardedCluster,
+    client: Prometheus | None,
+    measurement: MeasurementController,
+) -> Sequence[Controller]:
+    """Return the calibration controller, if there is a Prometheus."""
+    if client is None:
+        return ()
+
+    def subjects() -> Sequence[Subject]:
+        found = (
+            subject(key.namespace, server, server.spec.measure.labels)
+            for key, server in measurement.servers()
+            if server.spec.measure and server.spec.measure.source == CALIBRATED_SOURCE
+        )
+        return [item for item in found if item is not None]
+
+    windows = PrometheusWindows(client, subjects)
+    return (CalibrationController(cluster, windows, settings.namespaces, _now),)
 
 
 def _optimization(

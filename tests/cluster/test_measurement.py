@@ -180,7 +180,7 @@ def warm(processes: Processes, prometheus_program: Path) -> Iterator[World]:
         world = World(fleet, prometheus)
         world.add("llama", 6.0)
         world.scrape()
-        world.prometheus.wait_for_targets(2)
+        world.prometheus.wait_for_scrapes()
         wait_until(
             lambda: world.prometheus.query("sum(rate(vllm:request_success_total[60s]))"),
             lambda samples: bool(samples) and samples[0].value > 1,

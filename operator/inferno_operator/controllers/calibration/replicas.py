@@ -165,6 +165,7 @@ class PrometheusWindows:
 def windows(answers: Sequence[Answer], subjects: Sequence[Subject]) -> dict[Pair, list[Window]]:
     """The windows in the answers to both queries, by model and accelerator."""
     samples = [sample for answer in answers for sample in answer.samples]
+    index = _Index(subjects)
     starts = {
         _replica(sample): sample.value for sample in samples if sample.labels.get(PART) == "started"
     }
@@ -178,17 +179,30 @@ def windows(answers: Sequence[Answer], subjects: Sequence[Subject]) -> dict[Pair
     found: defaultdict[Pair, list[Window]] = defaultdict(list)
     for identity, values in parts.items():
         labels = dict(identity)
-        pair = _pair(labels, subjects)
+        pair = index.pair(labels)
         if pair is not None and "alive" in values:  # a stopped engine has counters for a while
             started = starts.get(_replica_of(labels), -inf)
             found[pair].append(_window(labels, values, times[identity], started))
     return dict(found)
 
 
-def _pair(labels: Mapping[str, str], subjects: Sequence[Subject]) -> Pair | None:
-    """What the series belongs to; None if nothing, or several, which cannot be told apart."""
-    pairs = {s.pair for s in subjects if s.labels.items() <= labels.items()}
-    return pairs.pop() if len(pairs) == 1 else None
+class _Index:
+    """Finds the model and the accelerator of a series, in a time that few subjects share."""
+
+    def __init__(self, subjects: Iterable[Subject]) -> None:
+        self._pairs: defaultdict[tuple[str, ...], dict[tuple[str, ...], set[Pair]]]
+        self._pairs = defaultdict(dict)
+        for subject_ in subjects:
+            names = tuple(sorted(subject_.labels))
+            values = tuple(subject_.labels[name] for name in names)
+            self._pairs[names].setdefault(values, set()).add(subject_.pair)
+
+    def pair(self, labels: Mapping[str, str]) -> Pair | None:
+        """What the series belongs to; None if nothing, or several, which cannot be told apart."""
+        found: set[Pair] = set()
+        for names, by_values in self._pairs.items():
+            found |= by_values.get(tuple(labels.get(name, "") for name in names), set())
+        return found.pop() if len(found) == 1 else None
 
 
 def _replica(sample: Sample) -> tuple[str, ...]:
