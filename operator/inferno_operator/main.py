@@ -107,6 +107,7 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         controllers: list[Controller] = [
             optimization,
             measurement,
+            *_calibration(settings, guard, prometheus_client, measurement),
             *_others(settings, guard, dialect),
         ]
         patience = PROGRESS_SECONDS + settings.time_limit

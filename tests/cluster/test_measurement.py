@@ -87,7 +87,7 @@ class World:
             results = await survey.ask({Key("prod", n): m for n, m in measures.items()})
         return {key.name: measured(r.reading, r.source, None, r.hint) for key, r in results.items()}
 
-    def find(self, name: str, **fields: object) -> Measured:
+    def find(self, name: str, **fields: str) -> Measured:
         """What is found about one server."""
         return asyncio.run(self.survey({name: measure(name, **fields)}))[name]
 

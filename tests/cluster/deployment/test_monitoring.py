@@ -216,7 +216,7 @@ def test_targets_that_are_missed_now_are_told(seen: Seen) -> None:
     assert labels_of(seen.evaluate(alert, SECOND)) == [
         {"namespace": "measured", "server": "slow", "target": "slo-itl"}
     ]
-    assert not seen.evaluate(alert, SECOND, measuring(SECOND, fine)).samples
+    assert not seen.evaluate(alert, SECOND, measuring(SECOND, fine))
 
 
 def test_servers_without_a_current_measurement_are_told(seen: Seen) -> None:
@@ -226,9 +226,7 @@ def test_servers_without_a_current_measurement_are_told(seen: Seen) -> None:
     told = labels_of(seen.evaluate(alert, SECOND))
 
     assert sorted(labels["server"] for labels in told) == ["lost", "unknown"]
-    assert not any(
-        seen.evaluate(alert, SECOND, measuring(SECOND, server)).samples for server in known
-    )
+    assert not any(seen.evaluate(alert, SECOND, measuring(SECOND, server)) for server in known)
 
 
 def test_headroom_is_negative_where_a_target_is_missed(seen: Seen) -> None:
@@ -236,8 +234,7 @@ def test_headroom_is_negative_where_a_target_is_missed(seen: Seen) -> None:
     expression = table["targets"][-1]["expr"].replace("$namespace", ".*")
 
     headroom = {
-        sample["labels"]["quantity"]: sample["value"]
-        for sample in seen.evaluate(expression, SECOND).samples
+        sample.labels["quantity"]: sample.value for sample in seen.evaluate(expression, SECOND)
     }
 
     assert headroom == {"itl": pytest.approx(-0.2), "ttft": pytest.approx(0.25)}

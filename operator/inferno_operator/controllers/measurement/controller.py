@@ -72,10 +72,8 @@ class MeasurementController:
 
     def servers(self) -> Sequence[tuple[Key, Server]]:
         """Return the Servers that are measured."""
-        known = self._context.subjects.all().items()
-        return [
-            (key, o.resource) for key, o in known if _asks(o) and isinstance(o.resource, Server)
-        ]
+        known = ((key, o.resource) for key, o in self._context.subjects.all().items())
+        return [(key, server) for key, server in known if isinstance(server, Server)]
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         """Return objects in which measured Servers have their newest load.
