@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from itertools import chain
-from math import log2, nan
+from math import isfinite, log2, nan
 from operator import attrgetter
 from typing import Any, Self
 
@@ -97,23 +97,6 @@ def batch_at_poisson_arrivals(mean_running: float) -> float:
     return mean_running + 1.0
 
 
-def retained(windows: Iterable[Window]) -> list[Window]:
-    """The windows to remember: the newest, and the newest at each size of the batch.
-
-    So windows at batches that the replicas have only at times are not forgotten because of many
-    at the usual batch.
-    """
-    newest_first = sorted(windows, key=attrgetter("end", "replica"), reverse=True)
-    sizes: Counter[int] = Counter()
-    kept = []
-    for number, window in enumerate(newest_first):
-        size = round(BINS_PER_OCTAVE * log2(max(window.batch, 1.0)))
-        sizes[size] += 1
-        if number < NEWEST or sizes[size] <= PER_BIN:
-            kept.append(window)
-    return kept[::-1]
-
-
 def lagged(window: Window, before: Window) -> Window:
     """A window with the batch of its prefills, of which some were in the window before.
 
@@ -177,6 +160,34 @@ class Requirements:
 
 LIVE = Requirements()
 """What is asked of windows of replicas that serve users."""
+
+
+def retained(windows: Iterable[Window]) -> list[Window]:
+    """The windows to remember, in order of time: the newest, and some at each size of the batch.
+
+    So windows at batches that the replicas have only at times are not forgotten because of many
+    at the usual batch. Of windows with too little traffic only the newest few are remembered:
+    a quiet night must not displace the day.
+    """
+    newest_first = sorted(windows, key=attrgetter("end", "replica"), reverse=True)
+    sizes: Counter[int | None] = Counter()
+    kept, busy = [], 0
+    for window in newest_first:
+        size = _size(window)
+        sizes[size] += 1
+        busy += size is not None
+        if sizes[size] <= PER_BIN or (size is not None and busy <= NEWEST):
+            kept.append(window)
+    return kept[::-1]
+
+
+def _size(window: Window) -> int | None:
+    """The bin of a window by its batch; None if it has too little traffic."""
+    enough = window.intervals >= LIVE.intervals and window.prefills >= LIVE.prefills
+    if not (enough and isfinite(window.batch) and window.batch >= 1.0):
+        return None
+    return round(BINS_PER_OCTAVE * log2(window.batch))
+
 
 _NUMBERS = tuple(field.name for field in fields(Window) if field.type is float)
 _of = attrgetter(*_NUMBERS)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.resources import Server
-from inferno_operator.runtime.prometheus import Answer, Prometheus, Sample
+from inferno_operator.runtime.prometheus import Answer, Prometheus
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 
 WINDOW_S = 60
@@ -145,11 +145,19 @@ class PrometheusWindows:
         Answers queries.
     subjects
         Returns which labels belong to which model and accelerator.
+    window_s
+        Length of the windows [s], at least four scrapes.
     """
 
-    def __init__(self, prometheus: Prometheus, subjects: Callable[[], Sequence[Subject]]) -> None:
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        subjects: Callable[[], Sequence[Subject]],
+        window_s: int = WINDOW_S,
+    ) -> None:
         self._prometheus = prometheus
         self._subjects = subjects
+        self._window_s = window_s
 
     async def read(self) -> Mapping[Pair, Sequence[Window]]:
         """Return the newest window of each replica; none if there is nobody to ask about."""
@@ -157,88 +165,89 @@ class PrometheusWindows:
         if not subjects:
             return {}
         names = {name for subject_ in subjects for name in subject_.labels}
-        queries = [expression(parts, names) for parts in (COUNTERS, GAUGES)]
+        queries = [expression(parts, names, self._window_s) for parts in (COUNTERS, GAUGES)]
         answers = [await self._prometheus.query(query) for query in queries]
-        return windows(answers, subjects)
+        return windows(answers, subjects, self._window_s)
 
 
-def windows(answers: Sequence[Answer], subjects: Sequence[Subject]) -> dict[Pair, list[Window]]:
+def windows(
+    answers: Sequence[Answer], subjects: Sequence[Subject], window_s: int = WINDOW_S
+) -> dict[Pair, list[Window]]:
     """The windows in the answers to both queries, by model and accelerator."""
     samples = [sample for answer in answers for sample in answer.samples]
-    index = _Index(subjects)
     starts = {
-        _replica(sample): sample.value for sample in samples if sample.labels.get(PART) == "started"
+        _values(sample.labels, REPLICA): sample.value
+        for sample in samples
+        if sample.labels.get(PART) == "started"
     }
     parts: defaultdict[tuple[tuple[str, str], ...], dict[str, float]] = defaultdict(dict)
-    times: dict[tuple[tuple[str, str], ...], float] = {}
     for sample in samples:
         labels = {name: value for name, value in sample.labels.items() if name != PART}
-        identity = tuple(sorted(labels.items()))
-        parts[identity][sample.labels.get(PART, "")] = sample.value
-        times[identity] = sample.time
+        parts[tuple(sorted(labels.items()))] |= {sample.labels.get(PART, ""): sample.value}
     found: defaultdict[Pair, list[Window]] = defaultdict(list)
+    index = _index(subjects)
+    end = max((sample.time for sample in samples), default=0.0)
     for identity, values in parts.items():
         labels = dict(identity)
-        pair = index.pair(labels)
+        pair = _pair(labels, index)
         if pair is not None and "alive" in values:  # a stopped engine has counters for a while
-            started = starts.get(_replica_of(labels), -inf)
-            found[pair].append(_window(labels, values, times[identity], started))
+            known = {name: values.get(name, nan) for name in (*COUNTERS, *GAUGES)}
+            known["started"] = starts.get(_values(labels, REPLICA), -inf)
+            found[pair].append(_window(labels, known, end, window_s))
     return dict(found)
 
 
-class _Index:
-    """Finds the model and the accelerator of a series, in a time that few subjects share."""
-
-    def __init__(self, subjects: Iterable[Subject]) -> None:
-        self._pairs: defaultdict[tuple[str, ...], dict[tuple[str, ...], set[Pair]]]
-        self._pairs = defaultdict(dict)
-        for subject_ in subjects:
-            names = tuple(sorted(subject_.labels))
-            values = tuple(subject_.labels[name] for name in names)
-            self._pairs[names].setdefault(values, set()).add(subject_.pair)
-
-    def pair(self, labels: Mapping[str, str]) -> Pair | None:
-        """What the series belongs to; None if nothing, or several, which cannot be told apart."""
-        found: set[Pair] = set()
-        for names, by_values in self._pairs.items():
-            found |= by_values.get(tuple(labels.get(name, "") for name in names), set())
-        return found.pop() if len(found) == 1 else None
+Index = Mapping[tuple[str, ...], Mapping[tuple[str, ...], set[Pair]]]
+"""Names of labels -> their values -> what has them."""
 
 
-def _replica(sample: Sample) -> tuple[str, ...]:
-    return _replica_of(sample.labels)
+def _index(subjects: Sequence[Subject]) -> Index:
+    found: defaultdict[tuple[str, ...], defaultdict[tuple[str, ...], set[Pair]]]
+    found = defaultdict(lambda: defaultdict(set))
+    for one in subjects:
+        names = tuple(sorted(one.labels))
+        found[names][_values(one.labels, names)].add(one.pair)
+    return found
 
 
-def _replica_of(labels: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(labels.get(name, "") for name in REPLICA)
+def _pair(labels: Mapping[str, str], index: Index) -> Pair | None:
+    """What the series belongs to; None if nothing, or several, which cannot be told apart."""
+    pairs = {
+        pair
+        for names, by_values in index.items()
+        for pair in by_values.get(_values(labels, names), ())
+    }
+    return pairs.pop() if len(pairs) == 1 else None
+
+
+def _values(labels: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(labels.get(name, "") for name in names)
 
 
 def _window(
-    labels: Mapping[str, str], parts: Mapping[str, float], end: float, started: float
+    labels: Mapping[str, str], part: Mapping[str, float], end: float, window_s: int
 ) -> Window:
     """A window from the parts of a replica; what is absent is NaN, which rejects the window.
 
     The sum of the intervals between tokens per time is the mean number of requests in decode
     (Little's law).
     """
-    part = {name: parts.get(name, nan) for name in (*COUNTERS, *GAUGES)}
-    running = part["itl_sum"] / WINDOW_S
     pod = labels.get("pod", "")
     return Window(
         end=end,
         itl_ms=MILLISECONDS * _ratio(part["itl_sum"], part["itl_count"]),
         intervals=part["itl_count"],
-        batch=batch_at_poisson_arrivals(running),
+        batch=batch_at_poisson_arrivals(part["itl_sum"] / window_s),
         prefill_ms=MILLISECONDS * _ratio(part["prefill_sum"], part["prefill_count"]),
         prefills=part["prefill_count"],
         input_tokens=_ratio(part["input_sum"], part["input_count"]),
         output_tokens=_ratio(part["output_sum"], part["output_count"]),
-        preemptions=parts.get("preemptions", 0.0),
-        restarts=parts.get("restarts", 0.0),
+        preemptions=part["preemptions"],
+        restarts=part["restarts"],
         kv_usage=part["kv_usage"],
         batch_cov=_ratio(part["running_deviation"], part["running_mean"]),
-        age_s=end - started,
-        served=parts.get("served", inf),
+        age_s=end - part["started"],
+        served=part["served"],
         replica=pod or labels.get("instance", ""),
         shape=shape_of(pod),
     )

@@ -87,6 +87,13 @@ def test_the_newest_windows_are_remembered_and_some_at_each_batch() -> None:
     assert kept == [*rare[-PER_BIN:], *usual[-NEWEST:]]
 
 
+def test_a_quiet_night_does_not_displace_the_day() -> None:
+    day = [replace(GOOD, end=float(i)) for i in range(100)]
+    night = [replace(GOOD, end=100.0 + i, batch=nan, itl_ms=nan, prefills=0) for i in range(500)]
+
+    assert retained([*day, *night]) == [*day, *night[-PER_BIN:]]
+
+
 @pytest.mark.parametrize(
     ("service_s", "batch"),
     [
@@ -109,3 +116,12 @@ def test_without_a_batch_of_their_own_prefills_have_that_of_the_decode_steps() -
     known, unknown = replace(GOOD, prefill_batch=5.0), GOOD
 
     assert Table.of([[known, unknown]]).batch_of_prefills().tolist() == [[5.0, GOOD.batch]]
+
+
+@pytest.mark.parametrize(
+    "now", [replace(GOOD, batch=nan), replace(GOOD, batch=inf), replace(GOOD, itl_ms=nan)]
+)
+def test_what_is_unknown_leaves_the_batch_of_prefills_unknown(now: Window) -> None:
+    before = replace(GOOD, end=540.0)
+
+    assert np.isnan(lagged(now, before).prefill_batch)
