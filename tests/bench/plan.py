@@ -11,6 +11,8 @@ UNITS = {
     "seconds": " s",
     "mib": " MiB",
     "idle_mib": " MiB",
+    "more_mib": " MiB more",
+    "cpu_percent": " % of a core",
     "idle_cpu_percent": " % of a core",
 }
 SHARES = {
@@ -191,6 +193,18 @@ ROWS = (
         "calibration of 1,000 models on accelerators, 240 windows each",
         Case("calibration", {"pairs": 1000, "windows": 240}),
         [Limit("seconds", 1)],
+    ),
+    Row(
+        "measurement",
+        "a measuring cycle, 10,000 Servers: queries, processor time, memory of a cycle",
+        Case("measurement", {"servers": 10_000}),
+        [Limit("queries", 15), Limit("seconds", 2), Limit("more_mib", 100), Limit("writes", 0)],
+    ),
+    Row(
+        "measurement-idle",
+        "measuring 1,000 Servers every 30 s, where nothing moves",
+        Case("measurement", {"servers": 1000}),
+        [Limit("cpu_percent", 5), Limit("writes", 0)],
     ),
     Row(
         "clients",

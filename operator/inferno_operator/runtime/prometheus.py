@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from inferno_optimizer.errors import InfernoError
 
@@ -17,8 +17,7 @@ class RefusedError(InfernoError):
     reason = "Refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """The value of one series at a time.
 
     `time` is the time of the evaluation, Unix time [s]. `value` may be NaN or infinite, as

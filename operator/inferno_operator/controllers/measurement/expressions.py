@@ -7,7 +7,7 @@ series is.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from inferno_operator.controllers.measurement.catalogue import OfReplicas, Quotient, Source, Term
@@ -22,6 +22,12 @@ VALUES_NAMED = 50
 """If there are more values of a label, a query selects all its values."""
 
 PERCENTILES = (0.5, 0.95, 0.99)
+
+MARGIN_SECONDS = 15
+"""Age of the newest sample [s], beyond two scrape intervals, up to which it is fresh."""
+
+ENOUGH_REQUESTS = 20
+"""Requests of which a mean is taken from the short window."""
 
 STEP_SECONDS = 60
 """Time between two moments at which the newest sample is looked for [s]."""
@@ -116,35 +122,45 @@ def arrivals(group: Group, seconds: int, name: str) -> Query:
     return Query(group, name, _union(parts))
 
 
-def means(group: Group, seconds: int, quantities: Sequence[str], name: str) -> Query | None:
-    """Return the query for the means of these quantities; None if the source has none."""
+def means(group: Group, windows: Windows) -> Query | None:
+    """Return the query for means; None if the source has none.
+
+    Times are those of the short window if enough requests ended in it, else of the long one;
+    tokens are those of the long window.
+    """
     parts = [
-        (quantity, " or ".join(_mean(group, item, seconds) for item in items))
+        (
+            quantity,
+            " or ".join(_mean(group, item, windows, is_time=quantity in TIMES) for item in items),
+        )
         for quantity, items in group.source.means.items()
-        if quantity in quantities
     ]
-    return Query(group, name, _union(parts)) if parts else None
+    return Query(group, "means", _union(parts)) if parts else None
 
 
 def replicas(group: Group, seconds: int) -> Query:
     """Return the query for gauges and for the replicas; `seconds` is the long window.
 
-    Parts: the gauges by name; `reporting` replicas; `expected` replicas, which have reported in
-    the window and are still targets; `newest`, the time of the newest sample [s]; `older`
-    replicas, known since before the window; `samples` of a replica in the window.
+    Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
+    `absent` replicas, which have reported in the window, are still targets, and do not report
+    now; `young`, the replicas of a server of which none was known before the window; `late`, the
+    time of the newest sample [s] of a server that is not scraped in time; and once, without
+    labels, `interval`: the time between two scrapes [s] of nearly all servers at most.
     """
+    heartbeat, older = _each(group, "{}"), _each(group, f"{{}} offset {seconds}s")
     recent = _each(group, f"last_over_time({{}}[{seconds}s])")
-    older = _each(group, f"{{}} offset {seconds}s")
-    samples = _each(group, f"count_over_time({{}}[{seconds}s])")
+    samples = f"max {group.by} ({_each(group, f'count_over_time({{}}[{seconds}s])')})"
+    newest = f"max {group.by} ({_each(group, 'timestamp({})')})"
     target = f"group by (job, instance, {', '.join(group.labels)})"
+    reporting = f"count {group.by} ({target} ({heartbeat}))"
     known = f"({target} ({recent})) and on (job, instance) up"
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
-        ("reporting", f"count {group.by} ({target} ({_each(group, '{}')}))"),
-        ("expected", f"count {group.by} ({known})"),
-        ("newest", f"max {group.by} ({_each(group, 'timestamp({})')})"),
-        ("older", f"count {group.by} ({older})"),
-        ("samples", f"max {group.by} ({samples})"),
+        ("reporting", reporting),
+        ("absent", f"(count {group.by} ({known}) - {reporting} > 0)"),
+        ("young", f"({reporting} unless count {group.by} ({older}))"),
+        ("late", f"({newest} < time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples})"),
+        ("interval", f"quantile(0.95, {seconds} / ({samples} and count {group.by} ({older})))"),
     ]
     return Query(group, "replicas", _union(parts))
 
@@ -215,12 +231,21 @@ def _term(group: Group, term: Term, seconds: int) -> str:
     )
 
 
-def _mean(group: Group, item: Quotient, seconds: int) -> str:
+def _mean(group: Group, item: Quotient, windows: Windows, *, is_time: bool) -> str:
+    long = _quotient(group, item, windows.long, "> 0")
+    if not is_time:
+        return long
+    least = ENOUGH_REQUESTS / windows.short
+    return f"{_quotient(group, item, windows.short, f'>= {least:g}')} or {long}"
+
+
+def _quotient(group: Group, item: Quotient, seconds: int, condition: str) -> str:
+    """A mean in a window, for servers whose rate of the denominator meets a condition."""
     above, below = (
         f"sum {group.by} (rate({_selected(group, name, item.where)}[{seconds}s]))"
         for name in item.counters
     )
-    return f"({above} / {below})"
+    return f"({above} / ({below} {condition}))"
 
 
 def _gauge(group: Group, gauge: OfReplicas) -> str:

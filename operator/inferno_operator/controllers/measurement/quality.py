@@ -22,17 +22,16 @@ from inferno_operator.resources import (
 )
 
 LOAD_SHORT, LOAD_LONG = "load short", "load long"
-MEANS_SHORT, MEANS_LONG = "means short", "means long"
-REPLICAS, LAST_SEEN, CUSTOM_ANSWERS, COVS = "replicas", "last seen", "custom", "covs"
+MEANS, REPLICAS, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
+    "means",
+    "replicas",
+    "last seen",
+    "custom",
+    "covs",
+)
 """Names of queries."""
 
 TOKENS = ("avgInTokens", "avgOutTokens")
-
-MARGIN_SECONDS = 15.0
-"""Age of the newest sample [s], beyond two scrape intervals, up to which it is fresh."""
-
-ENOUGH_REQUESTS = 20
-"""Requests of which a mean is taken from the short window."""
 
 SIGNIFICANT = 2.0
 """Standard deviations of a Poisson count by which the load must grow to be seen at once."""
@@ -77,11 +76,11 @@ def measured(
     fields = _numbers(reading, before)
     if verdict.quality == "Idle":
         fields["arrival_rate"] = 0.0
-    return Measured(
+    return Measured.model_construct(  # the numbers are checked above, and there are many
+        None,
         time=_time(reading),
         quality=verdict.quality,
         message=verdict.message,
-        replicas=_replicas(reading),
         **fields,
     )
 
@@ -119,12 +118,11 @@ def _verdict(reading: Reading, source: Source | None, hint: str) -> Verdict:
 
 def _late(reading: Reading, source: Source, hint: str) -> Verdict | None:
     """Return the verdict if the samples are old or there are none."""
-    newest, samples = reading.part(REPLICAS, "newest"), reading.part(REPLICAS, "samples")
-    if newest is not None:
-        interval = reading.windows.long / max(samples or 1.0, 1.0)
-        if reading.time - newest <= 2 * interval + MARGIN_SECONDS:
+    if reading.part(REPLICAS, "reporting") is not None:
+        late = reading.part(REPLICAS, "late")
+        if late is None:
             return None
-        return _stale("Prometheus does not scrape the replicas in time", newest)
+        return _stale("Prometheus does not scrape the replicas in time", late)
     if reading.part(LAST_SEEN, "known") is None:
         return Verdict("Missing", hint or f"no series of {source.heartbeat[0]}")
     return _stale("no replica reports now", reading.part(LAST_SEEN, "newest"))
@@ -184,8 +182,8 @@ def _idle(reading: Reading, rate: float) -> Verdict | None:
 
 
 def _is_young(reading: Reading) -> bool:
-    """Whether a source has been scraped for less than the long window."""
-    return REPLICAS in reading.answers and reading.part(REPLICAS, "older") is None
+    """Whether all replicas are known for less than the long window."""
+    return reading.part(REPLICAS, "young") is not None
 
 
 def _arrival_rate(reading: Reading) -> float | None:
@@ -220,7 +218,7 @@ def _numbers(reading: Reading, before: Measured | None) -> dict[str, Any]:
     rate = _arrival_rate(reading) or 0.0
     fields: dict[str, Any] = {"arrival_rate": round(rate * PER_MINUTE, DIGITS)}
     for name, field, scale in _MEANS:
-        value = _mean(reading, name, rate)
+        value = _mean(reading, name)
         kept = getattr(before, field) if before else None
         fields[field] = round(value * scale, DIGITS) if value is not None else kept
     for name, field in _GAUGES:
@@ -231,6 +229,7 @@ def _numbers(reading: Reading, before: Measured | None) -> dict[str, Any]:
         fields[field] = _percentiles(reading, quantity)
     for name, field in zip(TOKENS, ("in_tokens_cov", "out_tokens_cov"), strict=True):
         fields[field] = _rounded(reading.part(COVS, name))
+    fields["replicas"] = _replicas(reading)
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -255,15 +254,9 @@ def _gauge(reading: Reading, name: str) -> float | None:
     return reading.part(REPLICAS, name) if custom is None else custom
 
 
-def _mean(reading: Reading, name: str, rate: float) -> float | None:
-    """Return a mean: of the short window if enough requests arrived, else of the long one."""
+def _mean(reading: Reading, name: str) -> float | None:
     custom = reading.part(CUSTOM_ANSWERS, name)
-    if custom is not None:
-        return custom
-    short, long = reading.part(MEANS_SHORT, name), reading.part(MEANS_LONG, name)
-    if short is not None and (long is None or rate * reading.windows.short >= ENOUGH_REQUESTS):
-        return short
-    return long
+    return reading.part(MEANS, name) if custom is None else custom
 
 
 def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
@@ -274,16 +267,17 @@ def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
         for name, value in values.items()
         if value is not None
     }
-    return Percentiles(**known) if known else None
+    return Percentiles.model_construct(None, **known) if known else None
 
 
 def _replicas(reading: Reading) -> MeasuredReplicas | None:
     reporting = reading.part(REPLICAS, "reporting")
     if reporting is None:
         return None
-    expected = reading.part(REPLICAS, "expected")
-    ready = max(reporting, reporting if expected is None else expected)
-    return MeasuredReplicas(ready=int(ready), reporting=int(reporting))
+    absent = reading.part(REPLICAS, "absent") or 0.0
+    return MeasuredReplicas.model_construct(
+        None, ready=int(reporting + absent), reporting=int(reporting)
+    )
 
 
 def _missed(now: Measured, target: Target) -> Iterable[str]:

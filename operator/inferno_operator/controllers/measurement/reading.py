@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from inferno_operator.controllers.measurement.expressions import PART, WINDOWS, Group, Windows
 from inferno_operator.runtime.prometheus import Answer, Sample
@@ -100,4 +101,12 @@ def _values_of(group: Group) -> Callable[[Sample], Values]:
     if len(labels) == 1:
         (label,) = labels
         return lambda sample: (sample.labels.get(label, ""),)
-    return lambda sample: tuple([sample.labels.get(label, "") for label in labels])
+    several: Callable[[Mapping[str, str]], Values] = itemgetter(*labels)
+
+    def values(sample: Sample) -> Values:
+        try:
+            return several(sample.labels)  # much faster than one by one
+        except KeyError:
+            return tuple(sample.labels.get(label, "") for label in labels)
+
+    return values

@@ -24,6 +24,8 @@ class Subjects:
         self._forget = forget
         self._servers: dict[Key, Observation] = {}
         self._classes: dict[Key, ServiceClass] = {}
+        self._targets: dict[tuple[str, str, str], Target] = {}
+        """By namespace, service class and model."""
 
     def all(self) -> Mapping[Key, Observation]:
         """Return the Servers."""
@@ -39,14 +41,7 @@ class Subjects:
 
     def target(self, key: Key, server: Server) -> Target | None:
         """Return the targets of a Server; None if its class or its model has none."""
-        classes = (
-            resource
-            for place, resource in sorted(self._classes.items(), key=lambda item: item[1].age)
-            if place.namespace == key.namespace
-        )
-        own = next((c for c in classes if c.spec.name == server.spec.service_class), None)
-        targets = own.spec.data if own else ()
-        return next((t for t in reversed(targets) if t.model == server.spec.model), None)
+        return self._targets.get((key.namespace, server.spec.service_class, server.spec.model))
 
     def listed(self, listing: Listing) -> None:
         """Take a list of all objects of a kind."""
@@ -79,6 +74,15 @@ class Subjects:
         resource = observe(ServiceClass, manifest).resource
         if isinstance(resource, ServiceClass):
             self._classes[Key.of(manifest)] = resource
+            self._index_targets()
+
+    def _index_targets(self) -> None:
+        """Find the targets again; of several classes with the same name, the oldest one counts."""
+        youngest_first = sorted(self._classes.items(), key=lambda item: item[1].age, reverse=True)
+        self._targets.clear()
+        for key, resource in youngest_first:
+            for target in resource.spec.data:
+                self._targets[key.namespace, resource.spec.name, target.model] = target
 
     def _knows(self, manifest: Manifest) -> bool:
         return Key.of(manifest) in self._servers
@@ -86,6 +90,7 @@ class Subjects:
     def _remove(self, kind: Kind, key: Key) -> None:
         if kind == SERVICE_CLASS:
             self._classes.pop(key, None)
+            self._index_targets()
         elif self._servers.pop(key, None) is not None:
             self._forget(key)
 

@@ -16,8 +16,7 @@ from inferno_operator.controllers.measurement.quality import (
     LAST_SEEN,
     LOAD_LONG,
     LOAD_SHORT,
-    MEANS_LONG,
-    MEANS_SHORT,
+    MEANS,
     REPLICAS,
     TOKENS,
 )
@@ -35,8 +34,11 @@ from inferno_optimizer.errors import InfernoError, InputError
 
 logger = logging.getLogger(__name__)
 
+VARIATION_OF = 1000
+"""Servers of a group up to which the variation of tokens is measured: it needs all buckets."""
+
 AT_ONCE = 4
-"""Largest number of queries that run at the same time."""
+"""Largest number of queries of Servers' own that run at the same time."""
 
 SCRAPES = 4
 """Scrape intervals that the short window has at least."""
@@ -44,7 +46,7 @@ SCRAPES = 4
 MEMORY_SECONDS = 3600
 """How long ago a replica may have reported to be called stale instead of missing [s]."""
 
-NEEDED = frozenset({LOAD_SHORT, LOAD_LONG, MEANS_SHORT, MEANS_LONG, REPLICAS})
+NEEDED = frozenset({LOAD_SHORT, LOAD_LONG, MEANS, REPLICAS})
 """Queries without whose answers a measurement is refused; without others it lacks something."""
 
 Table = Mapping[Values, Parts]
@@ -155,14 +157,15 @@ class Survey:
         return round_
 
     async def _run(self, round_: _Round, queries: Iterable[Query]) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for query in queries:
-                tasks.create_task(self._take(round_, query))
+        """Ask one query after the other: an answer takes memory, and Prometheus is shared."""
+        for query in queries:
+            if not round_.unavailable:
+                await self._take(round_, query)
 
     async def _take(self, round_: _Round, query: Query) -> None:
         """Ask one query, and put its answer into the round."""
         try:
-            answer = await self._query(query.expression)
+            answer = await self._prometheus.query(query.expression)
         except RefusedError as error:
             round_.refused[query.name] = str(error)
             logger.warning("%s: %s: %s", round_.group.name, query.name, error)
@@ -174,16 +177,12 @@ class Survey:
             if answer.samples:
                 round_.time = max(round_.time, answer.samples[0].time)
 
-    async def _query(self, expression: str) -> Answer:
-        async with self._places:
-            return await self._prometheus.query(expression)
-
     async def _look_for_missing(self, round_: _Round) -> Mapping[Values, str]:
         """Find out when servers without series reported last, and what is wrong otherwise."""
         reporting = round_.tables.get(REPLICAS)
         if reporting is None:
             return {}
-        absent = tuple(v for v in round_.group.values if "newest" not in reporting.get(v, {}))
+        absent = tuple(v for v in round_.group.values if "reporting" not in reporting.get(v, {}))
         if not absent:
             return {}
         group = replace(round_.group, values=absent)
@@ -202,12 +201,16 @@ class Survey:
         )
         return {**results, **dict(zip(own, answers, strict=True))}
 
+    async def _own_query(self, expression: str) -> Answer:
+        async with self._places:
+            return await self._prometheus.query(expression)
+
     async def _with_own(self, result: Result, queries: Mapping[str, str]) -> Result:
         values: dict[str, float] = {}
         reading = result.reading
         for quantity, expression in queries.items():
             try:
-                answer = await self._query(expression)
+                answer = await self._own_query(expression)
                 value = _single(answer, quantity)
             except (RefusedError, InputError) as error:
                 reading = replace(reading, refused=f"spec.measure.queries.{quantity}: {error}")
@@ -229,12 +232,11 @@ def _group_key(measure: Measure, catalogue: Catalogue) -> tuple[str, tuple[str, 
 
 def _queries(group: Group, windows: Windows) -> list[Query]:
     """The queries of each survey."""
-    times = promql.means(group, windows.short, promql.TIMES, MEANS_SHORT)
-    means = promql.means(group, windows.long, (*TOKENS, *promql.TIMES), MEANS_LONG)
+    means = promql.means(group, windows)
     return [
         promql.arrivals(group, windows.short, LOAD_SHORT),
         promql.arrivals(group, windows.long, LOAD_LONG),
-        *filter(None, (times, means)),
+        *([means] if means else []),
         promql.replicas(group, windows.long),
     ]
 
@@ -242,7 +244,8 @@ def _queries(group: Group, windows: Windows) -> list[Query]:
 def _slow_queries(group: Group, seconds: int) -> list[Query]:
     """The queries of which each survey asks one."""
     shares = (promql.percentiles(group, share, seconds) for share in promql.PERCENTILES)
-    covs = (promql.buckets(group, quantity, seconds) for quantity in TOKENS)
+    quantities = TOKENS if len(group.values) <= VARIATION_OF else ()
+    covs = (promql.buckets(group, quantity, seconds) for quantity in quantities)
     return [query for query in (*shares, *covs) if query is not None]
 
 
@@ -266,11 +269,8 @@ def _merged(slow: Mapping[str, Table]) -> dict[str, Table]:
 
 def _short_window(round_: _Round, windows: Windows) -> int:
     """The short window for the longest scrape interval of a group [s]."""
-    rows = round_.tables.get(REPLICAS, {}).values()
-    counts = [row["samples"] for row in rows if row.get("samples") and "older" in row]
-    if not counts:
-        return windows.short
-    interval = windows.long / min(counts)
+    nobody = ("",) * len(round_.group.labels)
+    interval = round_.tables.get(REPLICAS, {}).get(nobody, {}).get("interval", 0.0)
     return min(windows.long, max(windows.short, round(SCRAPES * interval)))
 
 

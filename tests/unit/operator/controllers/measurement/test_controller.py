@@ -23,7 +23,7 @@ from tests.unit.operator.objects import server, service_class
 INTERVAL = 30.0
 START = datetime.fromtimestamp(NOW, UTC)
 SERVER = kind_of(Server)
-ALIVE = {"reporting": 1.0, "expected": 1.0, "newest": NOW - 1, "older": 1.0, "samples": 20.0}
+ALIVE = {"reporting": 1.0}
 MEANS = {"avgInTokens": 500.0, "avgOutTokens": 100.0, "itlAverage": 0.02, "ttftAverage": 0.1}
 MEASURE = {"source": "vLLM", "labels": {"model_name": "m"}}
 
@@ -53,8 +53,7 @@ class Scene:
 
     def serve(self, rate: float, **alive: float) -> None:
         words = {"deriv": {"0": rate}, "request_prompt_tokens_sum": MEANS}
-        newest = {"newest": NOW + 1e6}  # newer than any time of a test
-        self.table.serve("m", count_over_time={**ALIVE, **newest, **alive}, **words)
+        self.table.serve("m", count_over_time={**ALIVE, **alive}, **words)
 
     def now(self) -> datetime:
         return START + timedelta(seconds=asyncio.get_running_loop().time())

@@ -16,7 +16,7 @@ from tests.unit.operator.controllers.measurement.prometheus import NOW, Table
 QUERIES = 15
 """What one cycle may ask."""
 
-ALIVE = {"reporting": 1.0, "expected": 1.0, "newest": NOW - 1, "older": 1.0, "samples": 20.0}
+ALIVE = {"reporting": 1.0}
 
 
 def vllm(model: str, **fields: object) -> Measure:
@@ -176,8 +176,8 @@ async def test_an_own_query_without_series_is_missing(table: Table) -> None:
 
 
 async def test_the_short_window_grows_with_the_scrape_interval(table: Table) -> None:
-    slow = {**ALIVE, "samples": 5.0}  # a scrape a minute
-    table.serve("m", "prod", deriv={"0": 1.0}, count_over_time=slow)
+    table.serve("m", "prod", deriv={"0": 1.0}, count_over_time=ALIVE)
+    table.serve("", "", count_over_time={"interval": 60.0})
     asking = survey(table)
     await asking.ask({key("s"): vllm("m")})
     table.asked.clear()

@@ -1,0 +1,155 @@
+"""What a measuring cycle costs: queries, processor time and memory.
+
+Prometheus is replaced by answers that were encoded before: only the operator's side is measured,
+from the bytes of an answer to what is written on the Servers.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from json import dumps
+from pathlib import Path
+
+import httpx
+
+from inferno_operator.adapters.prometheus.client import PrometheusClient
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.reconcile import Context, measure
+from inferno_operator.controllers.measurement.subjects import SERVER, Subjects
+from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.resources import API_VERSION
+from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.observer import Observer
+from tests.bench.errors import NotSupportedError
+from tests.bench.library import Numbers
+
+INTERVAL_S = 30.0
+CYCLES = 5
+"""Cycles of which the costs are averaged; the first one, which asks more, is not among them."""
+
+PARTS = {
+    "deriv": {"0": 5.0},
+    "histogram_quantile": {"itlAverage": 0.03, "ttftAverage": 0.3, "waitAverage": 0.1},
+    "count_over_time": {"running": 8.0, "waiting": 0.0, "kvCacheUsage": 0.5, "reporting": 2.0},
+    "request_prompt_tokens_sum": {
+        "avgInTokens": 500.0,
+        "avgOutTokens": 100.0,
+        "itlAverage": 0.02,
+        "ttftAverage": 0.1,
+        "waitAverage": 0.01,
+    },
+}
+"""Parts of an answer, by a word of the query; the first word that it has counts."""
+
+BUCKETS = ("1", "2", "5", "10", "20", "50", "100", "200", "500", "1000", "2000", "+Inf")
+
+
+def measurement(*, servers: int) -> Numbers:
+    """Cycles that measure so many Servers of one source."""
+    return asyncio.run(_cycles(servers))
+
+
+async def _cycles(servers: int) -> Numbers:
+    cluster, asked = Written(), list[str]()
+    for number in range(servers):
+        cluster.add(_server(number))
+    for words in (*((word,) for word in PARTS), ()):
+        _body(servers, words)
+    subjects = Subjects(lambda _: None)
+    subjects.listed(await cluster.list(SERVER, ""))
+    transport = httpx.MockTransport(lambda request: _answer(request, servers, asked))
+    _high_water_mib()
+    before = _high_water_mib()  # of now: the last call began a new mark
+    async with httpx.AsyncClient(base_url="http://prometheus", transport=transport) as client:
+        prometheus = PrometheusClient(client, PrometheusEndpoint("http://prometheus"), Observer())
+        survey = Survey(prometheus, built_in(), time.time)
+        context = Context(cluster, subjects, survey, lambda: datetime.now(UTC))
+        await measure(context)
+        subjects.listed(await cluster.list(SERVER, ""))
+        more, writes = _high_water_mib() - before, cluster.count
+        asked.clear()
+        began = time.process_time()
+        for _ in range(CYCLES):
+            await measure(context)
+        seconds = (time.process_time() - began) / CYCLES
+    return {
+        "queries": len(asked) / CYCLES,
+        "seconds": seconds,
+        "cpu_percent": 100 * seconds / INTERVAL_S,
+        "more_mib": more,
+        "writes": cluster.count - writes,
+    }
+
+
+class Written(FakeCluster):
+    """Counts writes; keeps what was written, and no history of it."""
+
+    count = 0
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        """Set the fields of a manifest."""
+        del manager, force
+        self.count += 1
+        stored = self.objects[kind.kind, Key.of(manifest)]
+        stored.update({part: manifest[part] for part in ("status",) if part in manifest})
+        stored["spec"].update(manifest.get("spec", {}))
+        return stored
+
+
+def _high_water_mib() -> float:
+    """The most memory since the last call [MiB]."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError as error:
+        raise NotSupportedError("the high-water mark of memory needs Linux") from error
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def _server(number: int) -> dict[str, object]:
+    labels = {"model_name": f"model-{number}", "namespace": "prod"}
+    spec = {
+        "name": f"server-{number}",
+        "class": "Premium",
+        "model": f"model-{number}",
+        "measure": {"source": "vLLM", "labels": labels},
+    }
+    metadata = {"name": f"server-{number}", "namespace": "prod"}
+    return {"apiVersion": API_VERSION, "kind": "Server", "metadata": metadata, "spec": spec}
+
+
+def _answer(request: httpx.Request, servers: int, asked: list[str]) -> httpx.Response:
+    query = httpx.QueryParams(request.content.decode())["query"]
+    asked.append(query)
+    by_bucket = re.match(r"sum by \(le", query) is not None
+    words = () if by_bucket else tuple(word for word in PARTS if word in query)
+    return httpx.Response(200, content=_body(servers, words[:1]))
+
+
+@cache
+def _body(servers: int, words: Sequence[str]) -> bytes:
+    """An answer with the parts of a word for each server, or with buckets."""
+    now = time.time()
+    rows: list[tuple[dict[str, str], float]] = [
+        ({"le": le}, 10.0 * number) for number, le in enumerate(BUCKETS, 1)
+    ]
+    if words:
+        rows = [({"inferno_part": part}, value) for part, value in PARTS[words[0]].items()]
+    result = [
+        {
+            "metric": {"model_name": f"model-{number}", "namespace": "prod", **labels},
+            "value": [now, str(value)],
+        }
+        for number in range(servers)
+        for labels, value in rows
+    ]
+    data = {"resultType": "vector", "result": result}
+    return dumps({"status": "success", "data": data}).encode()
