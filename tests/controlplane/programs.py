@@ -117,12 +117,12 @@ PROGRAMS = {
             "llm-d-inference-sim",
             INFERENCE_SIM,
             f"{INFERENCE_SIM.upstream}/cmd/llm-d-inference-sim",
-            "3 minutes",
+            "5 minutes",
         ),
         _kubernetes("kube-apiserver", "4 minutes"),
         _kubernetes("kubectl", "1 minute"),
         _kubernetes("kube-controller-manager", "2 minutes"),
-        _prometheus("prometheus", "5 minutes"),
+        _prometheus("prometheus", "7 minutes"),
         _prometheus("promtool", "2 minutes"),
     )
 }

@@ -12,6 +12,7 @@ from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 from tests.engines.inference_sim import InferenceSim, SimulatorSettings
 from tests.engines.load import Load
+from tests.engines.prometheus import Prometheus
 from tests.engines.workload import Fixed, Workload
 
 SETTINGS = SimulatorSettings("granite", inter_token_ms=10.0, prefill_ms=30.0)
@@ -50,6 +51,25 @@ def test_what_is_sent_is_completed_and_counted(processes: Processes, inference_s
         assert told[f"vllm:{name}_sum"] / told[f"vllm:{name}_count"] == pytest.approx(tokens)
     itl = "vllm:inter_token_latency_seconds"
     assert 0.010 <= told[f"{itl}_sum"] / told[f"{itl}_count"] < 0.030  # more if the machine is busy
+
+
+def test_prometheus_scrapes_it(
+    processes: Processes, inference_sim: Path, prometheus: Prometheus
+) -> None:
+    with InferenceSim(processes, inference_sim, "sim-2", SETTINGS) as simulator:
+        prometheus.set_targets([simulator.target(namespace="prod")])
+        prometheus.wait_for_scrapes()
+        with Load([simulator.url], "granite", WORKLOAD, rate=1.0, seed=1) as load:
+            load.set_rate(50.0)
+            (sample,) = wait_until(
+                lambda: prometheus.query('vllm:request_success_total{finish_reason="length"}'),
+                lambda samples: bool(samples) and samples[0].value >= 50,
+                "completions",
+                60.0,
+            )
+
+    assert sample.labels["namespace"] == "prod"
+    assert sample.labels["pod"] == "sim-2"
 
 
 def test_its_metrics_deviate_from_those_of_vllm_as_we_know(
