@@ -50,6 +50,17 @@ def test_runs_at_one_concurrency_are_refused_with_the_run_that_would_help() -> N
     assert printed.stderr.count(b"\n") == 1
 
 
+def test_a_run_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    text = (DATA / "llama-8b-h100.csv").read_text()
+    file = tmp_path / "runs.csv"
+    file.write_text(f"{text}0.5,512,128,7,12\n")
+
+    printed = inferno("calibrate", file, *NAMES)
+
+    assert printed.returncode == 0
+    assert printed.stderr.decode() == f"warning: {file}:9: is not used: Invalid\n"
+
+
 def test_the_plot_has_every_run_and_the_lines(tmp_path: Path) -> None:
     file = tmp_path / "fit.svg"
 

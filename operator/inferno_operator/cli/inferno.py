@@ -247,13 +247,13 @@ def calibrate(
     concurrencies and random lengths. Exits with 1, and names the run that would help most, where
     the runs do not determine the parameters.
     """
-    from inferno_operator.cli.offline.calibration import calibrate_runs
+    from inferno_operator.cli.offline.calibration import calibrate_runs, unusable
     from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
     from inferno_operator.cli.plot import plot as draw
     from inferno_operator.cli.tables.calibration import Named, manifest
 
     runs, warnings = read_runs(files)
-    warn(warnings)
+    warn([*warnings, *unusable(runs)])
     result = calibrate_runs(runs, max_batch_size)
     if plot is not None:
         write(plot, draw([run.window for run in runs], result, REQUIREMENTS))

@@ -86,15 +86,17 @@ Judgements = Sequence[tuple[Window, Rejection | None]]
 
 
 def _decode(judgements: Judgements, result: Calibration) -> Panel:
-    """Decode steps against the batch, without the waits for prefills of other requests."""
-    prefill = result.facts.prefill
+    """Decode steps against the batch, without waits for prefills if these can be told apart."""
+    facts, prefill = result.facts, result.facts.prefill
 
     def alone(window: Window) -> float:
+        if not facts.waits_apart:
+            return window.itl_ms
         others = prefill.at(window.input_tokens * (window.batch + 1.0))
         return window.itl_ms - interference_ms(window.batch, others, window.output_tokens)
 
     points = [Point(w.batch, alone(w), reason or "") for w, reason in judgements]
-    return Panel("Decode step", "batch [requests]", "time [ms]", result.facts.decode, points)
+    return Panel("Decode step", "batch [requests]", "time [ms]", facts.decode, points)
 
 
 def _prefill(judgements: Judgements, result: Calibration) -> Panel:

@@ -114,7 +114,7 @@ class ModelSpec(Part):
 
 
 class FittedDecode(Part):
-    """Time of a decode step, without waits for prefills of other requests."""
+    """Time of a decode step; without waits for prefills, if the message does not say otherwise."""
 
     alpha: Number
     """Time without load [ms]."""
@@ -182,7 +182,7 @@ class CalibratedData(Part):
     shift: Number | None = None
     """Relative change of the latencies that was noticed; absent if none."""
     decode: FittedDecode | None = None
-    """Time of a decode step alone."""
+    """Time of a decode step."""
     prefill: FittedPrefill | None = None
     """Time of a prefill."""
     expected: DecodeParms | None = None

@@ -1,7 +1,7 @@
 """Windows of a model on an accelerator -> its performance parameters, or why there are none."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -111,7 +111,7 @@ def calibrate(
     used = whole.present & (broken < 0)
     table, mixed = whole.only(used), _mixed(whole)
     adapted = _adapted(table, used, Priors.of([item.prior for item in evidence]), now)
-    fitted, requests = adapted.fit, _requests(evidence, table, adapted.fit.weights)
+    fitted, requests = adapted.fit, _requests(evidence, table, adapted.fit)
     facts = _facts(table, used, adapted, requests, mixed)
     expected, upper = (_chords(fitted, requests, z) for z in (0.0, Z))
     budgets = _budgets(table, fitted)
@@ -169,20 +169,17 @@ def _replaced(whole: Fit, groups: IntArray, part: Fit) -> Fit:
         result[groups] = new
         return result
 
-    def estimate(old: Estimate, new: Estimate) -> Estimate:
-        names = [field.name for field in fields(Estimate)]
-        return Estimate(*(merged(getattr(old, name), getattr(new, name)) for name in names))
-
     return Fit(
-        estimate(whole.decode, part.decode),
-        estimate(whole.prefill, part.prefill),
+        whole.decode.replaced(groups, part.decode),
+        whole.prefill.replaced(groups, part.prefill),
         merged(whole.weights, part.weights),
-        merged(whole.interference, part.interference),
+        merged(whole.share, part.share),
     )
 
 
-def _requests(evidence: Sequence[Evidence], table: Table, weights: FloatArray) -> Requests:
+def _requests(evidence: Sequence[Evidence], table: Table, fitted: Fit) -> Requests:
     """Largest batches, and mean tokens by weight; where no window is used, of one token."""
+    weights = fitted.weights
     most = np.max(np.where(weights > 0, table.batch, 1.0), axis=1, initial=1.0)
     given = np.array([item.largest_batch for item in evidence])
     total = np.maximum(weights.sum(axis=1), np.finfo(float).tiny)
@@ -192,7 +189,10 @@ def _requests(evidence: Sequence[Evidence], table: Table, weights: FloatArray) -
         return np.asarray(np.maximum(sums / total, least))
 
     return Requests(
-        np.where(given > 0, given, most), mean(table.input_tokens, 1), mean(table.output_tokens, 2)
+        np.where(given > 0, given, most),
+        mean(table.input_tokens, 1),
+        mean(table.output_tokens, 2),
+        fitted.share,
     )
 
 
@@ -217,6 +217,7 @@ def _facts(
             output_tokens=float(requests.output_tokens[group]),
             decode=decode[group],
             prefill=prefill[group],
+            waits_apart=bool(fitted.share[group]),
         )
         for group in range(len(used))
     ]

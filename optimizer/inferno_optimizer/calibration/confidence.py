@@ -36,11 +36,22 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The requests of each group: largest batch, and mean tokens; shape (groups,)."""
+    """The requests of each group; shape (groups,).
+
+    Attributes
+    ----------
+    largest_batch
+        Largest batch of a replica [requests].
+    input_tokens, output_tokens
+        Mean tokens of a request.
+    share
+        1 if decode steps wait for prefills of other requests besides the decode line, else 0.
+    """
 
     largest_batch: FloatArray
     input_tokens: FloatArray
     output_tokens: FloatArray
+    share: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ def chords(decode: Line, prefill: Line, requests: Requests, z: float) -> Chords:
 
     def itl(batch: FloatArray) -> FloatArray:
         others = prefill.upper(inputs * (batch + 1.0), z)
-        waits = interference_ms(batch, others, requests.output_tokens)
+        waits = requests.share * interference_ms(batch, others, requests.output_tokens)
         return np.asarray(decode.upper(batch, z) + waits)
 
     alpha, beta = _chord(first, last, itl(first), itl(last))

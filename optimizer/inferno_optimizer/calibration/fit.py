@@ -19,6 +19,10 @@ PRIOR_COV = 0.5
 """Coefficient of variation of the prior: typed parameters may be wrong by this factor."""
 
 
+NEGATIVE = 2.0
+"""Standard errors below 0 at which a slope is negative, not only uncertain."""
+
+
 @dataclass(frozen=True, slots=True)
 class Priors:
     """What is believed of the lines before: those of decode steps and of prefills."""
@@ -45,7 +49,7 @@ class Priors:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The fitted lines of each group, and the decode times without the prefills of others.
+    """The fitted lines of each group.
 
     Attributes
     ----------
@@ -53,14 +57,15 @@ class Fit:
         (alpha, beta) and (gamma, delta) [ms].
     weights
         Weight of each window by its age; 0 if it is not used; shape (groups, windows).
-    interference
-        Time that a decode step waited for prefills of other requests [ms]; the same shape.
+    share
+        1 if the decode times are without waits for prefills of other requests; 0 if the waits
+        are part of them, because the engine mixes prefills with decode steps; shape (groups,).
     """
 
     decode: Estimate
     prefill: Estimate
     weights: FloatArray
-    interference: FloatArray
+    share: FloatArray
 
 
 def weights_by_age(
@@ -92,6 +97,9 @@ def fit(table: Table, weights: FloatArray, priors: Priors) -> Fit:
     average, because as many leave. Each prefills in a batch that is larger by one, and all decode
     steps wait for it. So a measured inter-token latency is
     (alpha + beta n) + (n - 1) prefill(n + 1) / (k - 1).
+
+    An engine that computes prefills and decode steps together waits less. Where the latencies
+    without the waits would fall with the batch, the waits stay a part of alpha and beta.
     """
     ones = np.ones_like(table.batch)
     zeros = np.zeros_like(table.batch)
@@ -101,10 +109,21 @@ def fit(table: Table, weights: FloatArray, priors: Priors) -> Fit:
     )
     gamma, delta = prefill.coefficients.T[..., None]
     others = gamma + delta * table.input_tokens * (table.batch + 1.0)
-    interference = interference_ms(table.batch, others, table.output_tokens)
-    design = np.stack([ones, table.batch], axis=2)
-    decode = robust_fit(Rows(design, table.itl_ms, interference, weights), priors.decode)
-    return Fit(decode, prefill, weights, interference)
+    waits = interference_ms(table.batch, others, table.output_tokens)
+    rows = Rows(np.stack([ones, table.batch], axis=2), table.itl_ms, waits, weights)
+    decode = robust_fit(rows, priors.decode)
+    mixed = np.flatnonzero(falls(decode))
+    share = np.ones(len(weights))
+    if mixed.size:
+        with_waits = Rows(rows.design[mixed], rows.response[mixed], zeros[mixed], weights[mixed])
+        decode = decode.replaced(mixed, robust_fit(with_waits, priors.take(mixed).decode))
+        share[mixed] = 0.0
+    return Fit(decode, prefill, weights, share)
+
+
+def falls(line: Estimate) -> BoolArray:
+    """Whether a line has a negative slope, not only an uncertain one; shape (groups,)."""
+    return np.asarray(line.free[:, 1] < -NEGATIVE * line.errors[:, 1])
 
 
 Numbers = TypeVar("Numbers", float, FloatArray)

@@ -1,11 +1,12 @@
 """Robust linear regression of many groups at once, with a prior and weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 
 from inferno_optimizer.calibration.windows import BoolArray
-from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 HUBER = 1.345
 """Residual, in standard deviations, above which a row counts less [Huber, Robust Statistics]."""
@@ -89,6 +90,13 @@ class Estimate:
     residuals: FloatArray
     scale: FloatArray
     condition: FloatArray
+
+    def replaced(self, groups: IntArray, part: Self) -> Self:
+        """The estimate with that of some groups replaced."""
+        columns = {field.name: getattr(self, field.name).copy() for field in fields(self)}
+        for name, column in columns.items():
+            column[groups] = getattr(part, name)
+        return type(self)(**columns)
 
     @property
     def errors(self) -> FloatArray:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import sqrt
 
+from inferno_optimizer.calibration.fit import NEGATIVE
 from inferno_optimizer.calibration.windows import Requirements
 
 LARGEST_CONDITION = 20.0
@@ -14,9 +15,6 @@ SMALLEST_SPREAD = 1.5
 LARGEST_RESIDUAL = 0.15
 EXTRAPOLATION = 1.5
 """Largest batch of a replica, in largest batches seen, up to which a line is trusted."""
-
-NEGATIVE = 2.0
-"""Standard errors below 0 at which a slope is negative, not only uncertain."""
 
 FARTHER = 4
 """A run that helps has this many times the batch or the input tokens, where no limit is known."""
@@ -109,6 +107,8 @@ class Facts:
         Mean tokens of a request.
     decode, prefill
         The fitted lines.
+    waits_apart
+        Whether the decode line is without waits for prefills of other requests.
     """
 
     rows: int
@@ -123,6 +123,7 @@ class Facts:
     output_tokens: float
     decode: LineFit
     prefill: LineFit
+    waits_apart: bool = True
 
 
 def verdict(facts: Facts, needed: Requirements) -> tuple[Reason, str]:
@@ -131,7 +132,8 @@ def verdict(facts: Facts, needed: Requirements) -> tuple[Reason, str]:
         return refusal
     if facts.largest_batch > EXTRAPOLATION * facts.batches[1]:
         return Reason.EXTRAPOLATING, _extrapolating(facts)
-    return Reason.CALIBRATED, f"{facts.rows} measurements at batches {_range(facts)}"
+    mixed = "" if facts.waits_apart else "; waits for prefills are a part of alpha and beta"
+    return Reason.CALIBRATED, f"{facts.rows} measurements at batches {_range(facts)}{mixed}"
 
 
 def _refusals_of_windows(facts: Facts, needed: Requirements) -> Iterator[tuple[Reason, str]]:

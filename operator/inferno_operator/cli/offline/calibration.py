@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from inferno_operator.cli.offline.runs import REQUIREMENTS, Run
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
 from inferno_optimizer.calibration.verdict import next_batch
+from inferno_optimizer.calibration.windows import judged
 from inferno_optimizer.errors import CalibrationError
+
+
+def unusable(runs: Sequence[Run]) -> list[str]:
+    """Warnings about runs that are not used, with the reason."""
+    judgements = judged([run.window for run in runs], REQUIREMENTS)
+    return [f"{window.replica}: is not used: {reason}" for window, reason in judgements if reason]
 
 
 def calibrate_runs(runs: Sequence[Run], largest_batch: float) -> Calibration:

@@ -36,7 +36,7 @@ def manifest(named: Named, result: Calibration) -> str:
         "  data:",
         f"  - acc: {_quoted(named.accelerator)}",
         f"    accCount: {named.count}",
-        f"    # A decode step alone: {_line(facts.decode, 'alpha', 'beta')}",
+        f"    # {_step(facts)}: {_line(facts.decode, 'alpha', 'beta')}",
         "    decodeParms:",
         f"      alpha: {expected.alpha:.6g}",
         f"      beta: {expected.beta:.6g}",
@@ -60,6 +60,10 @@ def _header(facts: Facts) -> list[str]:
         f"# Median distance from the lines: decode {decode:.1%}, prefill {prefill:.1%}.",
         "# decodeParms include the waits for prefills of other requests.",
     ]
+
+
+def _step(facts: Facts) -> str:
+    return "A decode step alone" if facts.waits_apart else "The waits cannot be told apart"
 
 
 def _line(line: LineFit, intercept: str, slope: str) -> str:

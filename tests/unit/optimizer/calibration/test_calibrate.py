@@ -139,6 +139,18 @@ def test_a_latency_that_falls_with_the_batch_is_refused(measured: list[Window]) 
     assert calibrated(falling).reason is Reason.NEGATIVE_SLOPE
 
 
+def test_an_engine_that_mixes_prefills_with_decode_steps_is_calibrated_with_the_waits() -> None:
+    mixing = [
+        Window(0.0, 7 + 0.027 * n, 5000, n, 15 + 0.17 * n, 50, 128, 128) for n in range(1, 65)
+    ]
+
+    result = calibrated(mixing)
+
+    assert result.reason is Reason.CALIBRATED
+    assert "waits for prefills are a part of alpha and beta" in result.message
+    assert (result.expected.alpha, result.expected.beta) == pytest.approx((7, 0.027), rel=0.01)
+
+
 def test_windows_that_lie_on_no_line_are_refused(measured: list[Window]) -> None:
     chance = repeatable(1)
     scattered = [replace(w, itl_ms=w.itl_ms * chance.choice((0.6, 1.4))) for w in measured]

@@ -15,7 +15,7 @@ def line(intercept: float, slope: float, covariance: np.ndarray = NONE) -> Line:
 
 
 def requests(largest: float, inputs: float = 512.0, outputs: float = 200.0) -> Requests:
-    return Requests(np.array([largest]), np.array([inputs]), np.array([outputs]))
+    return Requests(*(np.array([value]) for value in (largest, inputs, outputs, 1.0)))
 
 
 def test_without_prefills_and_uncertainty_the_chord_is_the_line() -> None:
