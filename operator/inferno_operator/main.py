@@ -1,6 +1,7 @@
 """`inferno operator`: read the settings, connect, and run until a signal stops it."""
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -60,6 +61,9 @@ CALIBRATED_SOURCE = "vLLM"
 PROGRESS_SECONDS = 300.0
 """Seconds without progress, in addition to the solver's time limit, after which it is stuck."""
 
+COLLECTION = 50_000, 20, 20
+"""Thresholds of the garbage collector: most objects live long, and there are many."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -82,6 +86,7 @@ def run(
     for warning in unknown_variables(environment):
         logger.warning(warning)
     in_cluster = "KUBERNETES_SERVICE_HOST" in environment
+    gc.set_threshold(*COLLECTION)
     asyncio.run(_operate(settings, in_cluster=in_cluster, health_port=health_port))
 
 

@@ -5,12 +5,14 @@ from the bytes of an answer to what is written on the Servers.
 """
 
 import asyncio
+import gc
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
 
 import httpx
@@ -21,10 +23,12 @@ from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.reconcile import Context, measure
 from inferno_operator.controllers.measurement.subjects import SERVER, Subjects
 from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.main import COLLECTION
 from inferno_operator.resources import API_VERSION
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.observer import Observer
+from inferno_operator.runtime.ports import Listing
 from tests.bench.errors import NotSupportedError
 from tests.bench.library import Numbers
 
@@ -51,6 +55,7 @@ BUCKETS = ("1", "2", "5", "10", "20", "50", "100", "200", "500", "1000", "2000",
 
 def measurement(*, servers: int) -> Numbers:
     """Cycles that measure so many Servers of one source."""
+    gc.set_threshold(*COLLECTION)  # as the operator has it
     return asyncio.run(_cycles(servers))
 
 
@@ -70,8 +75,9 @@ async def _cycles(servers: int) -> Numbers:
         survey = Survey(prometheus, built_in(), time.time)
         context = Context(cluster, subjects, survey, lambda: datetime.now(UTC))
         await measure(context)
+        more = _high_water_mib() - before
         subjects.listed(await cluster.list(SERVER, ""))
-        more, writes = _high_water_mib() - before, cluster.count
+        writes = cluster.count
         asked.clear()
         began = time.process_time()
         for _ in range(CYCLES):
@@ -87,9 +93,23 @@ async def _cycles(servers: int) -> Numbers:
 
 
 class Written(FakeCluster):
-    """Counts writes; keeps what was written, and no history of it."""
+    """Counts writes, and keeps what was written, with little memory of its own."""
 
-    count = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self._parts_of: dict[tuple[str, Key], dict[str, str]] = {}
+
+    async def list(self, kind: Kind, namespace: str) -> Listing:
+        """List all objects of a kind, with what was written."""
+        found = await super().list(kind, namespace)
+        manifests = tuple(self._with_written(kind, manifest) for manifest in found.manifests)
+        return replace(found, manifests=manifests)
+
+    def _with_written(self, kind: Kind, manifest: Manifest) -> Manifest:
+        parts = self._parts_of.get((kind.kind, Key.of(manifest)), {})
+        spec = {**manifest["spec"], **loads(parts.get("spec", "{}"))}
+        return {**manifest, "spec": spec, "status": loads(parts.get("status", "{}"))}
 
     async def apply(
         self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
@@ -97,10 +117,10 @@ class Written(FakeCluster):
         """Set the fields of a manifest."""
         del manager, force
         self.count += 1
-        stored = self.objects[kind.kind, Key.of(manifest)]
-        stored.update({part: manifest[part] for part in ("status",) if part in manifest})
-        stored["spec"].update(manifest.get("spec", {}))
-        return stored
+        place = kind.kind, Key.of(manifest)
+        parts = self._parts_of.setdefault(place, {})
+        parts |= {part: dumps(manifest[part]) for part in ("spec", "status") if part in manifest}
+        return self.objects[place]
 
 
 def _high_water_mib() -> float:
@@ -115,15 +135,18 @@ def _high_water_mib() -> float:
 
 
 def _server(number: int) -> dict[str, object]:
-    labels = {"model_name": f"model-{number}", "namespace": "prod"}
     spec = {
         "name": f"server-{number}",
         "class": "Premium",
         "model": f"model-{number}",
-        "measure": {"source": "vLLM", "labels": labels},
+        "measure": {"source": "vLLM", "labels": _labels(number)},
     }
     metadata = {"name": f"server-{number}", "namespace": "prod"}
     return {"apiVersion": API_VERSION, "kind": "Server", "metadata": metadata, "spec": spec}
+
+
+def _labels(number: int) -> dict[str, str]:
+    return {"model_name": f"model-{number}", "namespace": "prod"}
 
 
 def _answer(request: httpx.Request, servers: int, asked: list[str]) -> httpx.Response:
@@ -144,10 +167,7 @@ def _body(servers: int, words: Sequence[str]) -> bytes:
     if words:
         rows = [({"inferno_part": part}, value) for part, value in PARTS[words[0]].items()]
     result = [
-        {
-            "metric": {"model_name": f"model-{number}", "namespace": "prod", **labels},
-            "value": [now, str(value)],
-        }
+        {"metric": _labels(number) | labels, "value": [now, str(value)]}
         for number in range(servers)
         for labels, value in rows
     ]

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 
 from inferno_operator.controllers.measurement import report, status
 from inferno_operator.controllers.measurement.quality import measured, with_targets
@@ -18,6 +20,9 @@ from inferno_optimizer.errors import InfernoError
 
 FIELD_MANAGER = "inferno-measure"
 """The field manager of measured loads and of the condition Measured."""
+
+AT_A_TIME = 500
+"""Updates that are made and written together."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +49,17 @@ async def measure(context: Context) -> None:
     servers = context.subjects.all()
     measures = _measures(servers)
     if context.survey is None:
-        updates = [
-            status.refused(servers[key], status.unconfigured(), context.now()) for key in measures
-        ]
+        unmeasured = (servers[key] for key in measures)
+        await _write(
+            (status.refused(o, status.unconfigured(), context.now()) for o in unmeasured), context
+        )
     else:
         results = await context.survey.ask(measures)
-        updates = [_update(servers[key], result, context) for key, result in results.items()]
+        await _write(
+            (_update(servers[key], result, context) for key, result in results.items()), context
+        )
     gone = (status.cleared(o) for key, o in servers.items() if key not in measures)
-    await _write(filter(None, (*updates, *gone)), context.cluster)
+    await _write(gone, context)
     _report(servers, context)
 
 
@@ -97,17 +105,21 @@ def last_good(observation: Observation) -> Measured | None:
     return known.measured if isinstance(known, ServerStatus) else None
 
 
-async def _write(updates: Iterable[status.Update], cluster: Cluster) -> None:
-    async def write(update: status.Update) -> None:
+async def _write(updates: Iterable[status.Update | None], context: Context) -> None:
+    """Write updates, some at a time: thousands may be due after a start."""
+    due = (update for update in updates if update is not None)
+    while batch := tuple(islice(due, AT_A_TIME)):
         try:
-            await _write_one(update, cluster)
-        except StaleError as error:
-            logger.debug("%s; the next cycle writes it", error)
+            await write_each(batch, partial(_try_to_write, cluster=context.cluster))
+        except InfernoError as error:
+            logger.warning("some measurements are not written: %s", error)
 
+
+async def _try_to_write(update: status.Update, cluster: Cluster) -> None:
     try:
-        await write_each(updates, write)
-    except InfernoError as error:
-        logger.warning("some measurements are not written: %s", error)
+        await _write_one(update, cluster)
+    except StaleError as error:
+        logger.debug("%s; the next cycle writes it", error)
 
 
 async def _write_one(update: status.Update, cluster: Cluster) -> None:
