@@ -29,7 +29,7 @@ from inferno_operator.controllers.calibration.replicas import (
     Subject,
     subject,
 )
-from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.catalogue import catalogue_with
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization.controller import OptimizationController
@@ -157,7 +157,8 @@ def _measurement(
     settings: Settings, cluster: GuardedCluster, client: Prometheus | None, metrics: Metrics
 ) -> MeasurementController:
     """Return the measurement controller; without Prometheus it only says so on the Servers."""
-    survey = None if client is None else Survey(client, built_in(), time.time)
+    sources = catalogue_with(settings.measure_sources)
+    survey = None if client is None else Survey(client, sources, time.time)
     interval = settings.measure_interval
     return MeasurementController(cluster, survey, settings.namespaces, interval, _now, metrics)
 

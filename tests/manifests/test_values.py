@@ -226,6 +226,17 @@ def test_the_operator_is_told_where_prometheus_is_and_has_the_files_for_it(
     assert not any("PROMETHEUS" in name for name in environment_of(optimizer))
 
 
+def test_sources_in_a_config_map_are_mounted_where_the_operator_reads_them(
+    rendered: Render,
+) -> None:
+    operator, _ = pods(rendered(prometheus={**PROMETHEUS, "sourcesConfigMap": "mine"}))
+
+    settings = Settings.from_environment(environment_of(operator))
+
+    assert str(settings.measure_sources) == f"{FOLDER}/sources.yaml"
+    assert projected(operator) == {f"{FOLDER}/sources.yaml"}
+
+
 def environment_of(pod: Manifest) -> dict[str, str]:
     variables = pod["spec"]["containers"][0]["env"]
     return {variable["name"]: variable.get("value", "") for variable in variables}

@@ -45,6 +45,7 @@ def _default(variable: str) -> str:
         "INFERNO_HOST": remote.host,
         "INFERNO_LEADER_ELECTION": settings.leader_election,
         "INFERNO_MEASURE_INTERVAL": settings.measure_interval,
+        "INFERNO_MEASURE_SOURCES": "",
         "INFERNO_MODEL_BOOSTER": settings.model_booster or OFF,
         "INFERNO_NAMESPACE": "",
         "INFERNO_OPTIMIZER": "local",

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
@@ -51,6 +52,11 @@ VARIABLES = (
     Variable("INFERNO_HOST", "Host of the remote optimizer.", "HOST"),
     Variable("INFERNO_LEADER_ELECTION", "Work only while holding the Lease.", switch=True),
     Variable("INFERNO_MEASURE_INTERVAL", "Time between two measurements of the load.", "SECONDS"),
+    Variable(
+        "INFERNO_MEASURE_SOURCES",
+        "Sources for spec.measure, beside those that are built in (YAML).",
+        "FILE",
+    ),
     Variable(
         "INFERNO_MODEL_BOOSTER",
         "Controller of ModelBoosters: off, kthena or matrixinfer.",
@@ -109,7 +115,7 @@ class Settings:
     `remote` is the remote optimizer, None for the embedded one; if not `stateless`, objects are
     mirrored. `model_booster` is the dialect of the Model Booster controller, None if it is off.
     `prometheus` is where loads and latencies are measured, every `measure_interval` [s]; None if
-    nothing is measured.
+    nothing is measured. `measure_sources` has sources beside those that are built in.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -120,6 +126,7 @@ class Settings:
     model_booster: "Dialect | None" = None
     prometheus: PrometheusEndpoint | None = None
     measure_interval: float = 30.0
+    measure_sources: Path | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -143,6 +150,7 @@ class Settings:
             _dialect(environment),
             prometheus_endpoint(environment),
             seconds(environment, "INFERNO_MEASURE_INTERVAL", defaults.measure_interval),
+            file(environment, "INFERNO_MEASURE_SOURCES"),
         )
 
 

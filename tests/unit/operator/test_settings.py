@@ -136,9 +136,11 @@ def test_all_of_prometheus_can_be_set() -> None:
         INFERNO_PROMETHEUS_PARAMS="namespace=prod%20%26%20test&dedup=",
         INFERNO_PROMETHEUS_TIMEOUT="2.5",
         INFERNO_MEASURE_INTERVAL="15",
+        INFERNO_MEASURE_SOURCES="/sources.yaml",
     )
 
     assert settings.measure_interval == 15
+    assert settings.measure_sources == Path("/sources.yaml")
     assert settings.prometheus == PrometheusEndpoint(
         "https://mimir.example:9090/prometheus",
         authority=Path("/CA"),

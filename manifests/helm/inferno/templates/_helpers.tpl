@@ -166,6 +166,10 @@ tolerations: {{ toYaml . | nindent 2 }}
   value: {{ $values.timeout | quote }}
 - name: INFERNO_MEASURE_INTERVAL
   value: {{ $values.interval | quote }}
+{{- if $values.sourcesConfigMap }}
+- name: INFERNO_MEASURE_SOURCES
+  value: {{ $folder }}/sources.yaml
+{{- end }}
 {{- end }}
 
 {{- define "inferno.prometheusFiles" -}}
@@ -186,6 +190,9 @@ tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- with $values.caConfigMap }}
 - configMap: {name: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}
+{{- end }}
+{{- with $values.sourcesConfigMap }}
+- configMap: {name: {{ . }}, items: [{key: sources.yaml, path: sources.yaml}]}
 {{- end }}
 {{- end }}
 {{- end }}

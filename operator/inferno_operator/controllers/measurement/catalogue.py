@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
@@ -87,6 +88,23 @@ Catalogue = Mapping[str, Source]
 def built_in() -> Catalogue:
     """Return the sources that the operator knows."""
     return read_catalogue(files(__package__).joinpath("sources.yaml").read_text(), "sources.yaml")
+
+
+def catalogue_with(file: Path | None) -> Catalogue:
+    """Return the sources that are built in, and those of a file, which replace them by name.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is not valid.
+    """
+    if file is None:
+        return built_in()
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from error
+    return {**built_in(), **read_catalogue(text, str(file))}
 
 
 def read_catalogue(text: str, name: str) -> Catalogue:

@@ -1,12 +1,14 @@
 """The catalogue of sources, and PromQL in which no label can do harm."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from inferno_operator.controllers.measurement import expressions
 from inferno_operator.controllers.measurement.catalogue import (
     built_in,
+    catalogue_with,
     find_source,
     read_catalogue,
 )
@@ -39,6 +41,24 @@ def test_a_catalogue_with_a_mistake_is_refused_in_one_line(text: str, words: str
 
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_file_adds_sources_and_replaces_those_of_the_same_name(tmp_path: Path) -> None:
+    file = tmp_path / "sources.yaml"
+    file.write_text(
+        "{Mine: {heartbeat: [a], arrivals: [[{rate: [b]}]]}, "
+        "vLLM: {heartbeat: [c], arrivals: [[{rate: [d]}]]}}"
+    )
+
+    found = catalogue_with(file)
+
+    assert set(found) == {*built_in(), "Mine"}
+    assert found["vLLM"].heartbeat == ("c",)
+
+
+def test_a_file_of_sources_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        catalogue_with(tmp_path / "sources.yaml")
 
 
 def test_an_unknown_source_is_refused_with_the_nearest_name() -> None:
