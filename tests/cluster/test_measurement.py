@@ -264,7 +264,7 @@ def test_a_server_without_requests_is_idle_after_the_long_window(world: World) -
     world.add("quiet", 0.0)
     world.scrape()
 
-    young = world.wait("quiet", lambda m: m.quality != "Missing", "is known")
+    young = world.wait("quiet", lambda m: m.replicas is not None, "is known")
     idle = world.wait("quiet", lambda m: m.quality == "Idle", "is idle")
 
     assert (young.quality, young.arrival_rate) == ("Partial", 0)

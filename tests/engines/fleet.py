@@ -279,10 +279,7 @@ class Fleet:
 
     def targets(self) -> list[Target]:
         """What Prometheus has to scrape."""
-        return [
-            Target(self._http.address, pod.path, {"instance": pod.name, **pod.labels})
-            for pod in self._pods()
-        ]
+        return [Target(self._http.address, pod.path, dict(pod.labels)) for pod in self._pods()]
 
     def answer(self, path: str) -> bytes | HTTPStatus | None:
         """Answer a scrape; None if nothing runs there."""

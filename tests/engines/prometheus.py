@@ -178,7 +178,11 @@ class Prometheus(AbstractContextManager["Prometheus"]):
     def set_targets(self, targets: Sequence[Target]) -> None:
         """Scrape these targets and no others; Prometheus notices within about 5 s."""
         groups = [
-            {"targets": [t.address], "labels": {**t.labels, "__metrics_path__": t.path}}
+            {
+                "targets": [t.address],
+                # Replicas at one address would be one instance by default.
+                "labels": {**t.labels, "instance": t.url, "__metrics_path__": t.path},
+            }
             for t in targets
         ]
         self._targets = targets
@@ -206,7 +210,7 @@ class Prometheus(AbstractContextManager["Prometheus"]):
             for target in self._ask("targets", {})["activeTargets"]
         ]
         for target in targets:
-            del target["job"], target["instance"]  # which Prometheus adds
+            del target["job"], target["instance"]  # which nobody asked for
         return sorted(targets, key=_url)
 
     def query(self, expression: str, time: float | None = None) -> list[Sample]:
