@@ -1,12 +1,14 @@
 """The load of a Server for an optimization: the measured one, and never less without evidence."""
 
+from collections.abc import Sequence
+
 from inferno_operator.resources import Load, Measured, Server, ServerAllocation
 
 SHRINKS = frozenset({"Fresh", "Idle"})
 """Qualities that may lower the load."""
 
-IDLE_TOKENS = 1
-"""Output tokens per request of a server that has never served one; its arrival rate is 0."""
+IDLE = Load(arrival_rate=0, avg_out_tokens=1)
+"""The load of a server that has never served a request: nothing is known of its lengths."""
 
 
 def load(server: Server, measured: Measured | None) -> Load | None:
@@ -22,23 +24,21 @@ def load(server: Server, measured: Measured | None) -> Load | None:
     rate = _rate(measured, typed, standing)
     if rate is None:
         return None
-    known = [part for part in (typed, standing) if part is not None]
+    lengths = _lengths(measured, [part for part in (typed, standing) if part is not None])
+    if lengths is None:
+        return IDLE if rate == 0 else None
+    return lengths.model_copy(update={"arrival_rate": rate})
+
+
+def _lengths(measured: Measured | None, known: Sequence[Load]) -> Load | None:
+    """Return a load with the lengths of requests: measured, or the first that is known."""
     last = next((part for part in known if part.avg_out_tokens or part.avg_length), None)
-    tokens_in = measured.avg_in_tokens if measured else None
-    tokens_out = measured.avg_out_tokens if measured else None
-    if tokens_out is None and last is None and rate > 0:
-        return None
-    if tokens_out is None:
-        lengths = last or Load(arrival_rate=0, avg_out_tokens=IDLE_TOKENS)
-        return lengths.model_copy(update={"arrival_rate": rate})
-    typed_in = last.avg_in_tokens if last else None
-    return Load(
-        arrival_rate=rate,
-        avg_in_tokens=typed_in if tokens_in is None else round(tokens_in),
-        avg_out_tokens=max(round(tokens_out), 1),
-        arrival_cov=last.arrival_cov if last else None,
-        service_cov=last.service_cov if last else None,
-    )
+    if measured is None or measured.avg_out_tokens is None:
+        return last
+    tokens = {"avg_out_tokens": max(round(measured.avg_out_tokens), 1), "avg_length": None}
+    if measured.avg_in_tokens is not None:
+        tokens["avg_in_tokens"] = round(measured.avg_in_tokens)
+    return (last or IDLE).model_copy(update=tokens)
 
 
 def _rate(measured: Measured | None, typed: Load | None, standing: Load | None) -> float | None:
