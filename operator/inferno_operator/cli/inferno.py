@@ -23,11 +23,12 @@ from inferno_operator.cli.console import (
     working,
     write,
 )
-from inferno_operator.cli.prometheus_options import prometheus_options
+from inferno_operator.cli.prometheus_options import URL, prometheus_options
 from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+    from inferno_optimizer.calibration.windows import Requirements, Window
 
 app = typer.Typer(
     add_completion=False,
@@ -214,8 +215,12 @@ def measure(
 @app.command(
     epilog="Example: inferno calibrate runs.csv --model llama-8b --accelerator H100"
     "\n\nExample: inferno calibrate *.json --model llama-8b --accelerator H100 --plot fit.svg"
+    "\n\nExample: inferno calibrate --prometheus http://localhost:9090 "
+    "--labels namespace=prod,model_name=llama-8b --model llama-8b --accelerator H100"
 )
-def calibrate(
+@prometheus_options
+def calibrate(  # noqa: PLR0913 - an argument for each option
+    endpoint: "PrometheusEndpoint | None",
     files: Annotated[
         list[str],
         typer.Argument(
@@ -223,7 +228,7 @@ def calibrate(
             help="CSV with a run on each line, or the JSON that `vllm bench serve` saves.",
             show_default=False,
         ),
-    ],
+    ] = [],  # noqa: B006 - typer reads it and never changes it
     *,
     model: Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")],
     accelerator: Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")],
@@ -233,31 +238,76 @@ def calibrate(
     max_batch_size: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Largest batch of a replica; 0: the largest of the runs."
+            metavar="N", min=0, help="Largest batch of a replica; 0: the largest that was seen."
         ),
     ] = 0,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the lines and the runs (SVG).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the lines and what was measured (SVG)."),
     ] = None,
+    labels: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="Labels that all series of the vLLM replicas have: read Prometheus, not files.",
+        ),
+    ] = "",
+    hours: Annotated[
+        float,
+        typer.Option(metavar="H", min=0.5, max=48, help="How far back to read Prometheus."),
+    ] = 4,
 ) -> None:
-    """Find the parameters of a model from benchmark runs.
+    """Find the parameters of a model from benchmark runs, or from replicas that serve.
 
     Prints the manifest of a Model. Columns of a CSV file: concurrency or rate (requests/s), input
     and output tokens, ITL or TPOT, and TTFT (ms, or s in the name). Runs need different
-    concurrencies and random lengths. Exits with 1, and names the run that would help most, where
-    the runs do not determine the parameters.
+    concurrencies and random lengths. With --labels it reads what replicas did in the last hours
+    from Prometheus, in windows of a minute. Exits with 1, and names the run that would help most,
+    where the measurements do not determine the parameters.
     """
-    from inferno_operator.cli.offline.calibration import calibrate_runs, unusable
-    from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
+    from inferno_operator.cli.offline.calibration import calibrate_windows
     from inferno_operator.cli.plot import plot as draw
     from inferno_operator.cli.tables.calibration import Named, manifest
+    from inferno_optimizer.errors import InputError
 
+    if files and (labels or (endpoint is not None and URL not in os.environ)):
+        raise InputError("give either files, or --prometheus and --labels")
+    windows, requirements, measurements = (
+        _windows(endpoint, labels, hours) if labels else _runs(files)
+    )
+    result = calibrate_windows(windows, max_batch_size, requirements)
+    if plot is not None:
+        write(plot, draw(windows, result, requirements))
+    typer.echo(manifest(Named(model, accelerator, acc_count), result, measurements))
+
+
+def _runs(files: list[str]) -> "tuple[list[Window], Requirements, str]":
+    """Return the runs of files, what is asked of them, and what they are."""
+    from inferno_operator.cli.offline.calibration import unusable
+    from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
+    from inferno_optimizer.errors import InputError
+
+    if not files:
+        raise InputError("what was measured? Give files, or --prometheus and --labels")
     runs, warnings = read_runs(files)
     warn([*warnings, *unusable(runs)])
-    result = calibrate_runs(runs, max_batch_size)
-    if plot is not None:
-        write(plot, draw([run.window for run in runs], result, REQUIREMENTS))
-    typer.echo(manifest(Named(model, accelerator, acc_count), result))
+    return [run.window for run in runs], REQUIREMENTS, "runs"
+
+
+def _windows(
+    endpoint: "PrometheusEndpoint | None", labels: str, hours: float
+) -> "tuple[list[Window], Requirements, str]":
+    """Return the windows of replicas, what is asked of them, and what they are."""
+    from inferno_operator.cli.calibration import parse_labels, read_windows, unusable
+    from inferno_optimizer.calibration.windows import LIVE
+    from inferno_optimizer.errors import InputError
+
+    if endpoint is None:
+        raise InputError("where is Prometheus? Give --prometheus URL")
+    with working("asking Prometheus") as tell:
+        found = read_windows(endpoint, parse_labels(labels), hours, tell)
+    warn(unusable(found))
+    return found, LIVE, "windows"
 
 
 catalogue = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

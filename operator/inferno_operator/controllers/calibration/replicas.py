@@ -1,4 +1,4 @@
-"""What each vLLM replica did in the last minute, from Prometheus.
+"""What each vLLM replica did within a minute, from Prometheus.
 
 Two queries return everything about all replicas of the cluster. Each is a union of parts, told
 apart by the label `part`. Other engines do not serve the time of a prefill without the queue, as
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.resources import Server
-from inferno_operator.runtime.prometheus import Answer, Prometheus
+from inferno_operator.runtime.prometheus import Answer, Prometheus, is_label_name
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 
 WINDOW_S = 60
@@ -99,8 +99,11 @@ class Subject:
 def subject(namespace: str, server: Server, labels: Mapping[str, str]) -> Subject | None:
     """The replicas of a Server whose series have these labels.
 
-    None if it runs nowhere, or on several accelerators, where replicas cannot be told apart.
+    None if it runs nowhere, or on several accelerators, where replicas cannot be told apart, or
+    if a label has a name that a query cannot have.
     """
+    if not all(is_label_name(name) and name != PART for name in labels):
+        return None
     current = server.spec.current_alloc
     if current is None or current.mix or not current.accelerator:
         return None
@@ -159,14 +162,17 @@ class PrometheusWindows:
         self._subjects = subjects
         self._window_s = window_s
 
-    async def read(self) -> Mapping[Pair, Sequence[Window]]:
-        """Return the newest window of each replica; none if there is nobody to ask about."""
+    async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
+        """Return the window of each replica that ends at a Unix time [s], or now.
+
+        There are none if there is nobody to ask about.
+        """
         subjects = self._subjects()
         if not subjects:
             return {}
         names = {name for subject_ in subjects for name in subject_.labels}
         queries = [expression(parts, names, self._window_s) for parts in (COUNTERS, GAUGES)]
-        answers = [await self._prometheus.query(query) for query in queries]
+        answers = [await self._prometheus.query(query, at) for query in queries]
         return windows(answers, subjects, self._window_s)
 
 

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from inferno_operator.controllers.measurement.catalogue import OfReplicas, Quotient, Source, Term
+from inferno_operator.runtime.prometheus import is_label_name
 from inferno_optimizer.errors import InputError
 
 PART = "inferno_part"
 """The label that says which part of an answer a series is."""
-
-LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 VALUES_NAMED = 50
 """If there are more values of a label, a query selects all its values."""
@@ -108,7 +107,7 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
     """
     names = tuple(sorted(labels))
     for name in names:
-        if not LABEL.fullmatch(name) or name.startswith("__") or name == PART:
+        if not is_label_name(name) or name == PART:
             raise InputError(f"spec.measure.labels: {name!r} is not a name of a label")
     return names
 

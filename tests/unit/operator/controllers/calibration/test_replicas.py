@@ -143,15 +143,25 @@ def test_replicas_belong_to_the_accelerator_that_a_server_runs_on(
     assert (found.pair if found else None) == (accelerator and Pair("prod", "M", accelerator))
 
 
+@pytest.mark.parametrize("name", ["a) or (b", "with space", "", "part", "__name__"])
+def test_a_server_with_a_label_that_queries_cannot_have_is_left_out(name: str) -> None:
+    server = parse(objects.server("S", spec={"currentAlloc": objects.running(2, 1, "H100")}))
+    assert isinstance(server, Server)
+
+    assert subject("prod", server, {**SUBJECT.labels, name: "x"}) is None
+
+
 class Answers:
-    """Prometheus with two answers; it counts what it is asked."""
+    """Prometheus with two answers; it counts what it is asked, and at which times."""
 
     def __init__(self, *answers: Answer) -> None:
         self.queries: list[str] = []
+        self.times: list[float | None] = []
         self._answers = list(answers)
 
-    async def query(self, expression: str) -> Answer:
+    async def query(self, expression: str, at: float | None = None) -> Answer:
         self.queries.append(expression)
+        self.times.append(at)
         return self._answers.pop(0)
 
     async def metric_names(self, matcher: str) -> tuple[str, ...]:
@@ -165,6 +175,14 @@ async def test_two_queries_tell_about_all_replicas() -> None:
 
     assert [len(of) for of in found.values()] == [1]
     assert prometheus.queries == [expression(COUNTERS), expression(GAUGES)]
+
+
+async def test_windows_of_the_past_are_asked_for_at_their_end() -> None:
+    prometheus = Answers(replica(), STARTED)
+
+    await PrometheusWindows(prometheus, lambda: [SUBJECT]).read(1234.5)
+
+    assert prometheus.times == [1234.5, 1234.5]
 
 
 async def test_without_subjects_nothing_is_asked() -> None:
