@@ -1,5 +1,6 @@
 """The interface of controllers to Prometheus, and what it answers."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,11 @@ _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 def is_label_name(name: str) -> bool:
     """Whether this is the name of a label that users may set: queries have it without quotes."""
     return _LABEL.fullmatch(name) is not None
+
+
+def quoted(value: str) -> str:
+    """Return a value as a string literal of PromQL."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 class RefusedError(InfernoError):

@@ -5,13 +5,12 @@ for each combination of values, and the label `inferno_part` says which part of 
 series is.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from inferno_operator.controllers.measurement.catalogue import OfReplicas, Quotient, Source, Term
-from inferno_operator.runtime.prometheus import is_label_name
+from inferno_operator.runtime.prometheus import is_label_name, quoted
 from inferno_optimizer.errors import InputError
 
 PART = "inferno_part"
@@ -90,11 +89,6 @@ class Query:
     group: Group
     name: str
     expression: str
-
-
-def quoted(value: str) -> str:
-    """Return a value as a string literal of PromQL."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:
