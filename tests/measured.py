@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.processes import ROOT, Processes
@@ -40,10 +41,8 @@ def commands() -> list[Shown]:
 
 
 @contextmanager
-def answering(processes: Processes) -> Iterator[Prometheus]:
-    """Yield a Prometheus that knows the replicas of the guide."""
-    binaries = Binaries(os.environ)
-    programs = binaries.find("prometheus"), binaries.find("promtool")
+def answering(processes: Processes, programs: tuple[Path, Path]) -> Iterator[Prometheus]:
+    """Yield a Prometheus that knows the replicas of the guide; see `scraped`."""
     with scraped(processes, programs, SECONDS, _populate, buckets=True, name="guide") as server:
         yield server
 
@@ -77,7 +76,9 @@ def _populate(fleet: Fleet) -> Change:
 def main() -> int:
     """Renew the page; the exit status."""
     text = PAGE.read_text(encoding="utf-8")
-    with Processes() as processes, answering(processes) as prometheus:
+    binaries = Binaries(os.environ)
+    programs = binaries.find("prometheus"), binaries.find("promtool")
+    with Processes() as processes, answering(processes, programs) as prometheus:
         for command in commands():
             text = with_output(text, command, printed(command, prometheus))
     PAGE.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +15,11 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
 @pytest.fixture(scope="module")
-def prometheus(processes: Processes) -> Iterator[Prometheus]:
+def prometheus(
+    processes: Processes, prometheus_program: Path, promtool: Path
+) -> Iterator[Prometheus]:
     """It knows the replicas of the guide."""
-    with answering(processes) as server:
+    with answering(processes, (prometheus_program, promtool)) as server:
         yield server
 
 
