@@ -81,7 +81,8 @@ def _scrapes(
         clock.now += SCRAPE_INTERVAL_S
         change(fleet.now)
         for target in fleet.targets():
-            labels = ",".join(f'{key}="{value}"' for key, value in target.labels.items())
+            known = {**target.labels, "instance": target.url}
+            labels = ",".join(f'{key}="{value}"' for key, value in known.items())
             page = fleet.answer(target.path)
             assert isinstance(page, bytes)
             lines = ("up 1", *page.decode().splitlines())
