@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.cli.offline.calibration import Measurements
 from inferno_operator.controllers.calibration.past import past_ends
 from inferno_operator.controllers.calibration.plan import with_prefill_batch
 from inferno_operator.controllers.calibration.ports import Pair
@@ -48,8 +49,8 @@ def read_windows(
     labels: Mapping[str, str],
     hours: float,
     tell: Callable[[str], None],
-) -> list[Window]:
-    """Return the windows of the last hours, one a minute for each replica; see `retained`.
+) -> Measurements:
+    """Read the windows of the last hours, one a minute for each replica; see `retained`.
 
     Parameters
     ----------
@@ -81,7 +82,8 @@ def read_windows(
             f"no vLLM replica has reported with {{{wanted}}} within {hours:g} h:"
             " correct --labels, which all series of the replicas have, or --hours"
         )
-    return retained(found)
+    kept = retained(found)
+    return Measurements(kept, LIVE, "windows", _unused(kept))
 
 
 async def past_windows(
@@ -118,7 +120,7 @@ async def past_windows(
     return found
 
 
-def unusable(windows: Sequence[Window]) -> list[str]:
+def _unused(windows: Sequence[Window]) -> list[str]:
     """Warnings about windows that are not used, one for each reason."""
     reasons = Counter(reason for _, reason in judged(windows, LIVE) if reason)
     return [

@@ -28,7 +28,6 @@ from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-    from inferno_optimizer.calibration.windows import Requirements, Window
 
 app = typer.Typer(
     add_completion=False,
@@ -194,13 +193,11 @@ def measure(
     )
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
     from inferno_operator.cli.tables.measurement import measurement_parts
-    from inferno_optimizer.errors import InputError
 
-    if endpoint is None:
-        raise InputError("where is Prometheus? Give --prometheus URL")
+    place = _known(endpoint)
     resources = read_resources(paths, warn if lenient else refuse_unknown)
     with working("asking Prometheus"):
-        found, asked = asyncio.run(measure(resources, endpoint))
+        found, asked = asyncio.run(measure(resources, place))
     if output is Format.YAML:
         show(output, lambda: with_measured_loads(resources, found), tuple)
         return
@@ -265,49 +262,33 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     from Prometheus, in windows of a minute. Exits with 1, and names the run that would help most,
     where the measurements do not determine the parameters.
     """
-    from inferno_operator.cli.offline.calibration import calibrate_windows
+    from inferno_operator.cli.calibration import parse_labels, read_windows
+    from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
     from inferno_operator.cli.plot import plot as draw
     from inferno_operator.cli.tables.calibration import Named, manifest
     from inferno_optimizer.errors import InputError
 
     if files and (labels or (endpoint is not None and URL not in os.environ)):
         raise InputError("give either files, or --prometheus and --labels")
-    windows, requirements, measurements = (
-        _windows(endpoint, labels, hours) if labels else _runs(files)
-    )
-    result = calibrate_windows(windows, max_batch_size, requirements)
+    if labels:
+        place, wanted = _known(endpoint), parse_labels(labels)
+        with working("asking Prometheus") as tell:
+            measured = read_windows(place, wanted, hours, tell)
+    else:
+        measured = runs_of(files)
+    warn(measured.warnings)
+    result = calibrate_windows(measured, max_batch_size)
     if plot is not None:
-        write(plot, draw(windows, result, requirements))
-    typer.echo(manifest(Named(model, accelerator, acc_count), result, measurements))
+        write(plot, draw(measured.windows, result, measured.requirements))
+    typer.echo(manifest(Named(model, accelerator, acc_count), result, measured.name))
 
 
-def _runs(files: list[str]) -> "tuple[list[Window], Requirements, str]":
-    """Return the runs of files, what is asked of them, and what they are."""
-    from inferno_operator.cli.offline.calibration import unusable
-    from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
-    from inferno_optimizer.errors import InputError
-
-    if not files:
-        raise InputError("what was measured? Give files, or --prometheus and --labels")
-    runs, warnings = read_runs(files)
-    warn([*warnings, *unusable(runs)])
-    return [run.window for run in runs], REQUIREMENTS, "runs"
-
-
-def _windows(
-    endpoint: "PrometheusEndpoint | None", labels: str, hours: float
-) -> "tuple[list[Window], Requirements, str]":
-    """Return the windows of replicas, what is asked of them, and what they are."""
-    from inferno_operator.cli.calibration import parse_labels, read_windows, unusable
-    from inferno_optimizer.calibration.windows import LIVE
+def _known(endpoint: "PrometheusEndpoint | None") -> "PrometheusEndpoint":
     from inferno_optimizer.errors import InputError
 
     if endpoint is None:
         raise InputError("where is Prometheus? Give --prometheus URL")
-    with working("asking Prometheus") as tell:
-        found = read_windows(endpoint, parse_labels(labels), hours, tell)
-    warn(unusable(found))
-    return found, LIVE, "windows"
+    return endpoint
 
 
 catalogue = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
