@@ -81,6 +81,39 @@ def test_a_plot_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert printed.stderr.decode() == f"inferno: {file}: No such file or directory\n"
 
 
+REPLICAS = ("--labels", "namespace=prod,model_name=llama-8b")
+NOWHERE = ("--prometheus", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "what was measured? Give files, or --prometheus and --labels"),
+        (NOWHERE, "what was measured? Give files, or --prometheus and --labels"),
+        (REPLICAS, "where is Prometheus? Give --prometheus URL"),
+        ((*REPLICAS, *NOWHERE, "runs.csv"), "give either files, or --prometheus and --labels"),
+        ((*NOWHERE, "runs.csv"), "give either files, or --prometheus and --labels"),
+        ((*NOWHERE, "--labels", "llama"), "--labels 'llama': expected NAME=VALUE,NAME=VALUE"),
+        ((*NOWHERE, "--labels", "a b=c"), "--labels: 'a b' is not a name of a label"),
+        ((*REPLICAS, "--prometheus", "prometheus:9090"), "INFERNO_PROMETHEUS_URL"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:
+    printed = inferno("calibrate", *arguments, *NAMES)
+
+    assert (printed.returncode, printed.stdout) == (2, b"")
+    assert message in printed.stderr.decode()
+    assert printed.stderr.count(b"\n") == 1
+
+
+def test_a_prometheus_that_does_not_answer_is_one_line() -> None:
+    printed = inferno("calibrate", *REPLICAS, *NOWHERE, *NAMES)
+
+    assert (printed.returncode, printed.stdout) == (1, b"")
+    assert printed.stderr.decode().startswith("inferno: http://127.0.0.1:1: Prometheus does not ")
+    assert printed.stderr.count(b"\n") == 1
+
+
 def test_the_picture_of_the_guide_is_what_is_drawn(tmp_path: Path) -> None:
     file = tmp_path / "fit.svg"
 

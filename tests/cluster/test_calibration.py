@@ -1,19 +1,29 @@
 """Calibrated parameters on a real control plane: written beside what others write, and used."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
+from inferno_operator.adapters.prometheus.client import connect
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.controllers.calibration.reconcile import Context, calibrate_all
+from inferno_operator.controllers.calibration.replicas import PrometheusWindows, Subject
 from inferno_optimizer.calibration.windows import Window
 from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
+from tests.controlplane.processes import Processes
+from tests.engines.engine import Engine
+from tests.engines.fleet import Fleet, Settings
+from tests.engines.history import SCRAPE_INTERVAL_S, Change, scraped
+from tests.engines.workload import Uniform, Workload
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -28,7 +38,9 @@ class Seen:
     def __init__(self, namespace: str) -> None:
         self._pair = Pair(namespace, MODEL, "G2")
 
-    async def read(self) -> Mapping[Pair, Sequence[Window]]:
+    async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
+        if at is not None:
+            return {}
         now = datetime.now(UTC).timestamp()
         return {self._pair: [self._window(2.0 + n * 7 % 30, now - 60.0 * n) for n in range(60)]}
 
@@ -107,6 +119,51 @@ async def test_what_was_calibrated_is_shown_and_removed_again(scene: Scene, cycl
     after = model(scene)
     assert "calibration" not in after.get("status", {})
     assert condition(after, "Calibrated") == {}
+
+
+ENGINE = Engine(alpha=8.0, beta=0.1, gamma=20.0, delta=0.0008, max_batch_size=64)
+REPLICAS = 4
+RATES = (4.0, 24.0, 8.0, 40.0, 16.0, 48.0)
+"""Requests/s for all replicas, for five minutes each."""
+
+
+def loaded(fleet: Fleet) -> Change:
+    """Replicas with a load that changes."""
+    lengths = Workload(Uniform(200, 800), Uniform(50, 350))
+    settings = Settings(ENGINE, lengths, MODEL, labels={"namespace": "prod"})
+    server = fleet.add("chat", settings, REPLICAS, RATES[0])
+
+    def change(now: float) -> None:
+        if now % 300 < SCRAPE_INTERVAL_S:
+            server.set_rate(RATES[int(now // 300) % len(RATES)])
+
+    return change
+
+
+async def test_a_new_leader_calibrates_with_the_past_that_prometheus_has(
+    scene: Scene, cycle: Context, prometheus_program: Path, promtool: Path
+) -> None:
+    scene.apply_sample("small")
+    labels = {"namespace": "prod", "model_name": MODEL}
+    asked = [Subject(labels, Pair(scene.namespace, MODEL, "A100"))]
+    programs, seconds = (prometheus_program, promtool), 7500
+    with (
+        Processes() as processes,
+        scraped(processes, programs, seconds, loaded, buckets=False) as prometheus,
+    ):
+        async with connect(PrometheusEndpoint(prometheus.url)) as client:
+            leader = replace(cycle, windows=PrometheusWindows(client, lambda: asked))
+            for _ in range(30):
+                await calibrate_all(leader)
+
+    found = model(scene)
+    assert condition(found, "Calibrated")["status"] == "True"
+    (row,) = found["status"]["calibration"]
+    assert row["rows"] > 100  # of which only 30 are of the time since the start
+    assert row["decode"]["alpha"] == pytest.approx(ENGINE.alpha, rel=0.05)
+    assert row["decode"]["beta"] == pytest.approx(ENGINE.beta, rel=0.05)
+    assert row["prefill"]["gamma"] == pytest.approx(ENGINE.gamma, rel=0.05)
+    assert row["prefill"]["delta"] == pytest.approx(ENGINE.delta, rel=0.05)
 
 
 async def test_without_being_asked_for_the_typed_parameters_are_used(

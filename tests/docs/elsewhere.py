@@ -5,6 +5,8 @@ from tests.reference.shown import Shown
 ELSEWHERE = {
     "helm install": "tests/cluster/deployment/test_helm.py",
     "helm upgrade": "tests/cluster/deployment/test_helm.py",
+    "inferno calibrate --prometheus": "tests/prometheus/test_guide.py",
+    "inferno measure": "tests/prometheus/test_guide.py",
     "inferno operator": "tests/cli/test_operator.py",
     "inferno serve": "tests/rest/test_start.py",
     "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it

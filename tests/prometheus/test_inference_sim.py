@@ -1,5 +1,11 @@
-"""`llm-d-inference-sim` under a known load, scraped by a real Prometheus."""
+"""`llm-d-inference-sim` under a known load, scraped by a real Prometheus.
 
+Its metrics deviate from those of vLLM: completions have the label `finish_reason` instead of
+`finished_reason`, no series has the label `engine`, and the time to first token does not include
+the wait in the queue. Measuring a load does not depend on any of these.
+"""
+
+import asyncio
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -8,6 +14,14 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from inferno_operator.adapters.prometheus.client import connect
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.expressions import Windows
+from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.resources import Measure, Measured
+from inferno_operator.resources.objects import Key
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 from tests.engines.inference_sim import InferenceSim, SimulatorSettings
@@ -87,3 +101,42 @@ def test_its_metrics_deviate_from_those_of_vllm_as_we_know(
     assert "finish_reason" in labels
     assert "engine" not in labels
     assert families["vllm:num_requests_running"].samples[0].labels == {"model_name": "granite"}
+
+
+def test_its_load_is_found_within_5_percent_after_two_windows(
+    processes: Processes, inference_sim: Path, prometheus: Prometheus
+) -> None:
+    windows = Windows(short=20, long=40)
+    wanted = Measure(source="vLLM", labels={"model_name": "granite", "namespace": "measured"})
+    replicas = [InferenceSim(processes, inference_sim, f"sim-{n}", SETTINGS) for n in (3, 4)]
+    with replicas[0] as first, replicas[1] as second:
+        prometheus.set_targets([r.target(namespace="measured") for r in (first, second)])
+        prometheus.wait_for_scrapes()
+        with Load([first.url, second.url], "granite", WORKLOAD, rate=30.0, seed=2) as load:
+            began = time.time()
+            wait_until(
+                time.time,
+                lambda now: now - began > 2 * windows.long + 5,
+                "two windows",
+                3 * windows.long,
+            )
+            found = asyncio.run(survey(prometheus, wanted, windows))
+            now = time.time()
+            sent = [60 * load.arrival_rate(now - s, now) for s in (windows.short, windows.long)]
+
+    assert load.failures == []
+    assert (found.quality, found.message) == ("Fresh", "")
+    assert found.arrival_rate is not None
+    assert 0.95 * min(sent) <= found.arrival_rate <= 1.05 * max(sent)
+    assert found.avg_in_tokens == pytest.approx(100, rel=0.05)
+    assert found.avg_out_tokens == pytest.approx(20, rel=0.05)
+    assert found.replicas is not None
+    assert (found.replicas.ready, found.replicas.reporting) == (2, 2)
+
+
+async def survey(prometheus: Prometheus, wanted: Measure, windows: Windows) -> Measured:
+    """What one survey finds about a server."""
+    async with connect(PrometheusEndpoint(prometheus.url)) as client:
+        asking = Survey(client, built_in(), time.time, windows)
+        ((_, result),) = (await asking.ask({Key("measured", "granite"): wanted})).items()
+    return measured(result.reading, result.source, None, result.hint)

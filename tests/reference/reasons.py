@@ -4,7 +4,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import get_args
 
+from inferno_operator.resources import Quality
 from inferno_optimizer.calibration.verdict import Reason as CalibrationReason
 from inferno_optimizer.system import Reason
 
@@ -22,7 +24,7 @@ def reasons() -> set[str]:
     nodes = list(chain.from_iterable(map(ast.walk, trees)))
     places, constants = dict(_places(nodes)), dict(_constants(nodes))
     given = (word for node in nodes for word in _given(node, places, constants))
-    return {*map(str, (*Reason, *CalibrationReason)), *given} - UNSAID
+    return {*map(str, (*Reason, *CalibrationReason)), *get_args(Quality), *given} - UNSAID
 
 
 def _places(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:

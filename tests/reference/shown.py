@@ -48,7 +48,7 @@ class Shown:
     @property
     def offline(self) -> bool:
         """Whether it runs anywhere."""
-        return self.text.startswith(OFFLINE)
+        return self.text.startswith(OFFLINE) and "--prometheus" not in self.text
 
     @property
     def on_cluster(self) -> bool:

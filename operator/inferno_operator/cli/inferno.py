@@ -23,7 +23,7 @@ from inferno_operator.cli.console import (
     working,
     write,
 )
-from inferno_operator.cli.prometheus_options import prometheus_options
+from inferno_operator.cli.prometheus_options import URL, prometheus_options
 from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
 
 if TYPE_CHECKING:
@@ -193,13 +193,11 @@ def measure(
     )
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
     from inferno_operator.cli.tables.measurement import measurement_parts
-    from inferno_optimizer.errors import InputError
 
-    if endpoint is None:
-        raise InputError("where is Prometheus? Give --prometheus URL")
+    place = _known(endpoint)
     resources = read_resources(paths, warn if lenient else refuse_unknown)
     with working("asking Prometheus"):
-        found, asked = asyncio.run(measure(resources, endpoint))
+        found, asked = asyncio.run(measure(resources, place))
     if output is Format.YAML:
         show(output, lambda: with_measured_loads(resources, found), tuple)
         return
@@ -214,8 +212,12 @@ def measure(
 @app.command(
     epilog="Example: inferno calibrate runs.csv --model llama-8b --accelerator H100"
     "\n\nExample: inferno calibrate *.json --model llama-8b --accelerator H100 --plot fit.svg"
+    "\n\nExample: inferno calibrate --prometheus http://localhost:9090 "
+    "--labels namespace=prod,model_name=llama-8b --model llama-8b --accelerator H100"
 )
-def calibrate(
+@prometheus_options
+def calibrate(  # noqa: PLR0913 - an argument for each option
+    endpoint: "PrometheusEndpoint | None",
     files: Annotated[
         list[str],
         typer.Argument(
@@ -223,7 +225,7 @@ def calibrate(
             help="CSV with a run on each line, or the JSON that `vllm bench serve` saves.",
             show_default=False,
         ),
-    ],
+    ] = [],  # noqa: B006 - typer reads it and never changes it
     *,
     model: Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")],
     accelerator: Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")],
@@ -233,31 +235,60 @@ def calibrate(
     max_batch_size: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Largest batch of a replica; 0: the largest of the runs."
+            metavar="N", min=0, help="Largest batch of a replica; 0: the largest that was seen."
         ),
     ] = 0,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the lines and the runs (SVG).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the lines and what was measured (SVG)."),
     ] = None,
+    labels: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="Labels that all series of the vLLM replicas have: read Prometheus, not files.",
+        ),
+    ] = "",
+    hours: Annotated[
+        float,
+        typer.Option(metavar="H", min=0.5, max=48, help="How far back to read Prometheus."),
+    ] = 4,
 ) -> None:
-    """Find the parameters of a model from benchmark runs.
+    """Find the parameters of a model from benchmark runs, or from replicas that serve.
 
     Prints the manifest of a Model. Columns of a CSV file: concurrency or rate (requests/s), input
     and output tokens, ITL or TPOT, and TTFT (ms, or s in the name). Runs need different
-    concurrencies and random lengths. Exits with 1, and names the run that would help most, where
-    the runs do not determine the parameters.
+    concurrencies and random lengths. With --labels it reads what replicas did in the last hours
+    from Prometheus, in windows of a minute. Exits with 1, and names the run that would help most,
+    where the measurements do not determine the parameters.
     """
-    from inferno_operator.cli.offline.calibration import calibrate_runs, unusable
-    from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
+    from inferno_operator.cli.calibration import parse_labels, read_windows
+    from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
     from inferno_operator.cli.plot import plot as draw
     from inferno_operator.cli.tables.calibration import Named, manifest
+    from inferno_optimizer.errors import InputError
 
-    runs, warnings = read_runs(files)
-    warn([*warnings, *unusable(runs)])
-    result = calibrate_runs(runs, max_batch_size)
+    if files and (labels or (endpoint is not None and URL not in os.environ)):
+        raise InputError("give either files, or --prometheus and --labels")
+    if labels:
+        place, wanted = _known(endpoint), parse_labels(labels)
+        with working("asking Prometheus") as tell:
+            measured = read_windows(place, wanted, hours, tell)
+    else:
+        measured = runs_of(files)
+    warn(measured.warnings)
+    result = calibrate_windows(measured, max_batch_size)
     if plot is not None:
-        write(plot, draw([run.window for run in runs], result, REQUIREMENTS))
-    typer.echo(manifest(Named(model, accelerator, acc_count), result))
+        write(plot, draw(measured.windows, result, measured.requirements))
+    typer.echo(manifest(Named(model, accelerator, acc_count), result, measured.name))
+
+
+def _known(endpoint: "PrometheusEndpoint | None") -> "PrometheusEndpoint":
+    from inferno_optimizer.errors import InputError
+
+    if endpoint is None:
+        raise InputError("where is Prometheus? Give --prometheus URL")
+    return endpoint
 
 
 catalogue = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

@@ -42,10 +42,10 @@ class Recorder(Prometheus):
     prometheus: Prometheus
     asked: list[Asked] = field(default_factory=list)
 
-    async def query(self, expression: str) -> Answer:
-        """Evaluate an expression now."""
+    async def query(self, expression: str, at: float | None = None) -> Answer:
+        """Evaluate an expression, at a Unix time [s] or now."""
         try:
-            answer = await self.prometheus.query(expression)
+            answer = await self.prometheus.query(expression, at)
         except InfernoError as error:
             self.asked.append(Asked(expression, problem=str(error)))
             raise

@@ -1,10 +1,24 @@
 """The interface of controllers to Prometheus, and what it answers."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from inferno_optimizer.errors import InfernoError
+
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def is_label_name(name: str) -> bool:
+    """Whether this is the name of a label that users may set: queries have it without quotes."""
+    return _LABEL.fullmatch(name) is not None
+
+
+def quoted(value: str) -> str:
+    """Return a value as a string literal of PromQL."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 class RefusedError(InfernoError):
@@ -48,8 +62,16 @@ class Prometheus(Protocol):
     if a later call may succeed: it does not answer in time, or answers 429 or 5xx.
     """
 
-    async def query(self, expression: str) -> Answer:
-        """Evaluate an expression now; a scalar becomes one sample without labels."""
+    async def query(self, expression: str, at: float | None = None) -> Answer:
+        """Evaluate an expression; a scalar becomes one sample without labels.
+
+        Parameters
+        ----------
+        expression
+            The PromQL expression.
+        at
+            The time of the evaluation, Unix time [s]; None: now.
+        """
 
     async def metric_names(self, matcher: str) -> tuple[str, ...]:
         """Return the names of the metrics that have a series that a matcher selects, sorted.

@@ -50,9 +50,10 @@ class PrometheusClient(Prometheus):
         self._endpoint = endpoint
         self._observer = observer
 
-    async def query(self, expression: str) -> Answer:
-        """Evaluate an expression now; a scalar becomes one sample without labels."""
-        request = self._client.build_request("POST", "api/v1/query", data={"query": expression})
+    async def query(self, expression: str, at: float | None = None) -> Answer:
+        """Evaluate an expression, at a Unix time [s] or now; a scalar has no labels."""
+        data = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
+        request = self._client.build_request("POST", "api/v1/query", data=data)
         return await self._ask(request, expression, decode_answer)
 
     async def metric_names(self, matcher: str) -> tuple[str, ...]:

@@ -1,37 +1,75 @@
-"""Results of benchmark runs -> a calibration, or a refusal that names the run that would help."""
+"""Windows or benchmark runs -> a calibration, or a refusal that names the run that would help."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from inferno_operator.cli.offline.runs import REQUIREMENTS, Run
+from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
 from inferno_optimizer.calibration.verdict import next_batch
-from inferno_optimizer.calibration.windows import judged
-from inferno_optimizer.errors import CalibrationError
+from inferno_optimizer.calibration.windows import Requirements, Window, judged
+from inferno_optimizer.errors import CalibrationError, InputError
 
 
-def unusable(runs: Sequence[Run]) -> list[str]:
-    """Warnings about runs that are not used, with the reason."""
-    judgements = judged([run.window for run in runs], REQUIREMENTS)
-    return [f"{window.replica}: is not used: {reason}" for window, reason in judgements if reason]
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """What a calibration is made from.
+
+    Attributes
+    ----------
+    windows
+        What replicas did, or benchmark runs.
+    requirements
+        What windows must have.
+    name
+        What they are called, in the plural: `runs`, `windows`.
+    warnings
+        Which of them are not used, and why.
+    """
+
+    windows: Sequence[Window]
+    requirements: Requirements
+    name: str
+    warnings: Sequence[str]
 
 
-def calibrate_runs(runs: Sequence[Run], largest_batch: float) -> Calibration:
-    """Calibrate a model on an accelerator with benchmark runs.
+def runs_of(files: Sequence[str]) -> Measurements:
+    """Read benchmark runs.
+
+    Raises
+    ------
+    InputError
+        There is no file, or a file cannot be read.
+    """
+    if not files:
+        raise InputError("what was measured? Give files, or --prometheus and --labels")
+    runs, warnings = read_runs(files)
+    windows = [run.window for run in runs]
+    unused = (
+        f"{window.replica}: is not used: {reason}"
+        for window, reason in judged(windows, REQUIREMENTS)
+        if reason
+    )
+    return Measurements(windows, REQUIREMENTS, "runs", [*warnings, *unused])
+
+
+def calibrate_windows(measured: Measurements, largest_batch: float) -> Calibration:
+    """Calibrate a model on an accelerator; older windows count less than the newest.
 
     Parameters
     ----------
-    runs
-        The runs.
+    measured
+        What was measured.
     largest_batch
-        Largest batch of a replica [requests]; 0: the largest one of the runs.
+        Largest batch of a replica [requests]; 0: the largest one of the windows.
 
     Raises
     ------
     CalibrationError
-        The runs do not determine the parameters.
+        The windows do not determine the parameters.
     """
-    windows = [run.window for run in runs]
-    (result,) = calibrate([Evidence(windows, largest_batch=largest_batch)], 0.0, REQUIREMENTS)
+    newest = max((window.end for window in measured.windows), default=0.0)
+    evidence = Evidence(measured.windows, largest_batch=largest_batch)
+    (result,) = calibrate([evidence], newest, measured.requirements)
     if not result.reason.usable:
         raise CalibrationError(f"{result.reason}: {result.message}. {_helpful_run(result)}")
     return result

@@ -18,15 +18,24 @@ class Named:
     count: int
 
 
-def manifest(named: Named, result: Calibration) -> str:
+def manifest(named: Named, result: Calibration, measurements: str) -> str:
     """The manifest of a Model with the parameters that sizing needs.
 
     Its decode parameters include the waits for prefills of other requests; a comment has those
     of a decode step alone.
+
+    Parameters
+    ----------
+    named
+        What the calibration is of.
+    result
+        The calibration.
+    measurements
+        What it was calculated from, in the plural: `runs`, `windows`.
     """
     facts, expected = result.facts, result.expected
     lines = [
-        *_header(facts),
+        *_header(facts, measurements),
         f"apiVersion: {API_VERSION}",
         "kind: Model",
         "metadata:",
@@ -50,13 +59,13 @@ def manifest(named: Named, result: Calibration) -> str:
     return "\n".join(lines)
 
 
-def _header(facts: Facts) -> list[str]:
+def _header(facts: Facts, measurements: str) -> list[str]:
     least, most = facts.batches
-    runs = f"{facts.rows} runs at batches of {least:.3g} to {most:.3g}"
+    rows = f"{facts.rows} {measurements} at batches of {least:.3g} to {most:.3g}"
     tokens = f"{facts.input_tokens:.0f} input and {facts.output_tokens:.0f} output tokens"
     decode, prefill = facts.decode.residual, facts.prefill.residual
     return [
-        f"# Calibrated with {runs}, {tokens}.",
+        f"# Calibrated with {rows}, {tokens}.",
         f"# Median distance from the lines: decode {decode:.1%}, prefill {prefill:.1%}.",
         "# decodeParms include the waits for prefills of other requests.",
     ]

@@ -67,10 +67,13 @@ def with_prefill_batch(new: Iterable[Window], known: Iterable[Window]) -> list[W
     new
         The newest window of each replica.
     known
-        Earlier windows.
+        Other windows; those that are not earlier than all of the new ones do not count.
     """
-    last = {window.replica: window for window in sorted(known, key=attrgetter("end"))}
-    return [_with_prefill_batch(window, last.get(window.replica)) for window in new]
+    windows = list(new)
+    first = min((window.end for window in windows), default=0.0)
+    earlier = sorted((w for w in known if w.end < first), key=attrgetter("end"))
+    last = {window.replica: window for window in earlier}
+    return [_with_prefill_batch(window, last.get(window.replica)) for window in windows]
 
 
 def _with_prefill_batch(window: Window, before: Window | None) -> Window:

@@ -17,10 +17,15 @@ class Pair:
 
 
 class Windows(Protocol):
-    """Tells what replicas did in the last minute."""
+    """Tells what replicas did within a minute."""
 
-    async def read(self) -> Mapping[Pair, Sequence[Window]]:
+    async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
         """Return the newest window of each replica.
+
+        Parameters
+        ----------
+        at
+            The time at which the windows end, Unix time [s]; None: now.
 
         Raises
         ------

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inferno_operator.controllers.calibration.past import Past
 from inferno_operator.controllers.calibration.plan import calibrations, with_prefill_batch
 from inferno_operator.controllers.calibration.ports import Pair, Windows
 from inferno_operator.controllers.calibration.status import Update, update
@@ -32,7 +33,8 @@ class Context:
     """What cycles need.
 
     `namespaces` are those of the Models; if empty, all. `memory` has the windows to calibrate
-    with; it outlives the cycles.
+    with, and `past` says which of the time before the start are still to be read; both outlive
+    the cycles.
     """
 
     cluster: Cluster
@@ -40,6 +42,7 @@ class Context:
     namespaces: Sequence[str]
     now: Now
     memory: dict[Pair, list[Window]] = field(default_factory=dict)
+    past: Past = field(default_factory=Past)
 
 
 async def calibrate_all(context: Context) -> None:
@@ -50,6 +53,8 @@ async def calibrate_all(context: Context) -> None:
     except InfernoError as error:
         logger.warning("no calibration: %s", error)
         return
+    if read:  # else nothing is known yet of the replicas to ask about
+        await _remember_past(context)
     _remember(context.memory, read, context.now().timestamp())
     wanted = {key: model for key, (_, model) in models.items() if model.spec.calibrate != OFF}
     rows = calibrations(context.memory, wanted, context.now())
@@ -73,6 +78,16 @@ async def _models(context: Context) -> Mapping[tuple[str, str], tuple[Observatio
         (observation.reference.key.namespace, model.spec.name): (observation, model)
         for observation, model in sorted(valid, key=lambda item: item[1].age, reverse=True)
     }
+
+
+async def _remember_past(context: Context) -> None:
+    """Read some windows of the time before the start; those that cannot be read are left out."""
+    now = context.now().timestamp()
+    for end in context.past.take(now):
+        try:
+            _remember(context.memory, await context.windows.read(end), now)
+        except InfernoError as error:
+            logger.warning("some windows before the start are not read: %s", error)
 
 
 def _remember(

@@ -1,4 +1,4 @@
-"""What each vLLM replica did in the last minute, from Prometheus.
+"""What each vLLM replica did within a minute, from Prometheus.
 
 Two queries return everything about all replicas of the cluster. Each is a union of parts, told
 apart by the label `part`. Other engines do not serve the time of a prefill without the queue, as
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.resources import Server
-from inferno_operator.runtime.prometheus import Answer, Prometheus
+from inferno_operator.runtime.prometheus import Answer, Prometheus, is_label_name, quoted
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 
 WINDOW_S = 60
@@ -36,8 +36,11 @@ _KV = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 _RUNNING = ("vllm:num_requests_running",)
 """Names of metrics, the newest first."""
 
-_STARTED = f"(process_start_time_seconds and on ({', '.join(REPLICA)}) {_RUNNING[0]})"
-"""When the process of a replica started; many other programs have this metric, too."""
+_STARTED = f"process_start_time_seconds and on ({', '.join(REPLICA)}) {_RUNNING[0]}"
+"""When the process of a replica started; many other programs have this metric, too.
+
+It ends with the name of a metric of the replica, which may be followed by a selector.
+"""
 
 
 def _sums(names: Sequence[str]) -> tuple[str, ...]:
@@ -99,8 +102,11 @@ class Subject:
 def subject(namespace: str, server: Server, labels: Mapping[str, str]) -> Subject | None:
     """The replicas of a Server whose series have these labels.
 
-    None if it runs nowhere, or on several accelerators, where replicas cannot be told apart.
+    None if it runs nowhere, or on several accelerators, where replicas cannot be told apart, or
+    if a label has a name that a query cannot have.
     """
+    if not all(is_label_name(name) and name != PART for name in labels):
+        return None
     current = server.spec.current_alloc
     if current is None or current.mix or not current.accelerator:
         return None
@@ -108,7 +114,10 @@ def subject(namespace: str, server: Server, labels: Mapping[str, str]) -> Subjec
 
 
 def expression(
-    parts: Mapping[str, Part], names: Iterable[str] = (), window_s: int = WINDOW_S
+    parts: Mapping[str, Part],
+    names: Iterable[str] = (),
+    window_s: int = WINDOW_S,
+    selector: str = "",
 ) -> str:
     """The query of all parts.
 
@@ -120,20 +129,30 @@ def expression(
         Labels that subjects have, besides those of replicas and of the model.
     window_s
         Length of the window [s].
+    selector
+        Restricts all metrics of replicas, such as `{namespace="prod"}`.
     """
     by = ", ".join(dict.fromkeys((*REPLICA, MODEL, *sorted(names))))
     return "\nor\n".join(
-        f"label_replace({part.aggregate} by ({by}) ({_alternatives(part, window_s)}),"
+        f"label_replace({part.aggregate} by ({by}) ({_alternatives(part, window_s, selector)}),"
         f' "{PART}", "{name}", "", "")'
         for name, part in parts.items()
     )
 
 
-def _alternatives(part: Part, window_s: int) -> str:
+def _alternatives(part: Part, window_s: int, selector: str) -> str:
     """The first of the metrics that exists, for each engine."""
     if not part.function:
-        return " or ".join(part.names)
-    return " or ".join(f"{part.function}({name}[{window_s}s])" for name in part.names)
+        return " or ".join(f"{name}{selector}" for name in part.names)
+    return " or ".join(f"{part.function}({name}{selector}[{window_s}s])" for name in part.names)
+
+
+def _selector(subjects: Sequence[Subject]) -> str:
+    """The labels of a single subject; several are selected in the answer."""
+    if len(subjects) > 1:
+        return ""
+    matchers = (f"{name}={quoted(value)}" for name, value in subjects[0].labels.items())
+    return f"{{{', '.join(matchers)}}}"
 
 
 class PrometheusWindows:
@@ -159,14 +178,20 @@ class PrometheusWindows:
         self._subjects = subjects
         self._window_s = window_s
 
-    async def read(self) -> Mapping[Pair, Sequence[Window]]:
-        """Return the newest window of each replica; none if there is nobody to ask about."""
+    async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
+        """Return the window of each replica that ends at a Unix time [s], or now.
+
+        There are none if there is nobody to ask about.
+        """
         subjects = self._subjects()
         if not subjects:
             return {}
         names = {name for subject_ in subjects for name in subject_.labels}
-        queries = [expression(parts, names, self._window_s) for parts in (COUNTERS, GAUGES)]
-        answers = [await self._prometheus.query(query) for query in queries]
+        selector = _selector(subjects)
+        queries = [
+            expression(parts, names, self._window_s, selector) for parts in (COUNTERS, GAUGES)
+        ]
+        answers = [await self._prometheus.query(query, at) for query in queries]
         return windows(answers, subjects, self._window_s)
 
 

@@ -3,9 +3,9 @@
 import difflib
 from collections.abc import Mapping
 
-from inferno_operator.controllers.measurement.expressions import Group, quoted
+from inferno_operator.controllers.measurement.expressions import Group
 from inferno_operator.controllers.measurement.reading import Values, by_server
-from inferno_operator.runtime.prometheus import Prometheus
+from inferno_operator.runtime.prometheus import Prometheus, quoted
 from inferno_optimizer.errors import InfernoError
 
 NAMED = 3

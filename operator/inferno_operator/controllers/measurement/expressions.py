@@ -5,18 +5,16 @@ for each combination of values, and the label `inferno_part` says which part of 
 series is.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from inferno_operator.controllers.measurement.catalogue import OfReplicas, Quotient, Source, Term
+from inferno_operator.runtime.prometheus import is_label_name, quoted
 from inferno_optimizer.errors import InputError
 
 PART = "inferno_part"
 """The label that says which part of an answer a series is."""
-
-LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 VALUES_NAMED = 50
 """If there are more values of a label, a query selects all its values."""
@@ -93,11 +91,6 @@ class Query:
     expression: str
 
 
-def quoted(value: str) -> str:
-    """Return a value as a string literal of PromQL."""
-    return json.dumps(value, ensure_ascii=False)
-
-
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:
     """Return names of labels in order.
 
@@ -108,7 +101,7 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
     """
     names = tuple(sorted(labels))
     for name in names:
-        if not LABEL.fullmatch(name) or name.startswith("__") or name == PART:
+        if not is_label_name(name) or name == PART:
             raise InputError(f"spec.measure.labels: {name!r} is not a name of a label")
     return names
 

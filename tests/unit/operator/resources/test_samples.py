@@ -23,7 +23,7 @@ def manifests(sample: str) -> list[dict[str, Any]]:
 
 
 def test_the_samples_are_those_that_the_documentation_names() -> None:
-    assert NAMES == ["fleet", "model-booster", "small", "troubles"]
+    assert NAMES == ["fleet", "measured", "model-booster", "small", "troubles"]
 
 
 @pytest.mark.parametrize("sample", NAMES)

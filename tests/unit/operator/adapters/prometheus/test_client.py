@@ -92,6 +92,16 @@ async def test_a_query_arrives_unchanged(
     assert asked.params == []
 
 
+async def test_a_query_of_the_past_has_its_time(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    async with connect(endpoint) as prometheus:
+        await prometheus.query(QUERY, 1767225600.25)
+
+    (asked,) = server.asked
+    assert asked.form == [("query", QUERY), ("time", "1767225600.250")]
+
+
 async def test_names_of_metrics_are_asked_for_with_a_matcher(
     server: PrometheusServer, endpoint: PrometheusEndpoint
 ) -> None:

@@ -1,6 +1,7 @@
 """Cycles on a cluster in memory."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -27,15 +28,23 @@ from tests.unit.operator.virtual_time import VirtualTimeLoop
 
 
 class Seen:
-    """Windows that a test sets; the next reads raise `failures`."""
+    """Windows that a test sets; the next reads raise `failures`.
 
-    def __init__(self, *windows: Window, pair: Pair = PAIR) -> None:
-        self.windows: dict[Pair, list[Window]] = {pair: list(windows)}
+    `past` has the windows of the time before; `asked` are the times that were asked for.
+    """
+
+    def __init__(self, *windows: Window, pair: Pair = PAIR, past: Sequence[Window] = ()) -> None:
+        self.windows: dict[Pair, list[Window]] = {pair: list(windows)} if windows else {}
         self.failures: list[InfernoError] = []
+        self.past = past
+        self.asked: list[float | None] = []
 
-    async def read(self) -> Mapping[Pair, Sequence[Window]]:
+    async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
+        self.asked.append(at)
         if self.failures:
             raise self.failures.pop()
+        if at is not None:
+            return {PAIR: [window for window in self.past if window.end == at]}
         return self.windows
 
 
@@ -83,6 +92,60 @@ async def test_windows_are_remembered_from_cycle_to_cycle() -> None:
     for one in spread():
         seen.windows = {PAIR: [one]}
         await calibrate_all(cycle)
+
+    assert status(cycle)["calibration"][0]["reason"] == "Calibrated"
+
+
+async def test_after_a_start_windows_of_two_hours_are_read_a_few_in_each_cycle() -> None:
+    now = NOW.timestamp()
+    past = [window(number, 2 + number * 7 % 30) for number in range(1, 180)]
+    seen = Seen(window(0, 5), past=past)
+    cycle = context(seen)
+
+    for _ in range(12):
+        await calibrate_all(cycle)
+
+    assert seen.asked[:6] == [None, now - 7200, now - 7140, None, now - 7080, now - 7020]
+    assert {w.end for w in cycle.memory[PAIR]} == {now, *(now - 7200 + 60 * n for n in range(24))}
+    for _ in range(60):
+        await calibrate_all(cycle)
+    assert [end for end in seen.asked if end is not None] == [
+        now - 60 * n for n in range(120, 0, -1)
+    ]
+
+
+async def test_the_past_waits_until_there_is_a_replica_to_ask_about() -> None:
+    seen = Seen()
+    cycle = context(seen)
+    await calibrate_all(cycle)
+    seen.windows = {PAIR: [window(0, 5)]}
+
+    await calibrate_all(cycle)
+
+    assert seen.asked == [None, None, NOW.timestamp() - 7200, NOW.timestamp() - 7140]
+
+
+async def test_prefills_of_the_past_have_the_batch_of_the_time_before_them() -> None:
+    seen = Seen(window(0, 5), past=[window(120, 4), window(119, 16)])
+    cycle = context(seen)
+
+    await calibrate_all(cycle)
+
+    first, second, _ = cycle.memory[PAIR]
+    assert math.isnan(first.prefill_batch)
+    assert 4 < second.prefill_batch < 16
+
+
+async def test_a_failure_to_read_the_past_leaves_the_present_alone() -> None:
+    class Forgetful(Seen):
+        async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
+            if at is not None:
+                raise UnavailableError("no answer")
+            return await super().read()
+
+    cycle = context(Forgetful(*spread()))
+
+    await calibrate_all(cycle)
 
     assert status(cycle)["calibration"][0]["reason"] == "Calibrated"
 
@@ -155,9 +218,9 @@ def test_the_controller_calibrates_every_minute() -> None:
     cluster.add(objects.model("M"))
 
     class Counted(Seen):
-        async def read(self) -> Mapping[Pair, Sequence[Window]]:
+        async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
             reads.append(asyncio.get_running_loop().time())
-            return seen.windows
+            return await seen.read(at)
 
     async def run() -> None:
         controller = CalibrationController(cluster, Counted(), (), lambda: NOW)

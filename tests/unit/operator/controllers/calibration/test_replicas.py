@@ -1,5 +1,6 @@
 """Windows of replicas from the answers of Prometheus."""
 
+import re
 from math import isnan
 
 import pytest
@@ -21,6 +22,7 @@ from tests.unit.operator import objects
 
 PAIR = Pair("prod", "llama", "H100")
 SUBJECT = Subject({"namespace": "prod", "model_name": "llama"}, PAIR)
+OTHER = Subject({"namespace": "test", "model_name": "llama"}, Pair("test", "llama", "H100"))
 REPLICA = {"namespace": "prod", "pod": "llama-7c4d5f9b8d-x2x4z", "instance": "10.0.0.1:8000"}
 
 # One minute: 8 requests in decode on average, 10 ms between tokens, 200 further tokens a request.
@@ -143,15 +145,25 @@ def test_replicas_belong_to_the_accelerator_that_a_server_runs_on(
     assert (found.pair if found else None) == (accelerator and Pair("prod", "M", accelerator))
 
 
+@pytest.mark.parametrize("name", ["a) or (b", "with space", "", "part", "__name__"])
+def test_a_server_with_a_label_that_queries_cannot_have_is_left_out(name: str) -> None:
+    server = parse(objects.server("S", spec={"currentAlloc": objects.running(2, 1, "H100")}))
+    assert isinstance(server, Server)
+
+    assert subject("prod", server, {**SUBJECT.labels, name: "x"}) is None
+
+
 class Answers:
-    """Prometheus with two answers; it counts what it is asked."""
+    """Prometheus with two answers; it counts what it is asked, and at which times."""
 
     def __init__(self, *answers: Answer) -> None:
         self.queries: list[str] = []
+        self.times: list[float | None] = []
         self._answers = list(answers)
 
-    async def query(self, expression: str) -> Answer:
+    async def query(self, expression: str, at: float | None = None) -> Answer:
         self.queries.append(expression)
+        self.times.append(at)
         return self._answers.pop(0)
 
     async def metric_names(self, matcher: str) -> tuple[str, ...]:
@@ -161,10 +173,29 @@ class Answers:
 async def test_two_queries_tell_about_all_replicas() -> None:
     prometheus = Answers(replica(), STARTED)
 
-    found = await PrometheusWindows(prometheus, lambda: [SUBJECT]).read()
+    found = await PrometheusWindows(prometheus, lambda: [SUBJECT, OTHER]).read()
 
     assert [len(of) for of in found.values()] == [1]
     assert prometheus.queries == [expression(COUNTERS), expression(GAUGES)]
+
+
+async def test_queries_about_one_server_select_its_replicas() -> None:
+    prometheus = Answers(replica(), STARTED)
+    one = Subject({"namespace": 'a "b" \\', "model_name": "llama"}, SUBJECT.pair)
+
+    await PrometheusWindows(prometheus, lambda: [one]).read()
+
+    selector = r'{namespace="a \"b\" \\", model_name="llama"}'
+    names = len(re.findall("vllm:", "".join(prometheus.queries)))
+    assert "".join(prometheus.queries).count(selector) == names > 20
+
+
+async def test_windows_of_the_past_are_asked_for_at_their_end() -> None:
+    prometheus = Answers(replica(), STARTED)
+
+    await PrometheusWindows(prometheus, lambda: [SUBJECT]).read(1234.5)
+
+    assert prometheus.times == [1234.5, 1234.5]
 
 
 async def test_without_subjects_nothing_is_asked() -> None:

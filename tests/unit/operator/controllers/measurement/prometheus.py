@@ -30,13 +30,14 @@ class Table(Prometheus):
         """Give a server these parts, by a word of the queries that have them."""
         self.rows[values] = dict(parts)
 
-    async def query(self, expression: str) -> Answer:
+    async def query(self, expression: str, at: float | None = None) -> Answer:
         self.asked.append(expression)
         for word, error in self.failing.items():
             if word in expression:
                 raise error
+        time = self.clock() if at is None else at
         samples = [
-            Sample({**dict(zip(self.labels, values, strict=True)), PART: part}, self.clock(), value)
+            Sample({**dict(zip(self.labels, values, strict=True)), PART: part}, time, value)
             for values, words in self.rows.items()
             for word, parts in words.items()
             if word in expression

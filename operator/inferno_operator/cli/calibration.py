@@ -1,0 +1,129 @@
+"""Windows of replicas from the past of Prometheus, to calibrate with."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from inferno_operator.adapters.prometheus.client import connect
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.cli.offline.calibration import Measurements
+from inferno_operator.controllers.calibration.past import past_ends
+from inferno_operator.controllers.calibration.plan import with_prefill_batch
+from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.controllers.calibration.replicas import (
+    PART,
+    WINDOW_S,
+    PrometheusWindows,
+    Subject,
+)
+from inferno_operator.runtime.prometheus import Prometheus, is_label_name
+from inferno_optimizer.calibration.windows import LIVE, Window, judged, retained
+from inferno_optimizer.errors import CalibrationError, InputError
+
+HOUR_S = 3600.0
+TOLD_EVERY = 30
+"""Windows between two messages of progress."""
+
+
+def parse_labels(text: str) -> dict[str, str]:
+    """Return the labels in a text such as `namespace=prod,model_name=llama-8b`.
+
+    Raises
+    ------
+    InputError
+        A part is not a name and a value, or a name is not one of a label.
+    """
+    pairs = [part.partition("=") for part in text.split(",")]
+    labels = {name.strip(): value.strip() for name, _, value in pairs}
+    if not all(labels.values()):
+        raise InputError(f"--labels {text!r}: expected NAME=VALUE,NAME=VALUE")
+    for name in labels:
+        if not is_label_name(name) or name == PART:
+            raise InputError(f"--labels: {name!r} is not a name of a label")
+    return labels
+
+
+def read_windows(
+    endpoint: PrometheusEndpoint,
+    labels: Mapping[str, str],
+    hours: float,
+    tell: Callable[[str], None],
+) -> Measurements:
+    """Read the windows of the last hours, one a minute for each replica; see `retained`.
+
+    Parameters
+    ----------
+    endpoint
+        Where Prometheus is.
+    labels
+        Labels that all series of the replicas have.
+    hours
+        How far back to read [h].
+    tell
+        Is told the progress.
+
+    Raises
+    ------
+    CalibrationError
+        Prometheus has nothing about such replicas.
+    RefusedError, UnavailableError
+        Prometheus refuses a query, or does not answer.
+    """
+
+    async def read() -> list[Window]:
+        async with connect(endpoint) as client:
+            return await past_windows(client, labels, past_ends(time.time(), hours * HOUR_S), tell)
+
+    found = asyncio.run(read())
+    if not found:
+        wanted = ", ".join(f'{name}="{value}"' for name, value in labels.items())
+        raise CalibrationError(
+            f"no vLLM replica has reported with {{{wanted}}} within {hours:g} h:"
+            " correct --labels, which all series of the replicas have, or --hours"
+        )
+    kept = retained(found)
+    return Measurements(kept, LIVE, "windows", _unused(kept))
+
+
+async def past_windows(
+    prometheus: Prometheus,
+    labels: Mapping[str, str],
+    ends: Sequence[float],
+    tell: Callable[[str], None],
+    window_s: int = WINDOW_S,
+) -> list[Window]:
+    """Return the windows of all replicas with these labels.
+
+    Parameters
+    ----------
+    prometheus
+        Answers queries.
+    labels
+        Labels that all series of the replicas have.
+    ends
+        The ends of the windows in order, Unix time [s].
+    tell
+        Is told the progress.
+    window_s
+        Length of the windows [s], at least four scrapes.
+    """
+    pair = Pair("", "", "")
+    windows = PrometheusWindows(prometheus, lambda: [Subject(labels, pair)], window_s)
+    found: list[Window] = []
+    last: list[Window] = []
+    for number, end in enumerate(ends, start=1):
+        last = with_prefill_batch((await windows.read(end)).get(pair, ()), last)
+        found += last
+        if number % TOLD_EVERY == 0:
+            tell(f"asking Prometheus: {number} of {len(ends)} minutes")
+    return found
+
+
+def _unused(windows: Sequence[Window]) -> list[str]:
+    """Warnings about windows that are not used, one for each reason."""
+    reasons = Counter(reason for _, reason in judged(windows, LIVE) if reason)
+    return [
+        f"{number} of {len(windows)} windows are not used: {reason}"
+        for reason, number in sorted(reasons.items())
+    ]

@@ -1,0 +1,47 @@
+"""Which past windows are still to be read: after a start, nothing is remembered."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+PAST_S = 2 * 3600.0
+"""How far back windows are read [s]."""
+
+STEP_S = 60.0
+"""Time between the ends of two windows [s]."""
+
+AT_A_TIME = 2
+"""Past windows of a replica that one cycle reads: each takes two queries, as the newest does."""
+
+
+@dataclass(slots=True)
+class Past:
+    """The ends of the windows that are not read yet, the oldest first."""
+
+    _ends: deque[float] = field(default_factory=deque)
+    _begun: bool = False
+
+    def take(self, now: float) -> list[float]:
+        """Return the ends of the windows to read in this cycle, Unix time [s].
+
+        Parameters
+        ----------
+        now
+            The time; at the first call it says which times are past.
+        """
+        if not self._begun:
+            self._begun = True
+            self._ends.extend(past_ends(now, PAST_S))
+        return [self._ends.popleft() for _ in range(min(AT_A_TIME, len(self._ends)))]
+
+
+def past_ends(now: float, past_s: float) -> list[float]:
+    """Return the ends of the windows before now, the oldest first, Unix time [s].
+
+    Parameters
+    ----------
+    now
+        The time, Unix time [s]. The newest window ends one step before it.
+    past_s
+        How far back the oldest window ends [s].
+    """
+    return [now - STEP_S * number for number in range(int(past_s // STEP_S), 0, -1)]

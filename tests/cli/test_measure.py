@@ -1,0 +1,58 @@
+"""`inferno measure` without a Prometheus that answers: one line and a status."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import ROOT, SAMPLE, inferno
+
+MEASURED = ROOT / "samples/measured"
+NOWHERE = ("--prometheus", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((MEASURED,), "where is Prometheus? Give --prometheus URL"),
+        ((SAMPLE, *NOWHERE), "nothing to measure: no Server has spec.measure"),
+        ((MEASURED, "--prometheus", "prometheus:9090"), "INFERNO_PROMETHEUS_URL"),
+        (("nowhere.yaml", *NOWHERE), "nowhere.yaml: No such file or directory"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[str | Path, ...], message: str) -> None:
+    printed = inferno("measure", *arguments)
+
+    assert (printed.returncode, printed.stdout) == (2, b"")
+    assert message in printed.stderr.decode()
+    assert printed.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "inferno: http://127.0.0.1:1: Prometheus does not answer: "),
+        (("--token-file", "no-such-file"), "credentials cannot be used: "),
+    ],
+)
+def test_a_prometheus_that_cannot_be_asked_is_one_line(
+    options: tuple[str, ...], message: str
+) -> None:
+    printed = inferno("measure", MEASURED, *NOWHERE, *options)
+
+    assert (printed.returncode, printed.stdout) == (1, b"")
+    assert message in printed.stderr.decode()
+    assert printed.stderr.count(b"\n") == 1
+
+
+def test_a_server_without_a_label_is_named(tmp_path: Path) -> None:
+    folder = shutil.copytree(MEASURED, tmp_path / "measured")
+    servers = folder / "servers.yaml"
+    text = servers.read_text()
+    servers.write_text(text.replace("namespace: prod", "").replace("model_name: meta", "# meta"))
+
+    printed = inferno("measure", folder, *NOWHERE)
+
+    assert printed.returncode == 2
+    assert "name at least one label" in printed.stderr.decode()
+    assert printed.stderr.count(b"\n") == 1

@@ -1,0 +1,89 @@
+"""What the guide to measuring shows: commands asked of simulated replicas of its sample.
+
+`python -m tests.measured` makes their output anew; a test tells when it differs from what a real
+Prometheus answers.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.controlplane.binaries import Binaries
+from tests.controlplane.processes import ROOT, Processes
+from tests.engines.engine import Engine
+from tests.engines.fleet import Fleet, Settings
+from tests.engines.history import SCRAPE_INTERVAL_S, Change, scraped
+from tests.engines.prometheus import Prometheus
+from tests.engines.workload import LogNormal, Workload
+from tests.reference.shown import Shown, run, shown, with_output
+
+PAGE = ROOT / "docs" / "guides" / "measure.md"
+URL = "http://localhost:9090"
+"""Where the guide has Prometheus."""
+
+ENGINE = Engine(alpha=8.0, beta=0.1, gamma=20.0, delta=0.0008, max_batch_size=64)
+LENGTHS = Workload(LogNormal(500, 0.6), LogNormal(200, 0.6))
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+SECONDS = 7500
+REPLICAS = 4
+RATES = (4.0, 24.0, 8.0, 40.0, 16.0, 48.0)
+"""Requests/s in the past, for five minutes each."""
+
+NOW = 20.0
+"""Requests/s in the last twenty minutes."""
+
+
+def commands() -> list[Shown]:
+    """The commands of the guide that ask Prometheus, or read what they wrote."""
+    return [command for command in shown(PAGE) if URL in command.text]
+
+
+@contextmanager
+def answering(processes: Processes, programs: tuple[Path, Path]) -> Iterator[Prometheus]:
+    """Yield a Prometheus that knows the replicas of the guide; see `scraped`."""
+    with scraped(processes, programs, SECONDS, _populate, buckets=True, name="guide") as server:
+        yield server
+
+
+def printed(command: Shown, prometheus: Prometheus) -> str:
+    """What a command prints about these replicas.
+
+    Raises
+    ------
+    RuntimeError
+        It fails; the message is what it says.
+    """
+    done = run(command.text.replace(URL, prometheus.url))
+    if done.returncode:
+        raise RuntimeError(f"{command}: {done.stderr}")
+    return done.stdout
+
+
+def _populate(fleet: Fleet) -> Change:
+    settings = Settings(ENGINE, LENGTHS, MODEL, labels={"namespace": "prod"})
+    server = fleet.add("chat", settings, REPLICAS, RATES[0])
+
+    def change(now: float) -> None:
+        if now % 300 < SCRAPE_INTERVAL_S:
+            past = now < SECONDS - 1200
+            server.set_rate(RATES[int(now // 300) % len(RATES)] if past else NOW)
+
+    return change
+
+
+def main() -> int:
+    """Renew the page; the exit status."""
+    text = PAGE.read_text(encoding="utf-8")
+    binaries = Binaries(os.environ)
+    programs = binaries.find("prometheus"), binaries.find("promtool")
+    with Processes() as processes, answering(processes, programs) as prometheus:
+        for command in commands():
+            text = with_output(text, command, printed(command, prometheus))
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

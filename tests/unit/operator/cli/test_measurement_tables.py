@@ -1,0 +1,147 @@
+"""What `inferno measure` prints."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from inferno_operator.cli.measurement import Asked, Measurement
+from inferno_operator.cli.tables.measurement import (
+    SERIES_SHOWN,
+    comparison_parts,
+    measurement_parts,
+    number,
+)
+from inferno_operator.resources import (
+    Measured,
+    MeasuredReplicas,
+    Percentiles,
+    Server,
+    Target,
+    parse,
+)
+from inferno_operator.runtime.prometheus import Sample
+from tests.unit.operator import objects
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+MEASURE = {"source": "vLLM", "labels": {"model_name": "llama"}}
+FRESH = Measured(
+    time=NOW - timedelta(seconds=20),
+    quality="Fresh",
+    arrival_rate=1234.5,
+    avg_in_tokens=500.4,
+    avg_out_tokens=99.96,
+    itl_average=12.345,
+    ttft_average=0.5,
+    running=7,
+    waiting=0,
+    kv_cache_usage=0.056,
+    replicas=MeasuredReplicas(ready=4, reporting=3),
+    misses_targets=("slo-itl", "slo-ttft"),
+)
+
+
+def server(name: str = "S", /, **spec: object) -> Server:
+    found = parse(objects.server(name, spec=spec))
+    assert isinstance(found, Server)
+    return found
+
+
+def lines(*found: Measurement, asked: tuple[Asked, ...] = ()) -> list[str]:
+    return "\n".join(map(str, measurement_parts(found, asked, NOW))).splitlines()
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("  ") if cell]
+
+
+def test_a_row_has_every_number_and_what_is_not_known_is_said() -> None:
+    headings, row = lines(Measurement(server(measure=MEASURE), FRESH))
+
+    shown = dict(zip(headings.split(), cells(row), strict=True))
+    assert shown == {
+        "SERVER": "s",
+        "QUALITY": "Fresh",
+        "AGE": "20s",
+        "LOAD": "1234",
+        "IN": "500",
+        "OUT": "100",
+        "ITL": "12.3",
+        "TTFT": "0.5",
+        "WAIT": "unknown",
+        "RUNNING": "7",
+        "WAITING": "0",
+        "KV": "6%",
+        "REPLICAS": "3/4",
+        "MISSES": "slo-itl, slo-ttft",
+    }
+
+
+@pytest.mark.parametrize(("spec", "quality"), [({"measure": MEASURE}, "not yet"), ({}, "-")])
+def test_a_server_without_a_measurement_has_no_numbers(
+    spec: dict[str, object], quality: str
+) -> None:
+    _, row = lines(Measurement(server(**spec), None))
+
+    assert cells(row) == ["s", quality]
+
+
+def test_what_to_do_is_below_the_table() -> None:
+    missing = Measured(time=NOW, quality="Missing", message="correct spec.measure.labels")
+
+    shown = lines(
+        Measurement(server("S", measure=MEASURE), FRESH),
+        Measurement(server("T", measure=MEASURE), missing),
+    )
+
+    assert shown[3:] == ["", "t: correct spec.measure.labels"]
+
+
+def test_queries_are_shown_with_their_answers() -> None:
+    one = Sample({"pod": "a", "job": 'b"c'}, 1.0, 2.5)
+    many = tuple(Sample({"pod": str(n)}, 1.0, n) for n in range(SERIES_SHOWN + 3))
+
+    shown = lines(
+        asked=(Asked("up", (one,)), Asked("x"), Asked("bad(", problem="no"), Asked("y", many))
+    )
+
+    assert shown[1:4] == ["", "up", '  {job="b"c", pod="a"}  2.5']
+    assert shown[4:10] == ["", "x", "  no series", "", "bad(", "  no"]
+    assert shown[12] == '  {pod="0"}  0'
+    assert shown[-1] == "  and 3 more series"
+    assert len(shown) == 12 + SERIES_SHOWN + 1
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "unknown"), (0.0, "0"), (0.01234, "0.0123"), (99.96, "100"), (123456.7, "123457")],
+)
+def test_numbers_have_three_digits_or_more(value: float | None, shown: str) -> None:
+    assert number(value) == shown
+
+
+def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
+    desired = {
+        "accelerator": "A",
+        "numReplicas": 2,
+        "itlAverage": 10,
+        "load": {"arrivalRate": 1000, "avgOutTokens": 100},
+    }
+    found = FRESH.model_copy(update={"wait": Percentiles(p95=40.0)})
+    target = Target.model_validate({"model": "M", "slo-itl": 12, "slo-ttw": 500})
+
+    shown = comparison_parts(
+        Measurement(server(measure=MEASURE, desiredAlloc=desired), found, target)
+    )
+
+    rows = [line.split() for line in "\n".join(map(str, shown)).splitlines()[1:]]
+    assert rows == [
+        ["QUANTITY", "MEASURED", "PREDICTED", "NOW/SLO"],
+        ["LOAD", "1234", "1000", "-"],
+        ["ITL", "12.3", "10", "12.3/12"],
+        ["WAIT", "unknown", "unknown", "40.0/500"],
+        ["TTFT", "0.5", "unknown", "-"],
+    ]
+
+
+def test_there_is_no_comparison_for_a_server_that_is_not_measured() -> None:
+    assert list(comparison_parts(Measurement(server(), None))) == []
