@@ -50,6 +50,7 @@ from inferno_operator.resources.optimizer import (
 from inferno_operator.resources.parsing import RESOURCES, ManifestError, parse
 from inferno_operator.resources.server import Server, ServerSpec, ServerStatus
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
+from inferno_operator.resources.workload import Workload
 
 __all__ = [
     "API_VERSION",
@@ -104,5 +105,6 @@ __all__ = [
     "Status",
     "Target",
     "Unserved",
+    "Workload",
     "parse",
 ]
