@@ -10,8 +10,8 @@ from inferno_operator.resources.schema import Part, Rule
 ShortText = Annotated[str, Field(min_length=1, max_length=253)]
 """A Kubernetes name or an accelerator's spec.name; the limit bounds the cost of the checks."""
 
-API_VERSION = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9]+((alpha|beta)[0-9]+)?$"
-"""A group, unless it is that of the core, and a version."""
+API_VERSION = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9]+((alpha|beta)[0-9]+)?$"
+"""A group and a version; no kind of the core runs inference servers."""
 
 
 class Workload(Part):

@@ -133,6 +133,11 @@ class ServerTargets:
         return all(target.has_arrived for target in self.targets)
 
     @property
+    def is_held(self) -> bool:
+        """Whether no replica may be added, because pods find no node."""
+        return self.is_paused or any(target.unscheduled for target in self.targets)
+
+    @property
     def is_switching(self) -> bool:
         """Whether replicas on one accelerator wait for those on another."""
         return not self.has_arrived and any(target.excess for target in self.targets)

@@ -104,8 +104,9 @@ class _Draft:
     def give_up_unscheduled(self) -> None:
         """Remove replicas whose pods have found no node, before any that run."""
         for server, target in targets_of(self._servers):
-            if target.unscheduled:
-                self._write(server, target, max(target.spec - target.unscheduled, 0))
+            scheduled = target.live - target.unscheduled
+            if target.unscheduled and target.spec > scheduled:
+                self._write(server, target, scheduled)
 
     def reduce(self) -> None:
         """Remove replicas that do not serve; and, if all new ones are ready, the old ones."""
@@ -181,7 +182,7 @@ class _Draft:
     def _state(self, server: ServerTargets, *, is_short: bool) -> State:
         has_excess = any(target.excess for target in server.targets)
         is_active = server.in_flight or any(self._is_written(server, t) for t in server.targets)
-        if server.is_paused or server.is_overdue or self._is_stuck(server, is_active=is_active):
+        if server.is_held or server.is_overdue or self._is_stuck(server, is_active=is_active):
             return State.BLOCKED
         if server.has_arrived and not is_short:
             return State.SHRINKING if has_excess or is_active else State.STEADY
@@ -204,15 +205,9 @@ class _Draft:
             self._servers,
             key=lambda s: (s.carries_after({}), not s.is_switching, s.rank),
         )
-        given_up = {name for name, _ in self.replicas if self._gives_up(name)}
         for server, target in targets_of(order):
-            is_held = server.is_paused or server.name in given_up
-            if not is_held and self._missing(server, target) > 0:
+            if not server.is_held and self._missing(server, target) > 0:
                 yield server, target
-
-    def _gives_up(self, name: str) -> bool:
-        server = next(s for s in self._servers if s.name == name)
-        return any(target.unscheduled for target in server.targets)
 
     def _missing(self, server: ServerTargets, target: Target) -> int:
         """Return the replicas that a target may get in addition to those that are written."""

@@ -209,6 +209,12 @@ def test_pods_that_find_no_node_are_given_up_before_anything_that_runs() -> None
     assert steps.replicas == {("s", "A"): 3}
 
 
+def test_pods_that_were_given_up_and_still_exist_are_not_given_up_twice() -> None:
+    stuck = Target("A", "A", 1, wanted=5, spec=3, live=5, ready=3, unscheduled=2, rate=10.0)
+
+    assert next_steps([ServerTargets("s", 1, 50, (stuck,))], FULL).replicas == {}
+
+
 def test_nothing_is_added_while_a_server_pauses() -> None:
     waits = Target("A", "A", 1, wanted=5, spec=3, live=3, ready=3, rate=10.0)
 
