@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
-from inferno_operator.controllers.actuation.status import PAUSE
 from inferno_operator.resources.objects import Manifest, Place
 
 
@@ -51,19 +50,16 @@ def _name(autoscaler: Manifest) -> str:
     return own
 
 
-def writer_after_us(manifest: Manifest, now: datetime) -> ForeignWriter | None:
-    """Return the manager that has set the number of replicas of an object last.
+def last_writer(manifest: Manifest) -> str | None:
+    """Return the manager that has set the number of replicas last; None if the operator has.
 
-    None if that is this operator, or if the five minutes since then are over.
+    The API server notes no time with managers that use the scale subresource.
     """
     owners = [entry for entry in manifest["metadata"].get("managedFields", ()) if _sets(entry)]
-    if not owners or any(entry.get("manager") == FIELD_MANAGER for entry in owners):
+    managers = [entry.get("manager", "") for entry in owners]
+    if not managers or FIELD_MANAGER in managers:
         return None
-    last = max(owners, key=lambda entry: entry.get("time", ""))
-    if "time" not in last:
-        return None
-    until = datetime.fromisoformat(last["time"]) + PAUSE
-    return ForeignWriter(f"field manager {last.get('manager')!r}", until) if now < until else None
+    return f"field manager {managers[-1]!r}"
 
 
 def _sets(entry: Manifest) -> bool:

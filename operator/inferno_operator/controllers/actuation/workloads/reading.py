@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from inferno_operator.controllers.actuation.decision import wanted
-from inferno_operator.controllers.actuation.status import ACTUATED, refusal
+from inferno_operator.controllers.actuation.status import ACTUATED, PAUSE, refusal
 from inferno_operator.controllers.actuation.workloads import status
 from inferno_operator.controllers.actuation.workloads.conflicts import (
     ForeignWriter,
     autoscaler_of,
-    writer_after_us,
+    last_writer,
 )
 from inferno_operator.controllers.actuation.workloads.pods import PodIndex, count_pods
 from inferno_operator.controllers.actuation.workloads.subject import (
@@ -30,6 +30,7 @@ from inferno_operator.resources.objects import (
     Place,
 )
 from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.cache import version_of
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, Served
 
 TRIES = 3
@@ -58,17 +59,21 @@ class Memory:
         Kinds with a scale subresource.
     written
         The workloads whose number of replicas this operator has written.
+    seen
+        When another writer of the number of replicas was seen first, by workload.
     failures
         Failed writes by workload, since the last one that succeeded.
     """
 
     kinds: dict[KindName, Served] = field(default_factory=dict)
     written: set[Place] = field(default_factory=set)
+    seen: dict[Place, datetime] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
 
     def wrote(self, place: Place) -> None:
         """Remember that a write succeeded."""
         self.written.add(place)
+        self.seen.pop(place, None)
         self.failures.pop(place, None)
 
     def failed(self, place: Place, error: str, now: datetime) -> None:
@@ -192,22 +197,20 @@ class _Reader:
         except GoneError:
             return Found(workload, problem=status.not_found(workload))
         pods = count_pods(self._area.pods.selected(scale.selector), self._now - PATIENCE)
-        foreign = self._foreign(place, manifest, observation)
+        foreign = autoscaler_of(place, self._area.autoscalers)
+        if foreign is None and version_of(manifest) >= int(scale.reference.version):
+            foreign = self._writer(place, manifest, observation)
         problem = self._memory.obstacle(place, self._now)
         return Found(workload, scale, pods, foreign, problem)
 
-    def _foreign(
+    def _writer(
         self, place: Place, manifest: Manifest, observation: Observation
     ) -> ForeignWriter | None:
-        """Return who else sets the number of replicas.
-
-        A manager that set it before this operator did is none.
-        """
-        autoscaler = autoscaler_of(place, self._area.autoscalers)
-        if autoscaler is not None:
-            return autoscaler
-        before = observation.status.condition(ACTUATED)
-        is_told = before is not None and before.reason == "ForeignWriter"
-        if place not in self._memory.written and not is_told:
+        """Return the manager that has changed the number of replicas after this operator."""
+        name, before = last_writer(manifest), observation.status.condition(ACTUATED)
+        told = before if before is not None and before.reason == "ForeignWriter" else None
+        if name is None or (place not in self._memory.written and told is None):
             return None
-        return writer_after_us(manifest, self._now)
+        since = told.last_transition_time if told else self._now
+        until = self._memory.seen.setdefault(place, since) + PAUSE
+        return ForeignWriter(name, until) if self._now < until else None

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -53,7 +53,7 @@ class Scene:
         """Deployments whose pods find no node."""
         self._count = 0
 
-    def now(self) -> Any:
+    def now(self) -> datetime:
         return objects.NOW + timedelta(seconds=asyncio.get_running_loop().time())
 
     def time(self, seconds: float = 0.0) -> str:
@@ -339,7 +339,9 @@ async def test_a_workload_of_two_servers_runs_the_older_one() -> None:
 
 
 @pytest.mark.parametrize("owners", [[], [{"kind": "ScaledObject", "name": "o"}]])
-async def test_an_autoscaler_on_the_workload_is_named_and_left_alone(owners: Any) -> None:
+async def test_an_autoscaler_on_the_workload_is_named_and_left_alone(
+    owners: list[Manifest],
+) -> None:
     scene = Scene()
     scene.add("S", workload("A", "a"))
     scene.deploy("a", 1)
@@ -385,13 +387,26 @@ async def test_a_number_that_is_changed_back_is_set_once_in_five_minutes() -> No
     assert "field manager 'kubectl'" in told["message"]
 
 
+async def test_the_number_before_the_first_write_is_no_foreign_one_however_late_it_is_seen() -> (
+    None
+):
+    scene = Scene(a=3)
+    scene.add("S", workload("A", "a"))
+    scene.cluster.add(deployment("a", 0, managedFields=[written_by("kubectl")]))
+    scene.decide("S", A=4)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "NoRoom")
+
+    assert "ForeignWriter" not in [event.reason for event in scene.cluster.events]
+
+
+def written_by(manager: str) -> Manifest:
+    return {"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+
+
 def set_by_hand(scene: Scene, name: str, replicas: int) -> None:
-    entry = {
-        "manager": "kubectl",
-        "time": scene.time(),
-        "fieldsV1": {"f:spec": {"f:replicas": {}}},
-    }
-    scene.cluster.add(deployment(name, replicas, managedFields=[entry]))
+    scene.cluster.add(deployment(name, replicas, managedFields=[written_by("kubectl")]))
 
 
 async def test_a_foreign_number_that_is_the_wanted_one_is_no_conflict() -> None:
