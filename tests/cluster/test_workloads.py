@@ -11,6 +11,7 @@ from kubernetes import config
 from kubernetes.client import CustomObjectsApi
 
 from inferno_operator.resources import API_VERSION, GROUP, VERSION
+from inferno_optimizer.system import IDLE
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.scene import Scene, condition
 from tests.conftest import StartOperator
@@ -79,9 +80,9 @@ class Fleet:
             written = self._apply(name, {"spec": {**standing, "desiredAlloc": whole}})
             told = {
                 "type": "Allocated",
-                "status": "True" if mix else "False",
+                "status": "True",
                 "reason": "Allocated",
-                "message": "",
+                "message": "" if mix else IDLE,
                 "observedGeneration": written["metadata"]["generation"],
                 "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
             }
@@ -121,6 +122,12 @@ class Fleet:
         """Why each Server is as it is."""
         servers = self.control_plane.items("servers", self.scene.namespace)
         return {s["metadata"]["name"]: condition(s, "Actuated").get("reason", "") for s in servers}
+
+    def messages(self) -> dict[str, str]:
+        """What the Servers say that have not arrived."""
+        servers = self.control_plane.items("servers", self.scene.namespace)
+        told = {s["metadata"]["name"]: condition(s, "Actuated") for s in servers}
+        return {n: c["message"] for n, c in told.items() if c.get("reason") != "Actuated"}
 
     def replicas(self) -> dict[str, int]:
         """The numbers of replicas of the Deployments."""
@@ -177,15 +184,20 @@ def random_plan(names: list[str], cards: Mapping[str, int], chance: Random) -> d
 def end_of(plan: Plan, fleet: Fleet, witness: Witness) -> set[str]:
     """What Servers say when a plan is done, or when nothing moves any more."""
 
-    def told() -> set[str]:
-        events = witness.events
-        if fleet.is_done(plan) and set(fleet.reasons().values()) == {"Actuated"}:
-            return {"Actuated"}
-        witness.pause(QUIET_S)
-        found = set(fleet.reasons().values())
-        return found if witness.events == events and found & {"NoRoom", "Blocked"} else set()
+    def told() -> dict[str, str]:
+        witness.pause()
+        return {} if fleet.is_done(plan) else fleet.messages()
 
-    return wait_until(told, bool, "an end of the plan", PLAN_S)
+    def is_end(found: dict[str, str]) -> bool:
+        events = witness.events
+        reasons = set(fleet.reasons().values())
+        if not found or not reasons & {"NoRoom", "Blocked"}:
+            return not found and reasons == {"Actuated"}
+        witness.pause(QUIET_S)
+        return witness.events == events
+
+    wait_until(told, is_end, "an end of the plan", PLAN_S)
+    return set(fleet.reasons().values())
 
 
 @pytest.fixture

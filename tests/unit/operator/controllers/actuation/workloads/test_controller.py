@@ -14,6 +14,7 @@ from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import POD, Key, Kind
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.ports import RejectedError, Served
+from inferno_optimizer.system import IDLE
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -75,7 +76,7 @@ class Scene:
             "type": ALLOCATED,
             "status": "True" if mix else "False",
             "reason": reason,
-            "message": "",
+            "message": "" if mix else IDLE,
             "observedGeneration": stored["metadata"]["generation"] + 1,
             "lastTransitionTime": self.time(),
         }
@@ -459,6 +460,23 @@ async def test_a_server_that_is_not_to_be_served_gives_its_cards_up() -> None:
     scene.decide("S", reason="NoCapacity")
 
     async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert scene.replicas("a") == 0
+
+
+async def test_an_idle_server_loses_its_replicas_also_if_its_spec_changes_meanwhile() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"), load=2)
+    scene.deploy("a", 2)
+    scene.decide("S")
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Blocked")  # its load is still there
+        server = scene.cluster.objects["Server", Key("default", "s")]
+        idle = {"arrivalRate": 0, "avgLength": 1}
+        current = {**server["spec"]["currentAlloc"], "load": idle}
+        scene.cluster.add({**server, "spec": {**server["spec"], "currentAlloc": current}})
         await scene.until(lambda: scene.reason() == "Actuated")
 
     assert scene.replicas("a") == 0
