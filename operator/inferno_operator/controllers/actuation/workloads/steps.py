@@ -81,7 +81,8 @@ def _occupied_by_others(servers: Sequence[ServerTargets]) -> Counter[str]:
 class _Draft:
     """The numbers of replicas to write, as they are found.
 
-    `free` has the cards without a pod; `coming` those of pods that end.
+    `replicas` has the numbers by server and accelerator; `in_flight` says whether pods of any
+    server appear, start or end, and still make progress.
     """
 
     def __init__(self, servers: Sequence[ServerTargets], capacity: Mapping[str, int]) -> None:
@@ -89,17 +90,15 @@ class _Draft:
         self._goals = goals(servers, capacity)
         self.replicas: dict[Place, int] = {}
         self._free = Counter(capacity)
+        """Cards by type without a pod."""
         self._free.subtract(_occupied_by_others(servers))
         self._coming: Counter[str] = Counter()
+        """Cards by type of pods that end."""
+        self.in_flight = any(s.in_flight and not s.is_overdue for s in self._servers)
         for server, target in targets_of(self._servers):
             self._free[target.card_type] -= target.occupied
             if not server.is_overdue:
                 self._coming[target.card_type] += target.leaving
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether pods of any server appear, start or end, and still make progress."""
-        return any(server.in_flight and not server.is_overdue for server in self._servers)
 
     def give_up_unscheduled(self) -> None:
         """Remove replicas whose pods have found no node, before any that run."""
@@ -159,8 +158,10 @@ class _Draft:
 
         The server moves off other cards afterwards, so that the lenders get theirs back.
         """
-        for server, target in short:
-            lenders = self._lenders(server, target) if server.is_switching else []
+        switching = [(server, target) for server, target in short if server.is_switching]
+        able = {t: self._lenders(t) for t in {target.card_type for _, target in switching}}
+        for server, target in switching:
+            lenders = [pair for pair in able[target.card_type] if pair[0] is not server]
             missing = target.cards - self._free[target.card_type]
             if missing <= 0 or sum(lender.cards for _, lender in lenders) < missing:
                 continue
@@ -228,15 +229,12 @@ class _Draft:
             needed[card_type] -= self._free[card_type] + self._coming[card_type]
         return needed
 
-    def _lenders(
-        self, asking: ServerTargets, asked: Target
-    ) -> Sequence[tuple[ServerTargets, Target]]:
-        """Return targets on the same cards that can do without a replica, least loss first."""
+    def _lenders(self, card_type: str) -> Sequence[tuple[ServerTargets, Target]]:
+        """Return a target of each server that can do without a replica, least loss first."""
         found = [
             (server, target)
             for server, target in targets_of(self._servers)
-            if server is not asking
-            and target.card_type == asked.card_type
+            if target.card_type == card_type
             and target.spec > 0
             and server.carries_after({target.accelerator: target.spec - 1})
         ]
