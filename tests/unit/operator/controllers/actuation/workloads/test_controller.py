@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources.conditions import ALLOCATED
@@ -169,12 +170,17 @@ def _is_ready(pod: Manifest) -> bool:
 
 @asynccontextmanager
 async def running(scene: Scene) -> AsyncGenerator[None]:
-    controller = WorkloadController(
-        scene.cluster, (), lambda resources: build_system(resources).system, scene.now
+    controllers = (
+        WorkloadController(
+            scene.cluster, (), lambda resources: build_system(resources).system, scene.now
+        ),
+        ActuationController(scene.cluster, (), scene.now),
     )
-    tasks = [asyncio.create_task(controller.run()), asyncio.create_task(scene.live())]
+    running = [controller.run() for controller in controllers]
+    tasks = [asyncio.create_task(task) for task in (*running, scene.live())]
     yield
-    await controller.stop()
+    for controller in controllers:
+        await controller.stop()
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -480,6 +486,23 @@ async def test_an_idle_server_loses_its_replicas_also_if_its_spec_changes_meanwh
         await scene.until(lambda: scene.reason() == "Actuated")
 
     assert scene.replicas("a") == 0
+
+
+async def test_a_server_that_names_no_workload_any_more_says_that_they_are_released() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 1)
+    scene.decide("S", A=1)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        server = scene.cluster.objects["Server", Key("default", "s")]
+        scene.cluster.add({**server, "spec": {**server["spec"], "workloads": []}})
+        scene.decide("S", A=3)
+        await scene.until(lambda: scene.reason() == "Released")
+        await asyncio.sleep(60)
+
+    assert scene.replicas("a") == 1
 
 
 async def test_cards_of_servers_without_workloads_are_not_used() -> None:
