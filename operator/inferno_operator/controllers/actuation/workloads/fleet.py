@@ -35,6 +35,9 @@ class Target:
         Pods that are being deleted.
     rate
         What one ready replica carries [requests/min]; None if that is not known.
+    loses_unready_first
+        Whether a reduction removes pods that are not ready before those that are, as that of a
+        Deployment does; other kinds remove the pods with the highest ordinals.
     """
 
     accelerator: str
@@ -47,6 +50,7 @@ class Target:
     unscheduled: int = 0
     terminating: int = 0
     rate: float | None = None
+    loses_unready_first: bool = True
 
     @property
     def occupied(self) -> int:
@@ -84,9 +88,13 @@ class Target:
 
     def kept(self, replicas: int) -> int:
         """Return the ready replicas that certainly remain after a reduction."""
-        if self.live <= replicas:
+        if self.loses_unready_first or self.live <= replicas:
             return min(self.ready, replicas)
         return max(self.ready - (self.live - replicas), 0)
+
+    def loses_nothing(self, replicas: int) -> bool:
+        """Whether all ready replicas certainly remain after a reduction."""
+        return self.kept(replicas) >= self.kept(self.spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +177,15 @@ class ServerTargets:
         return self.carried(after) >= self.floor * (1 - ROUNDING)
 
     def lowest(self, target: Target, reduced: Mapping[str, int], least: int) -> int:
-        """Return the smallest number of replicas, from `least`, with which the floor is carried.
+        """Return the smallest number of replicas, from `least`, that a target may be reduced to.
 
-        `reduced` has the numbers of targets that are reduced at the same time.
+        What stays carries the floor. Pods that start may be needed for that, unless they take too
+        long. `reduced` has the numbers of targets that are reduced at the same time.
         """
         for replicas in range(least, target.spec):
             if self.carries_after({**reduced, target.accelerator: replicas}):
+                return replicas
+            if self.is_overdue and target.loses_nothing(replicas):
                 return replicas
         return target.spec
 

@@ -1,6 +1,6 @@
 """Read the workloads of Servers: their kinds, numbers of replicas, pods and other writers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -26,6 +26,7 @@ from inferno_operator.resources.objects import (
     HORIZONTAL_POD_AUTOSCALER,
     POD,
     Key,
+    Kind,
     Manifest,
     Place,
 )
@@ -124,10 +125,26 @@ async def read_subjects(
     if any(not world.is_complete(kind) and not world.trouble(kind) for kind in kinds):
         return None
     namespace = naming[0].reference.key.namespace
+    await world.read_scales(_places(naming, served))
     area = _Area(served, world.pods(namespace), await _autoscalers(namespace, cluster), {})
     reader = _Reader(world, memory, area, now)
     servers = sorted(((o, o.resource) for o in naming), key=lambda pair: _age(pair[0]))
-    return [await reader.subject(o, s) for o, s in servers if isinstance(s, Server)]
+    return [reader.subject(o, s) for o, s in servers if isinstance(s, Server)]
+
+
+def _places(
+    observations: Iterable[Observation], served: Mapping[KindName, Served | None]
+) -> Iterator[Place]:
+    """Return the places of the workloads that can be scaled."""
+    for observation in observations:
+        for workload in workloads_of(observation):
+            found = served[workload.api_version, workload.kind]
+            if found is not None and found.is_scalable:
+                yield _place(found.kind, observation, workload)
+
+
+def _place(kind: Kind, observation: Observation, workload: Workload) -> Place:
+    return Place(kind, Key(observation.reference.key.namespace, workload.name))
 
 
 async def _served(
@@ -165,12 +182,12 @@ class _Reader:
         self._area = area
         self._now = now
 
-    async def subject(self, observation: Observation, server: Server) -> Subject:
+    def subject(self, observation: Observation, server: Server) -> Subject:
         """Return a Server with its workloads."""
-        found = [await self._found(w, observation) for w in server.spec.workloads]
+        found = [self._found(w, observation) for w in server.spec.workloads]
         return Subject(observation, server, wanted(observation), tuple(found))
 
-    async def _found(self, workload: Workload, observation: Observation) -> Found:
+    def _found(self, workload: Workload, observation: Observation) -> Found:
         """Return a workload as it is, or why it cannot be scaled."""
         served = self._area.served[workload.api_version, workload.kind]
         if served is None:
@@ -180,21 +197,17 @@ class _Reader:
         trouble = self._world.trouble(served.kind) or self._world.trouble(POD)
         if trouble is not None:
             return Found(workload, problem=refusal(trouble.reason, str(trouble)))
-        place = Place(served.kind, Key(observation.reference.key.namespace, workload.name))
+        place = _place(served.kind, observation, workload)
         own = observation.reference.key.name, workload.accelerator
         holder = self._area.taken.setdefault(place, own)
         if holder != own:
             return Found(workload, problem=status.in_use(workload, holder[0]))
-        return await self._existing(workload, place, observation)
+        return self._existing(workload, place, observation)
 
-    async def _existing(self, workload: Workload, place: Place, observation: Observation) -> Found:
+    def _existing(self, workload: Workload, place: Place, observation: Observation) -> Found:
         """Return a workload with its number of replicas and its pods, if it exists."""
-        manifest = self._world.get(place)
-        if manifest is None:
-            return Found(workload, problem=status.not_found(workload))
-        try:
-            scale = await self._world.scale(place, manifest)
-        except GoneError:
+        manifest, scale = self._world.get(place), self._world.scale(place)
+        if manifest is None or scale is None:
             return Found(workload, problem=status.not_found(workload))
         pods = count_pods(self._area.pods.selected(scale.selector), self._now - PATIENCE)
         foreign = autoscaler_of(place, self._area.autoscalers)

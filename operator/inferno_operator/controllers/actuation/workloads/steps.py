@@ -104,7 +104,10 @@ class _Draft:
         """Remove replicas whose pods have found no node, before any that run."""
         for server, target in targets_of(self._servers):
             scheduled = target.live - target.unscheduled
-            if target.unscheduled and target.spec > scheduled:
+            if not target.unscheduled or target.spec <= scheduled:
+                continue
+            is_enough = server.carries_after({target.accelerator: scheduled})
+            if is_enough or target.loses_nothing(scheduled):
                 self._write(server, target, scheduled)
 
     def reduce(self) -> None:
@@ -112,9 +115,8 @@ class _Draft:
         for server, target in targets_of(self._servers):
             if self._is_written(server, target) or not target.excess or not target.has_appeared:
                 continue
-            least = max(target.wanted, target.ready)
-            if server.has_arrived:
-                least = min(least, server.lowest(target, self._reduced(server), target.wanted))
+            bound = target.wanted if server.has_arrived else max(target.wanted, target.ready)
+            least = server.lowest(target, self._reduced(server), bound)
             if least < target.spec:
                 self._write(server, target, least)
 

@@ -27,6 +27,9 @@ PATIENCE = timedelta(seconds=240)
 RECHECK = timedelta(seconds=60)
 """Time until what is not watched is read again: kinds, autoscalers; and writes are tried again."""
 
+LOSES_UNREADY_FIRST = frozenset({"Deployment", "ReplicaSet"})
+"""Kinds that remove pods that are not ready before those that are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -174,4 +177,5 @@ def _target(subject: Subject, item: Found, supply: Supply) -> Target:
         unscheduled=item.pods.unscheduled,
         terminating=item.pods.terminating,
         rate=supply.rate(subject.server, accelerator),
+        loses_unready_first=item.workload.kind in LOSES_UNREADY_FIRST,
     )

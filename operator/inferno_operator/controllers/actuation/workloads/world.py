@@ -10,8 +10,10 @@ from inferno_operator.resources.objects import POD, Kind, Manifest, Place
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.cache import Cache, Difference, version_of
 from inferno_operator.runtime.informer import Informer
-from inferno_operator.runtime.ports import Change, Cluster, Listing, Scale
+from inferno_operator.runtime.ports import Change, Cluster, GoneError, Listing, Scale
 from inferno_optimizer.errors import InfernoError
+
+CONCURRENT_READS = 16
 
 
 class World:
@@ -76,13 +78,29 @@ class World:
         found = map(self._cache.get, self._places(POD, namespace))
         return PodIndex(pod for pod in found if pod is not None)
 
-    async def scale(self, place: Place, manifest: Manifest) -> Scale:
-        """Return the scale subresource of an object; it is read if the object changed."""
-        known = self._scales.get(place)
-        if known is not None and int(known.reference.version) >= version_of(manifest):
-            return known
-        self._scales[place] = await self._cluster.scale(place.kind, place.key)
-        return self._scales[place]
+    async def read_scales(self, places: Iterable[Place]) -> None:
+        """Read the scale subresources of the objects that changed, several at once."""
+        limit = asyncio.Semaphore(CONCURRENT_READS)
+
+        async def read(place: Place) -> None:
+            async with limit:
+                try:
+                    self._scales[place] = await self._cluster.scale(place.kind, place.key)
+                except GoneError:
+                    self._scales.pop(place, None)
+
+        await asyncio.gather(*map(read, filter(self._is_outdated, places)))
+
+    def scale(self, place: Place) -> Scale | None:
+        """Return the scale subresource as it was read or written; None if there is none."""
+        return self._scales.get(place)
+
+    def _is_outdated(self, place: Place) -> bool:
+        """Whether an object is newer than its scale subresource."""
+        manifest, known = self._cache.get(place), self._scales.get(place)
+        if manifest is None or known is None:
+            return manifest is not None
+        return version_of(manifest) > int(known.reference.version)
 
     def scaled(self, scale: Scale) -> None:
         """Take the scale subresource as the API server returned it to a write."""

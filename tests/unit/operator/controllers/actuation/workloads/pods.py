@@ -40,6 +40,8 @@ class Workload:
     rate: float
     spec: int = 0
     wanted: int = 0
+    ordinal: bool = False
+    """Whether the newest pods are removed first, ready or not."""
     pods: list[Pod] = field(default_factory=list)
 
     @property
@@ -52,6 +54,18 @@ class Workload:
         """The pods that serve."""
         return sum(pod.ready for pod in self.live)
 
+    @property
+    def leaving(self) -> list[Pod]:
+        """The pods that the workload's controller deletes when it has its turn."""
+        newest = self.live[::-1]
+        in_order = newest if self.ordinal else sorted(newest, key=lambda pod: pod.ready)
+        return in_order[: max(len(in_order) - self.spec, 0)]
+
+    @property
+    def staying(self) -> int:
+        """The pods that serve and are not to be deleted."""
+        return self.ready - sum(pod.ready for pod in self.leaving)
+
 
 @dataclass
 class Server:
@@ -63,8 +77,8 @@ class Server:
 
     @property
     def carried(self) -> float:
-        """What the ready pods carry."""
-        return sum(w.rate * w.ready for w in self.workloads.values())
+        """What the ready pods carry that are not to be deleted."""
+        return sum(w.rate * w.staying for w in self.workloads.values())
 
     @property
     def is_done(self) -> bool:
@@ -128,10 +142,11 @@ class Scene:
     def _write_all(self, replicas: Mapping[tuple[str, str], int]) -> bool:
         """Write; returns whether the operator was killed and has to look again."""
         for (name, accelerator), count in replicas.items():
+            before = {name: self.servers[name].carried}
             self.servers[name].workloads[accelerator].spec = count
             self._soon(0, 2, "sync", name, accelerator, None)
             self.writes += 1
-            self._check(f"{name} on {accelerator} is set to {count}", {})
+            self._check(f"{name} on {accelerator} is set to {count}", before)
             if self._random.random() < self._deadly:
                 return True
         return False
@@ -154,8 +169,7 @@ class Scene:
             pod = Pod()
             workload.pods.append(pod)
             self._soon(60, 300, "ready", name, accelerator, pod)
-        in_order = sorted(workload.live, key=lambda pod: pod.ready)
-        for pod in in_order[: max(len(in_order) - workload.spec, 0)]:
+        for pod in workload.leaving:
             pod.ending, pod.ready = True, False
             self._soon(1, 90, "gone", name, accelerator, pod)
 
@@ -179,6 +193,7 @@ class Scene:
                     w.ready,
                     terminating=len(w.pods) - len(w.live),
                     rate=w.rate,
+                    loses_unready_first=not w.ordinal,
                 )
                 for accelerator, w in server.workloads.items()
             )
