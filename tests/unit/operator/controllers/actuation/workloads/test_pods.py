@@ -28,7 +28,12 @@ def at(seconds: int) -> str:
 
 
 def pod(
-    name: str = "p", *, created: int = 0, node: str = "n", ready: int | None = None, **metadata: object
+    name: str = "p",
+    *,
+    created: int = 0,
+    node: str = "n",
+    ready: int | None = None,
+    **metadata: object,
 ) -> Manifest:
     """A pod that was created then [s], and is ready since then, if it is."""
     condition = {"type": "Ready", "status": str(ready is not None)}
