@@ -394,20 +394,6 @@ async def test_a_number_that_is_changed_back_is_set_once_in_five_minutes() -> No
     assert "field manager 'kubectl'" in told["message"]
 
 
-async def test_the_number_before_the_first_write_is_no_foreign_one_however_late_it_is_seen() -> (
-    None
-):
-    scene = Scene(a=3)
-    scene.add("S", workload("A", "a"))
-    scene.cluster.add(deployment("a", 0, managedFields=[written_by("kubectl")]))
-    scene.decide("S", A=4)
-
-    async with running(scene):
-        await scene.until(lambda: scene.reason() == "NoRoom")
-
-    assert "ForeignWriter" not in [event.reason for event in scene.cluster.events]
-
-
 def written_by(manager: str) -> Manifest:
     return {"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
 
