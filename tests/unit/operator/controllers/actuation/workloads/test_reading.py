@@ -5,6 +5,7 @@ from typing import Any
 
 from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
 from inferno_operator.controllers.actuation.workloads.reading import Memory, read_subjects
+from inferno_operator.controllers.actuation.workloads.subject import Subject
 from inferno_operator.controllers.actuation.workloads.world import World
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import POD, Key, Place
@@ -43,6 +44,14 @@ def deployment(manager: str) -> Manifest:
     }
 
 
+async def read(cluster: FakeCluster, world: World, memory: Memory) -> Subject:
+    """The only Server, which is to have two replicas."""
+    server = objects.observed(decided(2))
+    found = await read_subjects([server], world, cluster, memory, objects.NOW)
+    assert found is not None
+    return found[0]
+
+
 async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one() -> None:
     cluster, memory = FakeCluster(), Memory()
     cluster.add(deployment("kubectl"))
@@ -50,13 +59,12 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)
     await world.read_scales([PLACE])
-    read = world.scale(PLACE)
-    assert read is not None
-    world.scaled(await cluster.set_scale(read, 1, FIELD_MANAGER))
+    scale = world.scale(PLACE)
+    assert scale is not None
+    world.scaled(await cluster.set_scale(scale, 1, FIELD_MANAGER))
     memory.wrote(PLACE)
 
-    server = objects.observed(decided(2))
-    (subject,) = await read_subjects([server], world, cluster, memory, objects.NOW) or ()
+    subject = await read(cluster, world, memory)
 
     assert (subject.foreign, subject.found[0].replicas) == (None, 1)
     await world.stop()
@@ -70,8 +78,7 @@ async def test_another_manager_after_an_own_write_is_foreign() -> None:
     await asyncio.sleep(1)
     memory.wrote(PLACE)
 
-    server = objects.observed(decided(2))
-    (subject,) = await read_subjects([server], world, cluster, memory, objects.NOW) or ()
+    subject = await read(cluster, world, memory)
 
     assert subject.foreign is not None
     assert subject.foreign.name == "field manager 'kubectl'"
