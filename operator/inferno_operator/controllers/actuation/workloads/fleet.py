@@ -172,8 +172,14 @@ class ServerTargets:
         return {t.accelerator: t.kept(t.spec) for t in self.targets}
 
     def carries_after(self, reduced: Mapping[str, int]) -> bool:
-        """Whether what stays carries the floor, with other numbers of replicas on some targets."""
+        """Whether what stays carries the floor, with other numbers of replicas on some targets.
+
+        The last ready replica of a server that is to have replicas stays also without load.
+        """
         after = {t.accelerator: t.kept(reduced.get(t.accelerator, t.spec)) for t in self.targets}
+        is_last = any(self.serving.values()) and not any(after.values())
+        if is_last and any(target.wanted for target in self.targets):
+            return False
         return self.carried(after) >= self.floor * (1 - ROUNDING)
 
     def lowest(self, target: Target, reduced: Mapping[str, int], least: int) -> int:

@@ -138,6 +138,14 @@ def test_a_server_that_can_do_without_lends_a_card_for_a_swap_and_gets_it_back()
     assert scene.broken == []
 
 
+def test_the_last_replica_of_an_idle_server_is_not_lent() -> None:
+    swap = [targets(20, A=(0, 2, 2), B=(2, 0, 0)), targets(20, name="t", A=(2, 0, 0), B=(0, 2, 2))]
+    idle, spare = (targets(0, name="u", A=(n, n, n)) for n in (1, 2))
+
+    assert next_steps([*swap, idle], {"A": 3, "B": 2}).replicas == {}
+    assert next_steps([*swap, spare], {"A": 4, "B": 2}).replicas == {("u", "A"): 1}
+
+
 def test_a_swap_that_nobody_can_begin_is_blocked_and_says_which_cards_are_missing() -> None:
     scene = Scene(
         {"s": server(load=20, A=2, B=0), "t": server(load=20, A=0, B=2)}, {"A": 2, "B": 2}
