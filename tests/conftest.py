@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
+from tests.controlplane.cluster import DEPLOYMENTS
 from tests.controlplane.errors import BinaryError
 from tests.controlplane.operator_process import OperatorProcess, refusal_to_start
 from tests.controlplane.processes import Processes
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 NEEDS = {
     "control_plane": ["etcd", "kube-apiserver", "kubectl"],
     "controller_manager": ["kube-controller-manager"],
+    "deployment_controllers": ["kube-controller-manager"],
     "deployment_cluster": ["etcd", "kube-apiserver", "kubectl", "kube-controller-manager"],
     "helm": ["helm"],
     "kubectl": ["kubectl"],
@@ -158,6 +160,14 @@ def crds_installed(control_plane: ControlPlane) -> None:
 def controller_manager(control_plane: ControlPlane) -> Iterator[None]:
     """Namespaces end, and the objects of owners that are gone are deleted."""
     control_plane.start_controller_manager()
+    yield
+    control_plane.stop_controller_manager()
+
+
+@pytest.fixture
+def deployment_controllers(control_plane: ControlPlane) -> Iterator[None]:
+    """Deployments have pods, which nobody runs."""
+    control_plane.start_controller_manager(DEPLOYMENTS)
     yield
     control_plane.stop_controller_manager()
 

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -22,6 +22,7 @@ from inferno_operator.adapters.optimizers.local import LocalOptimizer
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.adapters.prometheus import client as prometheus
 from inferno_operator.controllers.actuation.controller import ActuationController
+from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
 from inferno_operator.controllers.boosters.controller import BoosterController
 from inferno_operator.controllers.calibration.controller import CalibrationController
 from inferno_operator.controllers.calibration.replicas import (
@@ -35,9 +36,10 @@ from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization.controller import OptimizationController
 from inferno_operator.controllers.optimization.ports import Loads, Optimizer
 from inferno_operator.controllers.optimization.reconcile import Context
+from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.logs import configure
-from inferno_operator.resources import RESOURCES
+from inferno_operator.resources import RESOURCES, Resource
 from inferno_operator.resources.dialects import DIALECTS, Dialect
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.leader_election import Election
@@ -46,13 +48,17 @@ from inferno_operator.runtime.prometheus import Prometheus
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
 from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.system import System
 
 LEASE = "inferno-operator"
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """The file with the name of the pod's namespace."""
 
-WATCHED_KINDS = len(RESOURCES) + 2 + 1 + 3 * len(DIALECTS) + 6
+WORKLOAD_KINDS = 8
+"""Kinds of workloads that Servers name, with pods; more of them share the connections of calls."""
+
+WATCHED_KINDS = len(RESOURCES) + 2 + 2 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 6
 """Upper limit: our kinds, those of measurement and actuation, and boosters with their children."""
 
 CALIBRATED_SOURCE = "vLLM"
@@ -204,11 +210,18 @@ def _optimization(
 def _others(
     settings: Settings, cluster: GuardedCluster, dialect: Dialect | None
 ) -> Sequence[Controller]:
-    """Return the actuation controller and, with a dialect, the Model Booster controller."""
+    """Return the actuation controllers and, with a dialect, the Model Booster controller."""
     actuation = ActuationController(cluster, settings.namespaces, _now)
+    workloads = WorkloadController(cluster, settings.namespaces, _system_of, _now)
     if dialect is None:
-        return (actuation,)
-    return actuation, BoosterController(cluster, dialect, settings.namespaces, _now)
+        return actuation, workloads
+    boosters = BoosterController(cluster, dialect, settings.namespaces, _now)
+    return actuation, workloads, boosters
+
+
+def _system_of(resources: Iterable[Resource]) -> System:
+    """Return the system that the objects of a namespace describe."""
+    return build_system(resources).system
 
 
 async def with_images(dialect: Dialect, cluster: ApiServer, namespace: str) -> Dialect:

@@ -16,7 +16,7 @@ from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Latencies
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
-from inferno_optimizer.system import Allocation, Decision, Generation, Reason, Server, Tail
+from inferno_optimizer.system import IDLE, Allocation, Decision, Generation, Reason, Server, Tail
 
 OPTIONS_NAMED = 3
 """Largest number of options of a server that a message lists."""
@@ -148,7 +148,7 @@ def _served(
     if candidates.pairs.released[row]:
         generation = candidates.generation(row)
         nothing = Allocation(load=server.load, tail=Tail(), generation=generation)
-        return Decision(server.name, Reason.ALLOCATED, "nothing, as it is idle", nothing)
+        return Decision(server.name, Reason.ALLOCATED, IDLE, nothing)
     wanted = int(candidates.replicas[row])
     allocation = _allocation(candidates, row, replicas, latencies, place)
     if replicas == wanted:

@@ -327,6 +327,10 @@ class Reason(StrEnum):
         return self in (Reason.ALLOCATED, Reason.BEST_EFFORT, Reason.NO_CAPACITY)
 
 
+IDLE = "nothing, as it is idle"
+"""The message of a decision for no replicas, because there is no load."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The result for one server; `allocation` is None if the server gets nothing.

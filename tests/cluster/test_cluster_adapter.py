@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.controllers.optimization.writer import Writer, apply_fields
 from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Resource, Server
-from inferno_operator.resources.objects import Event, Key, Kind, Reference, kind_of
+from inferno_operator.resources.objects import POD, Event, Key, Kind, Reference, kind_of
 from inferno_operator.resources.objects import Manifest as Stored
-from inferno_operator.runtime.ports import GoneError, RejectedError, StaleError
+from inferno_operator.runtime.ports import GoneError, RejectedError, Served, StaleError
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
@@ -527,3 +527,70 @@ async def test_an_event_that_cannot_be_published_is_dropped_and_logged(
     assert "the event is not published" in caplog.text
     assert "no-such-namespace" in caplog.text
     assert events(scene) == []
+
+
+DEPLOYMENT = Kind("apps", "Deployment", "deployments", "v1")
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "found"),
+    [
+        ("apps/v1", "Deployment", Served(DEPLOYMENT, is_scalable=True)),
+        (API_VERSION, "Server", Served(SERVER, is_scalable=False)),
+        ("apps/v1", "Widget", None),
+        ("apps/v9", "Deployment", None),
+        ("example.com/v1", "Widget", None),
+    ],
+)
+async def test_a_kind_is_found_by_its_name(
+    api: ApiServer, api_version: str, kind: str, found: Served | None
+) -> None:
+    assert await api.find(api_version, kind) == found
+
+
+async def test_a_scale_is_read_and_set_at_the_version_that_was_read(
+    scene: Scene, api: ApiServer
+) -> None:
+    labels = {"app": "d", "tier": "gold"}
+    pod = {"containers": [{"name": "engine", "image": "example.com/engine"}]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    document = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d", "namespace": scene.namespace},
+        "spec": spec,
+    }
+    scene.control_plane.kubectl("apply", "--filename", "-", input=json.dumps(document))
+    read = await api.scale(DEPLOYMENT, Key(scene.namespace, "d"))
+    written = await api.set_scale(read, 2, "inferno-actuation")
+
+    assert (read.replicas, read.selector) == (0, "app=d,tier=gold")
+    assert written.replicas == scene.get(DEPLOYMENT, "d")["spec"]["replicas"] == 2
+    assert int(written.reference.version) > int(read.reference.version)
+    with pytest.raises(StaleError):
+        await api.set_scale(read, 3, "inferno-actuation")
+    with pytest.raises(GoneError):
+        await api.scale(DEPLOYMENT, Key(scene.namespace, "missing"))
+
+
+async def test_pods_are_listed_and_watched(scene: Scene, api: ApiServer) -> None:
+    listing = await api.list(POD, scene.namespace)
+    containers = [{"name": "engine", "image": "example.com/engine"}]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": containers},
+    }
+    for document in (account, pod):
+        place = "--namespace", scene.namespace
+        scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(document))
+    async with aclosing(api.watch(POD, scene.namespace, listing.version)) as changes:
+        first = await anext(changes)
+
+    assert listing.manifests == ()
+    assert first.manifest is not None
+    assert (first.manifest["kind"], first.manifest["apiVersion"]) == ("Pod", "v1")
+    assert len((await api.list(POD, scene.namespace)).manifests) == 1

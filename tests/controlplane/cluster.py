@@ -21,6 +21,9 @@ from tests.controlplane.waiting import wait_until
 API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 CONTROLLERS = "namespace-controller,garbage-collector-controller,clusterrole-aggregation-controller"
+DEPLOYMENTS = "deployment-controller,replicaset-controller"
+"""The controllers that make pods of Deployments, for `start_controller_manager`."""
+
 START_TIMEOUT_S = 60.0
 TOKEN_LIFETIME = "24h"  # noqa: S105 - how long one is good, not one
 # Sockets in the folder instead of ports: nobody else can take or use them. The form is etcd's,
@@ -91,8 +94,9 @@ class ControlPlane(Client):
         """
         self.processes.stop(API_SERVER, signal.SIGKILL)
 
-    def start_controller_manager(self) -> None:
-        """Start what ends namespaces and deletes the objects of owners that are gone."""
+    def start_controller_manager(self, controllers: str = CONTROLLERS) -> None:
+        """Start controllers: those that end namespaces and what owners leave, or others."""
+        self._controllers = controllers
         self._start_on_free_port(CONTROLLER_MANAGER, self._controller_manager_options)
 
     def stop_controller_manager(self) -> None:
@@ -157,7 +161,7 @@ class ControlPlane(Client):
         return [
             *_serving_options(port, self._credentials),
             f"--kubeconfig={self.kubeconfig}",
-            f"--controllers={CONTROLLERS}",
+            f"--controllers={self._controllers}",
             "--leader-elect=false",
         ]
 

@@ -333,3 +333,22 @@ def test_two_releases_have_no_object_in_common_but_definitions(helm: Path) -> No
     ]
     assert len(names) >= 4 * 7
     assert len(set(names)) == len(names)
+
+
+def test_only_the_kinds_that_are_named_can_be_scaled(rendered: Render) -> None:
+    account = f"{NAMESPACE}:inferno-operator"
+    widgets = [{"group": "example.com", "resources": ["widgets"]}]
+    before = granted(rendered(workloads=[]), account)
+
+    added = granted(rendered(workloads=widgets), account) - before
+
+    assert {(right.group, right.resource, right.verb) for right in added} == {
+        ("example.com", "widgets", "list"),
+        ("example.com", "widgets", "watch"),
+        ("example.com", "widgets/scale", "get"),
+        ("example.com", "widgets/scale", "patch"),
+        ("", "pods", "list"),
+        ("", "pods", "watch"),
+        ("autoscaling", "horizontalpodautoscalers", "list"),
+    }
+    assert not any(right.group == "apps" for right in before)

@@ -55,6 +55,7 @@ from inferno_operator.resources.optimizer import (
 from inferno_operator.resources.parsing import RESOURCES, ManifestError, parse
 from inferno_operator.resources.server import Server, ServerSpec, ServerStatus
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
+from inferno_operator.resources.workload import Workload
 
 __all__ = [
     "API_VERSION",
@@ -114,5 +115,6 @@ __all__ = [
     "Status",
     "Target",
     "Unserved",
+    "Workload",
     "parse",
 ]

@@ -25,12 +25,18 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """Group and version, as in manifests."""
-        return f"{self.group}/{self.version}"
+        """Group and version, as in manifests; those of the core have no group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
 
     def __str__(self) -> str:
         """Return the name of the kind for kubectl."""
-        return f"{self.plural}.{self.group}"
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+POD = Kind("", "Pod", "pods", "v1")
+HORIZONTAL_POD_AUTOSCALER = Kind(
+    "autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "v2"
+)
 
 
 def kind_of(resource: type[Resource]) -> Kind:

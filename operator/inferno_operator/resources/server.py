@@ -1,18 +1,27 @@
 """Server: a model that is served to a class of users, and the decision for it."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from inferno_operator.resources.allocation import ServerAllocation
+from inferno_operator.resources.allocation import MAX_ACCELERATORS, ServerAllocation
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.measurement import Measure, Measured
 from inferno_operator.resources.model_booster import ModelBoosterRef
-from inferno_operator.resources.schema import NonEmptyText, NonNegativeInteger, Part
+from inferno_operator.resources.schema import (
+    Items,
+    NonEmptyText,
+    NonNegativeInteger,
+    Part,
+    Rule,
+)
+from inferno_operator.resources.workload import RULES, Workload
 
 
 class ServerSpec(Part):
     """Which model is served to which class, what runs now, and what should run."""
+
+    rules: ClassVar[tuple[Rule, ...]] = RULES
 
     name: NonEmptyText
     """Name of the server, the key of the solution."""
@@ -34,6 +43,10 @@ class ServerSpec(Part):
     """The decision, written by the operator."""
     model_booster: ModelBoosterRef | None = None
     """The ModelBooster to scale; absent means that nothing but this object is written."""
+    workloads: Annotated[Items[Workload], Field(max_length=MAX_ACCELERATORS)] = ()
+    """The objects to scale in place of a ModelBooster, one for each accelerator."""
+    actuation: Literal["Scale", "Publish"] = "Scale"
+    """Scale writes the numbers of replicas of the workloads; Publish leaves that to others."""
     measure: Measure | None = None
     """Where the load and the latencies are measured; absent: a person sets currentAlloc."""
 

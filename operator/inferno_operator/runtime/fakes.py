@@ -10,29 +10,43 @@ from inferno_operator.resources import API_VERSION, RESOURCES
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference, kind_of
 from inferno_operator.runtime.leader_election import Lease
-from inferno_operator.runtime.ports import Change, GoneError, Listing, StaleError
+from inferno_operator.runtime.ports import (
+    FIELD_MANAGER,
+    Change,
+    GoneError,
+    Listing,
+    Scale,
+    Served,
+    StaleError,
+)
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Solution, System
+
+DEPLOYMENT = Kind("apps", "Deployment", "deployments", "v1")
 
 
 class FakeCluster:
     """Objects in a dictionary, with the API server's rules for generations and versions.
 
-    An apply sets the top-level fields of a spec and keeps the others; a status is replaced.
+    An apply sets the top-level fields of a spec and keeps the others; a status is replaced, but
+    for conditions that another manager has set.
 
     Attributes
     ----------
     objects
         The objects, by name of their kind and by key.
     writes
-        The writes, in order, as "apply Server s": apply, status, merge, managers or delete.
+        The writes, in order, as "apply Server s": apply, status, merge, scale, managers or
+        delete.
     failures
         Errors that the next calls raise, one each.
     failing
         Errors that every write on objects of a kind raises, by name of the kind.
     unserved
         Names of kinds that the fake does not serve.
+    workloads
+        Kinds besides ours and those of boosters, and whether they can be scaled.
     """
 
     def __init__(self) -> None:
@@ -43,6 +57,9 @@ class FakeCluster:
         self.failing: dict[str, InfernoError] = {}
         self.unserved: set[str] = set()
         self.terminating: set[str] = set()
+        self.workloads: list[Served] = [Served(DEPLOYMENT, is_scalable=True)]
+        self._owners: dict[str, dict[str, str]] = {}
+        """Managers of conditions, by uid of the object and by type."""
         self._version = 0
         self._changes: list[tuple[str, Change]] = []
         self._changed = asyncio.Event()
@@ -87,6 +104,35 @@ class FakeCluster:
         }
         return served | dict.fromkeys(self.terminating & served.keys(), frozenset({"get"}))
 
+    async def find(self, api_version: str, kind: str) -> Served | None:
+        """Return a kind of `workloads`."""
+        self._fail()
+        asked = api_version, kind
+        found = (s for s in self.workloads if (s.kind.api_version, s.kind.kind) == asked)
+        return next((s for s in found if s.kind.kind not in self.unserved), None)
+
+    async def scale(self, kind: Kind, key: Key) -> Scale:
+        """Return the scale subresource; the selector is that of the labels in the spec."""
+        self._fail()
+        return self._scale(kind, self._stored(kind, key))
+
+    async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
+        """Set the number of replicas; `manager` owns it from then on."""
+        reference = scale.reference
+        stored = self._for_write("scale", reference.kind, reference.manifest_at_version())
+        self._set_spec(stored, {"spec": {"replicas": replicas}})
+        fields: Manifest = {"f:spec": {"f:replicas": {}}}
+        entry = {"manager": manager, "subresource": "scale", "fieldsV1": fields}
+        stored["metadata"]["managedFields"] = [entry]
+        return self._scale(reference.kind, self._written("scale", stored))
+
+    @staticmethod
+    def _scale(kind: Kind, stored: Manifest) -> Scale:
+        spec = stored["spec"]
+        labels = spec.get("selector", {}).get("matchLabels", {})
+        selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+        return Scale(Reference.of(kind, stored), spec.get("replicas", 1), selector)
+
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return a copy of an object."""
         self._fail()
@@ -119,11 +165,11 @@ class FakeCluster:
         self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
     ) -> Manifest:
         """Set fields of the spec, or the status; a changed spec increments the generation."""
-        del manager, force
+        del force
         verb = "status" if "status" in manifest else "apply"
         stored = self._for_write(verb, kind, manifest)
         if "status" in manifest:
-            stored["status"] = copy.deepcopy(dict(manifest["status"]))
+            self._set_status(stored, manifest["status"], manager)
         else:
             self._set_spec(stored, manifest)
         return self._written(verb, stored)
@@ -180,6 +226,17 @@ class FakeCluster:
         if metadata.get("resourceVersion", version) != version:
             raise StaleError(f"{kind.kind} {key} changed")
         return stored
+
+    def _set_status(self, stored: dict[str, Any], status: Manifest, manager: str) -> None:
+        """Replace the status; conditions that no apply has set are those of decisions."""
+        owners = self._owners.setdefault(stored["metadata"]["uid"], {})
+        before = stored.get("status", {}).get("conditions", ())
+        kept = [c for c in before if owners.get(c["type"], FIELD_MANAGER) != manager]
+        stored["status"] = copy.deepcopy(dict(status))
+        own = stored["status"].get("conditions", ())
+        owners.update({condition["type"]: manager for condition in own})
+        if kept:
+            stored["status"]["conditions"] = [*kept, *own]
 
     @staticmethod
     def _set_spec(stored: dict[str, Any], manifest: Manifest) -> None:

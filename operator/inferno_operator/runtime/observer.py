@@ -50,7 +50,7 @@ class Observer:
         """Note that an Optimizer was deleted."""
 
     def wrote(self, kind: Kind, part: str, *, succeeded: bool) -> None:
-        """Note a write; `part` is spec, status, metadata, event or deletion."""
+        """Note a write; `part` is spec, status, scale, metadata, event or deletion."""
 
     def queried(self, result: str) -> None:
         """Note a query of Prometheus; `result` is Answered or the reason of an error."""

@@ -36,6 +36,33 @@ class ConflictError(InfernoError):
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """A kind that the API server serves, and whether it has a scale subresource."""
+
+    kind: Kind
+    is_scalable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The scale subresource of an object, at a version of the object.
+
+    Parameters
+    ----------
+    reference
+        The object.
+    replicas
+        The number of replicas that the object asks for.
+    selector
+        The selector of its pods, as text; "" if the object has not published it yet.
+    """
+
+    reference: Reference
+    replicas: int
+    selector: str
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """All objects of a kind, in a namespace or in all namespaces (""), at a version."""
 
@@ -64,8 +91,14 @@ class Reader(Protocol):
     async def verbs(self, group: str, version: str) -> Mapping[str, frozenset[str]]:
         """Return what the API server offers to do with each kind of a group, in the plural."""
 
+    async def find(self, api_version: str, kind: str) -> Served | None:
+        """Return the namespaced kind of this name; None if the API server does not serve it."""
+
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return one object."""
+
+    async def scale(self, kind: Kind, key: Key) -> Scale:
+        """Return the scale subresource of one object."""
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
@@ -99,6 +132,13 @@ class Cluster(Reader, Protocol):
 
     async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
         """Set the fields of a manifest, by a merge patch."""
+
+    async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
+        """Set the number of replicas, by a patch of the scale subresource that was read.
+
+        Returns the scale subresource after the write. It raises `StaleError` if the object
+        changed since the scale subresource was read.
+        """
 
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
         """Replace the `managedFields` of an object; the values of its fields do not change."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference
 from inferno_operator.runtime.leader_election import Clock, LeadershipLostError
 from inferno_operator.runtime.observer import Observer
-from inferno_operator.runtime.ports import Change, Cluster, Listing
+from inferno_operator.runtime.ports import Change, Cluster, Listing, Scale, Served
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 T = TypeVar("T")
@@ -54,9 +54,17 @@ class GuardedCluster:
         """Return what the API server offers to do with each kind of a group, in the plural."""
         return await self._answered(self._cluster.verbs(group, version))
 
+    async def find(self, api_version: str, kind: str) -> Served | None:
+        """Return the namespaced kind of this name; None if the API server does not serve it."""
+        return await self._answered(self._cluster.find(api_version, kind))
+
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return one object."""
         return await self._answered(self._cluster.get(kind, key))
+
+    async def scale(self, kind: Kind, key: Key) -> Scale:
+        """Return the scale subresource of one object."""
+        return await self._answered(self._cluster.scale(kind, key))
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
@@ -82,6 +90,14 @@ class GuardedCluster:
         await self._write(
             lambda: self._cluster.merge(kind, manifest, manager),
             (kind, f"{kind.kind} {Key.of(manifest)}", part),
+        )
+
+    async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
+        """Set the number of replicas of an object."""
+        reference = scale.reference
+        return await self._write(
+            lambda: self._cluster.set_scale(scale, replicas, manager),
+            (reference.kind, str(reference), "scale"),
         )
 
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:

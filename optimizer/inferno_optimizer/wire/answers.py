@@ -16,6 +16,7 @@ from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import (
+    IDLE,
     Allocation,
     CapacityUse,
     Certificate,
@@ -121,7 +122,7 @@ def _in_our_words(decision: Decision, server: Server) -> Decision:
     allocation = decision.allocation
     if allocation is None:
         return decision
-    placement = allocation.placement if allocation.replicas else "nothing, as it is idle"
+    placement = allocation.placement if allocation.replicas else IDLE
     message = decision.message or placement
     return replace(decision, message=message, allocation=replace(allocation, load=server.load))
 

@@ -17,6 +17,7 @@ from tests.deployment.pods import Pod
 from tests.deployment.rendering import NAMESPACE, OVERLAYS, Manifest, find, kustomize
 from tests.deployment.rights import Calls
 from tests.deployment.run import OPERATOR, OPTIMIZERS, Cluster, Samples, leads, write_out_of_date
+from tests.deployment.workloads import DEFINITIONS, Workloads
 
 AUDIT_POLICY = Path(pods.__file__).with_name("audit-policy.yaml")
 
@@ -57,6 +58,7 @@ def deployment_cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) ->
         control_plane.start_controller_manager()
         for dialect in DIALECTS:
             control_plane.install_crds(ROOT / "crds" / dialect)
+        control_plane.install_crds(DEFINITIONS)
         yield Cluster(control_plane, image, tmp_path_factory.mktemp("pods"))
 
 
@@ -78,10 +80,13 @@ def deployed(request: pytest.FixtureRequest, deployment_cluster: Cluster) -> Dep
     samples.apply()
     boosters = Boosters(samples.scene("small"), looked_after(manifests))
     boosters.apply()
+    workloads = Workloads(samples.scene("small"))
+    workloads.apply()
     with cluster.pods(manifests) as pods_at_work:
         samples.optimize()
         boosters.wait_until_actuated()
         boosters.change()
+        workloads.wait_until_scaled()
         leaders = sum(map(leads, pods_at_work.operators))
     scenes = {sample: samples.scene(sample) for sample in samples.namespaces}
     servers = {sample: scene.servers() for sample, scene in scenes.items()}

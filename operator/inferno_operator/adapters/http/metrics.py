@@ -50,7 +50,7 @@ WRITES = Metric(
     "inferno_writes_total",
     "counter",
     ("kind", "part", "result"),
-    "Writes; part is spec, status, metadata, event or deletion, result is written or failed.",
+    "Writes; part is spec, status, scale, metadata, event or deletion; result, written or failed.",
 )
 LEADER = Metric("inferno_leader", "gauge", (), "1 if this operator leads, else 0.")
 QUEUE_DEPTH = Metric(

@@ -4,16 +4,12 @@ Most writes are server-side applies of exactly the operator's fields, so that th
 managers do not change.
 """
 
-import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from typing import Any
 
-import aiohttp
 from kubernetes.aio.client import (
-    ApiException,
     CoreV1Api,
     CustomObjectsApi,
     V1DeleteOptions,
@@ -28,11 +24,20 @@ from inferno_operator.adapters.kubernetes.client import (
     answer_to,
     client,
     path_of,
+    received,
 )
 from inferno_operator.adapters.kubernetes.events import event_manifest
 from inferno_operator.adapters.kubernetes.watch import changes, listing
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
-from inferno_operator.runtime.ports import Change, ConflictError, GoneError, Listing, StaleError
+from inferno_operator.runtime.ports import (
+    Change,
+    ConflictError,
+    GoneError,
+    Listing,
+    Scale,
+    Served,
+    StaleError,
+)
 from inferno_optimizer.errors import InfernoError
 
 IGNORE = "Ignore"
@@ -69,11 +74,33 @@ class ApiReader:
             return {}
         return {resource.name: frozenset(resource.verbs) for resource in answer.resources}
 
+    async def find(self, api_version: str, kind: str) -> Served | None:
+        """Return the namespaced kind of this name; None if the API server does not serve it."""
+        group, _, version = api_version.rpartition("/")
+        call = self._api.get_api_resources(group, version, _request_timeout=TIMEOUT)
+        try:
+            answer = await answer_to(call, f"resources of {api_version}")
+        except GoneError:
+            return None
+        names = {resource.name for resource in answer.resources}
+        for resource in answer.resources:
+            if resource.kind == kind and resource.namespaced and "/" not in resource.name:
+                found = Kind(group, kind, resource.name, version)
+                return Served(found, is_scalable=f"{resource.name}/scale" in names)
+        return None
+
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return one object."""
         call = self._api.get_namespaced_custom_object(*path_of(kind, key), _request_timeout=TIMEOUT)
         answer: Manifest = await answer_to(call, f"{kind.kind} {key}")
         return answer
+
+    async def scale(self, kind: Kind, key: Key) -> Scale:
+        """Return the scale subresource of one object."""
+        call = self._api.get_namespaced_custom_object_scale(
+            *path_of(kind, key), _request_timeout=TIMEOUT
+        )
+        return _scale(kind, await answer_to(call, f"scale of {kind.kind} {key}"))
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
@@ -112,7 +139,7 @@ class ApiServer(ApiReader):
             _request_timeout=TIMEOUT,
         )
         try:
-            answer: Manifest = await answer_to(_received(call), f"{kind.kind} {key}")
+            answer: Manifest = await answer_to(received(call), f"{kind.kind} {key}")
         except StaleError as error:
             if OWNED_BY_OTHERS not in str(error):
                 raise
@@ -130,6 +157,21 @@ class ApiServer(ApiReader):
             _request_timeout=TIMEOUT,
         )
         await answer_to(call, f"{kind.kind} {key}")
+
+    async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
+        """Set the number of replicas, by a patch of the scale subresource that was read."""
+        reference = scale.reference
+        call = self._api.patch_namespaced_custom_object_scale(
+            *path_of(reference.kind, reference.key),
+            {
+                "metadata": {"resourceVersion": reference.version, "uid": reference.uid},
+                "spec": {"replicas": replicas},
+            },
+            field_manager=manager,
+            _content_type=MERGE,
+            _request_timeout=TIMEOUT,
+        )
+        return _scale(reference.kind, await answer_to(call, f"scale of {reference}"))
 
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
         """Replace the `managedFields` of an object; the values of its fields do not change."""
@@ -179,12 +221,8 @@ class ApiServer(ApiReader):
         return data
 
 
-async def _received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN401 - JSON
-    """Return the object in a response; the client itself cannot return a created one (201)."""
-    async with await call as response:
-        body = await response.text()
-    if response.status >= HTTPStatus.BAD_REQUEST:
-        error = ApiException(response.status, response.reason)
-        error.body = body
-        raise error
-    return json.loads(body)
+def _scale(kind: Kind, answer: Manifest) -> Scale:
+    """Return the scale subresource; a number of 0 may be left out."""
+    selector = answer.get("status", {}).get("selector", "")
+    replicas = answer.get("spec", {}).get("replicas", 0)
+    return Scale(Reference.of(kind, answer), replicas, selector)

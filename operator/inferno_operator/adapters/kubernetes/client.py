@@ -91,6 +91,17 @@ async def answer_to(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - 
         raise UnavailableError(f"{about}: the API server does not answer: {text}") from error
 
 
+async def received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN401 - JSON
+    """Return the object in a response of a call without preloaded content."""
+    async with await call as response:
+        body = await response.text()
+    if response.status >= HTTPStatus.BAD_REQUEST:
+        error = ApiException(response.status, response.reason)
+        error.body = body
+        raise error
+    return json.loads(body)
+
+
 def _translated(error: ApiException, about: str) -> InfernoError:
     message = _message(error)
     text = f"{about}: {message}"

@@ -1,16 +1,16 @@
 """List and watch objects of any kind."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
 
 import aiohttp
-from kubernetes.aio.client import CustomObjectsApi
+from kubernetes.aio.client import CoreV1Api, CustomObjectsApi
 
-from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to
-from inferno_operator.resources.objects import Kind, Manifest
+from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to, received
+from inferno_operator.resources.objects import POD, Kind, Manifest
 from inferno_operator.runtime.ports import Change, Listing
 from inferno_optimizer.errors import UnavailableError
 
@@ -23,13 +23,9 @@ PATIENCE = 60
 
 async def listing(api: CustomObjectsApi, kind: Kind, namespace: str) -> Listing:
     """List all objects of a kind in a namespace, or in all namespaces ("")."""
-    read = (
-        partial(api.list_namespaced_custom_object, kind.group, kind.version, namespace)
-        if namespace
-        else partial(api.list_cluster_custom_object, kind.group, kind.version)
-    )
     about = f"{kind} of {namespace or 'all namespaces'}"
-    answer = await answer_to(read(kind.plural, _request_timeout=TIMEOUT), about)
+    call = _reader(api, kind, namespace)(_request_timeout=TIMEOUT)
+    answer = await answer_to(received(call), about)
     header = {"apiVersion": kind.api_version, "kind": kind.kind}
     manifests = tuple({**header, **item} for item in answer["items"])
     return Listing(kind, namespace, int(answer["metadata"]["resourceVersion"]), manifests)
@@ -52,25 +48,33 @@ async def changes(
 async def _open(
     api: CustomObjectsApi, kind: Kind, namespace: str, since: int
 ) -> aiohttp.ClientResponse:
-    read = (
-        partial(
-            api.list_namespaced_custom_object_without_preload_content,
-            *(kind.group, kind.version, namespace),
-        )
-        if namespace
-        else partial(
-            api.list_cluster_custom_object_without_preload_content, kind.group, kind.version
-        )
-    )
-    response: aiohttp.ClientResponse = await read(
-        kind.plural,
+    return await _reader(api, kind, namespace)(
         watch=True,
         allow_watch_bookmarks=True,
         resource_version=str(since),
         timeout_seconds=WATCH_SECONDS,
         _request_timeout=WATCH_SECONDS + PATIENCE,
     )
-    return response
+
+
+def _reader(
+    api: CustomObjectsApi, kind: Kind, namespace: str
+) -> Callable[..., Awaitable[aiohttp.ClientResponse]]:
+    """Return the call that lists or watches a kind; pods have calls of their own."""
+    core = CoreV1Api(api.api_client)
+    if kind == POD and namespace:
+        return partial(core.list_namespaced_pod_without_preload_content, namespace)
+    if kind == POD:
+        return partial(core.list_pod_for_all_namespaces_without_preload_content)
+    if namespace:
+        return partial(
+            api.list_namespaced_custom_object_without_preload_content,
+            *(kind.group, kind.version, namespace, kind.plural),
+        )
+    return partial(
+        api.list_cluster_custom_object_without_preload_content,
+        *(kind.group, kind.version, kind.plural),
+    )
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

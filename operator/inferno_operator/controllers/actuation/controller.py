@@ -143,5 +143,7 @@ def _matters(manifest: Manifest) -> bool:
     """Whether a Server refers to a ModelBooster, or its status still has that of one."""
     if manifest.get("spec", {}).get("modelBooster"):
         return True
+    if manifest.get("spec", {}).get("workloads"):
+        return False
     conditions = manifest.get("status", {}).get("conditions", ())
     return any(c["type"] == ACTUATED and c["reason"] != RELEASED for c in conditions)

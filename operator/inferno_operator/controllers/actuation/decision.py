@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inferno_operator.resources import Allocation, Condition, Server, ServerAllocation
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.observation import Observation
-from inferno_optimizer.system import Reason
+from inferno_optimizer.system import IDLE, Reason
 
 UNDECIDED = frozenset(reason for reason in Reason if not reason.decided)
 
@@ -60,7 +60,11 @@ def _replicas(server: Server) -> Mapping[str, int]:
 
 
 def _is_about(condition: Condition, observation: Observation) -> bool:
-    """Whether a condition is about the cleared decision: NoCapacity is written only after it."""
-    if condition.reason == Reason.NO_CAPACITY:
+    """Whether a condition is about the cleared decision.
+
+    Its reason or its message may say so, also after other writes to the Server: of its load, and
+    of the replicas that run.
+    """
+    if condition.reason == Reason.NO_CAPACITY or condition.message == IDLE:
         return True
     return condition.observed_generation == observation.generation

@@ -26,6 +26,7 @@ from inferno_operator.controllers.actuation.ownership import (
 from inferno_operator.controllers.actuation.plan import Inputs, Plan, decide
 from inferno_operator.controllers.actuation.release import (
     SERVER,
+    names_workloads,
     reference_of,
     release,
     release_fields,
@@ -94,6 +95,8 @@ async def _actuate(manifest: Manifest, context: Context) -> Outcome:
     if observation.resource is None or observation.deleted is not None:
         return Outcome.SETTLED  # the optimization controller reports why it cannot be read
     reference = reference_of(observation)
+    if names_workloads(observation):
+        return Outcome.SETTLED
     if reference is None:
         return await _release(observation, context)
     try:

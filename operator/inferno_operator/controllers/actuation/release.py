@@ -24,6 +24,12 @@ def reference_of(observation: Observation) -> ModelBoosterRef | None:
     return resource.spec.model_booster
 
 
+def names_workloads(observation: Observation) -> bool:
+    """Whether a Server names workloads, which are scaled without a ModelBooster."""
+    resource = observation.resource
+    return isinstance(resource, Server) and bool(resource.spec.workloads)
+
+
 async def release(namespace: str, cluster: Cluster) -> None:
     """Release the fields of all objects in a namespace that no Server refers to any more."""
     servers = await cluster.list(SERVER, namespace)
@@ -50,6 +56,8 @@ def _referenced(servers: Collection[Observation]) -> set[Place] | None:
     kept: set[Place] = set()
     for server in servers:
         reference = reference_of(server)
+        if names_workloads(server):
+            kept.add(server.reference.place)
         if reference is not None:
             kept.add(server.reference.place)
             kept.update(written_places(reference, server.reference.key.namespace))

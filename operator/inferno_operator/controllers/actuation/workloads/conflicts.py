@@ -1,0 +1,66 @@
+"""Who else writes the number of replicas of a workload; pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
+from inferno_operator.resources.objects import Manifest, Place
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignWriter:
+    """Another writer of the number of replicas, and when this operator may write again.
+
+    `until` is None as long as the writer exists: then it would set the number back at once.
+    """
+
+    name: str
+    until: datetime | None = None
+
+    @property
+    def message(self) -> str:
+        """What the writer is, and what to do."""
+        stop = "remove it, or set spec.actuation to Publish"
+        if self.until is None:
+            return f"{self.name} scales the workload too: {stop}"
+        return (
+            f"{self.name} changed the number of replicas: stop that writer, or set"
+            f" spec.actuation to Publish; the operator sets the number after"
+            f" {self.until:%H:%M:%S} UTC"
+        )
+
+
+def autoscaler_of(place: Place, autoscalers: Iterable[Manifest]) -> ForeignWriter | None:
+    """Return the HorizontalPodAutoscaler that scales a workload, or the ScaledObject behind it."""
+    for autoscaler in autoscalers:
+        target = autoscaler.get("spec", {}).get("scaleTargetRef", {})
+        group = target.get("apiVersion", "").rpartition("/")[0]
+        named = group, target.get("kind"), target.get("name")
+        if named == (place.kind.group, place.kind.kind, place.key.name):
+            return ForeignWriter(_name(autoscaler))
+    return None
+
+
+def _name(autoscaler: Manifest) -> str:
+    own = f"HorizontalPodAutoscaler {autoscaler['metadata']['name']!r}"
+    for owner in autoscaler["metadata"].get("ownerReferences", ()):
+        if owner["kind"] == "ScaledObject":
+            return f"ScaledObject {owner['name']!r} with {own}"
+    return own
+
+
+def last_writer(manifest: Manifest) -> str | None:
+    """Return the manager that has set the number of replicas last; None if the operator has.
+
+    The API server notes no time with managers that use the scale subresource.
+    """
+    owners = [entry for entry in manifest["metadata"].get("managedFields", ()) if _sets(entry)]
+    managers = [entry.get("manager", "") for entry in owners]
+    if not managers or FIELD_MANAGER in managers:
+        return None
+    return f"field manager {managers[-1]!r}"
+
+
+def _sets(entry: Manifest) -> bool:
+    return "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})

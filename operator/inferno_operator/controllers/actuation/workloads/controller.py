@@ -1,0 +1,57 @@
+"""Watch Servers, the workloads that they name, and pods; reconcile per namespace."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+
+from inferno_operator.controllers.actuation.release import SERVER
+from inferno_operator.controllers.actuation.workloads.reconcile import (
+    Context,
+    SystemOf,
+    reconcile,
+)
+from inferno_operator.controllers.actuation.workloads.world import World
+from inferno_operator.resources.objects import Now
+from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.ports import Cluster
+from inferno_operator.runtime.work_queue import WorkQueue
+
+
+class WorkloadController:
+    """Scales the workloads of Servers, all Servers of a namespace together.
+
+    Parameters
+    ----------
+    cluster
+        The API server.
+    namespaces
+        The namespaces to watch; if empty, all.
+    system_of
+        Builds the system that the objects of a namespace describe.
+    now
+        The time of day.
+    """
+
+    def __init__(
+        self, cluster: Cluster, namespaces: Sequence[str], system_of: SystemOf, now: Now
+    ) -> None:
+        self._rounds = count()
+        self._world = World(cluster, namespaces, self._changed)
+        self._informer = Informer(cluster, [SERVER], namespaces, self._world)
+        context = Context(cluster, self._world, system_of, now)
+        self.queue: WorkQueue[str] = WorkQueue(partial(reconcile, context=context))
+
+    async def run(self) -> None:
+        """Watch objects until cancelled."""
+        try:
+            await self._informer.run()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Stop reconciling and watching."""
+        await self.queue.close()
+        await self._world.stop()
+
+    def _changed(self, namespace: str) -> None:
+        self.queue.add(namespace, next(self._rounds))

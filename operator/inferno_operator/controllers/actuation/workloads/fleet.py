@@ -1,0 +1,217 @@
+"""The replicas of servers on their accelerators: how many there are, and what they carry; pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+ROUNDING = 1e-9
+"""Replicas that carry less than a load by this share carry it."""
+
+
+class State(StrEnum):
+    """How far a server is from what was decided for it."""
+
+    STEADY = "Steady"
+    GROWING = "Growing"
+    SHRINKING = "Shrinking"
+    MOVING = "Moving"
+    BLOCKED = "Blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The replicas of a server on one accelerator.
+
+    Parameters
+    ----------
+    accelerator, card_type, cards
+        Name of the accelerator, type of its cards, and cards of one replica.
+    wanted, spec
+        Replicas that were decided, and those that the workload asks for now.
+    live, ready, unscheduled
+        Existing pods that are not being deleted; those of them that are ready; and those that
+        have had no node for so long that they are given up.
+    terminating
+        Pods that are being deleted.
+    rate
+        What one ready replica carries [requests/min]; None if that is not known.
+    loses_unready_first
+        Whether a reduction removes pods that are not ready before those that are, as that of a
+        Deployment does; other kinds remove the pods with the highest ordinals.
+    """
+
+    accelerator: str
+    card_type: str
+    cards: int
+    wanted: int
+    spec: int
+    live: int = 0
+    ready: int = 0
+    unscheduled: int = 0
+    terminating: int = 0
+    rate: float | None = None
+    loses_unready_first: bool = True
+
+    @property
+    def occupied(self) -> int:
+        """Cards of all pods that exist, and of those that are written and do not exist yet."""
+        return (max(self.spec, self.live) + self.terminating) * self.cards
+
+    @property
+    def leaving(self) -> int:
+        """Cards of the pods that are being deleted, or will be."""
+        return (max(self.live - self.spec, 0) + self.terminating) * self.cards
+
+    @property
+    def excess(self) -> int:
+        """Replicas that the workload asks for beyond those that were decided."""
+        return max(self.spec - self.wanted, 0)
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether all wanted replicas are ready and stay."""
+        return min(self.ready, self.spec) >= self.wanted
+
+    @property
+    def has_appeared(self) -> bool:
+        """Whether a pod exists for every replica that the workload asks for.
+
+        Before that, the workload's controller may still create a pod for a number that was
+        replaced meanwhile.
+        """
+        return self.live >= self.spec
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether pods appear, start or end."""
+        return self.spec != self.live or self.ready < self.live or self.terminating > 0
+
+    def kept(self, replicas: int) -> int:
+        """Return the ready replicas that certainly remain after a reduction."""
+        if self.loses_unready_first or self.live <= replicas:
+            return min(self.ready, replicas)
+        return max(self.ready - (self.live - replicas), 0)
+
+    def loses_nothing(self, replicas: int) -> bool:
+        """Whether all ready replicas certainly remain after a reduction."""
+        return self.kept(replicas) >= self.kept(self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTargets:
+    """A server: its load, and its replicas on each accelerator.
+
+    Parameters
+    ----------
+    name
+        Name of the server, unique in the fleet.
+    priority
+        Priority of its service class; 1 is the most important.
+    load
+        The present load [requests/min].
+    targets
+        One for each accelerator.
+    is_best_effort
+        Whether the decision gives the server less than its load needs.
+    is_writable
+        Whether its numbers of replicas may be written; False also if nothing is decided.
+    is_paused
+        Whether no replica may be added for a while, because the last ones found no node.
+    is_overdue
+        Whether its pods have made no progress for too long.
+    """
+
+    name: str
+    priority: int
+    load: float
+    targets: tuple[Target, ...]
+    is_best_effort: bool = False
+    is_writable: bool = True
+    is_paused: bool = False
+    is_overdue: bool = False
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """The order of servers: by priority, then by name."""
+        return self.priority, self.name
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether all wanted replicas of all targets are ready."""
+        return all(target.has_arrived for target in self.targets)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether no replica may be added, because pods find no node."""
+        return self.is_paused or any(target.unscheduled for target in self.targets)
+
+    @property
+    def is_switching(self) -> bool:
+        """Whether replicas on one accelerator wait for those on another."""
+        return not self.has_arrived and any(target.excess for target in self.targets)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether pods appear, start or end."""
+        return any(target.in_flight for target in self.targets)
+
+    def carried(self, replicas: Mapping[str, int]) -> float:
+        """Return what ready replicas carry, by accelerator [requests/min]."""
+        return sum((t.rate or 0.0) * replicas.get(t.accelerator, 0) for t in self.targets)
+
+    @property
+    def floor(self) -> float:
+        """What ready replicas must carry at any time [requests/min]."""
+        if not self.is_best_effort:
+            return self.load
+        return min(self.load, self.carried({t.accelerator: t.wanted for t in self.targets}))
+
+    @property
+    def serving(self) -> dict[str, int]:
+        """The ready replicas that stay, by accelerator."""
+        return {t.accelerator: t.kept(t.spec) for t in self.targets}
+
+    def carries_after(self, reduced: Mapping[str, int]) -> bool:
+        """Whether what stays carries the floor, with other numbers of replicas on some targets.
+
+        The last ready replica of a server that is to have replicas stays also without load.
+        """
+        after = {t.accelerator: t.kept(reduced.get(t.accelerator, t.spec)) for t in self.targets}
+        is_last = any(self.serving.values()) and not any(after.values())
+        if is_last and any(target.wanted for target in self.targets):
+            return False
+        return self.carried(after) >= self.floor * (1 - ROUNDING)
+
+    def lowest(self, target: Target, reduced: Mapping[str, int], least: int) -> int:
+        """Return the smallest number of replicas, from `least`, that a target may be reduced to.
+
+        What stays carries the floor. Pods that start may be needed for that, unless they take too
+        long. `reduced` has the numbers of targets that are reduced at the same time.
+        """
+        for replicas in range(least, target.spec):
+            if self.carries_after({**reduced, target.accelerator: replicas}):
+                return replicas
+            if self.is_overdue and target.loses_nothing(replicas):
+                return replicas
+        return target.spec
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a server is; `missing` has the cards by type that it waits for in vain."""
+
+    state: State
+    missing: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The next numbers of replicas by server and accelerator, and the progress by server."""
+
+    replicas: Mapping[tuple[str, str], int]
+    progress: Mapping[str, Progress]
+
+
+def targets_of(servers: Sequence[ServerTargets]) -> Iterator[tuple[ServerTargets, Target]]:
+    """Return each target with its server, in order."""
+    return ((server, target) for server in servers for target in server.targets)

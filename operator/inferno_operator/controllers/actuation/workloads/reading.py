@@ -1,0 +1,229 @@
+"""Read the workloads of Servers: their kinds, numbers of replicas, pods and other writers."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from inferno_operator.controllers.actuation.decision import wanted
+from inferno_operator.controllers.actuation.status import ACTUATED, PAUSE, refusal
+from inferno_operator.controllers.actuation.workloads import status
+from inferno_operator.controllers.actuation.workloads.conflicts import (
+    ForeignWriter,
+    autoscaler_of,
+    last_writer,
+)
+from inferno_operator.controllers.actuation.workloads.pods import PodIndex, count_pods
+from inferno_operator.controllers.actuation.workloads.subject import (
+    PATIENCE,
+    RECHECK,
+    Found,
+    Subject,
+)
+from inferno_operator.controllers.actuation.workloads.world import World
+from inferno_operator.resources import Server, Workload
+from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.objects import (
+    HORIZONTAL_POD_AUTOSCALER,
+    POD,
+    Key,
+    Kind,
+    Manifest,
+    Place,
+)
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.cache import version_of
+from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, Served
+
+TRIES = 3
+"""Failed writes in a row after which a Server is blocked."""
+
+KindName = tuple[str, str]
+"""The apiVersion and the kind of a workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Failed writes of a workload in a row, with the last error and its time."""
+
+    count: int
+    error: str
+    time: datetime
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is remembered between reconciles; without it, only messages and pauses differ.
+
+    Parameters
+    ----------
+    kinds
+        Kinds with a scale subresource.
+    written
+        The workloads whose number of replicas this operator has written.
+    seen
+        When another writer of the number of replicas was seen first, by workload.
+    failures
+        Failed writes by workload, since the last one that succeeded.
+    """
+
+    kinds: dict[KindName, Served] = field(default_factory=dict)
+    written: set[Place] = field(default_factory=set)
+    seen: dict[Place, datetime] = field(default_factory=dict)
+    failures: dict[Place, Failure] = field(default_factory=dict)
+
+    def wrote(self, place: Place) -> None:
+        """Remember that a write succeeded."""
+        self.written.add(place)
+        self.seen.pop(place, None)
+        self.failures.pop(place, None)
+
+    def failed(self, place: Place, error: str, now: datetime) -> None:
+        """Remember that a write failed."""
+        before = self.failures.get(place)
+        self.failures[place] = Failure(before.count + 1 if before else 1, error, now)
+
+    def obstacle(self, place: Place, now: datetime) -> Verdict | None:
+        """Return the verdict that writes fail; None if the next write is to be tried."""
+        failure = self.failures.get(place)
+        if failure is None or failure.count < TRIES or now - failure.time >= RECHECK:
+            return None
+        return status.not_written(failure.error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Area:
+    """What the workloads of a namespace are compared with."""
+
+    served: Mapping[KindName, Served | None]
+    pods: PodIndex
+    autoscalers: Sequence[Manifest]
+    taken: dict[Place, tuple[str, str]]
+    """The Server and accelerator of each workload, as they are found."""
+
+
+def workloads_of(observation: Observation) -> Sequence[Workload]:
+    """Return the workloads that a Server names; none if it cannot be read."""
+    server = observation.resource
+    return server.spec.workloads if isinstance(server, Server) else ()
+
+
+async def read_subjects(
+    observations: Iterable[Observation],
+    world: World,
+    cluster: Cluster,
+    memory: Memory,
+    now: datetime,
+) -> list[Subject] | None:
+    """Return the Servers of a namespace with their workloads, the oldest first.
+
+    None if the first list of a kind is awaited, which causes a reconcile.
+    """
+    naming = [observation for observation in observations if workloads_of(observation)]
+    served = await _served(naming, cluster, memory)
+    kinds = {each.kind for each in served.values() if each and each.is_scalable} | {POD}
+    world.watch(sorted(kinds, key=str))
+    if any(not world.is_complete(kind) and not world.trouble(kind) for kind in kinds):
+        return None
+    namespace = naming[0].reference.key.namespace
+    await world.read_scales(_places(naming, served))
+    area = _Area(served, world.pods(namespace), await _autoscalers(namespace, cluster), {})
+    reader = _Reader(world, memory, area, now)
+    servers = sorted(((o, o.resource) for o in naming), key=lambda pair: _age(pair[0]))
+    return [reader.subject(o, s) for o, s in servers if isinstance(s, Server)]
+
+
+def _places(
+    observations: Iterable[Observation], served: Mapping[KindName, Served | None]
+) -> Iterator[Place]:
+    """Return the places of the workloads that can be scaled."""
+    for observation in observations:
+        for workload in workloads_of(observation):
+            found = served[workload.api_version, workload.kind]
+            if found is not None and found.is_scalable:
+                yield _place(found.kind, observation, workload)
+
+
+def _place(kind: Kind, observation: Observation, workload: Workload) -> Place:
+    return Place(kind, Key(observation.reference.key.namespace, workload.name))
+
+
+async def _served(
+    observations: Iterable[Observation], cluster: Cluster, memory: Memory
+) -> Mapping[KindName, Served | None]:
+    """Return the kinds that Servers name; those that can be scaled are asked for once."""
+    names = {(w.api_version, w.kind) for o in observations for w in workloads_of(o)}
+    found: dict[KindName, Served | None] = {}
+    for name in sorted(names):
+        served = found[name] = memory.kinds.get(name) or await cluster.find(*name)
+        if served is not None and served.is_scalable:
+            memory.kinds[name] = served
+    return found
+
+
+async def _autoscalers(namespace: str, cluster: Cluster) -> Sequence[Manifest]:
+    """Return the HorizontalPodAutoscalers of a namespace; none without the right to list them."""
+    try:
+        return (await cluster.list(HORIZONTAL_POD_AUTOSCALER, namespace)).manifests
+    except (GoneError, RejectedError):
+        return ()
+
+
+def _age(observation: Observation) -> tuple[object, str]:
+    resource = observation.resource
+    return resource.age if resource else ("", "")
+
+
+class _Reader:
+    """Reads the workloads of one namespace."""
+
+    def __init__(self, world: World, memory: Memory, area: _Area, now: datetime) -> None:
+        self._world = world
+        self._memory = memory
+        self._area = area
+        self._now = now
+
+    def subject(self, observation: Observation, server: Server) -> Subject:
+        """Return a Server with its workloads."""
+        found = [self._found(w, observation) for w in server.spec.workloads]
+        return Subject(observation, server, wanted(observation), tuple(found))
+
+    def _found(self, workload: Workload, observation: Observation) -> Found:
+        """Return a workload as it is, or why it cannot be scaled."""
+        served = self._area.served[workload.api_version, workload.kind]
+        if served is None:
+            return Found(workload, problem=status.not_served(workload))
+        if not served.is_scalable:
+            return Found(workload, problem=status.no_scale(workload))
+        trouble = self._world.trouble(served.kind) or self._world.trouble(POD)
+        if trouble is not None:
+            return Found(workload, problem=refusal(trouble.reason, str(trouble)))
+        place = _place(served.kind, observation, workload)
+        own = observation.reference.key.name, workload.accelerator
+        holder = self._area.taken.setdefault(place, own)
+        if holder != own:
+            return Found(workload, problem=status.in_use(workload, holder[0]))
+        return self._existing(workload, place, observation)
+
+    def _existing(self, workload: Workload, place: Place, observation: Observation) -> Found:
+        """Return a workload with its number of replicas and its pods, if it exists."""
+        manifest, scale = self._world.get(place), self._world.scale(place)
+        if manifest is None or scale is None:
+            return Found(workload, problem=status.not_found(workload))
+        pods = count_pods(self._area.pods.selected(scale.selector), self._now - PATIENCE)
+        foreign = autoscaler_of(place, self._area.autoscalers)
+        if foreign is None and version_of(manifest) >= int(scale.reference.version):
+            foreign = self._writer(place, manifest, observation)
+        problem = self._memory.obstacle(place, self._now)
+        return Found(workload, scale, pods, foreign, problem)
+
+    def _writer(
+        self, place: Place, manifest: Manifest, observation: Observation
+    ) -> ForeignWriter | None:
+        """Return the manager that has changed the number of replicas after this operator."""
+        name, before = last_writer(manifest), observation.status.condition(ACTUATED)
+        told = before if before is not None and before.reason == "ForeignWriter" else None
+        if name is None or (place not in self._memory.written and told is None):
+            return None
+        since = told.last_transition_time if told else self._now
+        until = self._memory.seen.setdefault(place, since) + PAUSE
+        return ForeignWriter(name, until) if self._now < until else None

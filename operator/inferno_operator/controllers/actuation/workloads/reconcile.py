@@ -1,0 +1,207 @@
+"""Scale the workloads of all Servers of a namespace by one step; safe to repeat.
+
+A reconcile reads what there is, decides the next numbers of replicas of all Servers together,
+writes them, and reports on each Server how far it is.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inferno_operator.controllers.actuation.current import current_allocation, has_changed
+from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
+from inferno_operator.controllers.actuation.release import SERVER
+from inferno_operator.controllers.actuation.status import condition
+from inferno_operator.controllers.actuation.workloads.fleet import ServerTargets, Steps
+from inferno_operator.controllers.actuation.workloads.reading import (
+    Memory,
+    read_subjects,
+    workloads_of,
+)
+from inferno_operator.controllers.actuation.workloads.status import progress_verdict
+from inferno_operator.controllers.actuation.workloads.steps import next_steps
+from inferno_operator.controllers.actuation.workloads.subject import (
+    Subject,
+    due_after,
+    server_targets,
+)
+from inferno_operator.controllers.actuation.workloads.supply import Supply
+from inferno_operator.controllers.actuation.workloads.world import World
+from inferno_operator.resources import (
+    Accelerator,
+    Capacity,
+    Model,
+    Optimizer,
+    Resource,
+    Server,
+    ServiceClass,
+)
+from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.objects import Event, Now, Reference, kind_of
+from inferno_operator.resources.observation import Observation, observe, readable
+from inferno_operator.runtime.concurrency import write_each
+from inferno_operator.runtime.ports import Cluster, Scale, StaleError
+from inferno_operator.runtime.work_queue import Outcome
+from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.system import System
+
+READ = (Accelerator, Capacity, Model, Optimizer, ServiceClass)
+"""The kinds that are read for each reconcile; Servers are watched."""
+
+SystemOf = Callable[[Iterable[Resource]], System]
+"""Builds the system that the objects of a namespace describe."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What reconciles need."""
+
+    cluster: Cluster
+    world: World
+    system_of: SystemOf
+    now: Now
+    memory: Memory = field(default_factory=Memory)
+
+
+async def reconcile(namespace: str, context: Context) -> Outcome:
+    """Take the next step of all Servers of a namespace."""
+    observations = context.world.servers(namespace)
+    if not any(map(workloads_of, observations)):
+        return Outcome.SETTLED
+    try:
+        return await _reconcile(namespace, observations, context)
+    except StaleError as error:
+        logger.debug("%s; trying again", error)
+        return Outcome.FAILED
+    except InfernoError as error:
+        logger.warning("namespace %s: workloads are not scaled: %s", namespace, error)
+        return Outcome.FAILED
+
+
+async def _reconcile(
+    namespace: str, observations: Sequence[Observation], context: Context
+) -> Outcome:
+    now = context.now()
+    subjects = await read_subjects(
+        observations, context.world, context.cluster, context.memory, now
+    )
+    if subjects is None:
+        return Outcome.SETTLED  # the list that is awaited causes a reconcile
+    supply = await _supply(namespace, observations, context)
+    targets = [server_targets(subject, supply, now) for subject in subjects]
+    steps = next_steps(targets, _capacity(supply, observations))
+    failures = await _write(steps, subjects, context)
+    pairs = list(zip(subjects, targets, strict=True))
+    await write_each(pairs, lambda pair: _report(*pair, steps, supply, context))
+    if failures:
+        return Outcome.FAILED
+    return Outcome.due_after(min(filter(None, (due_after(*p, now) for p in pairs)), default=None))
+
+
+async def _supply(namespace: str, observations: Sequence[Observation], context: Context) -> Supply:
+    """Read the cards, and what the replicas need and carry."""
+    found = list(observations)
+    for kind in READ:
+        listing = await context.cluster.list(kind_of(kind), namespace)
+        found += [observe(kind, manifest) for manifest in listing.manifests]
+    return Supply(context.system_of(readable(found)))
+
+
+def _capacity(supply: Supply, observations: Iterable[Observation]) -> Mapping[str, int]:
+    """Return the cards by type that Servers without workloads do not use."""
+    left = dict(supply.capacity)
+    for observation in observations:
+        server = observation.resource
+        if isinstance(server, Server) and not server.spec.workloads:
+            for card_type, count in supply.cards(server).items():
+                left[card_type] = left.get(card_type, 0) - count
+    return left
+
+
+async def _write(steps: Steps, subjects: Iterable[Subject], context: Context) -> int:
+    """Write numbers of replicas; returns how many writes failed, which are tried again."""
+    failures = 0
+
+    async def write(scale: Scale, replicas: int) -> None:
+        nonlocal failures
+        try:
+            await _set_scale(scale, replicas, context)
+        except InfernoError as error:
+            failures += 1
+            logger.info("%s: not scaled to %d: %s", scale.reference, replicas, error)
+
+    scales = {
+        (subject.server.metadata.name, item.workload.accelerator): item.scale
+        for subject in subjects
+        for item in subject.found
+        if item.scale is not None
+    }
+    await write_each(steps.replicas.items(), lambda step: write(scales[step[0]], step[1]))
+    return failures
+
+
+async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
+    place, memory = scale.reference.place, context.memory
+    try:
+        context.world.scaled(await context.cluster.set_scale(scale, replicas, FIELD_MANAGER))
+    except StaleError:
+        context.world.forget(place)
+        raise
+    except InfernoError as error:
+        memory.failed(place, str(error), context.now())
+        raise
+    memory.wrote(place)
+    logger.info("%s: scaled from %d to %d replicas", scale.reference, scale.replicas, replicas)
+
+
+async def _report(
+    subject: Subject, targets: ServerTargets, steps: Steps, supply: Supply, context: Context
+) -> None:
+    """Write the current allocation and the condition of a Server, where they differ."""
+    reference, generation = subject.observation.reference, subject.observation.generation
+    if _runs_something_else(subject):
+        costs = supply.unit_costs(subject.server.spec.model)
+        current = current_allocation(subject.server, subject.running, costs)
+        body = reference.manifest(spec={"currentAlloc": current})
+        written = await context.cluster.apply(SERVER, body, FIELD_MANAGER)
+        context.world.written(SERVER, written)
+        reference = Reference.of(SERVER, written)
+        generation = written["metadata"]["generation"]
+    verdict = _verdict(subject, targets, steps)
+    told = condition(subject.observation.status, verdict, generation, context.now())
+    if verdict is None or told is None:
+        return
+    body = reference.manifest_at_version(status={"conditions": [told.to_json()]})
+    context.world.written(SERVER, await context.cluster.apply(SERVER, body, FIELD_MANAGER))
+    before = subject.condition
+    if before is None or before.reason != verdict.reason:
+        await context.cluster.publish(_event(reference, verdict))
+
+
+def _runs_something_else(subject: Subject) -> bool:
+    """Whether the current allocation of a Server is not what runs; unknown pods change nothing."""
+    if any(item.scale is None for item in subject.found):
+        return False
+    return has_changed(subject.server, subject.running)
+
+
+def _verdict(subject: Subject, targets: ServerTargets, steps: Steps) -> Verdict | None:
+    """Return what to say of a Server; None leaves its condition as it is."""
+    if not subject.wanted.fresh:
+        return None
+    if subject.obstacle is not None:
+        return subject.obstacle
+    return progress_verdict(targets, steps.progress[targets.name])
+
+
+def _event(reference: Reference, verdict: Verdict) -> Event:
+    """Return the event that a condition has another reason."""
+    return Event(
+        reference,
+        "Warning" if verdict.holds is False else "Normal",
+        verdict.reason,
+        verdict.message,
+        action="Scale",
+    )

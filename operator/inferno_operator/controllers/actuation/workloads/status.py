@@ -1,0 +1,122 @@
+"""What the condition `Actuated` says of a Server whose workloads are scaled; pure."""
+
+from collections.abc import Iterable, Mapping
+
+from inferno_operator.controllers.actuation.status import ACTUATED, refusal
+from inferno_operator.controllers.actuation.workloads.fleet import (
+    Progress,
+    ServerTargets,
+    State,
+    Target,
+)
+from inferno_operator.resources import Condition, Workload
+from inferno_operator.resources.conditions import Verdict
+
+INSTEAD: Mapping[str, str] = {
+    "InferenceService": "the Deployment that it owns",
+    "LLMInferenceService": "the Deployment or LeaderWorkerSet that it owns",
+    "Model": "spec.modelBooster in place of workloads",
+    "ModelBooster": "spec.modelBooster in place of workloads, or the ModelServing that it owns",
+    "RayCluster": "a Deployment or LeaderWorkerSet that runs the model",
+    "RayService": "a Deployment or LeaderWorkerSet that runs the model",
+}
+"""What to name in place of kinds that have no scale subresource."""
+
+
+def no_scale(workload: Workload) -> Verdict:
+    """Return the verdict that a kind has no scale subresource."""
+    instead = INSTEAD.get(workload.kind, "an object that has one, such as a Deployment")
+    message = f"{workload.kind} of {workload.api_version} has no scale subresource: name {instead}"
+    return refusal("NoScale", message)
+
+
+def not_served(workload: Workload) -> Verdict:
+    """Return the verdict that the API server does not know a kind."""
+    message = (
+        f"the API server does not serve {workload.kind} of {workload.api_version}: install its"
+        f" definition, or correct spec.workloads"
+    )
+    return refusal("NotFound", message)
+
+
+def not_found(workload: Workload) -> Verdict:
+    """Return the verdict that a workload does not exist."""
+    message = (
+        f"{workload.kind} {workload.name!r} does not exist: create it, or correct spec.workloads"
+    )
+    return refusal("NotFound", message)
+
+
+def no_workload(accelerators: Iterable[str]) -> Verdict:
+    """Return the verdict that no workload runs on accelerators that were decided."""
+    names = ", ".join(map(repr, accelerators))
+    message = f"no item of spec.workloads runs on accelerator {names}: add one"
+    return refusal("NotFound", message)
+
+
+def in_use(workload: Workload, other: str) -> Verdict:
+    """Return the verdict that an older Server, or the same one, names the workload too."""
+    message = (
+        f"Server {other!r} names {workload.kind} {workload.name!r} already: each workload runs"
+        f" one server on one accelerator"
+    )
+    return refusal("Conflict", message)
+
+
+def published(wanted: Mapping[str, int]) -> Verdict:
+    """Return the verdict that the decision is left to others."""
+    message = f"{_sum(wanted)}; spec.actuation is Publish: the operator scales nothing"
+    return Verdict(ACTUATED, holds=True, reason="Published", message=message)
+
+
+def not_written(problem: str) -> Verdict:
+    """Return the verdict that writes have failed again and again."""
+    return refusal("Blocked", f"the number of replicas cannot be written: {problem}")
+
+
+def tells_given_up(condition: Condition | None) -> bool:
+    """Whether a condition reports pods that found no node and were given up."""
+    return condition is not None and condition.message.endswith(_UNSCHEDULED)
+
+
+def progress_verdict(server: ServerTargets, progress: Progress) -> Verdict:
+    """Return the verdict on the progress of a server."""
+    told = _progress(server.targets)
+    if progress.state == State.STEADY:
+        return Verdict(ACTUATED, holds=True, reason="Actuated", message=told)
+    if progress.state != State.BLOCKED:
+        return Verdict(ACTUATED, holds=None, reason="Moving", message=told)
+    if server.is_held:
+        return refusal("Blocked", f"{told}; {_UNSCHEDULED}")
+    if server.is_overdue:
+        return refusal("Blocked", f"{told}; {_OVERDUE}")
+    if progress.missing:
+        return refusal("NoRoom", f"{told}; {_no_room(progress.missing)}")
+    return refusal("Blocked", f"{told}; {_LOADED}")
+
+
+_UNSCHEDULED = (
+    "pods found no node and were given up: check that nodes have the cards that Capacity lists;"
+    " the operator tries again"
+)
+_OVERDUE = "nothing has changed for too long: check why the pods do not become ready, or not end"
+_LOADED = "fewer replicas do not carry the present load: optimize again"
+
+
+def _no_room(missing: Mapping[str, int]) -> str:
+    cards = ", ".join(f"{count} x {card_type}" for card_type, count in sorted(missing.items()))
+    return f"cards that are not free: {cards}; add them to Capacity, or optimize again"
+
+
+def _progress(targets: Iterable[Target]) -> str:
+    """Return the ready replicas, and the wanted ones where they differ, by accelerator."""
+    parts = [
+        f"{t.ready} x {t.accelerator}" + ("" if t.ready == t.wanted else f" ({t.wanted} wanted)")
+        for t in targets
+        if t.ready or t.wanted
+    ]
+    return " + ".join(parts) or "no replicas"
+
+
+def _sum(replicas: Mapping[str, int]) -> str:
+    return " + ".join(f"{n} x {name}" for name, n in replicas.items() if n) or "no replicas"

@@ -1,0 +1,80 @@
+"""The cards of a namespace, what one replica of each server needs, and what it carries; pure."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inferno_operator.resources import Server
+from inferno_optimizer.explain.rates import Rates, rates
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import System
+
+UNLIMITED = 10**9
+"""Cards of each type if the Optimizer ignores the capacity."""
+
+LOWEST_PRIORITY = 100
+"""Priority of a server whose class is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One replica of a model on an accelerator: the type of its cards and their number."""
+
+    card_type: str
+    cards: int
+
+
+class Supply:
+    """The cards, replicas and rates of a system."""
+
+    def __init__(self, system: System) -> None:
+        self._catalogue = Catalogue(system)
+        self._rates: Rates = rates(system)
+
+    @property
+    def capacity(self) -> Mapping[str, int]:
+        """The cards by type."""
+        system = self._catalogue.system
+        if system.options.unlimited:
+            return {accelerator.type: UNLIMITED for accelerator in system.accelerators}
+        return system.capacity
+
+    def unit(self, model: str, accelerator: str) -> Unit:
+        """Return what one replica needs; of an unknown accelerator there is no card."""
+        position = self._catalogue.accelerators.get(accelerator)
+        if position is None:
+            return Unit(accelerator, 1)
+        found = self._catalogue.system.accelerators[position]
+        count = self._catalogue.accelerators_per_replica(model, accelerator)
+        return Unit(found.type, count * max(found.multiplicity, 1))
+
+    def unit_costs(self, model: str) -> Mapping[str, float]:
+        """Return the cost of one replica of a model by accelerator [cents/hour]."""
+        names = self._catalogue.accelerators
+        return {name: self._catalogue.unit_cost(model, name) for name in names}
+
+    def rate(self, server: Server, accelerator: str) -> float | None:
+        """Return what one replica carries [requests/min]; None if that is not known."""
+        return self._rates.replica.get((server.spec.name, accelerator))
+
+    def demand(self, server: Server) -> float:
+        """Return what the replicas of a server have to carry now [requests/min]."""
+        current = server.spec.current_alloc
+        load = current.load.arrival_rate if current and current.load else 0.0
+        return self._rates.demand.get(server.spec.name, load)
+
+    def priority(self, server: Server) -> int:
+        """Return the priority of the class of a server; 1 is the most important."""
+        found = self._catalogue.classes.get(server.spec.service_class)
+        return found.effective_priority if found else LOWEST_PRIORITY
+
+    def cards(self, server: Server) -> Counter[str]:
+        """Return the cards by type of a server: for what runs, and for what was decided."""
+        cards: Counter[str] = Counter()
+        for name in self._catalogue.accelerators:
+            allocations = server.spec.current_alloc, server.spec.desired_alloc
+            parts = [a.parts if a else () for a in allocations]
+            counts = [sum(p.num_replicas for p in each if p.accelerator == name) for each in parts]
+            unit = self.unit(server.spec.model, name)
+            cards[unit.card_type] += max(counts) * unit.cards
+        return cards

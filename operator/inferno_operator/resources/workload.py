@@ -1,0 +1,48 @@
+"""Where a Server's decision goes: the objects whose replicas serve it, one per accelerator."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import Field
+
+from inferno_operator.resources.schema import Part, Rule
+
+ShortText = Annotated[str, Field(min_length=1, max_length=253)]
+"""A Kubernetes name or an accelerator's spec.name; the limit bounds the cost of the checks."""
+
+API_VERSION = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9]+((alpha|beta)[0-9]+)?$"
+"""A group and a version; no kind of the core runs inference servers."""
+
+
+class Workload(Part):
+    """An object whose replicas run the server on one accelerator."""
+
+    accelerator: ShortText
+    """The accelerator's spec.name."""
+    api_version: Annotated[str, Field(max_length=253, pattern=API_VERSION)] = "apps/v1"
+    """Group and version of the object."""
+    kind: ShortText = "Deployment"
+    """Kind of the object; it must have a scale subresource."""
+    name: ShortText
+    """Name of the object, in the namespace of the Server."""
+
+
+def _is_unique(workloads: Iterable[Workload]) -> bool:
+    accelerators = [workload.accelerator for workload in workloads]
+    return len(set(accelerators)) == len(accelerators)
+
+
+RULES = (
+    Rule(
+        "each accelerator has one workload",
+        "!has(self.workloads) || self.workloads.all(a,"
+        " self.workloads.exists_one(b, b.accelerator == a.accelerator))",
+        lambda spec: _is_unique(spec.workloads),
+    ),
+    Rule(
+        "give workloads or modelBooster, not both",
+        "!has(self.modelBooster) || !has(self.workloads) || size(self.workloads) == 0",
+        lambda spec: spec.model_booster is None or not spec.workloads,
+    ),
+)
+"""The rules of a ServerSpec about its workloads."""

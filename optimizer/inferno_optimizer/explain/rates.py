@@ -1,0 +1,45 @@
+"""What one replica of each server carries on each accelerator, whatever the plan."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from inferno_optimizer.decisions import size_servers
+from inferno_optimizer.sizing.candidates import MS_PER_MINUTE
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Rates of replicas that meet all targets.
+
+    Parameters
+    ----------
+    demand
+        Rate to provide for by server: the larger of its load and its throughput target
+        [requests/min]; servers that cannot be sized are left out.
+    replica
+        What one replica carries, by server and accelerator [requests/min]; idle servers and
+        accelerators that do not meet the targets are left out.
+    """
+
+    demand: Mapping[str, float] = field(default_factory=dict)
+    replica: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+
+def rates(system: System) -> Rates:
+    """Return what every server needs, and what one replica of it carries on each accelerator."""
+    catalogue = Catalogue(system.by_name())
+    candidates, _ = size_servers(catalogue, catalogue.system.servers)
+    demand: dict[str, float] = {}
+    replica: dict[tuple[str, str], float] = {}
+    carried = candidates.sizing.max_rate * MS_PER_MINUTE
+    for row in range(len(carried)):
+        server = candidates.cases[int(candidates.pairs.case[row])].server
+        accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
+        demand[server.name] = float(candidates.pairs.demand[row]) * MS_PER_MINUTE
+        if np.isfinite(carried[row]) and carried[row] > 0:
+            replica[server.name, accelerator.name] = float(carried[row])
+    return Rates(demand, replica)

@@ -1,0 +1,219 @@
+"""Stand-ins for scheduler and kubelet: pods get a node, are ready after a while, and end."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from kubernetes import config, watch
+from kubernetes.client import ApiClient, CoreV1Api, V1Binding, V1ObjectMeta, V1ObjectReference
+from kubernetes.client.exceptions import ApiException
+
+Manifest = dict[str, Any]
+
+TICK_S = 0.1
+
+
+class Kubelet(threading.Thread):
+    """Gives each pod a node, lets it be ready after a cold start, and ends what is deleted.
+
+    Parameters
+    ----------
+    api, namespace
+        Where it works.
+    cold_start, ending
+        The longest time until a pod is ready, and until it has ended [s].
+    """
+
+    def __init__(self, api: ApiClient, namespace: str, cold_start: float, ending: float) -> None:
+        super().__init__(daemon=True)
+        self._core = CoreV1Api(api)
+        self._namespace = namespace
+        self._longest = {"start": cold_start, "end": ending}
+        self._stopped = threading.Event()
+        self._random = Random(1)  # noqa: S311 - the same times each run
+        self._due: dict[tuple[str, str], int] = {}
+        self._ticks = 0
+        self.error: ApiException | None = None
+
+    def run(self) -> None:
+        """Work until stopped."""
+        while not self._stopped.wait(TICK_S):
+            self._ticks += 1
+            for pod in self._core.list_namespaced_pod(self._namespace).items:
+                try:
+                    self._advance(pod)
+                except ApiException as error:
+                    if error.status not in (404, 409):  # gone, or changed, in the meantime
+                        self.error = error
+                        return
+
+    def stop(self) -> None:
+        """End, and raise what went wrong."""
+        self._stopped.set()
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+    def _advance(self, pod: Any) -> None:  # noqa: ANN401 - the client has no types
+        name, uid = pod.metadata.name, pod.metadata.uid
+        if pod.metadata.deletion_timestamp is not None:
+            if self._is_due("end", uid):
+                self._core.delete_namespaced_pod(name, self._namespace, grace_period_seconds=0)
+        elif not pod.spec.node_name:
+            target = V1ObjectReference(kind="Node", name="n", api_version="v1")
+            body = V1Binding(metadata=V1ObjectMeta(name=name), target=target)
+            self._core.create_namespaced_pod_binding(
+                name, self._namespace, body, _preload_content=False
+            )
+        elif pod.status.phase != "Running" and self._is_due("start", uid):
+            self._core.patch_namespaced_pod_status(name, self._namespace, _ready())
+
+    def _is_due(self, what: str, uid: str) -> bool:
+        """Whether it is time; the time is drawn when it is first asked for."""
+        most = round(self._longest[what] / TICK_S)
+        due = self._due.setdefault((what, uid), self._ticks + self._random.randint(0, most))
+        return self._ticks >= due
+
+
+def _ready() -> Manifest:
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    types = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+    conditions = [{"type": t, "status": "True", "lastTransitionTime": now} for t in types]
+    return {"status": {"phase": "Running", "conditions": conditions}}
+
+
+@dataclass(slots=True)
+class Pods:
+    """Pods by name: their application, and whether they are ready and stay."""
+
+    applications: dict[str, str] = field(default_factory=dict)
+    ready: set[str] = field(default_factory=set)
+
+    def note(self, pod: Manifest, *, gone: bool) -> None:
+        """Take a pod as it is after an event."""
+        name = pod["metadata"]["name"]
+        self.ready.discard(name)
+        if gone:
+            self.applications.pop(name, None)
+            return
+        self.applications[name] = pod["metadata"]["labels"]["app"]
+        conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", ())}
+        if conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
+            self.ready.add(name)
+
+    def existing(self) -> Counter[str]:
+        """Count all pods by application."""
+        return Counter(self.applications.values())
+
+    def serving(self) -> Counter[str]:
+        """Count the ready pods by application."""
+        return Counter(self.applications[name] for name in self.ready)
+
+
+class Witness(threading.Thread):
+    """Looks at the pods after every event; `broken` has the moments that must never be.
+
+    Applications are named SERVER-ACCELERATOR; each replica has one card.
+
+    Parameters
+    ----------
+    api, namespace
+        Where it looks.
+    capacity
+        Cards by accelerator.
+    """
+
+    def __init__(self, api: ApiClient, namespace: str, capacity: Mapping[str, int]) -> None:
+        super().__init__(daemon=True)
+        self._core = CoreV1Api(api)
+        self._namespace = namespace
+        self._capacity = capacity
+        self._pods = Pods()
+        self._watch = watch.Watch()  # type: ignore[no-untyped-call]  # nobody typed it
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._needed: dict[str, int] = {}
+        self.broken: list[str] = []
+        self.events = 0
+
+    def run(self) -> None:
+        """Look until stopped."""
+        version = "0"
+        while not self._stopped.is_set():
+            for event in self._watch.stream(  # type: ignore[no-untyped-call]  # nor this
+                self._core.list_namespaced_pod,
+                self._namespace,
+                resource_version=version,
+                timeout_seconds=1,
+            ):
+                with self._lock:
+                    self._look(event["raw_object"], gone=event["type"] == "DELETED")
+            version = self._watch.resource_version or version
+
+    def stop(self) -> None:
+        """End."""
+        self._stopped.set()
+        self.join()
+
+    def pause(self, seconds: float = 0.5) -> bool:
+        """Look for a while; returns True."""
+        self._stopped.wait(seconds)
+        return True
+
+    def need(self, needed: Mapping[str, int]) -> None:
+        """Ask for so many ready replicas of each server, from now on."""
+        with self._lock:
+            self._needed = dict(needed)
+
+    def serving(self) -> Counter[str]:
+        """Count the ready replicas by server."""
+        with self._lock:
+            return self._by_server()
+
+    def _look(self, pod: Manifest, *, gone: bool) -> None:
+        self.events += 1
+        before = self._by_server()
+        self._pods.note(pod, gone=gone)
+        name = pod["metadata"]["name"]
+        used: Counter[str] = Counter()
+        for application, count in self._pods.existing().items():
+            used[application.rpartition("-")[2].upper()] += count
+        if any(used[card_type] > count for card_type, count in self._capacity.items()):
+            self.broken.append(f"{name}: cards {dict(used)} of {self._capacity}")
+        after = self._by_server()
+        for server, needed in self._needed.items():
+            if after[server] < min(before[server], needed):
+                self.broken.append(f"{name}: {server} has {after[server]} of {needed} replicas")
+
+    def _by_server(self) -> Counter[str]:
+        ready: Counter[str] = Counter()
+        for application, count in self._pods.serving().items():
+            ready[application.rpartition("-")[0]] += count
+        return ready
+
+
+@contextmanager
+def running_pods(
+    kubeconfig: Path, namespace: str, capacity: Mapping[str, int], seconds: float = 1.0
+) -> Iterator[Witness]:
+    """Run pods in a namespace, and look at them; they start and end within some seconds."""
+    new_client = config.new_client_from_config
+    with (
+        new_client(str(kubeconfig)) as seen,  # type: ignore[no-untyped-call]  # nobody typed it
+        new_client(str(kubeconfig)) as changed,  # type: ignore[no-untyped-call]
+    ):
+        witness = Witness(seen, namespace, capacity)
+        kubelet = Kubelet(changed, namespace, seconds, seconds)
+        witness.start()
+        kubelet.start()
+        try:
+            yield witness
+        finally:
+            kubelet.stop()
+            witness.stop()

@@ -1,0 +1,296 @@
+"""Decisions reach Deployments, all Servers together, within the cards and without a gap."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import pytest
+from kubernetes import config
+from kubernetes.client import CustomObjectsApi
+
+from inferno_operator.resources import API_VERSION, GROUP, VERSION
+from inferno_optimizer.system import IDLE
+from tests.cluster.kubelet import Witness, running_pods
+from tests.cluster.scene import Scene, condition
+from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import wait_until
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+Plan = Mapping[str, Mapping[str, int]]
+
+pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
+
+APPLY = "application/apply-patch+yaml"
+PLAN_S = 120.0
+QUIET_S = 3.0
+SETTLED = frozenset({"Actuated", "NoRoom", "Blocked"})
+
+
+class Fleet:
+    """Servers on Deployments, one for each accelerator, and decisions for them."""
+
+    def __init__(self, scene: Scene, cards: Mapping[str, int]) -> None:
+        self.scene = scene
+        self.cards = cards
+        self.control_plane = scene.control_plane
+        kubeconfig = str(self.control_plane.kubeconfig)
+        self._api = config.new_client_from_config(kubeconfig)  # type: ignore[no-untyped-call]  # nobody typed it
+        self._objects = CustomObjectsApi(self._api)
+
+    def create(self, servers: int) -> list[str]:
+        """Create so many Servers without replicas; returns their names."""
+        names = [f"s{number:02}" for number in range(servers)]
+        counts = [{"type": name, "count": count} for name, count in self.cards.items()]
+        accelerators = [
+            objects.manifest("Accelerator", {"name": n, "type": n, "cost": 10}, name=n.lower())
+            for n in self.cards
+        ]
+        self.scene.apply(
+            *accelerators,
+            objects.model("M", [objects.performance(name) for name in self.cards]),
+            objects.service_class(),
+            objects.manifest("Capacity", {"count": counts}, name="cards"),
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "default"},
+            },
+            *(self._server(name) for name in names),
+            *(deployment(f"{name}-{a.lower()}") for name in names for a in self.cards),
+        )
+        return names
+
+    def _server(self, name: str) -> Manifest:
+        workloads = [{"accelerator": a, "name": f"{name}-{a.lower()}"} for a in self.cards]
+        return objects.server(name, wanted=1, spec={"workloads": workloads})
+
+    def decide(self, plan: Plan, loads: Mapping[str, int]) -> None:
+        """Write a plan on the Servers, and loads that take so many replicas."""
+        for name, replicas in plan.items():
+            mix = [{"accelerator": a, "numReplicas": n} for a, n in replicas.items() if n]
+            nothing: Manifest = {"accelerator": "", "numReplicas": 0}
+            whole: Manifest = {**nothing, **(mix[0] if mix else {}), "mix": mix}
+            load = {"arrivalRate": 60 * loads[name] - 30 if loads[name] else 0, "avgLength": 1}
+            standing = {"name": name, "class": "C", "model": "M"}
+            self._patch(name, {"spec": {"currentAlloc": {"load": load}}})
+            written = self._apply(name, {"spec": {**standing, "desiredAlloc": whole}})
+            told = {
+                "type": "Allocated",
+                "status": "True",
+                "reason": "Allocated",
+                "message": "" if mix else IDLE,
+                "observedGeneration": written["metadata"]["generation"],
+                "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            }
+            self._apply(name, {"status": {"conditions": [told]}})
+
+    def _patch(self, name: str, body: Manifest) -> None:
+        self._objects.patch_namespaced_custom_object(
+            *self._path(name), body, _content_type="application/merge-patch+json"
+        )
+
+    def _apply(self, name: str, fields: Manifest) -> Manifest:
+        header: Manifest = {
+            "apiVersion": API_VERSION,
+            "kind": "Server",
+            "metadata": {"name": name},
+        }
+        patch = (
+            self._objects.patch_namespaced_custom_object_status
+            if "status" in fields
+            else self._objects.patch_namespaced_custom_object
+        )
+        body: Manifest = {**header, **fields}
+        answer: Any = patch(
+            *self._path(name),
+            body,
+            field_manager="inferno-operator",
+            force=True,
+            _content_type=APPLY,
+        )
+        written: Manifest = answer
+        return written
+
+    def _path(self, name: str) -> tuple[str, str, str, str, str]:
+        return GROUP, VERSION, self.scene.namespace, "servers", name
+
+    def reasons(self) -> dict[str, str]:
+        """Why each Server is as it is."""
+        servers = self.control_plane.items("servers", self.scene.namespace)
+        return {s["metadata"]["name"]: condition(s, "Actuated").get("reason", "") for s in servers}
+
+    def messages(self) -> dict[str, str]:
+        """What the Servers say that have not arrived."""
+        servers = self.control_plane.items("servers", self.scene.namespace)
+        told = {s["metadata"]["name"]: condition(s, "Actuated") for s in servers}
+        return {n: c["message"] for n, c in told.items() if c.get("reason") != "Actuated"}
+
+    def replicas(self) -> dict[str, int]:
+        """The numbers of replicas of the Deployments."""
+        found = self.control_plane.items("deployments", self.scene.namespace)
+        return {d["metadata"]["name"]: d["spec"]["replicas"] for d in found}
+
+    def is_done(self, plan: Plan) -> bool:
+        """Whether exactly the wanted replicas exist, and are ready."""
+        found = self.control_plane.items("deployments", self.scene.namespace)
+        now = {d["metadata"]["name"]: _counts(d) for d in found}
+        return all(
+            now[f"{name}-{a.lower()}"] == {replicas.get(a, 0)}
+            for name, replicas in plan.items()
+            for a in self.cards
+        )
+
+
+def _counts(deployment: Manifest) -> set[int]:
+    status = deployment.get("status", {})
+    ready, exist = status.get("readyReplicas", 0), status.get("replicas", 0)
+    return {deployment["spec"]["replicas"], ready, exist}
+
+
+def deployment(name: str) -> Manifest:
+    labels = {"app": name}
+    container = {"name": "engine", "image": "example.com/engine"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def random_plan(names: list[str], cards: Mapping[str, int], chance: Random) -> dict[str, Any]:
+    """Hand all cards out at random, to one or two accelerators for each server."""
+    left = dict(cards)
+    plan: dict[str, dict[str, int]] = {name: {} for name in names}
+    liked = {name: chance.sample(sorted(cards), 2) for name in names}
+    order = names * 4
+    chance.shuffle(order)
+    for name in order:
+        accelerator = liked[name][0] if chance.random() < 0.8 else liked[name][1]
+        if left[accelerator]:
+            left[accelerator] -= 1
+            plan[name][accelerator] = plan[name].get(accelerator, 0) + 1
+    return plan
+
+
+def end_of(plan: Plan, fleet: Fleet, witness: Witness) -> set[str]:
+    """What Servers say when a plan is done, or when nothing moves any more."""
+
+    def told() -> dict[str, str]:
+        witness.pause()
+        return {} if fleet.is_done(plan) else fleet.messages()
+
+    def is_end(found: dict[str, str]) -> bool:
+        events = witness.events
+        reasons = set(fleet.reasons().values())
+        if not found or not reasons & {"NoRoom", "Blocked"}:
+            return not found and reasons == {"Actuated"}
+        witness.pause(QUIET_S)
+        return witness.events == events
+
+    wait_until(told, is_end, "an end of the plan", PLAN_S)
+    return set(fleet.reasons().values())
+
+
+@pytest.fixture
+def fleet(scene: Scene) -> Fleet:
+    """Servers in the test's namespace."""
+    return Fleet(scene, {"A": 40, "B": 40, "C": 20})
+
+
+@pytest.fixture
+def witness(control_plane: ControlPlane, fleet: Fleet) -> Iterator[Witness]:
+    """Pods start and end in the test's namespace, and somebody looks."""
+    where = control_plane.kubeconfig, fleet.scene.namespace
+    with running_pods(*where, fleet.cards) as witness:
+        yield witness
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("plans", "kills"), [(4, 0), (2, 5)], ids=["undisturbed", "killed"])
+def test_random_plans_on_full_pools_never_exceed_the_cards_and_never_drop_a_load(
+    operator: StartOperator, fleet: Fleet, witness: Witness, plans: int, kills: int
+) -> None:
+    chance = Random(plans)  # noqa: S311 - the same plans each run
+    names = fleet.create(servers=40)
+    running = operator()
+    for _ in range(plans):
+        plan = random_plan(names, fleet.cards, chance)
+        loads = {n: max(sum(r.values()) - chance.randint(0, 2), 0) for n, r in plan.items()}
+        serving = witness.serving()
+        witness.need({name: min(loads[name], serving[name]) for name in names})
+        fleet.decide(plan, loads)
+        witness.need(loads)
+        for _ in range(kills):
+            wait_until(witness.pause, bool, "a moment", 30.0)
+            running.kill()
+            running = operator()
+
+        assert end_of(plan, fleet, witness) <= SETTLED
+    assert witness.broken == []
+    assert witness.events > 100 * plans
+
+
+@pytest.mark.usefixtures("witness")
+def test_a_number_set_by_hand_is_told_and_not_fought_over(
+    operator: StartOperator, fleet: Fleet
+) -> None:
+    fleet.create(servers=1)
+    operator()
+    fleet.decide({"s00": {"A": 2}}, {"s00": 1})
+    wait_until(fleet.reasons, lambda told: told == {"s00": "Actuated"}, "two replicas", 30.0)
+    fleet.control_plane.kubectl(
+        "scale", "--namespace", fleet.scene.namespace, "deployment/s00-a", "--replicas=1"
+    )
+    wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer", 30.0)
+    server = fleet.control_plane.get("server", "s00", fleet.scene.namespace)
+
+    assert "'kubectl'" in condition(server, "Actuated")["message"]
+    assert fleet.replicas()["s00-a"] == 1
+
+
+def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> None:
+    fleet = Fleet(scene, {"A": 3, "B": 3})
+    fleet.create(servers=2)
+    before, after = {"s00": {"A": 3}, "s01": {"B": 3}}, {"s00": {"B": 3}, "s01": {"A": 3}}
+    loads = {"s00": 2, "s01": 2}
+    operator()
+    with running_pods(scene.control_plane.kubeconfig, scene.namespace, fleet.cards) as witness:
+        fleet.decide(before, loads)
+        wait_until(lambda: fleet.is_done(before), bool, "the first plan", 60.0)
+        witness.need(loads)
+        fleet.decide(after, loads)
+        wait_until(lambda: fleet.is_done(after), bool, "the swap", 60.0)
+
+    assert witness.broken == []
+
+
+def test_nothing_is_written_while_nothing_changes(
+    operator: StartOperator, fleet: Fleet, witness: Witness
+) -> None:
+    fleet.create(servers=2)
+    operator()
+    plan = {"s00": {"A": 1}, "s01": {"B": 2}}
+    fleet.decide(plan, {"s00": 1, "s01": 1})
+    wait_until(lambda: set(fleet.reasons().values()), lambda told: told == {"Actuated"}, "", 30.0)
+    before = _versions(fleet)
+    witness.pause(5.0)
+
+    assert _versions(fleet) == before
+
+
+def _versions(fleet: Fleet) -> dict[str, str]:
+    kinds = "servers,deployments,pods"
+    items = fleet.control_plane.items(kinds, fleet.scene.namespace)
+    return {
+        json.dumps([i["kind"], i["metadata"]["name"]]): i["metadata"]["resourceVersion"]
+        for i in items
+    }

@@ -1,0 +1,85 @@
+"""Workloads of every kind that the manifests let the operator scale."""
+
+from typing import Any
+
+from tests.cluster.scene import Scene
+from tests.conftest import ROOT
+from tests.controlplane.waiting import wait_until
+
+Manifest = dict[str, Any]
+
+DEFINITIONS = ROOT / "tests" / "data" / "workloads"
+KINDS = {
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+}
+ACCELERATOR = "G2"
+REPLICAS = 2
+
+
+class Workloads:
+    """A workload of each kind in the namespace of the sample `small`, each with its Server.
+
+    Parameters
+    ----------
+    scene
+        The namespace.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def apply(self) -> None:
+        """Apply them; nobody makes pods of them."""
+        self._scene.apply(*map(_workload, KINDS), *map(_server, KINDS))
+
+    def wait_until_scaled(self) -> None:
+        """Wait until each has the replicas that were decided."""
+
+        def replicas() -> list[int]:
+            namespace = self._scene.namespace
+            found = (self._scene.control_plane.get(k, _name(k), namespace) for k in KINDS)
+            return [manifest["spec"]["replicas"] for manifest in found]
+
+        wait_until(replicas, lambda found: set(found) == {REPLICAS}, "scaled workloads", 60.0)
+
+
+def _name(kind: str) -> str:
+    return f"scaled-{kind.lower()}"
+
+
+def _workload(kind: str) -> Manifest:
+    header = {"apiVersion": KINDS[kind], "kind": kind, "metadata": {"name": _name(kind)}}
+    labels = {"app": _name(kind)}
+    pod = {"spec": {"containers": [{"name": "engine", "image": "engine:1"}]}}
+    template = {**pod, "metadata": {"labels": labels}}
+    more = {"selector": {"matchLabels": labels}, "template": template, "serviceName": "engine"}
+    more = {} if kind == "LeaderWorkerSet" else more
+    if kind == "Deployment":
+        del more["serviceName"]
+    return {**header, "spec": {"replicas": 0, **more}}
+
+
+def _server(kind: str) -> Manifest:
+    """A Server of the sample's model that is to have more replicas than there are."""
+    load = {"arrivalRate": 10, "avgLength": 512}
+    workload = {
+        "accelerator": ACCELERATOR,
+        "apiVersion": KINDS[kind],
+        "kind": kind,
+        "name": _name(kind),
+    }
+    return {
+        "apiVersion": "inferno.platform.ai/v1alpha1",
+        "kind": "Server",
+        "metadata": {"name": _name(kind)},
+        "spec": {
+            "name": _name(kind),
+            "class": "Free",
+            "model": "granite-13b",
+            "minNumReplicas": REPLICAS,
+            "currentAlloc": {"accelerator": "", "numReplicas": 0, "load": load},
+            "workloads": [workload],
+        },
+    }

@@ -1,0 +1,508 @@
+"""The controller of workloads with a cluster in memory and pods that start and end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from inferno_operator.controllers.actuation.controller import ActuationController
+from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.resources.conditions import ALLOCATED
+from inferno_operator.resources.objects import POD, Key, Kind
+from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
+from inferno_operator.runtime.ports import RejectedError, Served
+from inferno_optimizer.system import IDLE
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+
+START_SECONDS = 60.0
+END_SECONDS = 10.0
+PATIENCE_S = 3000.0
+
+
+def deployment(name: str, replicas: int = 0, **metadata: object) -> Manifest:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, **metadata},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}},
+    }
+
+
+def workload(accelerator: str, name: str, **fields: str) -> Manifest:
+    return {"accelerator": accelerator, "name": name, **fields}
+
+
+class Scene:
+    """A namespace with cards of types A and B, and servers on Deployments."""
+
+    def __init__(self, a: int = 4, b: int = 4) -> None:
+        self.cluster = FakeCluster()
+        for name in ("A", "B"):
+            spec = {"name": name, "type": name, "cost": 10}
+            self.cluster.add(objects.manifest("Accelerator", spec, name=name.lower()))
+        data = [objects.performance("A"), objects.performance("B")]
+        counts = [{"type": "A", "count": a}, {"type": "B", "count": b}]
+        self.cluster.add(objects.model("M", data))
+        self.cluster.add(objects.service_class())
+        self.cluster.add(objects.manifest("Capacity", {"count": counts}, name="cards"))
+        self.unstarted: set[str] = set()
+        """Deployments whose pods find no node."""
+        self._count = 0
+
+    def now(self) -> datetime:
+        return objects.NOW + timedelta(seconds=asyncio.get_running_loop().time())
+
+    def time(self, seconds: float = 0.0) -> str:
+        return f"{self.now() + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
+
+    def add(self, name: str, *workloads: Manifest, load: int = 1, **spec: object) -> None:
+        """A Server whose present load takes so many replicas."""
+        current = objects.running(0, load)
+        fields = {"workloads": list(workloads), "currentAlloc": current, **spec}
+        self.cluster.add(objects.server(name, spec=fields))
+
+    def decide(self, server: str, reason: str = "Allocated", **replicas: int) -> None:
+        """Write the decision on a Server."""
+        key = Key("default", server.lower())
+        stored = self.cluster.objects["Server", key]
+        mix = [{"accelerator": a, "numReplicas": n} for a, n in replicas.items() if n]
+        whole = {"accelerator": "", "numReplicas": 0, **(mix[0] if mix else {}), "mix": mix}
+        condition = {
+            "type": ALLOCATED,
+            "status": "True" if mix else "False",
+            "reason": reason,
+            "message": "" if mix else IDLE,
+            "observedGeneration": stored["metadata"]["generation"] + 1,
+            "lastTransitionTime": self.time(),
+        }
+        others = [
+            c for c in stored.get("status", {}).get("conditions", ()) if c["type"] != ALLOCATED
+        ]
+        spec = {**stored["spec"], "desiredAlloc": whole}
+        status = {"conditions": [*others, condition]}
+        self.cluster.add({**stored, "spec": spec, "status": status})
+
+    def deploy(self, name: str, replicas: int = 0) -> None:
+        """A Deployment whose pods are all ready."""
+        self.cluster.add(deployment(name, replicas))
+        for _ in range(replicas):
+            self._pod(name, ready=True)
+
+    def pods(self, name: str) -> list[Manifest]:
+        return [
+            pod
+            for (kind, _), pod in self.cluster.objects.items()
+            if kind == "Pod" and pod["metadata"]["labels"]["app"] == name
+        ]
+
+    def replicas(self, name: str) -> int:
+        replicas: int = self.cluster.objects["Deployment", Key("default", name)]["spec"]["replicas"]
+        return replicas
+
+    def condition(self, server: str = "s") -> Manifest:
+        status = self.cluster.objects["Server", Key("default", server)].get("status", {})
+        found = (c for c in status.get("conditions", ()) if c["type"] == "Actuated")
+        return next(found, {"reason": "", "message": "", "status": ""})
+
+    def reason(self, server: str = "s") -> str:
+        reason: str = self.condition(server)["reason"]
+        return reason
+
+    async def until(self, met: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not met():
+                await self.cluster.something_changed()
+
+    async def live(self) -> None:
+        """Create and delete pods as the Deployments ask, start them, and let them end."""
+        while True:
+            for (kind, key), stored in list(self.cluster.objects.items()):
+                if kind == "Deployment":
+                    self._synchronize(key.name, stored["spec"]["replicas"])
+            for pod in [p for k, p in self.cluster.objects.items() if k[0] == "Pod"]:
+                self._advance(pod)
+            await asyncio.sleep(1)
+
+    def _synchronize(self, name: str, wanted: int) -> None:
+        live = [p for p in self.pods(name) if "deletionTimestamp" not in p["metadata"]]
+        for _ in range(wanted - len(live)):
+            self._pod(name, ready=False)
+        for pod in sorted(live, key=_is_ready)[: max(len(live) - wanted, 0)]:
+            pod["metadata"]["deletionTimestamp"] = self.time(END_SECONDS)
+            self.cluster.add(pod)
+
+    def _advance(self, pod: Manifest) -> None:
+        metadata = pod["metadata"]
+        if metadata.get("deletionTimestamp", self.time(1)) < self.time():
+            self.cluster.remove(POD, Key.of(pod))
+        elif metadata["labels"]["app"] in self.unstarted or _is_ready(pod):
+            return
+        elif metadata["creationTimestamp"] < self.time(-START_SECONDS):
+            pod["status"] = _status(ready=True, since=self.time())
+            self.cluster.add(pod)
+
+    def _pod(self, name: str, *, ready: bool) -> None:
+        self._count += 1
+        metadata = {
+            "name": f"{name}-{self._count}",
+            "labels": {"app": name},
+            "creationTimestamp": self.time(),
+        }
+        spec = {} if name in self.unstarted else {"nodeName": "n"}
+        status = _status(ready=ready, since=self.time())
+        self.cluster.add({"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+
+
+def _status(*, ready: bool, since: str) -> Manifest:
+    condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": since}
+    return {"phase": "Running", "conditions": [condition]}
+
+
+def _is_ready(pod: Manifest) -> bool:
+    return bool(pod["status"]["conditions"][0]["status"] == "True")
+
+
+@asynccontextmanager
+async def running(scene: Scene) -> AsyncGenerator[None]:
+    controllers = (
+        WorkloadController(
+            scene.cluster, (), lambda resources: build_system(resources).system, scene.now
+        ),
+        ActuationController(scene.cluster, (), scene.now),
+    )
+    running = [controller.run() for controller in controllers]
+    tasks = [asyncio.create_task(task) for task in (*running, scene.live())]
+    yield
+    for controller in controllers:
+        await controller.stop()
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def test_a_decision_reaches_the_deployment_and_what_runs_comes_back() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a")
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Moving")
+        await scene.until(lambda: scene.reason() == "Actuated")
+    current = scene.cluster.objects["Server", Key("default", "s")]["spec"]["currentAlloc"]
+
+    assert scene.replicas("a") == 2
+    assert (current["accelerator"], current["numReplicas"], current["cost"]) == ("A", 2, 20)
+    assert [event.reason for event in scene.cluster.events] == ["Moving", "Actuated"]
+
+
+async def test_nothing_is_written_once_everything_has_arrived() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 2)
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        await asyncio.sleep(5)
+        scene.cluster.writes.clear()
+        await asyncio.sleep(3600)
+
+    assert scene.cluster.writes == []
+
+
+async def test_two_servers_swap_full_pools() -> None:
+    scene = Scene(a=3, b=3)
+    for name in ("s", "t"):
+        scene.add(name.upper(), workload("A", f"{name}-a"), workload("B", f"{name}-b"), load=2)
+    for name, replicas in {"s-a": 3, "s-b": 0, "t-a": 0, "t-b": 3}.items():
+        scene.deploy(name, replicas)
+    scene.decide("S", B=3)
+    scene.decide("T", A=3)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason("s") == scene.reason("t") == "Actuated")
+
+    assert {n: scene.replicas(n) for n in ("s-a", "s-b", "t-a", "t-b")} == {
+        "s-a": 0,
+        "s-b": 3,
+        "t-a": 3,
+        "t-b": 0,
+    }
+
+
+async def test_a_server_without_room_says_which_cards_are_missing() -> None:
+    scene = Scene(a=2)
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a")
+    scene.decide("S", A=3)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "NoRoom")
+
+    assert scene.replicas("a") == 2
+    assert "cards that are not free: 1 x A" in scene.condition()["message"]
+
+
+async def test_pods_without_a_node_are_given_up_and_tried_again_later() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 1)
+    scene.unstarted.add("a")
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Blocked")
+        given_up = scene.replicas("a")
+        scene.unstarted.clear()
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert (given_up, scene.replicas("a")) == (1, 2)
+
+
+async def test_a_server_that_publishes_is_not_scaled() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"), actuation="Publish")
+    scene.deploy("a", 1)
+    scene.decide("S", A=3)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Published")
+
+    assert scene.replicas("a") == 1
+    assert scene.condition()["message"].startswith("3 x A;")
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("InferenceService", "name the Deployment that it owns"),
+        ("ModelBooster", "name spec.modelBooster in place of workloads"),
+        ("Widget", "name an object that has one"),
+    ],
+)
+async def test_a_kind_without_a_scale_is_refused_with_what_to_name_instead(
+    named: str, told: str
+) -> None:
+    scene = Scene()
+    kind = Kind("example.com", named, f"{named.lower()}s", "v1")
+    scene.cluster.workloads.append(Served(kind, is_scalable=False))
+    scene.add("S", workload("A", "a", apiVersion="example.com/v1", kind=named))
+    scene.decide("S", A=3)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "NoScale")
+
+    assert told in scene.condition()["message"]
+
+
+async def test_a_workload_that_does_not_exist_is_named_until_it_does() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.decide("S", A=1)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "NotFound")
+        message = scene.condition()["message"]
+        scene.deploy("a")
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert "Deployment 'a' does not exist" in message
+
+
+async def test_an_accelerator_without_a_workload_is_named() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 1)
+    scene.decide("S", B=1)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "NotFound")
+
+    assert "runs on accelerator 'B'" in scene.condition()["message"]
+    assert scene.replicas("a") == 1
+
+
+async def test_a_workload_of_two_servers_runs_the_older_one() -> None:
+    scene = Scene()
+    scene.deploy("a")
+    for minute, name in enumerate(("S", "T")):
+        scene.add(name, workload("A", "a"))
+        key = Key("default", name.lower())
+        scene.cluster.objects["Server", key]["metadata"]["creationTimestamp"] = objects.born(minute)
+        scene.decide(name, A=minute + 1)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason("s") == "Actuated")
+        await scene.until(lambda: scene.reason("t") == "Conflict")
+
+    assert scene.replicas("a") == 1
+
+
+@pytest.mark.parametrize("owners", [[], [{"kind": "ScaledObject", "name": "o"}]])
+async def test_an_autoscaler_on_the_workload_is_named_and_left_alone(
+    owners: list[Manifest],
+) -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 1)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}
+    metadata = {"name": "h", "ownerReferences": owners}
+    scene.cluster.add(
+        {
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": metadata,
+            "spec": {"scaleTargetRef": target},
+        }
+    )
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "ForeignWriter")
+        await asyncio.sleep(3600)
+
+    assert scene.replicas("a") == 1
+    assert ("ScaledObject 'o' with " if owners else "") + (
+        "HorizontalPodAutoscaler 'h'"
+    ) in scene.condition()["message"]
+
+
+async def test_a_number_that_is_changed_back_is_set_once_in_five_minutes() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 1)
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        scene.cluster.writes.clear()
+        for _ in range(3600):
+            await asyncio.sleep(1)
+            if scene.replicas("a") != 1:
+                set_by_hand(scene, "a", 1)
+        told = scene.condition()
+
+    writes = scene.cluster.writes.count("scale Deployment a")
+    assert 10 <= writes <= 12
+    assert told["reason"] == "ForeignWriter"
+    assert "field manager 'kubectl'" in told["message"]
+
+
+def written_by(manager: str) -> Manifest:
+    return {"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+
+
+def set_by_hand(scene: Scene, name: str, replicas: int) -> None:
+    scene.cluster.add(deployment(name, replicas, managedFields=[written_by("kubectl")]))
+
+
+async def test_a_foreign_number_that_is_the_wanted_one_is_no_conflict() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 1)
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        set_by_hand(scene, "a", 3)
+        await scene.until(lambda: scene.reason() == "ForeignWriter")
+        scene.decide("S", A=3)
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert scene.replicas("a") == 3
+
+
+async def test_writes_that_fail_three_times_block_the_server_until_they_succeed() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 1)
+    scene.decide("S", A=2)
+    scene.cluster.failing["Deployment"] = RejectedError("no right to patch")
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Blocked")
+        message = scene.condition()["message"]
+        del scene.cluster.failing["Deployment"]
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert "no right to patch" in message
+
+
+async def test_nothing_is_scaled_while_nothing_is_decided() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Held")
+
+    assert scene.replicas("a") == 2
+
+
+async def test_a_server_that_is_not_to_be_served_gives_its_cards_up() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"), load=2)
+    scene.deploy("a", 2)
+    scene.decide("S", reason="NoCapacity")
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert scene.replicas("a") == 0
+
+
+async def test_an_idle_server_loses_its_replicas_also_if_its_spec_changes_meanwhile() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"), load=2)
+    scene.deploy("a", 2)
+    scene.decide("S")
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Blocked")  # its load is still there
+        server = scene.cluster.objects["Server", Key("default", "s")]
+        idle = {"arrivalRate": 0, "avgLength": 1}
+        current = {**server["spec"]["currentAlloc"], "load": idle}
+        scene.cluster.add({**server, "spec": {**server["spec"], "currentAlloc": current}})
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert scene.replicas("a") == 0
+
+
+async def test_a_server_that_names_no_workload_any_more_says_that_they_are_released() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 1)
+    scene.decide("S", A=1)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        server = scene.cluster.objects["Server", Key("default", "s")]
+        scene.cluster.add({**server, "spec": {**server["spec"], "workloads": []}})
+        scene.decide("S", A=3)
+        await scene.until(lambda: scene.reason() == "Released")
+        await asyncio.sleep(60)
+
+    assert scene.replicas("a") == 1
+
+
+async def test_cards_of_servers_without_workloads_are_not_used() -> None:
+    scene = Scene(a=3)
+    scene.cluster.add(objects.server("O", spec={"currentAlloc": objects.running(2, 2)}))
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a")
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "NoRoom")
+
+    assert scene.replicas("a") == 1
+
+
+def test_the_fake_knows_deployments() -> None:
+    assert FakeCluster().workloads == [Served(DEPLOYMENT, is_scalable=True)]

@@ -1,0 +1,85 @@
+"""How workloads are read, also before the watch has caught up."""
+
+import asyncio
+from typing import Any
+
+from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
+from inferno_operator.controllers.actuation.workloads.reading import Memory, read_subjects
+from inferno_operator.controllers.actuation.workloads.subject import Subject
+from inferno_operator.controllers.actuation.workloads.world import World
+from inferno_operator.resources.conditions import ALLOCATED
+from inferno_operator.resources.objects import POD, Key, Place
+from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+
+PLACE = Place(DEPLOYMENT, Key("default", "a"))
+
+
+def decided(replicas: int) -> Manifest:
+    """A Server with a workload on accelerator A, and a decision for so many replicas."""
+    spec = {
+        "workloads": [{"accelerator": "A", "name": "a"}],
+        "desiredAlloc": {"accelerator": "A", "numReplicas": replicas},
+    }
+    condition = {
+        "type": ALLOCATED,
+        "status": "True",
+        "reason": "Allocated",
+        "message": "",
+        "lastTransitionTime": objects.born(0),
+    }
+    return {**objects.server("S", spec=spec), "status": {"conditions": [condition]}}
+
+
+def deployment(manager: str) -> Manifest:
+    """A Deployment whose number of replicas a manager has set."""
+    entry = {"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "a", "managedFields": [entry]},
+        "spec": {"replicas": 0},
+    }
+
+
+async def read(cluster: FakeCluster, world: World, memory: Memory) -> Subject:
+    """The only Server, which is to have two replicas."""
+    server = objects.observed(decided(2))
+    found = await read_subjects([server], world, cluster, memory, objects.NOW)
+    assert found is not None
+    return found[0]
+
+
+async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one() -> None:
+    cluster, memory = FakeCluster(), Memory()
+    cluster.add(deployment("kubectl"))
+    world = World(cluster, (), lambda _: None)
+    world.watch([DEPLOYMENT, POD])
+    await asyncio.sleep(1)
+    await world.read_scales([PLACE])
+    scale = world.scale(PLACE)
+    assert scale is not None
+    world.scaled(await cluster.set_scale(scale, 1, FIELD_MANAGER))
+    memory.wrote(PLACE)
+
+    subject = await read(cluster, world, memory)
+
+    assert (subject.foreign, subject.found[0].replicas) == (None, 1)
+    await world.stop()
+
+
+async def test_another_manager_after_an_own_write_is_foreign() -> None:
+    cluster, memory = FakeCluster(), Memory()
+    cluster.add(deployment("kubectl"))
+    world = World(cluster, (), lambda _: None)
+    world.watch([DEPLOYMENT, POD])
+    await asyncio.sleep(1)
+    memory.wrote(PLACE)
+
+    subject = await read(cluster, world, memory)
+
+    assert subject.foreign is not None
+    assert subject.foreign.name == "field manager 'kubectl'"
+    await world.stop()
