@@ -6,16 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.controllers.calibration.reconcile import Context, calibrate_all
 from inferno_operator.controllers.calibration.replicas import PrometheusWindows, Subject
 from inferno_optimizer.calibration.windows import Window
+from tests.cluster.connection import connected
 from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
@@ -61,16 +59,11 @@ class Seen:
 @pytest.fixture
 async def cycle(control_plane: ControlPlane, scene: Scene) -> AsyncIterator[Context]:
     """What a calibration cycle needs, in the test's namespace."""
-    configuration = Configuration()
-    await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
-        config_file=str(control_plane.kubeconfig), client_configuration=configuration
-    )
 
     def now() -> datetime:
         return datetime.now(UTC)
 
-    async with ApiClient(configuration) as client:
-        api = ApiServer(CustomObjectsApi(client), now, "test")
+    async with connected(control_plane.kubeconfig, now) as api:
         yield Context(api, Seen(scene.namespace), (scene.namespace,), now)
 
 

@@ -4,14 +4,11 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.controllers.optimization.writer import Writer, apply_fields
@@ -20,6 +17,7 @@ from inferno_operator.resources.objects import POD, Event, Key, Kind, Reference,
 from inferno_operator.resources.objects import Manifest as Stored
 from inferno_operator.runtime.ports import GoneError, RejectedError, Served, StaleError
 from inferno_optimizer.errors import InfernoError, UnavailableError
+from tests.cluster.connection import connected
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 
@@ -101,20 +99,9 @@ def scene(control_plane: ControlPlane, namespace: str) -> Scene:
     return Scene(control_plane, namespace)
 
 
-@asynccontextmanager
-async def connection(kubeconfig: Path) -> AsyncIterator[ApiServer]:
-    """What `connect` makes, for a kubeconfig that only this test uses."""
-    configuration = Configuration()
-    await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
-        config_file=str(kubeconfig), client_configuration=configuration
-    )
-    async with ApiClient(configuration) as client:
-        yield ApiServer(CustomObjectsApi(client), lambda: NOW, "test")
-
-
 @pytest.fixture
 async def api(control_plane: ControlPlane) -> AsyncIterator[ApiServer]:
-    async with connection(control_plane.kubeconfig) as api_server:
+    async with connected(control_plane.kubeconfig, lambda: NOW) as api_server:
         yield api_server
 
 
@@ -408,7 +395,7 @@ async def test_what_our_rights_do_not_cover_is_rejected(
     control_plane.kubectl("create", "serviceaccount", "nobody", "--namespace", scene.namespace)
     kubeconfig = control_plane.service_account_kubeconfig(scene.namespace, "nobody")
 
-    async with connection(kubeconfig) as api:
+    async with connected(kubeconfig, lambda: NOW) as api:
         with pytest.raises(RejectedError) as raised:
             await api.get(SERVER, server.key)
         with pytest.raises(RejectedError):
@@ -427,7 +414,7 @@ async def test_a_token_that_is_no_good_any_more_may_be_renewed(
     control_plane.kubectl("delete", "serviceaccount", "leaver", "--namespace", scene.namespace)
 
     async def refusal() -> InfernoError:
-        async with connection(kubeconfig) as api:
+        async with connected(kubeconfig, lambda: NOW) as api:
             with pytest.raises(InfernoError) as raised:
                 await api.get(SERVER, server.key)
         return raised.value

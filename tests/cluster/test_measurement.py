@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,13 @@ from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.expressions import Windows
 from inferno_operator.controllers.measurement.load import load
 from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.measurement.reconcile import Context
+from inferno_operator.controllers.measurement.reconcile import measure as measure_servers
+from inferno_operator.controllers.measurement.subjects import SERVER, Subjects
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Load, Measure, Measured, Server
 from inferno_operator.resources.objects import Key
+from tests.cluster.connection import connected
 from tests.cluster.scene import Mode, Scene, condition, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane.processes import Processes
@@ -107,16 +112,16 @@ def world(processes: Processes, prometheus_program: Path) -> Iterator[World]:
         yield World(fleet, prometheus)
 
 
+@pytest.mark.usefixtures("crds_installed")
 def test_loads_are_within_5_percent_of_what_is_sent_also_of_overloaded_servers(
-    world: World,
+    world: World, scene: Scene
 ) -> None:
-    sources = {}
     for number in range(20):
         name = f"model-{number}"
         dialect, source = ((VLLM, "vLLM"), (VLLM_OLD, "vLLM"), (SGLANG, "SGLang"))[number % 3]
-        rate = OVERLOAD if number % 4 == 0 else 2.0 + number
-        world.add(name, rate, dialect)
-        sources[name] = measure(name, source)
+        world.add(name, OVERLOAD if number % 4 == 0 else 2.0 + number, dialect)
+        spec = {"measure": measure(name, source).to_json(), "currentAlloc": None}
+        scene.apply(server(name, spec=spec))
     world.scrape()
     began = time.monotonic()
     wait_until(
@@ -126,23 +131,40 @@ def test_loads_are_within_5_percent_of_what_is_sent_also_of_overloaded_servers(
         3 * WINDOWS.long,
     )
 
-    found = asyncio.run(world.survey(sources))
+    asyncio.run(cycle(world, scene))
 
     end = world.fleet.now
+    stored = scene.servers()
     for name, subject in world.servers.items():
         truth = subject.truth(end - WINDOWS.long, end)
-        seen = found[name]
-        assert seen.quality == "Fresh", seen.message
-        assert seen.arrival_rate is not None
         recent = subject.truth(end - WINDOWS.short, end)
         sent = [60 * truth.arrival_rate, 60 * recent.arrival_rate]
-        assert min(sent) * 0.95 <= seen.arrival_rate <= max(sent) * 1.05
-        assert seen.avg_in_tokens == pytest.approx(truth.input_tokens, rel=0.05)
-        assert seen.avg_out_tokens == pytest.approx(truth.output_tokens, rel=0.05)
+        seen = stored[name]["status"]["measured"]
+        load = stored[name]["spec"]["currentAlloc"]["load"]
+        assert seen["quality"] == "Fresh", seen["message"]
+        assert min(sent) * 0.95 <= load["arrivalRate"] <= max(sent) * 1.05
+        assert seen["avgInTokens"] == pytest.approx(truth.input_tokens, rel=0.05)
+        assert seen["avgOutTokens"] == pytest.approx(truth.output_tokens, rel=0.05)
         if subject.waiting() > 100:
             completed = world.prometheus.query(completions(name))[0].value * 60
             assert completed < 0.8 * sent[0]
     assert sum(subject.waiting() > 100 for subject in world.servers.values()) == 5
+
+
+async def cycle(world: World, scene: Scene) -> None:
+    """One measuring cycle of all Servers of the namespace."""
+
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+    async with (
+        connected(scene.control_plane.kubeconfig, now) as api,
+        connect(PrometheusEndpoint(world.prometheus.url)) as client,
+    ):
+        subjects = Subjects(lambda _: None)
+        subjects.listed(await api.list(SERVER, scene.namespace))
+        survey = Survey(client, built_in(), time.time, WINDOWS)
+        await measure_servers(Context(api, subjects, survey, now))
 
 
 def completions(name: str) -> str:
@@ -362,3 +384,34 @@ def test_an_optimization_uses_the_measured_load_in_every_mode(
     assert planned_for["arrivalRate"] > 0
     assert planned_for["avgOutTokens"] == pytest.approx(100, rel=0.3)
     assert stored["spec"]["currentAlloc"]["load"]["avgInTokens"] == pytest.approx(500, rel=0.3)
+
+
+@pytest.mark.usefixtures("crds_installed")
+def test_a_prometheus_that_stops_takes_no_replica_from_a_server(
+    warm: World, scene: Scene, operator: StartOperator
+) -> None:
+    spec = {"measure": measure("llama").to_json(), "currentAlloc": None}
+    data = [performance(alpha=8, beta=0.1) | {"maxBatchSize": 2}]
+    resources = [accelerator(), model(data=data), service_class(), capacity(100)]
+    scene.apply(*resources, server(spec=spec), optimizer(optimize=False))
+    environment = {"INFERNO_PROMETHEUS_URL": warm.prometheus.url, "INFERNO_MEASURE_INTERVAL": "1"}
+    operator(environment=environment)
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+    before = scene.servers()["s"]["spec"]["desiredAlloc"]
+
+    warm.prometheus.stop()
+    wait_until(
+        lambda: condition(scene.servers()["s"], "Measured").get("reason"),
+        lambda reason: reason == "Stale",
+        "the operator notices",
+        PATIENCE_S,
+    )
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+    warm.prometheus.start()
+
+    after = scene.servers()["s"]["spec"]["desiredAlloc"]
+    assert before["numReplicas"] >= 2
+    assert after["numReplicas"] >= before["numReplicas"]
+    assert after["load"]["arrivalRate"] >= before["load"]["arrivalRate"]
