@@ -190,12 +190,13 @@ def test_the_columns_of_a_server_show_the_decision(
         "currentAlloc": now,
         "desiredAlloc": decision,
     }
-    conditions = [condition("Ready", "Accepted"), condition("Allocated", "BestEffort")]
+    status = {
+        "conditions": [condition("Ready", "Accepted"), condition("Allocated", "BestEffort")],
+        "measured": {"time": "2026-03-01T12:00:00Z", "quality": "Fresh", "arrivalRate": 90.5},
+    }
 
     create(control_plane, namespace, manifest("Server", "chat", spec=spec))
-    control_plane.patch(
-        "servers", "chat", {"status": {"conditions": conditions}}, namespace, subresource="status"
-    )
+    control_plane.patch("servers", "chat", {"status": status}, namespace, subresource="status")
     shown = table(control_plane, namespace, "servers")
     shown.pop("AGE")
 
@@ -213,6 +214,8 @@ def test_the_columns_of_a_server_show_the_decision(
         "NOW-REPLICAS": "4",
         "NOW-COST": "160",
         "ALLOCATED": "BestEffort",
+        "MEASURED": "Fresh",
+        "ARRIVALS": "90.5",
     }
 
 

@@ -377,9 +377,14 @@ def test_an_optimization_uses_the_measured_load_in_every_mode(
     scene.request("inferno")
     scene.wait_until_done("inferno")
 
+    wait_until(
+        lambda: condition(scene.servers()["s"], "Measured").get("reason"),
+        lambda reason: reason in ("Fresh", "Partial"),
+        "the measurement is written",
+        PATIENCE_S,
+    )
     stored = scene.servers()["s"]
     assert condition(stored, "Allocated")["status"] == "True"
-    assert condition(stored, "Measured")["reason"] in ("Fresh", "Partial")
     planned_for = stored["spec"]["desiredAlloc"]["load"]
     assert planned_for["arrivalRate"] > 0
     assert planned_for["avgOutTokens"] == pytest.approx(100, rel=0.3)
