@@ -1,17 +1,18 @@
 """Measures Servers from a command line, and says what was asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.cli.overview import targets_of
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.load import load, with_load
+from inferno_operator.controllers.measurement.load import measured_server
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.controllers.measurement.survey import Survey
-from inferno_operator.resources import Measured, Resource, Server, ServiceClass, Target
+from inferno_operator.resources import Measured, Resource, Server, Target
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Answer, Prometheus, RefusedError, Sample
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
@@ -79,7 +80,7 @@ async def measure(
         results = await survey.ask(measures)
     if recorder.asked and all(asked.problem for asked in recorder.asked):
         _raise(next(iter(results.values())).reading.refused, recorder.asked[0].problem)
-    targets = _targets(resources)
+    targets = targets_of(resources)
     found = []
     for server in servers:
         result = results[_key(server)]
@@ -91,7 +92,7 @@ async def measure(
 
 def reported(resources: Sequence[Resource]) -> list[Measurement]:
     """Return what the operator has measured, from the status of each Server."""
-    targets = _targets(resources)
+    targets = targets_of(resources)
     return [
         Measurement(
             resource,
@@ -130,23 +131,13 @@ def with_measured_loads(
     resources: Sequence[Resource], found: Sequence[Measurement]
 ) -> dict[str, Any]:
     """Return the objects as a List in which measured Servers have their load."""
-    newest = {_key(item.server): _loaded(item) for item in found}
+    newest = {_key(item.server): measured_server(item.server, item.measured) for item in found}
     items = [newest.get(_key(resource), resource) for resource in resources]
     return {"apiVersion": "v1", "kind": "List", "items": [item.to_json() for item in items]}
 
 
-def _loaded(item: Measurement) -> Server:
-    found = load(item.server, item.measured)
-    return with_load(item.server, found) if found else item.server
-
-
 def _key(resource: Resource) -> Key:
     return Key(resource.metadata.namespace, f"{resource.kind}/{resource.metadata.name}")
-
-
-def _targets(resources: Sequence[Resource]) -> Mapping[tuple[str, str], Target]:
-    classes = [resource for resource in resources if isinstance(resource, ServiceClass)]
-    return {(c.spec.name, target.model): target for c in classes for target in c.spec.data}
 
 
 def _raise(refused: str, problem: str) -> None:

@@ -13,6 +13,7 @@ from inferno_operator.resources import (
     LastOptimization,
     Measured,
     Optimizer,
+    Resource,
     Server,
     ServerSpec,
     ServiceClass,
@@ -93,8 +94,7 @@ class Overview:
 def overview(observations: Sequence[Observation]) -> Overview:
     """Return the overview of one namespace from its objects, of all kinds and in any order."""
     resources = readable(observations)
-    classes = [resource for resource in resources if isinstance(resource, ServiceClass)]
-    targets = {(c.spec.name, target.model): target for c in classes for target in c.spec.data}
+    targets = targets_of(resources)
     servers = [o for o in observations if o.kind is Server]
     optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
@@ -106,6 +106,12 @@ def overview(observations: Sequence[Observation]) -> Overview:
         optimizers=tuple(optimizers),
         troubles=tuple(str(p) for p in snapshot.problems if p.kind != KINDS[Server.kind]),
     )
+
+
+def targets_of(resources: Iterable[Resource]) -> Targets:
+    """Return the targets of the service classes among some objects."""
+    classes = [resource for resource in resources if isinstance(resource, ServiceClass)]
+    return {(c.spec.name, target.model): target for c in classes for target in c.spec.data}
 
 
 def overview_document(seen: Overview) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Loads are in requests/min, latencies in ms.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from inferno_operator.cli.headroom import LATENCIES
 from inferno_operator.cli.measurement import Asked, Measurement
 from inferno_operator.cli.tables.solution import Part, Table
 from inferno_operator.cli.tables.top import UNKNOWN, age
@@ -15,9 +16,6 @@ SERIES_SHOWN = 20
 """How many series of an answer are shown."""
 
 QUANTITIES = ("LOAD", "ITL", "WAIT", "TTFT")
-
-NAMES = {"slo-itl": "ITL", "slo-ttw": "WAIT", "slo-ttft": "TTFT"}
-"""Latencies by the name of their target."""
 
 HEADINGS = (
     "SERVER", "QUALITY", ">AGE", ">LOAD", ">IN", ">OUT", ">ITL", ">TTFT", ">WAIT",
@@ -59,7 +57,9 @@ def comparison_parts(item: Measurement) -> Iterator[Part]:
             "TTFT": number(found.ttft_average),
         }
         compared = against_targets(found, target) if target else ()
-        limits |= {NAMES[name]: f"{value:.1f}/{limit:g}" for name, value, limit in compared}
+        limits |= {
+            LATENCIES[name].upper(): f"{value:.1f}/{limit:g}" for name, value, limit in compared
+        }
     predicted = {
         "LOAD": number(desired.load.arrival_rate if desired and desired.load else None),
         "ITL": number(desired.itl_average if desired else None),

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inferno_operator.controllers.measurement.load import load, with_load
+from inferno_operator.controllers.measurement.load import measured_server
 from inferno_operator.controllers.measurement.reconcile import Context, last_good, measure
 from inferno_operator.controllers.measurement.subjects import SERVER, SERVICE_CLASS, Subjects
 from inferno_operator.controllers.measurement.survey import Survey
@@ -72,8 +72,8 @@ class MeasurementController:
 
     def servers(self) -> Sequence[tuple[Key, Server]]:
         """Return the Servers that are measured."""
-        known = ((key, o.resource) for key, o in self._context.subjects.all().items())
-        return [(key, server) for key, server in known if isinstance(server, Server)]
+        known = ((key, o) for key, o in self._context.subjects.all().items() if _asks(o))
+        return [(key, o.resource) for key, o in known if isinstance(o.resource, Server)]
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         """Return objects in which measured Servers have their newest load.
@@ -93,10 +93,7 @@ class MeasurementController:
         if not isinstance(server, Server):
             return observation
         newest = self._context.measured.get(key) or last_good(observation)
-        found = load(server, newest)
-        if found is None:
-            return observation
-        return replace(observation, resource=with_load(server, found))
+        return replace(observation, resource=measured_server(server, newest))
 
     async def _next_cycle(self) -> None:
         """Wait until a cycle that begins now has ended, for a limited time."""

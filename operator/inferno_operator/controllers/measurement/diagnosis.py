@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Mapping
 
-from inferno_operator.controllers.measurement.expressions import Group
+from inferno_operator.controllers.measurement.expressions import Group, Identity
 from inferno_operator.controllers.measurement.reading import Values, by_server
 from inferno_operator.runtime.prometheus import Prometheus, quoted
 from inferno_optimizer.errors import InfernoError
@@ -23,7 +23,7 @@ class Diagnosis:
 
     def __init__(self, prometheus: Prometheus) -> None:
         self._prometheus = prometheus
-        self._known: dict[tuple[str, tuple[str, ...], Values], tuple[int, str]] = {}
+        self._known: dict[tuple[Identity, Values], tuple[int, str]] = {}
         self._round = 0
 
     async def hints(self, group: Group) -> Mapping[Values, str]:
@@ -32,7 +32,7 @@ class Diagnosis:
         looked = 0
         found: dict[Values, str] = {}
         for values in group.values:
-            identity = group.name, group.labels, values
+            identity = group.identity, values
             round_, hint = self._known.get(identity, (-AGAIN_AFTER, ""))
             if looked < AT_A_TIME and self._round - round_ >= AGAIN_AFTER:
                 looked += 1

@@ -49,6 +49,10 @@ WINDOWS = Windows()
 """The default windows."""
 
 
+Identity = tuple[str, tuple[str, ...]]
+"""The name of a source, and the names of the labels of its series."""
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Servers of one source whose series have the same names of labels.
@@ -60,6 +64,11 @@ class Group:
     source: Source
     labels: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
+
+    @property
+    def identity(self) -> Identity:
+        """What the group has in common."""
+        return self.name, self.labels
 
     @property
     def selector(self) -> str:

@@ -53,9 +53,14 @@ def _rate(measured: Measured | None, typed: Load | None, standing: Load | None) 
 
 def with_last_good(server: Server) -> Server:
     """Return a Server with the load of its status, if it is measured; else as it is."""
-    if server.spec.measure is None:
-        return server
-    found = load(server, server.status.measured)
+    return (
+        server if server.spec.measure is None else measured_server(server, server.status.measured)
+    )
+
+
+def measured_server(server: Server, measured: Measured | None) -> Server:
+    """Return a Server with its load after a measurement; as it is if no load is known."""
+    found = load(server, measured)
     return server if found is None else with_load(server, found)
 
 

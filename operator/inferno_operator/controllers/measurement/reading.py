@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -45,11 +45,6 @@ class Reading:
         """Return a part of an answer; None if it is absent, NaN or infinite."""
         value = self.answers.get(query, {}).get(part)
         return None if value is None or not math.isfinite(value) else value
-
-    def first(self, query: str, parts: Iterable[str]) -> float | None:
-        """Return the first part that is known."""
-        values = (self.part(query, part) for part in parts)
-        return next((value for value in values if value is not None), None)
 
 
 def by_server(group: Group, samples: Sequence[Sample]) -> Mapping[Values, dict[str, float]]:

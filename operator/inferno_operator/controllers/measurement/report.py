@@ -40,20 +40,14 @@ def _measured_server(
 
 def _latencies(server: Server, measured: Measured, target: Target | None) -> Mapping[str, Latency]:
     desired = server.spec.desired_alloc
+    limits = {
+        "itl": target.slo_itl if target else None,
+        "ttft": target.slo_ttft if target else None,
+        "wait": target.slo_ttw if target else None,
+    }
     return {
-        "itl": Latency(
-            measured.itl_average,
-            desired.itl_average if desired else None,
-            target.slo_itl if target else None,
-        ),
-        "ttft": Latency(
-            measured.ttft_average,
-            desired.ttft_average if desired else None,
-            target.slo_ttft if target else None,
-        ),
-        "wait": Latency(
-            measured.wait_average,
-            desired.wait_average if desired else None,
-            target.slo_ttw if target else None,
-        ),
+        name: Latency(
+            getattr(measured, f"{name}_average"), getattr(desired, f"{name}_average", None), limit
+        )
+        for name, limit in limits.items()
     }

@@ -52,6 +52,7 @@ class Subjects:
             self._remove(listing.kind, key)
         for manifest in manifests.values():
             self._take(listing.kind, manifest)
+        self._index_targets()
 
     def changed(self, kind: Kind, change: Change) -> None:
         """Take the creation, change or deletion of an object."""
@@ -61,6 +62,8 @@ class Subjects:
             self._remove(kind, Key.of(change.manifest))
         else:
             self._take(kind, change.manifest)
+        if kind == SERVICE_CLASS:
+            self._index_targets()
 
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
         """Do nothing: what is known stays valid until the next list."""
@@ -74,7 +77,6 @@ class Subjects:
         resource = observe(ServiceClass, manifest).resource
         if isinstance(resource, ServiceClass):
             self._classes[Key.of(manifest)] = resource
-            self._index_targets()
 
     def _index_targets(self) -> None:
         """Find the targets again; of several classes with the same name, the oldest one counts."""
@@ -90,7 +92,6 @@ class Subjects:
     def _remove(self, kind: Kind, key: Key) -> None:
         if kind == SERVICE_CLASS:
             self._classes.pop(key, None)
-            self._index_targets()
         elif self._servers.pop(key, None) is not None:
             self._forget(key)
 

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from inferno_operator.controllers.measurement import expressions as promql
 from inferno_operator.controllers.measurement.catalogue import Catalogue, Source, find_source
 from inferno_operator.controllers.measurement.diagnosis import Diagnosis
-from inferno_operator.controllers.measurement.expressions import WINDOWS, Group, Query, Windows
+from inferno_operator.controllers.measurement.expressions import (
+    WINDOWS,
+    Group,
+    Identity,
+    Query,
+    Windows,
+)
 from inferno_operator.controllers.measurement.quality import (
     COVS,
     CUSTOM_ANSWERS,
@@ -75,6 +81,15 @@ class _Round:
     time: float = 0.0
 
 
+@dataclass(slots=True)
+class _Memory:
+    """What is kept of a group: its rounds, its short window, and the answers that move slowly."""
+
+    short: int
+    rounds: int = 0
+    slow: dict[str, Table] = field(default_factory=dict)
+
+
 class Survey:
     """Asks Prometheus about servers, again and again.
 
@@ -106,14 +121,13 @@ class Survey:
         self._windows = windows
         self._places = asyncio.Semaphore(AT_ONCE)
         self._diagnosis = Diagnosis(prometheus)
-        self._slow: dict[tuple[str, tuple[str, ...]], dict[str, Table]] = defaultdict(dict)
-        self._short: dict[tuple[str, tuple[str, ...]], int] = {}
-        self._rounds: defaultdict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
+        self._memory: defaultdict[Identity, _Memory]
+        self._memory = defaultdict(lambda: _Memory(windows.short))
 
     async def ask(self, measures: Mapping[Key, Measure]) -> Mapping[Key, Result]:
         """Return the readings of servers; a failure becomes a part of the reading."""
         results: dict[Key, Result] = {}
-        groups: defaultdict[tuple[str, tuple[str, ...]], list[Key]] = defaultdict(list)
+        groups: defaultdict[Identity, list[Key]] = defaultdict(list)
         for key, measure in measures.items():
             try:
                 groups[_group_key(measure, self._catalogue)].append(key)
@@ -142,18 +156,16 @@ class Survey:
 
     async def _round(self, group: Group) -> _Round:
         """Ask all queries of a group that are due."""
-        identity = group.name, group.labels
-        windows = replace(self._windows, short=self._short.get(identity, self._windows.short))
+        memory = self._memory[group.identity]
+        windows = replace(self._windows, short=memory.short)
         round_ = _Round(group, windows, time=self._clock())
-        first = not self._rounds[identity]
         slow = _slow_queries(group, windows.long)
-        due = slow if first else slow[self._rounds[identity] % len(slow) :][:1] if slow else []
-        self._rounds[identity] += 1
+        due = slow[memory.rounds % len(slow) :][:1] if slow and memory.rounds else slow
+        memory.rounds += 1
         await self._run(round_, [*_queries(group, windows), *due])
-        kept = self._slow[identity]
-        kept |= {query.name: round_.tables.pop(query.name, {}) for query in due}
-        round_.tables |= _merged(kept)
-        self._short[identity] = _short_window(round_, self._windows)
+        memory.slow |= {query.name: round_.tables.pop(query.name, {}) for query in due}
+        round_.tables |= _merged(memory.slow)
+        memory.short = _short_window(round_, self._windows)
         return round_
 
     async def _run(self, round_: _Round, queries: Iterable[Query]) -> None:
@@ -211,7 +223,7 @@ class Survey:
         for quantity, expression in queries.items():
             try:
                 answer = await self._own_query(expression)
-                value = _single(answer, quantity)
+                value = _single(answer)
             except (RefusedError, InputError) as error:
                 reading = replace(reading, refused=f"spec.measure.queries.{quantity}: {error}")
             except InfernoError as error:
@@ -223,7 +235,7 @@ class Survey:
         return replace(result, reading=replace(reading, answers=answers))
 
 
-def _group_key(measure: Measure, catalogue: Catalogue) -> tuple[str, tuple[str, ...]]:
+def _group_key(measure: Measure, catalogue: Catalogue) -> Identity:
     if measure.source == CUSTOM and CUSTOM not in catalogue:
         return CUSTOM, ()
     find_source(catalogue, measure.source)
@@ -287,11 +299,10 @@ def _reading(round_: _Round, values: Values) -> Reading:
     )
 
 
-def _single(answer: Answer, quantity: str) -> float | None:
+def _single(answer: Answer) -> float | None:
     """The value of an answer with one series; None if there is none."""
     if len(answer.samples) > 1:
         raise InputError(
             f"returns {len(answer.samples)} series: aggregate them to one, such as with sum(...)"
         )
-    del quantity
     return answer.samples[0].value if answer.samples else None
