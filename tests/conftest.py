@@ -60,6 +60,17 @@ class StartInVain(Protocol):
     def __call__(self, *arguments: str, **environment: str) -> tuple[int, list[str]]: ...
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make soak`."""
+    parser.addoption("--soak", action="store_true", help="run the long form of random plans")
+
+
+@pytest.fixture
+def soak(request: pytest.FixtureRequest) -> bool:
+    """Whether to run the long form of a test."""
+    return bool(request.config.getoption("--soak"))
+
+
 def pytest_configure() -> None:
     """Let Ctrl-C end what tests start, which a shell's background would ignore.
 
@@ -69,6 +80,15 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("tests", deadline=None)
     settings.load_profile("tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let workers begin with slow tests, so that none of them is alone at the end.
+
+    Without workers the tests keep their order: those of a file follow each other.
+    """
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.hookimpl(optionalhook=True)  # only where there are workers

@@ -105,11 +105,11 @@ class Scene:
 
         return self.control_plane.wait_for("optimizer", optimizer, done, self.namespace, 60.0)
 
-    def wait_until_failed(self, optimizer: str) -> Manifest:
+    def wait_until_failed(self, optimizer: str, timeout: float = 60.0) -> Manifest:
         def failed(manifest: Manifest) -> bool:
             return condition(manifest, "Optimized").get("status") == "False"
 
-        return self.control_plane.wait_for("optimizer", optimizer, failed, self.namespace, 60.0)
+        return self.control_plane.wait_for("optimizer", optimizer, failed, self.namespace, timeout)
 
     def wait_until_held(self, mode: Mode) -> None:
         """Wait until every object has the finalizer that it has in this mode, if it has one."""

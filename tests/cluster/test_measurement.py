@@ -112,6 +112,7 @@ def world(processes: Processes, prometheus_program: Path) -> Iterator[World]:
         yield World(fleet, prometheus)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("crds_installed")
 def test_loads_are_within_5_percent_of_what_is_sent_also_of_overloaded_servers(
     world: World, scene: Scene
@@ -282,6 +283,7 @@ def test_a_wrong_source_is_missing_and_the_message_has_the_metrics(warm: World) 
     assert "but there are vllm:num_requests_running" in found.message
 
 
+@pytest.mark.slow
 def test_a_server_without_requests_is_idle_after_the_long_window(world: World) -> None:
     world.add("quiet", 0.0)
     world.scrape()

@@ -1,7 +1,9 @@
 """Decisions reach Deployments, all Servers together, within the cards and without a gap."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -16,6 +18,7 @@ from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.scene import Scene, condition
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
+from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
 
@@ -27,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
 APPLY = "application/apply-patch+yaml"
 PLAN_S = 120.0
 QUIET_S = 3.0
+ELECTION = {"INFERNO_LEADER_ELECTION": "true"}
 SETTLED = frozenset({"Actuated", "NoRoom", "Blocked"})
 
 
@@ -214,29 +218,85 @@ def witness(control_plane: ControlPlane, fleet: Fleet) -> Iterator[Witness]:
         yield witness
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("plans", "kills"), [(4, 0), (2, 5)], ids=["undisturbed", "killed"])
+Operators = list[OperatorProcess]
+Disturb = Callable[[Operators, StartOperator], None]
+
+
+def nothing(operators: Operators, start: StartOperator) -> None:
+    """Leave the operators alone."""
+
+
+def kill(operators: Operators, start: StartOperator) -> None:
+    """Kill the operator and start another."""
+    operators.pop().kill()
+    operators.append(start())
+
+
+def change_leader(operators: Operators, start: StartOperator) -> None:
+    """Kill the operator that started first, and with it most times the leader; start another."""
+    operators.pop(0).kill()
+    operators.append(start(environment=ELECTION))
+
+
+@dataclass(frozen=True)
+class Course:
+    """How many plans follow each other, and how often and how the operators are disturbed."""
+
+    plans: int
+    disturb: Disturb = nothing
+    times: int = 0
+    operators: int = 1
+
+    def moments(self, chance: Random) -> Counter[int]:
+        """How often to disturb, by number of the plan."""
+        return Counter(chance.randrange(self.plans) for _ in range(self.times))
+
+    def start(self, start: StartOperator) -> Operators:
+        """Start the operators; several elect one of them."""
+        environment = ELECTION if self.operators > 1 else None
+        return [start(environment=environment) for _ in range(self.operators)]
+
+
+COURSES = {
+    "undisturbed": Course(2),
+    "killed": Course(1, kill, 3),
+    "two-replicas": Course(1, change_leader, 1, operators=2),
+}
+SOAK_COURSES = {
+    "undisturbed": Course(30),
+    "killed": Course(30, kill, 10),
+    "two-replicas": Course(30, change_leader, 10, operators=2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", COURSES)
 def test_random_plans_on_full_pools_never_exceed_the_cards_and_never_drop_a_load(
-    operator: StartOperator, fleet: Fleet, witness: Witness, plans: int, kills: int
+    operator: StartOperator, fleet: Fleet, witness: Witness, name: str, *, soak: bool
 ) -> None:
-    chance = Random(plans)  # noqa: S311 - the same plans each run
+    course = (SOAK_COURSES if soak else COURSES)[name]
+    chance = Random(course.plans)  # noqa: S311 - the same plans each run
     names = fleet.create(servers=40)
-    running = operator()
-    for _ in range(plans):
+    operators = course.start(operator)
+    moments = course.moments(chance)
+    ends: Counter[str] = Counter()
+    for number in range(course.plans):
         plan = random_plan(names, fleet.cards, chance)
         loads = {n: max(sum(r.values()) - chance.randint(0, 2), 0) for n, r in plan.items()}
         serving = witness.serving()
         witness.need({name: min(loads[name], serving[name]) for name in names})
         fleet.decide(plan, loads)
         witness.need(loads)
-        for _ in range(kills):
-            wait_until(witness.pause, bool, "a moment", 30.0)
-            running.kill()
-            running = operator()
+        for _ in range(moments[number]):
+            witness.pause(chance.uniform(0.2, 2.0))
+            course.disturb(operators, operator)
 
-        assert end_of(plan, fleet, witness) <= SETTLED
+        ends.update(reasons := end_of(plan, fleet, witness))
+        assert reasons <= SETTLED
+    print(f"{name}: {witness.events} events, plans with each reason: {dict(ends)}")
     assert witness.broken == []
-    assert witness.events > 100 * plans
+    assert witness.events > 100 * course.plans
 
 
 @pytest.mark.usefixtures("witness")

@@ -88,6 +88,7 @@ def run_at_random(seed: int, servers: int, plans: int, deadly: float) -> Scene:
     return scene
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deadly", [0.0, 0.3])
 def test_thirty_plans_for_forty_servers_on_full_pools_never_exceed_the_cards_or_drop_load(
     deadly: float,
