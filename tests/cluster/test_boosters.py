@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.main import with_images
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
 from inferno_operator.resources.objects import Kind
+from tests.cluster.connection import connected
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
@@ -437,14 +435,9 @@ def test_many_boosters_converge_and_then_nothing_is_written(
 async def test_images_are_those_of_the_config_map(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    configuration = Configuration()
-    await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
-        config_file=str(control_plane.kubeconfig), client_configuration=configuration
-    )
     name = f"--from-literal={KTHENA.image_keys[1]}=mirror.example/runtime:1"
 
-    async with ApiClient(configuration) as client:
-        api = ApiServer(CustomObjectsApi(client), lambda: datetime.now(UTC), "test")
+    async with connected(control_plane.kubeconfig, lambda: datetime.now(UTC)) as api:
         before = await with_images(KTHENA, api, namespace)
         control_plane.kubectl("create", "configmap", KTHENA.images, name, "--namespace", namespace)
         after = await with_images(KTHENA, api, namespace)

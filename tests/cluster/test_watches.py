@@ -2,16 +2,15 @@
 
 import os
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.kubernetes.api_server import ApiReader
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import kind_of
 from inferno_optimizer.errors import UnavailableError
+from tests.cluster.connection import connected
 from tests.cluster.forgetful import ForgetfulProxy
 from tests.cluster.scene import Mode, Scene, in_mode
 from tests.conftest import StartOperator
@@ -24,13 +23,7 @@ async def test_a_version_that_is_too_old_is_no_end_of_a_watch(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     control_plane.items("servers", namespace)  # kubectl waits until their cache is ready
-    configuration = Configuration()
-    await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
-        config_file=str(control_plane.kubeconfig), client_configuration=configuration
-    )
-    async with ApiClient(configuration) as client:
-        reader = ApiReader(CustomObjectsApi(client))
-
+    async with connected(control_plane.kubeconfig, lambda: datetime.now(UTC)) as reader:
         with pytest.raises(UnavailableError, match=r"too old resource version|HTTP 410"):
             await anext(reader.watch(kind_of(Server), namespace, since=1))
 
