@@ -23,8 +23,9 @@ GROUP, VERSION = API_VERSION.split("/")
 WRITERS = 8
 DECISION_S = 300.0
 IDLE_S = 60.0
+CALM_S = 3.0
 WRITES = re.compile(
-    r'^apiserver_request_total\{.*,group="inferno\.platform\.ai".*,resource="(?P<resource>\w+)"'
+    r'^apiserver_request_total\{.*,group="(?:inferno\.platform\.ai|apps)".*,resource="(?P<resource>\w+)"'
     r'.*verb="(?:APPLY|DELETE|PATCH|POST|PUT)".*\} (?P<count>\S+)$',
     re.MULTILINE,
 )
@@ -37,7 +38,7 @@ def operator(*, servers: int, accelerators: int = 20, solver: str = "greedy") ->
     with ControlPlane() as control_plane:
         control_plane.install_crds(ROOT / "crds")
         control_plane.create_namespace(NAMESPACE)
-        bench = _Bench(control_plane)
+        bench = Bench(control_plane)
         bench.create(manifests(document))
         process = OperatorProcess(
             control_plane.processes, "operator", control_plane.kubeconfig, NAMESPACE
@@ -58,7 +59,7 @@ def operator(*, servers: int, accelerators: int = 20, solver: str = "greedy") ->
         }
 
 
-class _Bench:
+class Bench:
     """The control plane, through a client that costs little."""
 
     def __init__(self, control_plane: ControlPlane) -> None:
@@ -98,6 +99,13 @@ class _Bench:
             GROUP, VERSION, NAMESPACE, PLURALS["Server"]
         )
         return sum(not item.get("status", {}).get("conditions") for item in found["items"])
+
+    def wait_until_calm(self) -> None:
+        """Wait until nobody writes to our objects for a while."""
+        before = -1.0
+        while (now := self.writes()) != before:
+            before = now
+            time.sleep(CALM_S)
 
     def writes(self) -> float:
         """Writes to our objects but the Optimizer's that the API server has counted."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.bench import calibration, cluster, library, measurement, program, rest
+from tests.bench import calibration, cluster, library, measurement, program, rest, workloads
 from tests.bench.errors import NotSupportedError
 from tests.controlplane.parent_death import die_with_parent
 
@@ -30,6 +30,7 @@ MEASURES: Mapping[str, Callable[..., library.Numbers]] = MappingProxyType(
         "rest": rest.one_request,
         "clients": rest.concurrent_clients,
         "operator": cluster.operator,
+        "workloads": workloads.workloads,
     }
 )
 

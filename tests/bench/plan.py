@@ -24,6 +24,7 @@ WORDS = {
     "again_writes": "writes",
     "idle_writes": "writes",
     "undecided": "not written",
+    "unscaled": "not scaled",
     "wrong": "wrong",
 }
 
@@ -187,6 +188,12 @@ ROWS = (
         Case("operator", {"servers": 10_000}, 900),
         [Limit("seconds", 90, 30), Limit("undecided", 0)],
         long=True,
+    ),
+    Row(
+        "workloads",
+        "operator, 1,000 Servers on Deployments, from the first decision to the last replicas",
+        Case("workloads", {"servers": 1000}, 300),
+        [Limit("seconds", 5), Limit("unscaled", 0), Limit("idle_writes", 0)],
     ),
     Row(
         "calibration",

@@ -112,6 +112,10 @@ class Reference:
         return str(self.place)
 
 
+EVENTS = 500
+"""Up to so many events are published one by one: clusters store each event for an hour."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """A Kubernetes event about an object.

@@ -65,7 +65,7 @@ class FakeCluster:
         self._changed = asyncio.Event()
 
     async def something_changed(self) -> None:
-        """Wait for the next change of an object."""
+        """Wait for the next change of an object, or event about one."""
         await self._changed.wait()
 
     def add(self, manifest: Mapping[str, Any], namespace: str | None = None) -> Key:
@@ -204,6 +204,7 @@ class FakeCluster:
     async def publish(self, event: Event) -> None:
         """Store the event."""
         self.events.append(event)
+        self._wake()
 
     def _stored(self, kind: Kind, key: Key) -> dict[str, Any]:
         try:
@@ -256,6 +257,10 @@ class FakeCluster:
         manifest = copy.deepcopy(stored)
         change = Change(int(manifest["metadata"]["resourceVersion"]), manifest, gone=gone)
         self._changes.append((manifest["kind"], change))
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake those who wait for something to change."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -17,7 +17,7 @@ from inferno_operator.resources import (
     Unserved,
 )
 from inferno_operator.resources.conditions import OPTIMIZED, READY, Verdict
-from inferno_operator.resources.objects import Event
+from inferno_operator.resources.objects import EVENTS, Event
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer import system
 from inferno_optimizer.errors import InfernoError
@@ -28,9 +28,6 @@ UNSERVED_NAMED = 100
 
 TROUBLES_NAMED = 10
 """How many problems of objects the message names."""
-
-EVENTS = 500
-"""Up to so many events are published one by one: clusters store each event for an hour."""
 
 NOT_REQUESTED = Verdict(
     OPTIMIZED, holds=None, reason="NotRequested", message="set spec.optimize to true to optimize"

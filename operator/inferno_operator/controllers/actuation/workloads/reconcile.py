@@ -37,7 +37,7 @@ from inferno_operator.resources import (
     ServiceClass,
 )
 from inferno_operator.resources.conditions import Verdict
-from inferno_operator.resources.objects import Event, Now, Reference, kind_of
+from inferno_operator.resources.objects import EVENTS, Event, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import Cluster, Scale, StaleError
@@ -47,6 +47,9 @@ from inferno_optimizer.system import System
 
 READ = (Accelerator, Capacity, Model, Optimizer, ServiceClass)
 """The kinds that are read for each reconcile; Servers are watched."""
+
+ARRIVAL_SECONDS = 1.0
+"""Time until the next reconcile while the decisions of a plan are being written."""
 
 SystemOf = Callable[[Iterable[Resource]], System]
 """Builds the system that the objects of a namespace describe."""
@@ -93,8 +96,10 @@ async def _reconcile(
     targets = [server_targets(subject, supply, now) for subject in subjects]
     steps = next_steps(targets, _capacity(supply, observations))
     failures = await _write(steps, subjects, context)
+    if steps.replicas and not all(subject.wanted.fresh for subject in subjects):
+        return Outcome.due_after(ARRIVAL_SECONDS)  # first scale what the rest of the plan says
     pairs = list(zip(subjects, targets, strict=True))
-    await write_each(pairs, lambda pair: _report(*pair, steps, supply, context))
+    await _report_all(pairs, steps, supply, context)
     if failures:
         return Outcome.FAILED
     return Outcome.due_after(min(filter(None, (due_after(*p, now) for p in pairs)), default=None))
@@ -156,10 +161,30 @@ async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
     logger.info("%s: scaled from %d to %d replicas", scale.reference, scale.replicas, replicas)
 
 
+async def _report_all(
+    pairs: Sequence[tuple[Subject, ServerTargets]], steps: Steps, supply: Supply, context: Context
+) -> None:
+    """Report on all Servers; if very many change, only problems get an event."""
+    events: list[Event] = []
+
+    async def report(pair: tuple[Subject, ServerTargets]) -> None:
+        event = await _report(*pair, steps, supply, context)
+        if event is not None:
+            events.append(event)
+
+    await write_each(pairs, report)
+    for event in events:
+        if len(events) <= EVENTS or event.type == "Warning":
+            await context.cluster.publish(event)
+
+
 async def _report(
     subject: Subject, targets: ServerTargets, steps: Steps, supply: Supply, context: Context
-) -> None:
-    """Write the current allocation and the condition of a Server, where they differ."""
+) -> Event | None:
+    """Write the current allocation and the condition of a Server, where they differ.
+
+    Returns the event that the condition has another reason, if it has.
+    """
     reference, generation = subject.observation.reference, subject.observation.generation
     if _runs_something_else(subject):
         costs = supply.unit_costs(subject.server.spec.model)
@@ -172,12 +197,12 @@ async def _report(
     verdict = _verdict(subject, targets, steps)
     told = condition(subject.observation.status, verdict, generation, context.now())
     if verdict is None or told is None:
-        return
+        return None
     body = reference.manifest_at_version(status={"conditions": [told.to_json()]})
     context.world.written(SERVER, await context.cluster.apply(SERVER, body, FIELD_MANAGER))
     before = subject.condition
-    if before is None or before.reason != verdict.reason:
-        await context.cluster.publish(_event(reference, verdict))
+    is_news = before is None or before.reason != verdict.reason
+    return _event(reference, verdict) if is_news else None
 
 
 def _runs_something_else(subject: Subject) -> bool:

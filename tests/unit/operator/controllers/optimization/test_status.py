@@ -6,6 +6,7 @@ import pytest
 
 from inferno_operator.controllers.optimization import status as report
 from inferno_operator.controllers.optimization.plan import Update
+from inferno_operator.resources.objects import EVENTS
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
 from inferno_optimizer.system import (
@@ -289,11 +290,11 @@ def news(count: int) -> list[Update]:
 
 
 def test_each_of_a_few_objects_tells_its_own_news() -> None:
-    assert report.digest(at(1), news(report.EVENTS)) == ()
+    assert report.digest(at(1), news(EVENTS)) == ()
 
 
 def test_the_news_of_very_many_objects_are_told_by_the_optimizer() -> None:
-    (event,) = report.digest(at(1), news(report.EVENTS + 1))
+    (event,) = report.digest(at(1), news(EVENTS + 1))
 
     assert event.about == at(1).reference
     assert (event.type, event.reason) == ("Warning", "SolverFailed")

@@ -12,7 +12,7 @@ from inferno_operator.controllers.actuation.controller import ActuationControlle
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources.conditions import ALLOCATED
-from inferno_operator.resources.objects import POD, Key, Kind
+from inferno_operator.resources.objects import EVENTS, POD, Key, Kind
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.ports import RejectedError, Served
 from inferno_optimizer.system import IDLE
@@ -195,11 +195,46 @@ async def test_a_decision_reaches_the_deployment_and_what_runs_comes_back() -> N
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Moving")
         await scene.until(lambda: scene.reason() == "Actuated")
+        await scene.until(lambda: len(scene.cluster.events) == 2)
     current = scene.cluster.objects["Server", Key("default", "s")]["spec"]["currentAlloc"]
 
     assert scene.replicas("a") == 2
     assert (current["accelerator"], current["numReplicas"], current["cost"]) == ("A", 2, 20)
     assert [event.reason for event in scene.cluster.events] == ["Moving", "Actuated"]
+
+
+async def test_of_very_many_servers_that_move_no_one_gets_an_event() -> None:
+    scene = Scene(a=2 * EVENTS)
+    for number in range(EVENTS + 1):
+        scene.add(f"S{number}", workload("A", f"a{number}"))
+        scene.deploy(f"a{number}")
+        scene.decide(f"S{number}", A=1)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason(f"s{EVENTS}") == "Actuated")
+
+    assert not any(event.reason == "Moving" for event in scene.cluster.events)
+
+
+async def test_numbers_of_replicas_are_written_before_reports_while_a_plan_arrives() -> None:
+    scene = Scene()
+    for name in ("S", "T"):
+        scene.add(name, workload("A", name.lower()))
+        scene.deploy(name.lower())
+    scene.decide("S", A=2)
+    undecided = scene.cluster.objects["Server", Key("default", "t")]
+    allocation = {"accelerator": "A", "numReplicas": 1}
+    stale = {"type": ALLOCATED, "status": "False", "reason": "NoCapacity", "message": ""}
+    stale["lastTransitionTime"] = scene.time()
+    spec = {**undecided["spec"], "desiredAlloc": allocation}
+    scene.cluster.add({**undecided, "spec": spec, "status": {"conditions": [stale]}})
+
+    async with running(scene):
+        await scene.until(lambda: scene.replicas("s") == 2)
+        first = list(scene.cluster.writes)
+        await scene.until(lambda: scene.reason() == "Moving")
+
+    assert not [write for write in first if "Server" in write]
 
 
 async def test_nothing_is_written_once_everything_has_arrived() -> None:
