@@ -1,8 +1,10 @@
 """Decisions reach Deployments, all Servers together, within the cards and without a gap."""
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
@@ -137,6 +139,32 @@ class Fleet:
         """The numbers of replicas of the Deployments."""
         found = self.control_plane.items("deployments", self.scene.namespace)
         return {d["metadata"]["name"]: d["spec"]["replicas"] for d in found}
+
+    @contextmanager
+    def owner_that_keeps(self, deployment: str, replicas: int) -> Iterator[list[int]]:
+        """Set the number of replicas back whenever others change it; yields their numbers."""
+        place = ("apps", "v1", self.scene.namespace, "deployments", deployment)
+        body = {"spec": {"replicas": replicas}}
+        others: list[int] = []
+        stopped = threading.Event()
+
+        def set_back() -> None:
+            while not stopped.wait(0.1):
+                found: Any = self._objects.get_namespaced_custom_object(*place)
+                if found["spec"]["replicas"] != replicas:
+                    others.append(found["spec"]["replicas"])
+                    self._objects.patch_namespaced_custom_object(
+                        *place, body, field_manager="owner"
+                    )
+
+        self._objects.patch_namespaced_custom_object(*place, body, field_manager="owner")
+        owner = threading.Thread(target=set_back, daemon=True)
+        owner.start()
+        try:
+            yield others
+        finally:
+            stopped.set()
+            owner.join()
 
     def is_done(self, plan: Plan) -> bool:
         """Whether exactly the wanted replicas exist, and are ready."""
@@ -315,6 +343,44 @@ def test_a_number_set_by_hand_is_told_and_not_fought_over(
 
     assert "'kubectl'" in condition(server, "Actuated")["message"]
     assert fleet.replicas()["s00-a"] == 1
+
+
+@pytest.mark.usefixtures("witness")
+def test_an_autoscaler_of_the_same_deployment_is_named_and_nothing_is_written(
+    operator: StartOperator, fleet: Fleet
+) -> None:
+    fleet.create(servers=1)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "s00-a"}
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "by-cpu"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9},
+    }
+    fleet.scene.apply(autoscaler)
+    operator()
+    fleet.decide({"s00": {"A": 2}}, {"s00": 1})
+
+    wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer", 30.0)
+
+    assert "HorizontalPodAutoscaler 'by-cpu'" in fleet.messages()["s00"]
+    assert fleet.replicas()["s00-a"] == 0
+
+
+@pytest.mark.usefixtures("witness")
+def test_an_owner_that_sets_the_number_back_is_named_and_gets_one_write_in_five_minutes(
+    operator: StartOperator, fleet: Fleet, witness: Witness
+) -> None:
+    fleet.create(servers=1)
+    with fleet.owner_that_keeps("s00-a", replicas=1) as written:
+        operator()
+        fleet.decide({"s00": {"A": 2}}, {"s00": 1})
+        wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "it", 30.0)
+        witness.pause(5.0)
+
+        assert "'owner'" in fleet.messages()["s00"]
+        assert "the operator sets the number after" in fleet.messages()["s00"]
+        assert written == [2]
 
 
 def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> None:
