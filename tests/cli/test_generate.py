@@ -24,7 +24,7 @@ def server(
     name: str = "chat", *workloads: Manifest, namespace: str = "llm", **spec: object
 ) -> Manifest:
     fields = {"workloads": list(workloads or (A, B)), "actuation": "Publish", **spec}
-    where = {"namespace": namespace} if namespace else {}
+    where: Manifest = {"namespace": namespace} if namespace else {}
     return objects.server(name.title(), spec=fields, name=name, **where)
 
 
