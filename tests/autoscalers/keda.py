@@ -1,6 +1,6 @@
 """What KEDA does with a ScaledObject that has one trigger of type metrics-api.
 
-From KEDA 2.20.2: pkg/scalers/metrics_api_scaler.go, pkg/fallback/fallback.go,
+From KEDA 2.19 and 2.20: pkg/scalers/metrics_api_scaler.go, pkg/fallback/fallback.go,
 pkg/scaling/scale_handler.go, pkg/scaling/executor/scale_scaledobjects.go, controllers/keda/hpa.go.
 """
 
@@ -8,16 +8,25 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
-
-from tests.autoscalers.hpa import Target
 
 Manifest = Mapping[str, Any]
 Secrets = Mapping[str, Mapping[str, str]]
 
 COOLDOWN_SECONDS = 300
+
+
+class Scalable(Protocol):
+    """The scale subresource of a workload."""
+
+    @property
+    def replicas(self) -> int:
+        """The replicas that it asks for."""
+
+    @replicas.setter
+    def replicas(self, count: int) -> None: ...
 
 
 class ScalerError(Exception):
@@ -38,14 +47,21 @@ class Keda:
         The time [s].
     client
         Connections to the endpoint.
+    errors
+        How often the endpoint gave no number.
+    failures
+        The same, since the last number, for the fallback.
+    last_active
+        When the endpoint last gave a number above 0 [s].
     """
 
     scaled_object: Manifest
     authentication: Manifest
     secrets: Secrets
-    target: Target
+    target: Scalable
     clock: Callable[[], float]
     client: httpx.AsyncClient
+    errors: int = 0
     failures: int = 0
     last_active: float | None = None
 
@@ -54,12 +70,16 @@ class Keda:
         spec, trigger = self.scaled_object["spec"], self._trigger
         kind = trigger.get("metricType", "AverageValue")
         aim = {"type": kind, kind[0].lower() + kind[1:]: trigger["metadata"]["targetValue"]}
-        metric = {"name": f"s0-metric-api-{trigger['metadata']['valueLocation']}"}
+        name = self.scaled_object["metadata"]["name"]
+        metric = {
+            "name": f"s0-metric-api-{trigger['metadata']['valueLocation']}",
+            "selector": {"matchLabels": {"scaledobject.keda.sh/name": name}},
+        }
         advanced = spec.get("advanced", {}).get("horizontalPodAutoscalerConfig", {})
         return {
             "apiVersion": "autoscaling/v2",
             "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": f"keda-hpa-{self.scaled_object['metadata']['name']}"},
+            "metadata": {"name": f"keda-hpa-{name}"},
             "spec": {
                 "scaleTargetRef": spec["scaleTargetRef"],
                 "minReplicas": spec.get("minReplicaCount", 0) or 1,
@@ -112,6 +132,7 @@ class Keda:
         try:
             value = await self._value()
         except (ScalerError, httpx.HTTPError):
+            self.errors += 1
             return self._fallback()
         self.failures = 0
         return value, False

@@ -75,7 +75,7 @@ class Stage:
         self._serving = AsyncExitStack()
         self._port = 0
         self._now = 0.0
-        self._pairs: list[tuple[Keda, HorizontalPodAutoscaler]] = []
+        self._pairs: list[tuple[Keda, HorizontalPodAutoscaler, Target]] = []
 
     async def start(self) -> None:
         """Serve, on the same port as before."""
@@ -105,7 +105,8 @@ class Stage:
             name = item["spec"]["scaleTargetRef"]["name"]
             target = self.targets[name] = Target(replicas[name], replicas[name])
             keda = Keda(item, authentication, secrets, target, self._clock, self._client)
-            self._pairs.append((keda, HorizontalPodAutoscaler(keda.hpa(), self._clock, gate)))
+            hpa = HorizontalPodAutoscaler(keda.hpa(), self._clock, gate)
+            self._pairs.append((keda, hpa, target))
 
     def decide(self, manifest: Manifest) -> None:
         """Write a decision."""
@@ -117,10 +118,10 @@ class Stage:
         await self.known()
         for _ in range(count):
             self._now += STEP_S
-            for keda, hpa in self._pairs:
+            for keda, hpa, target in self._pairs:
                 await keda.poll()
-                hpa.synchronize(keda.target, await keda.metric())
-                keda.target.exist = keda.target.replicas
+                hpa.synchronize(target, await keda.metric())
+                target.exist = target.replicas
         return {name: target.replicas for name, target in self.targets.items()}
 
     async def known(self) -> None:
