@@ -36,6 +36,8 @@ GATE = "--feature-gates=HPAConfigurableTolerance=true"
 SYNC = "--horizontal-pod-autoscaler-sync-period=1s"
 HPA = f"{DEPLOYMENTS},horizontal-pod-autoscaler-controller"
 
+KINDS = "inferno,scaledobjects,triggerauthentications"
+
 NAMESPACE = "llm"
 SECRET = "inferno-publish-token"  # noqa: S105 - the name of a Secret
 TOKEN = "t0ken"  # noqa: S105 - of the test
@@ -57,24 +59,39 @@ def plane() -> Iterator[ControlPlane]:
     with ControlPlane(more_options=[GATE]) as plane:
         plane.install_crds(ROOT / "crds")
         for file in keda_definitions():
-            plane.kubectl("apply", "--server-side", "--filename", file)
+            plane.install_crds(file)
+        wait_until(
+            lambda: plane.kubectl("get", "--all-namespaces", KINDS, check=False).stderr,
+            lambda problem: "No resources found" in problem,
+            "the kinds to be served",
+            PATIENCE_S,
+        )
         plane.start_controller_manager(HPA, [GATE, SYNC])
         plane.create_namespace(NAMESPACE)
         yield plane
 
 
 @pytest.fixture
-def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """An operator that publishes decisions."""
+def variables(tmp_path: Path) -> dict[str, str]:
+    """The environment of operators that publish decisions."""
     token = tmp_path / "token"
     token.write_text(TOKEN)
-    variables = {"INFERNO_PUBLISH_TOKEN_FILE": str(token)}
-    operator = OperatorProcess(
-        plane.processes, "operator", plane.kubeconfig, NAMESPACE, variables, command=None
-    )
+    return {"INFERNO_PUBLISH_TOKEN_FILE": str(token)}
+
+
+@pytest.fixture
+def operator(plane: ControlPlane, variables: dict[str, str]) -> Iterator[OperatorProcess]:
+    """An operator that publishes decisions."""
+    operator = started(plane, "operator", variables)
     operator.wait_until_ready()
     yield operator
     operator.stop()
+
+
+def started(plane: ControlPlane, name: str, variables: dict[str, str]) -> OperatorProcess:
+    return OperatorProcess(
+        plane.processes, name, plane.kubeconfig, NAMESPACE, variables, command=None
+    )
 
 
 class Deployed:
@@ -300,3 +317,60 @@ def test_the_api_server_keeps_the_tolerance_of_an_hpa(plane: ControlPlane) -> No
 
     assert [rules["tolerance"] for rules in stored["spec"]["behavior"].values()] == ["0", "0"]
     plane.kubectl("delete", "hpa", printed["metadata"]["name"], "--namespace", NAMESPACE)
+
+
+@pytest.fixture
+def pair(plane: ControlPlane, variables: dict[str, str]) -> Iterator[list[OperatorProcess]]:
+    """Two operators of which one leads."""
+    elect = {**variables, "INFERNO_LEADER_ELECTION": "true"}
+    operators = [started(plane, name, elect) for name in ("first", "second")]
+    wait_until(
+        lambda: [operator.log for operator in operators],
+        lambda logs: all("health and metrics on" in log for log in logs),
+        "the start of both",
+        30.0,
+    )
+    yield operators
+    for operator in operators:
+        if operator.exit_code is None:
+            operator.stop()
+
+
+def asked(operator: OperatorProcess) -> tuple[int, Any]:
+    """Status and content of the answer of an operator; it may be that of an error."""
+    url = f"{operator.health_url}/v1/desired/{NAMESPACE}/chat/A"
+    answer = httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"})
+    return answer.status_code, answer.json()
+
+
+def exported(operator: OperatorProcess) -> list[str]:
+    page = httpx.get(f"{operator.health_url}/metrics").text
+    return [line for line in page.splitlines() if line.startswith("inferno_desired_replicas{")]
+
+
+def test_an_operator_that_does_not_lead_answers_too_but_not_without_its_watch(
+    plane: ControlPlane, pair: list[OperatorProcess]
+) -> None:
+    Scene(plane, NAMESPACE).apply(server({"accelerator": "A", "name": "chat-a"}))
+    decide(plane, A=5)
+    answer = 200, {"replicas": 5, "accelerator": "A"}
+
+    wait_until(lambda: [*map(asked, pair)], lambda seen: seen == [answer] * 2, "answers", 30.0)
+    wait_until(
+        lambda: sorted(len(exported(operator)) for operator in pair),
+        lambda counts: counts == [0, 1],
+        "series of one operator",
+        30.0,
+    )
+
+    (standby,) = (operator for operator in pair if not exported(operator))
+    plane.stop_api_server()
+    try:
+        status, body = wait_until(
+            lambda: asked(standby), lambda seen: seen != answer, "an error", 30.0
+        )
+    finally:
+        plane.start_api_server()
+
+    assert (status, body.keys()) == (503, {"error"})
+    wait_until(lambda: asked(standby), lambda seen: seen == answer, "the number again", 30.0)
