@@ -123,14 +123,16 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
             *_others(settings, guard, dialect),
         ]
         patience = PROGRESS_SECONDS + settings.time_limit
-        publication = Publication(guard, settings.namespaces)
+        wva = settings.wva_metrics
+        publication = Publication(guard, settings.namespaces, names_variants=wva)
         manager = Manager(guard, controllers, election, _elapsed, patience, (publication,))
         metrics.follow(
             leading=lambda: remaining() > 0, queue_depth=lambda: optimization.queue.depth
         )
         # Only the leader exports decisions: autoscalers add the series of several operators up.
         metrics.publish(
-            lambda: publication.decisions() if remaining() > 0 else (), wva=settings.wva_metrics
+            lambda: publication.decisions() if remaining() > 0 else (),
+            publication.variant if wva else None,
         )
         decisions = Decisions(publication.decision, settings.publish_token)
 

@@ -68,7 +68,7 @@ class Stage:
         self.cluster = FakeCluster()
         self.publication = Publication(self.cluster, ())
         self.metrics = Metrics()
-        self.metrics.publish(self.publication.decisions, wva=False)
+        self.metrics.publish(self.publication.decisions)
         self.targets: dict[str, Target] = {}
         self._decisions = Decisions(self.publication.decision, token)
         self._client = client

@@ -7,6 +7,7 @@ next one. Those about decisions follow the Servers. So there are no series of de
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -20,6 +21,7 @@ from inferno_operator.adapters.http.measurements import (
 from inferno_operator.adapters.http.publication import (
     PUBLISHED_METRICS,
     WVA_METRICS,
+    Variant,
     desired_rows,
     wva_rows,
 )
@@ -129,15 +131,18 @@ class Metrics(Observer):
         for metric, value in ((LEADER, leading), (QUEUE_DEPTH, queue_depth)):
             Gauge(metric.name, metric.help, registry=self._registry).set_function(value)
 
-    def publish(self, decisions: Callable[[], Iterable[Published]], *, wva: bool) -> None:
+    def publish(
+        self, decisions: Callable[[], Iterable[Published]], variant: Variant | None = None
+    ) -> None:
         """Print the decisions, which are read whenever the metrics are printed.
 
-        With `wva` they are also printed under the names that users of llm-d and KServe know.
+        With `variant` they are also printed under the names that users of llm-d and KServe know.
         """
         own = ReplacedSeries(PUBLISHED_METRICS, lambda: desired_rows(decisions()))
         self._registry.register(own)
-        if wva:
-            self._registry.register(ReplacedSeries(WVA_METRICS, lambda: wva_rows(decisions())))
+        if variant is not None:
+            rows = partial(wva_rows, variant=variant)
+            self._registry.register(ReplacedSeries(WVA_METRICS, lambda: rows(decisions())))
 
     def page(self, accept: str = "") -> tuple[str, bytes]:
         """Return content type and body, in a format that the Accept header allows."""

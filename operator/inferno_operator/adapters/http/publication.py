@@ -1,6 +1,6 @@
 """The metrics of published decisions, and their rows."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 from inferno_operator.adapters.http.series import Metric, Row, replaced
@@ -11,6 +11,9 @@ DESIRED = replaced(
     ("server", "accelerator", "workload"),
     "Replicas that were decided for a workload; server is the name of the Server object.",
 )
+
+Variant = Callable[[Published, str], str]
+"""Returns the name of the variant that runs a Server on an accelerator."""
 
 VARIANT = ("namespace", "exported_namespace", "variant_name", "accelerator_type")
 """Labels of the autoscaler of llm-d; KServe asks for the namespace by the second name."""
@@ -45,7 +48,9 @@ def desired_rows(decisions: Iterable[Published]) -> Iterator[tuple[str, Iterable
         yield namespace, [row for decision in found for row in _desired(decision)]
 
 
-def wva_rows(decisions: Iterable[Published]) -> Iterator[tuple[str, Iterable[Row]]]:
+def wva_rows(
+    decisions: Iterable[Published], variant: Variant
+) -> Iterator[tuple[str, Iterable[Row]]]:
     """Yield namespaces with the rows for users of llm-d and KServe.
 
     Several Servers that name one workload give one row, that of the first Server.
@@ -53,7 +58,7 @@ def wva_rows(decisions: Iterable[Published]) -> Iterator[tuple[str, Iterable[Row
     for namespace, found in groupby(_standing(decisions), lambda item: item.key.namespace):
         rows: dict[tuple[Metric, tuple[str, ...]], float] = {}
         for decision in found:
-            for metric, labels, value in _variants(decision):
+            for metric, labels, value in _variants(decision, variant):
                 rows.setdefault((metric, labels), value)
         yield namespace, [(metric, labels, value) for (metric, labels), value in rows.items()]
 
@@ -64,20 +69,15 @@ def _standing(decisions: Iterable[Published]) -> Iterator[Published]:
 
 def _desired(decision: Published) -> Iterator[Row]:
     for accelerator, replicas in decision.parts():
-        name = _workload(decision, accelerator)
+        workload = decision.workloads.get(accelerator)
+        name = workload.name if workload else ""
         yield DESIRED, (decision.key.name, accelerator, name), replicas
 
 
-def _variants(decision: Published) -> Iterator[Row]:
+def _variants(decision: Published, variant: Variant) -> Iterator[Row]:
     for accelerator, desired in decision.parts():
-        variant = _workload(decision, accelerator) or decision.key.name
-        labels = decision.key.namespace, variant, accelerator
+        labels = decision.key.namespace, variant(decision, accelerator), accelerator
         current = decision.current.get(accelerator, 0)
         yield WVA_DESIRED, labels, desired
         yield WVA_CURRENT, labels, current
         yield WVA_RATIO, labels, desired / current if current else desired
-
-
-def _workload(decision: Published, accelerator: str) -> str:
-    workload = decision.workloads.get(accelerator)
-    return workload.name if workload else ""

@@ -1,15 +1,24 @@
 """Watch Servers in every operator, also in one that does not lead, and answer for them."""
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 
 from inferno_operator.controllers.actuation.publication.plan import Published, publish
+from inferno_operator.controllers.actuation.publication.variants import (
+    Target,
+    variant,
+    variants,
+)
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.resources import Server
-from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, Key, Kind, Manifest
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.informer import Informer
-from inferno_operator.runtime.ports import Change, GoneError, Listing, Reader
+from inferno_operator.runtime.ports import Change, GoneError, Listing, Reader, RejectedError
 from inferno_optimizer.errors import InfernoError, UnavailableError
+
+VARIANTS_SECONDS = 60.0
+"""Seconds between two lists of autoscalers, which are not watched."""
 
 
 class Publication:
@@ -21,15 +30,27 @@ class Publication:
         The API server.
     namespaces
         The namespaces to watch; if empty, all.
+    names_variants
+        Whether `variant` knows the names of autoscalers.
+
     """
 
-    def __init__(self, reader: Reader, namespaces: Sequence[str]) -> None:
+    def __init__(
+        self, reader: Reader, namespaces: Sequence[str], *, names_variants: bool = False
+    ) -> None:
+        self._reader = reader
+        self._namespaces = namespaces
+        self._names_variants = names_variants
         self._published: dict[Key, Published] = {}
         self._informer = Informer(reader, [SERVER], namespaces, self)
+        self._variants: Mapping[Target, str] = {}
 
     async def run(self) -> None:
         """Watch Servers until cancelled."""
-        await self._informer.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._informer.run())
+            if self._names_variants:
+                group.create_task(self._name_variants())
 
     def unready(self) -> str:
         """Return why decisions are not known; "" if they are."""
@@ -57,6 +78,10 @@ class Publication:
         """Return what is published, in the order of the keys; the last state if a watch failed."""
         return [self._published[key] for key in sorted(self._published)]
 
+    def variant(self, decision: Published, accelerator: str) -> str:
+        """Return the name by which users of llm-d know the workload on an accelerator."""
+        return variant(decision, accelerator, self._variants)
+
     def listed(self, listing: Listing) -> None:
         """Take a list of all Servers."""
         found = {Key.of(manifest): manifest for manifest in listing.manifests}
@@ -79,6 +104,22 @@ class Publication:
 
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
         """Do nothing: the informer knows what is missing until the next list."""
+
+    async def _name_variants(self) -> None:
+        while True:
+            try:
+                found = [await self._autoscalers(name) for name in self._namespaces or ("",)]
+                self._variants = variants(item for items in found for item in items)
+            except UnavailableError:
+                pass  # the names stay as they were
+            await asyncio.sleep(VARIANTS_SECONDS)
+
+    async def _autoscalers(self, namespace: str) -> Sequence[Manifest]:
+        """Return the HPAs of a namespace, or of all (""); none without the right to list them."""
+        try:
+            return (await self._reader.list(HORIZONTAL_POD_AUTOSCALER, namespace)).manifests
+        except (GoneError, RejectedError):
+            return ()
 
     def _take(self, key: Key, manifest: Manifest) -> None:
         observation = observe(Server, manifest)

@@ -4,6 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.http.metrics import Metrics
 from inferno_operator.controllers.actuation.publication.plan import Published
+from inferno_operator.controllers.actuation.publication.variants import variant
 from inferno_operator.resources import Workload
 from inferno_operator.resources.objects import Key
 
@@ -24,10 +25,14 @@ BOOSTED = Published(Key("prod", "code"), {"A": 4}, workloads={"A": None})
 NEW = Published(Key("prod", "new"), None, "nothing was decided yet")
 
 
+def named(decision: Published, accelerator: str) -> str:
+    return variant(decision, accelerator, {})
+
+
 def series(*decisions: Published, wva: bool = False) -> Series:
     """The values of the labels, in the order of their names, and the value of each sample."""
     metrics = Metrics()
-    metrics.publish(lambda: decisions, wva=wva)
+    metrics.publish(lambda: decisions, named if wva else None)
     found: Series = {}
     for family in text_string_to_metric_families(metrics.page()[1].decode()):
         for sample in family.samples:
@@ -69,7 +74,7 @@ def test_servers_that_share_a_workload_give_one_series() -> None:
 def test_a_server_that_is_gone_has_no_series() -> None:
     decisions = [CHAT]
     metrics = Metrics()
-    metrics.publish(lambda: decisions, wva=True)
+    metrics.publish(lambda: decisions, named)
     before = metrics.page()[1].decode()
 
     decisions.clear()

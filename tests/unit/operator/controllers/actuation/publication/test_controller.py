@@ -143,3 +143,49 @@ async def test_a_namespace_without_rights_does_not_silence_the_others() -> None:
     assert publication.decision(S).on("A") == 2
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def autoscaler(
+    name: str, target: str, metadata: dict[str, Any] | None = None, kind: str = "Deployment"
+) -> dict[str, Any]:
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": target}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"scaleTargetRef": reference},
+    }
+
+
+async def test_a_variant_has_the_name_of_its_annotated_autoscaler() -> None:
+    managed: dict[str, Any] = {"annotations": {"llm-d.ai/managed": "true"}}
+    owner: dict[str, Any] = {"ownerReferences": [{"kind": "ScaledObject", "name": "scaled"}]}
+    cluster = FakeCluster()
+    workloads = [{"accelerator": name, "name": f"on-{name.lower()}"} for name in "ABCD"]
+    cluster.add(decided(2) | {"spec": decided(2)["spec"] | {"workloads": workloads}})
+    cluster.add(autoscaler("of-a", "on-a", managed))
+    cluster.add(autoscaler("keda-hpa-scaled", "on-b", managed | owner))
+    cluster.add(autoscaler("of-c", "on-c"))
+    cluster.add(autoscaler("of-d", "on-d", managed, kind="StatefulSet"))
+    publication = Publication(cluster, (), names_variants=True)
+
+    async with watching(publication):
+        decision = publication.decision(S)
+        await until(lambda: publication.variant(decision, "A") == "of-a")
+
+        names = [publication.variant(decision, name) for name in "BCDX"]
+        assert names == ["scaled", "on-c", "on-d", "s"]
+
+
+async def test_without_the_right_to_list_autoscalers_a_variant_has_the_name_of_its_workload() -> (
+    None
+):
+    cluster = FakeCluster()
+    workloads = [{"accelerator": "A", "name": "on-a"}]
+    cluster.add(decided(2) | {"spec": decided(2)["spec"] | {"workloads": workloads}})
+    cluster.unserved.add("HorizontalPodAutoscaler")
+    publication = Publication(cluster, (), names_variants=True)
+
+    async with watching(publication):
+        await asyncio.sleep(61)
+        assert publication.variant(publication.decision(S), "A") == "on-a"
