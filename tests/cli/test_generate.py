@@ -1,12 +1,14 @@
 """`inferno generate`: objects for autoscalers, or one line that names object and field."""
 
+import re
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.cli.program import SAMPLE, inferno
+from tests.cli.program import ROOT, SAMPLE, inferno
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -125,3 +127,11 @@ def test_a_server_that_the_operator_scales_too_is_warned_of(file: Path) -> None:
 
     assert done.returncode == 0
     assert done.stderr.startswith(b"warning: Server llm/chat: spec.actuation: Scale: set it to")
+
+
+def test_the_guide_shows_what_is_printed_for_its_server(file: Path) -> None:
+    page = (ROOT / "docs" / "guides" / "autoscalers.md").read_text()
+    shown, printed, *_ = re.findall(r"^ +```yaml\n(.*?)^ +```", page, re.MULTILINE | re.DOTALL)
+    file.write_text(dedent(shown))
+
+    assert inferno("generate", "keda", file).stdout.decode() == dedent(printed)
