@@ -112,6 +112,16 @@ def test_a_refusal_names_object_and_field(
     assert refused.stderr.count(b"\n") == 1
 
 
+def test_a_workload_that_two_servers_name_is_refused(file: Path) -> None:
+    refused = inferno("generate", "keda", write(file, server("chat", A), server("code", B, A)))
+
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert refused.stderr == (
+        b"inferno: Server llm/code: spec.workloads[1].name: 'chat-a' is that of"
+        b" Server llm/chat: spec.workloads[0] too\n"
+    )
+
+
 def test_an_unknown_server_and_files_without_workloads_are_refused(file: Path) -> None:
     unknown = inferno("generate", "keda", write(file, server()), "--server", "chet")
     none = inferno("generate", "keda", SAMPLE)

@@ -106,7 +106,9 @@ def manifests(
         A field of a Server cannot be used; the message names both.
     """
     make = _keda if autoscaler is Autoscaler.KEDA else _hpa
-    documents = list(make([_placed(server, namespace) for server in servers], access))
+    placed = [_placed(server, namespace) for server in servers]
+    _refuse_shared(placed)
+    documents = list(make(placed, access))
     text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
     return HEADERS[autoscaler] + text
 
@@ -133,6 +135,17 @@ def _placed(server: Server, namespace: str | None) -> _Placed:
             f"{_title(server)}: spec.workloads: it is empty: name the objects to scale"
         )
     return _Placed(server, found)
+
+
+def _refuse_shared(servers: Iterable[_Placed]) -> None:
+    """Refuse a workload that several items name: one object cannot follow two decisions."""
+    holders: dict[tuple[str, str], str] = {}
+    for item in servers:
+        for index, workload in enumerate(item.workloads):
+            field = f"{_title(item.server)}: spec.workloads[{index}]"
+            holder = holders.setdefault((item.namespace, _name(workload)), field)
+            if holder != field:
+                raise InputError(f"{field}.name: {workload.name!r} is that of {holder} too")
 
 
 def _title(server: Server) -> str:

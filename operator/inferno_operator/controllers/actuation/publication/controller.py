@@ -32,7 +32,6 @@ class Publication:
         The namespaces to watch; if empty, all.
     names_variants
         Whether `variant` knows the names of autoscalers.
-
     """
 
     def __init__(

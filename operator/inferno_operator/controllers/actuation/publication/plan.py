@@ -82,7 +82,8 @@ def publish(observation: Observation, before: Published | None) -> Published:
     """Return what to publish of a Server.
 
     A decision and the condition that explains it are two writes. In between, the decision
-    `before` stands.
+    `before` stands. None stands if nothing runs on an accelerator of the decision: the replicas on
+    the others would be removed, and no others started.
     """
     key, server = observation.reference.key, observation.resource
     if not isinstance(server, Server):
@@ -91,7 +92,11 @@ def publish(observation: Observation, before: Published | None) -> Published:
     replicas, why = decision.replicas, decision.why
     if not decision.fresh:
         replicas, why = (before.replicas, before.why) if before else (None, WRITING)
-    return Published(key, _largest_first(replicas), why, _running(server), _workloads(server))
+    workloads = _workloads(server)
+    if workloads and replicas and (missing := sorted(replicas.keys() - workloads.keys())):
+        names = ", ".join(map(repr, missing))
+        replicas, why = None, f"spec.workloads: no item runs on accelerator {names}: add one"
+    return Published(key, _largest_first(replicas), why, _running(server), workloads)
 
 
 def _largest_first(replicas: Mapping[str, int] | None) -> Mapping[str, int] | None:

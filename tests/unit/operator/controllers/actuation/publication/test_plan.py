@@ -108,8 +108,24 @@ def test_an_accelerator_that_nobody_named_is_no_decision_for_nothing() -> None:
 
 
 def test_the_backends_of_a_booster_count_as_named() -> None:
-    booster = {"name": "m", "backends": [{"name": "x", "accelerator": "B"}]}
+    booster: Manifest = {"name": "m", "backends": [{"name": "x", "accelerator": "B"}]}
 
+    booster["backends"].append({"name": "y", "accelerator": "A"})
     found = published(server(on(2), "Allocated", workloads=[], modelBooster=booster))
 
     assert dict(found.parts()) == {"A": 2, "B": 0}
+
+
+def test_a_decision_for_an_accelerator_without_a_workload_does_not_stop_the_others() -> None:
+    found = published(server(on(2, "C"), "Allocated"))
+
+    with pytest.raises(UnavailableError, match="no item runs on accelerator 'C': add one"):
+        found.on("A")
+
+
+def test_without_workloads_the_decision_alone_names_accelerators() -> None:
+    found = published(server(on(2, "C"), "Allocated", workloads=[]))
+
+    assert found.on("C") == 2
+    with pytest.raises(GoneError, match="no item runs on accelerator 'A'; known: 'C'"):
+        found.on("A")
