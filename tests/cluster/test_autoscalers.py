@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import ssl
+from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -202,7 +203,8 @@ class MetricsServer:
 async def keda(plane: ControlPlane) -> AsyncGenerator[dict[str, Keda], None]:
     """Run the stand-in on the objects that the API server has; yields its states by name."""
     (authentication,) = plane.items("triggerauthentications", NAMESPACE)
-    secrets = {SECRET: {"token": TOKEN}}
+    data = plane.get("secret", SECRET, NAMESPACE)["data"]
+    secrets = {SECRET: {key: b64decode(value).decode() for key, value in data.items()}}
     async with httpx.AsyncClient(timeout=1.0) as client:
         kedas = {}
         for item in plane.items("scaledobjects", NAMESPACE):
@@ -273,6 +275,8 @@ def chat(plane: ControlPlane, operator: OperatorProcess) -> None:
     deployments = deployment("chat-a", 10), deployment("chat-b", 0)
     Scene(plane, NAMESPACE).apply(account, server(*workloads), *deployments)
     decide(plane, A=11)
+    literal = f"--from-literal=token={TOKEN}"
+    plane.kubectl("create", "secret", "generic", SECRET, "--namespace", NAMESPACE, literal)
     generated(plane, "keda", "--url", operator.health_url)
 
 
