@@ -29,6 +29,7 @@ NEEDS = {
     "deployment_cluster": ["etcd", "kube-apiserver", "kubectl", "kube-controller-manager"],
     "helm": ["helm"],
     "kubectl": ["kubectl"],
+    "plane": ["etcd", "kube-apiserver", "kubectl", "kube-controller-manager"],
     "inference_sim": ["llm-d-inference-sim"],
     "prometheus_program": ["prometheus"],
     "promtool": ["promtool"],

@@ -10,11 +10,11 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
 from math import inf
 from pathlib import Path
 
 from inferno_operator.adapters.http import health
+from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import Metrics
 from inferno_operator.adapters.kubernetes import api_server, lease
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
@@ -22,6 +22,7 @@ from inferno_operator.adapters.optimizers.local import LocalOptimizer
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.adapters.prometheus import client as prometheus
 from inferno_operator.controllers.actuation.controller import ActuationController
+from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
 from inferno_operator.controllers.boosters.controller import BoosterController
 from inferno_operator.controllers.calibration.controller import CalibrationController
@@ -58,7 +59,7 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 WORKLOAD_KINDS = 8
 """Kinds of workloads that Servers name, with pods; more of them share the connections of calls."""
 
-WATCHED_KINDS = len(RESOURCES) + 2 + 2 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 6
+WATCHED_KINDS = len(RESOURCES) + 2 + 2 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 7
 """Upper limit: our kinds, those of measurement and actuation, and boosters with their children."""
 
 CALIBRATED_SOURCE = "vLLM"
@@ -122,13 +123,25 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
             *_others(settings, guard, dialect),
         ]
         patience = PROGRESS_SECONDS + settings.time_limit
-        manager = Manager(guard, controllers, election, _elapsed, patience)
+        wva = settings.wva_metrics
+        publication = Publication(guard, settings.namespaces, names_variants=wva)
+        manager = Manager(guard, controllers, election, _elapsed, patience, (publication,))
         metrics.follow(
             leading=lambda: remaining() > 0, queue_depth=lambda: optimization.queue.depth
         )
-        unready = partial(manager.unready, optimization.unready)
+        # Only the leader exports decisions: autoscalers add the series of several operators up.
+        metrics.publish(
+            lambda: publication.decisions() if remaining() > 0 else (),
+            publication.variant if wva else None,
+        )
+        decisions = Decisions(publication.decision, settings.publish_token)
+
+        def unready() -> str:
+            answers = publication.unready() if settings.publish_token else ""
+            return manager.unready(optimization.unready) or answers
+
         host = "" if in_cluster else health.LOOPBACK
-        async with health.serve(host, health_port, manager.stuck, unready, metrics.page):
+        async with health.serve(host, health_port, manager.stuck, unready, metrics.page, decisions):
             await manager.run()
 
 

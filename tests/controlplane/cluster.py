@@ -94,9 +94,12 @@ class ControlPlane(Client):
         """
         self.processes.stop(API_SERVER, signal.SIGKILL)
 
-    def start_controller_manager(self, controllers: str = CONTROLLERS) -> None:
+    def start_controller_manager(
+        self, controllers: str = CONTROLLERS, more_options: Sequence[str] = ()
+    ) -> None:
         """Start controllers: those that end namespaces and what owners leave, or others."""
         self._controllers = controllers
+        self._controller_options = more_options
         self._start_on_free_port(CONTROLLER_MANAGER, self._controller_manager_options)
 
     def stop_controller_manager(self) -> None:
@@ -163,6 +166,7 @@ class ControlPlane(Client):
             f"--kubeconfig={self.kubeconfig}",
             f"--controllers={self._controllers}",
             "--leader-elect=false",
+            *self._controller_options,
         ]
 
 

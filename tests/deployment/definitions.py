@@ -1,4 +1,4 @@
-"""Definitions of the Prometheus Operator, from its Go module, which a go.mod of ours pins."""
+"""Definitions of other projects, from their Go modules, which go.mod files of ours pin."""
 
 import json
 import os
@@ -8,28 +8,45 @@ from pathlib import Path
 from tests.controlplane.errors import BinaryError
 from tests.controlplane.programs import MODULES
 
-MODULE = "github.com/prometheus-operator/prometheus-operator"
 KINDS = ("prometheusrules", "servicemonitors")
 
 
 def prometheus_definitions() -> list[Path]:
-    """The files of the definitions that our manifests need; fetched once, into Go's own cache.
+    """The files of the definitions of the Prometheus Operator that our manifests need.
 
     Raises
     ------
     BinaryError
         There is no Go, or it cannot fetch them.
     """
+    module = "github.com/prometheus-operator/prometheus-operator"
+    folder = _fetched("prometheus-operator", module) / "example" / "prometheus-operator-crd"
+    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in KINDS]
+
+
+def keda_definitions() -> list[Path]:
+    """The files of the definitions of the objects that `inferno generate keda` prints.
+
+    Raises
+    ------
+    BinaryError
+        There is no Go, or it cannot fetch them.
+    """
+    folder = _fetched("keda", "github.com/kedacore/keda/v2") / "config" / "crd" / "bases"
+    return [folder / f"keda.sh_{kind}.yaml" for kind in ("scaledobjects", "triggerauthentications")]
+
+
+def _fetched(pin: str, module: str) -> Path:
+    """The folder of a module; fetched once, into Go's own cache."""
     try:
         fetched = subprocess.run(
-            ["go", "mod", "download", "-json", MODULE],
-            cwd=MODULES / "prometheus-operator",
+            ["go", "mod", "download", "-json", module],
+            cwd=MODULES / pin,
             env={**os.environ, "GOWORK": "off", "GOFLAGS": "-mod=readonly"},
             capture_output=True,
             text=True,
             check=True,
         )
     except (OSError, subprocess.CalledProcessError) as error:
-        raise BinaryError(f"no definitions of the Prometheus Operator: {error}") from error
-    folder = Path(json.loads(fetched.stdout)["Dir"], "example", "prometheus-operator-crd")
-    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in KINDS]
+        raise BinaryError(f"no definitions of {module}: {error}") from error
+    return Path(json.loads(fetched.stdout)["Dir"])

@@ -11,6 +11,8 @@ ELSEWHERE = {
     "inferno serve": "tests/rest/test_start.py",
     "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it
     "kubectl create --filename objects.yaml": "tests/cluster/test_deletion.py",
+    "kubectl create secret generic inferno-publish-token": "tests/cluster/test_autoscalers.py",
+    "kubectl inferno generate": "tests/cluster/test_autoscalers.py",
     "kubectl delete clusterroles,": "tests/cluster/deployment/test_helm.py",
     "kubectl get accelerators,": "tests/cluster/test_deletion.py",
     "kubectl scale deployment controller-": "tests/cluster/deployment/test_make.py",

@@ -99,7 +99,7 @@ def test_every_command_has_its_section() -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    explained = set(re.findall(r"`(inferno_\w+)`", text("metrics")))
+    explained = set(re.findall(r"`((?:inferno|wva)_\w+)`", text("metrics")))
 
     assert {metric.name for metric in METRICS} <= explained
 

@@ -313,6 +313,46 @@ def selects(peer: Manifest, namespace: str, labels: dict[str, str]) -> bool:
     return bool(named.items() <= has.items() and wanted.items() <= labels.items())
 
 
+def test_with_a_token_keda_may_read_decisions(rendered: Render) -> None:
+    publish = {"tokenSecret": "t", "namespace": "autoscaling", "wvaMetrics": True}
+    manifests = rendered(publish=publish)
+    operator, _ = pods(manifests)
+
+    settings = Settings.from_environment(environment_of(operator))
+    (mount,) = (
+        item
+        for item in operator["spec"]["containers"][0]["volumeMounts"]
+        if item["name"] == "publish"
+    )
+    (volume,) = (item for item in operator["spec"]["volumes"] if item["name"] == "publish")
+    assert settings.wva_metrics
+    assert str(settings.publish_token) == f"{mount['mountPath']}/token"
+    assert volume["secret"]["secretName"] == "t"
+    assert operator["spec"]["securityContext"]["fsGroup"] == 65532
+    _, rule = find(manifests, "NetworkPolicy", NAMES[0])["spec"]["ingress"]
+    (peer,) = rule["from"]
+    assert peer["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": "autoscaling"
+    }
+    (port,) = find(manifests, "Service", NAMES[0])["spec"]["ports"]
+    assert rule["ports"] == [{"port": port["targetPort"]}]
+
+
+def test_without_a_token_nobody_reads_decisions(rendered: Render) -> None:
+    manifests = rendered()
+    operator, _ = pods(manifests)
+
+    settings = Settings.from_environment(environment_of(operator))
+    assert (settings.publish_token, settings.wva_metrics) == (None, False)
+    assert len(find(manifests, "NetworkPolicy", NAMES[0])["spec"]["ingress"]) == 1
+
+
+def test_publishing_takes_no_right(rendered: Render) -> None:
+    account = f"{NAMESPACE}:inferno-operator"
+
+    assert granted(rendered(publish={"tokenSecret": "t"}), account) == granted(rendered(), account)
+
+
 def test_two_releases_have_no_object_in_common_but_definitions(helm: Path) -> None:
     options = [
         "--set=modelBooster=kthena",

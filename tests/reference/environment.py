@@ -60,12 +60,14 @@ def _default(variable: str) -> str:
         "INFERNO_PROMETHEUS_TOKEN_FILE": "",
         "INFERNO_PROMETHEUS_URL": "",
         "INFERNO_PROMETHEUS_USER": "",
+        "INFERNO_PUBLISH_TOKEN_FILE": "",
         "INFERNO_SOLVER_TIME_LIMIT": settings.time_limit,
         "INFERNO_STATELESS": settings.stateless,
         "INFERNO_TLS_CA": "",
         "INFERNO_TLS_CERT": "",
         "INFERNO_TLS_KEY": "",
         "INFERNO_TOKEN_FILE": "",
+        "INFERNO_WVA_METRICS": settings.wva_metrics,
     }
     value = values[variable]
     return code(f"{value:g}" if isinstance(value, float) else _text(value))

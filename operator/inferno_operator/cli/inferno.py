@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from inferno_operator.cli.autoscaler_options import (
+    MOST,
+    SECRET,
+    SERVICE,
+    Access,
+    Kind,
+    MaxReplicas,
+    TokenSecret,
+    Url,
+)
 from inferno_operator.cli.console import (
     Changes,
     Format,
@@ -289,6 +299,46 @@ def _known(endpoint: "PrometheusEndpoint | None") -> "PrometheusEndpoint":
     if endpoint is None:
         raise InputError("where is Prometheus? Give --prometheus URL")
     return endpoint
+
+
+@app.command(
+    epilog="Example: inferno generate keda servers.yaml --namespace llm"
+    "\n\nExample: kubectl get servers -o yaml | inferno generate keda - | kubectl apply -f -"
+)
+def generate(  # noqa: PLR0913 - an argument for each option
+    autoscaler: Kind,
+    paths: Paths,
+    servers: Annotated[
+        list[str],
+        typer.Option(
+            "--server",
+            metavar="NAME",
+            help="Only this Server; can be repeated.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006 - typer reads it and never changes it
+    *,
+    url: Url = SERVICE,
+    token_secret: TokenSecret = SECRET,
+    max_replicas: MaxReplicas = MOST,
+    namespace: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Namespace of Servers that name none.")
+    ] = None,
+    lenient: Lenient = False,
+) -> None:
+    """Print autoscalers that carry out the decisions for Servers.
+
+    With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
+    HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.
+    """
+    from inferno_operator.cli.autoscalers import manifests, select, warnings
+    from inferno_operator.cli.offline.system import read_resources, refuse_unknown
+
+    found = select(read_resources(paths, warn if lenient else refuse_unknown), servers)
+    access = Access(url, token_secret, max_replicas)
+    text = manifests(autoscaler, found, access, namespace)
+    warn(warnings(found))
+    typer.echo(text, nl=False)
 
 
 catalogue = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

@@ -12,6 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from inferno_operator.cli.autoscaler_options import (
+    MOST,
+    SECRET,
+    SERVICE,
+    Access,
+    Kind,
+    MaxReplicas,
+    TokenSecret,
+    Url,
+)
 from inferno_operator.cli.console import (
     Changes,
     Format,
@@ -215,6 +225,42 @@ def explain(
             *condition_parts(conditions, _now()),
         ),
     )
+
+
+@app.command(
+    epilog="Example: kubectl inferno generate keda | kubectl apply -f -"
+    "\n\nExample: kubectl inferno generate hpa premium-granite-13b -n llm"
+)
+@_somewhere
+def generate(
+    place: "Place",
+    autoscaler: Kind,
+    servers: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SERVER",
+            help="Their names; by default all Servers with workloads.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006 - typer reads it and never changes it
+    *,
+    url: Url = SERVICE,
+    token_secret: TokenSecret = SECRET,
+    max_replicas: MaxReplicas = MOST,
+) -> None:
+    """Print autoscalers that carry out the decisions for Servers.
+
+    With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
+    HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.
+    """
+    from inferno_operator.cli.autoscalers import manifests, select, warnings
+    from inferno_operator.resources.observation import readable
+
+    namespace, observations = _read(place)
+    found = select(readable(observations), servers)
+    text = manifests(autoscaler, found, Access(url, token_secret, max_replicas), namespace)
+    warn(warnings(found))
+    typer.echo(text, nl=False)
 
 
 @app.command(

@@ -24,6 +24,13 @@ class Controller(Protocol):
         """Stop reconciling."""
 
 
+class Watcher(Protocol):
+    """Watches objects and writes nothing, so that it needs no leadership."""
+
+    async def run(self) -> None:
+        """Watch objects until cancelled."""
+
+
 class Manager:
     """One run of the operator.
 
@@ -39,6 +46,8 @@ class Manager:
         A monotonic clock [s].
     patience
         Seconds without an answer of the API server after which a reconcile counts as stuck.
+    watchers
+        What runs also in an operator that does not lead.
     """
 
     def __init__(
@@ -48,16 +57,18 @@ class Manager:
         election: Election | None,
         clock: Clock,
         patience: float,
+        watchers: Sequence[Watcher] = (),
     ) -> None:
         self._cluster = cluster
         self._controllers = controllers
         self._election = election
         self._clock = clock
         self._patience = patience
+        self._watchers = watchers
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Wait for leadership and run the controllers, until SIGTERM or SIGINT.
+        """Run the watchers, and the controllers while leading, until SIGTERM or SIGINT.
 
         Raises
         ------
@@ -67,7 +78,8 @@ class Manager:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
-        await _first(self._stop.wait(), self._lead())
+        watchers = [watcher.run() for watcher in self._watchers]
+        await _first(self._stop.wait(), self._lead(), *watchers)
 
     def stuck(self) -> str:
         """Return a message if reconciles run but make no progress, else ""."""

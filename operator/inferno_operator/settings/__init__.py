@@ -93,6 +93,11 @@ VARIABLES = (
         "URL",
     ),
     Variable("INFERNO_PROMETHEUS_USER", "User for Prometheus.", "NAME"),
+    Variable(
+        "INFERNO_PUBLISH_TOKEN_FILE",
+        "Bearer token that KEDA shows; without it, /v1/desired is not served.",
+        "FILE",
+    ),
     Variable("INFERNO_SOLVER_TIME_LIMIT", "Time limit of the exact solver.", "SECONDS"),
     Variable(
         "INFERNO_STATELESS", "Read objects on each request instead of mirroring them.", switch=True
@@ -101,6 +106,11 @@ VARIABLES = (
     Variable("INFERNO_TLS_CERT", "Client certificate for the remote optimizer.", "FILE"),
     Variable("INFERNO_TLS_KEY", "Private key of the client certificate.", "FILE"),
     Variable("INFERNO_TOKEN_FILE", "Bearer token for the remote optimizer.", "FILE"),
+    Variable(
+        "INFERNO_WVA_METRICS",
+        "Export decisions also as wva_* metrics, for users of llm-d and KServe.",
+        switch=True,
+    ),
 )
 
 KNOWN = tuple(variable.name for variable in VARIABLES)
@@ -116,6 +126,8 @@ class Settings:
     mirrored. `model_booster` is the dialect of the Model Booster controller, None if it is off.
     `prometheus` is where loads and latencies are measured, every `measure_interval` [s]; None if
     nothing is measured. `measure_sources` has sources beside those that are built in.
+    `publish_token` is the file with the token of those who read decisions, None if nobody may;
+    with `wva_metrics` decisions are exported as `wva_*` metrics too.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -127,6 +139,8 @@ class Settings:
     prometheus: PrometheusEndpoint | None = None
     measure_interval: float = 30.0
     measure_sources: Path | None = None
+    publish_token: Path | None = None
+    wva_metrics: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -151,6 +165,8 @@ class Settings:
             prometheus_endpoint(environment),
             seconds(environment, "INFERNO_MEASURE_INTERVAL", defaults.measure_interval),
             file(environment, "INFERNO_MEASURE_SOURCES"),
+            file(environment, "INFERNO_PUBLISH_TOKEN_FILE"),
+            flag(environment, "INFERNO_WVA_METRICS", default=False),
         )
 
 

@@ -1,4 +1,4 @@
-"""Serve `/healthz`, `/readyz` and `/metrics` over HTTP."""
+"""Serve `/healthz`, `/readyz`, `/metrics` and the decisions over HTTP."""
 
 import logging
 import os
@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
+from inferno_operator.adapters.http.decisions import Decisions
 from inferno_optimizer.errors import InputError
 
 LOOPBACK = "127.0.0.1"
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def serve(
-    host: str, port: int, healthy: Probe, ready: Probe, metrics: Page
+    host: str, port: int, healthy: Probe, ready: Probe, metrics: Page, decisions: Decisions
 ) -> AsyncIterator[int]:
     """Serve until the context is left; yields the port.
 
@@ -38,13 +39,15 @@ async def serve(
         The probes; they answer 200, or 503 with the message if there is a problem.
     metrics
         The page of metrics.
+    decisions
+        The handlers of requests for decisions.
 
     Raises
     ------
     InputError
         The port cannot be opened.
     """
-    runner = web.AppRunner(_application(healthy, ready, metrics), access_log=None)
+    runner = web.AppRunner(_application(healthy, ready, metrics, decisions), access_log=None)
     listening = _listen(host, port)
     await runner.setup()
     try:
@@ -70,7 +73,9 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _application(healthy: Probe, ready: Probe, metrics: Page) -> web.Application:
+def _application(
+    healthy: Probe, ready: Probe, metrics: Page, decisions: Decisions
+) -> web.Application:
     async def scrape(request: web.Request) -> web.Response:
         content_type, body = metrics(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
@@ -79,6 +84,7 @@ def _application(healthy: Probe, ready: Probe, metrics: Page) -> web.Application
     application.router.add_get("/healthz", _answer(healthy))
     application.router.add_get("/readyz", _answer(ready))
     application.router.add_get("/metrics", scrape)
+    application.add_routes(decisions.routes())
     return application
 
 

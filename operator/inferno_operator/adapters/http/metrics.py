@@ -2,11 +2,12 @@
 
 The series about the last optimization of a namespace are replaced together by the next one, and
 removed when its Optimizer is deleted; those about the last measurement are replaced together by the
-next one. So there are no series of deleted objects.
+next one. Those about decisions follow the Servers. So there are no series of deleted objects.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -17,8 +18,16 @@ from inferno_operator.adapters.http.measurements import (
     Measurement,
     measurement,
 )
+from inferno_operator.adapters.http.publication import (
+    PUBLISHED_METRICS,
+    WVA_METRICS,
+    Variant,
+    desired_rows,
+    wva_rows,
+)
 from inferno_operator.adapters.http.results import RESULT_METRICS, result_rows
 from inferno_operator.adapters.http.series import Metric, ReplacedSeries, Row
+from inferno_operator.controllers.actuation.publication.plan import Published
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.leader_election import Clock
 from inferno_operator.runtime.observer import MeasuredServer, Observer
@@ -83,6 +92,8 @@ METRICS = (
     CYCLE,
     *RESULT_METRICS,
     *MEASUREMENT_METRICS,
+    *PUBLISHED_METRICS,
+    *WVA_METRICS,
 )
 """All metrics of the operator; on Linux the page also has the usual `process_*` metrics."""
 
@@ -119,6 +130,19 @@ class Metrics(Observer):
         """Register callables whose values are read whenever the metrics are printed."""
         for metric, value in ((LEADER, leading), (QUEUE_DEPTH, queue_depth)):
             Gauge(metric.name, metric.help, registry=self._registry).set_function(value)
+
+    def publish(
+        self, decisions: Callable[[], Iterable[Published]], variant: Variant | None = None
+    ) -> None:
+        """Print the decisions, which are read whenever the metrics are printed.
+
+        With `variant` they are also printed under the names that users of llm-d and KServe know.
+        """
+        own = ReplacedSeries(PUBLISHED_METRICS, lambda: desired_rows(decisions()))
+        self._registry.register(own)
+        if variant is not None:
+            rows = partial(wva_rows, variant=variant)
+            self._registry.register(ReplacedSeries(WVA_METRICS, lambda: rows(decisions())))
 
     def page(self, accept: str = "") -> tuple[str, bytes]:
         """Return content type and body, in a format that the Accept header allows."""

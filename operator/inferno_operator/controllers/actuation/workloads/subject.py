@@ -81,11 +81,11 @@ class Subject:
             return problems[0]
         if self.wanted.replicas is None:
             return refusal("Held", f"the replicas stay as they are: {self.wanted.why}")
-        if self.server.spec.actuation == "Publish":
-            return published(self.wanted.replicas)
         known = {item.workload.accelerator for item in self.found}
         if unknown := sorted(self.wanted.replicas.keys() - known):
             return no_workload(unknown)
+        if self.server.spec.actuation == "Publish":
+            return published(self.wanted.replicas)
         foreign = self.foreign
         return refusal("ForeignWriter", foreign.message) if foreign else None
 

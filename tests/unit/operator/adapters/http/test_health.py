@@ -6,14 +6,19 @@ import httpx
 import pytest
 
 from inferno_operator.adapters.http import health
+from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.controllers.actuation.publication.controller import Publication
+from inferno_operator.runtime.fakes import FakeCluster
 from inferno_optimizer.errors import InputError
+
+DECISIONS = Decisions(Publication(FakeCluster(), ()).decision, token=None)
 
 
 async def ask(path: str, trouble: str = "", accept: str = "") -> httpx.Response:
     page = Metrics().page
     async with (
-        health.serve(health.LOOPBACK, 0, lambda: trouble, lambda: trouble, page) as port,
+        health.serve(health.LOOPBACK, 0, lambda: trouble, lambda: trouble, page, DECISIONS) as port,
         httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
     ):
         return await client.get(path, headers={"Accept": accept})
@@ -57,7 +62,7 @@ async def test_a_busy_port_is_an_error_that_says_what_to_do() -> None:
         port = busy.getsockname()[1]
 
         with pytest.raises(InputError, match=rf"port {port} .*in use.*--health-port") as raised:
-            async with health.serve(health.LOOPBACK, port, str, str, Metrics().page):
+            async with health.serve(health.LOOPBACK, port, str, str, Metrics().page, DECISIONS):
                 pass
 
     assert "\n" not in str(raised.value)
@@ -65,7 +70,7 @@ async def test_a_busy_port_is_an_error_that_says_what_to_do() -> None:
 
 async def test_in_a_cluster_every_address_is_listened_on() -> None:
     async with (
-        health.serve("", 0, str, str, Metrics().page) as port,
+        health.serve("", 0, str, str, Metrics().page, DECISIONS) as port,
         httpx.AsyncClient() as client,
     ):
         answer = await client.get(f"http://{health.LOOPBACK}:{port}/healthz")

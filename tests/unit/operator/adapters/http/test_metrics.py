@@ -299,6 +299,7 @@ def test_every_series_of_ours_is_in_the_table_with_its_labels(metrics: Metrics) 
 
 def test_every_series_of_the_table_is_printed_with_its_help(metrics: Metrics) -> None:
     metrics.follow(leading=lambda: True, queue_depth=lambda: 0)
+    metrics.publish(tuple, lambda *_: "")
     page = metrics.page()[1].decode()
 
     for metric in METRICS:

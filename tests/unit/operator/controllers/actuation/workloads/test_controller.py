@@ -314,6 +314,18 @@ async def test_a_server_that_publishes_is_not_scaled() -> None:
     assert scene.condition()["message"].startswith("3 x A;")
 
 
+async def test_a_server_that_publishes_tells_too_that_nothing_runs_on_an_accelerator() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"), actuation="Publish")
+    scene.deploy("a", 1)
+    scene.decide("S", B=3)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "NotFound")
+
+    assert "accelerator 'B'" in scene.condition()["message"]
+
+
 @pytest.mark.parametrize(
     ("named", "told"),
     [

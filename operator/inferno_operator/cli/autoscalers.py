@@ -1,0 +1,249 @@
+"""Manifests of autoscalers that carry out the decisions for Servers; pure.
+
+The objects avoid what would keep an autoscaler from the decided number: the tolerance of a
+HorizontalPodAutoscaler (10 %), its stabilization windows and rates, and KEDA's fallback.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from inferno_operator.cli.autoscaler_options import Access, Autoscaler
+from inferno_operator.resources import Resource, Server, Workload
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import alternatives
+
+Document = dict[str, Any]
+
+AUTHENTICATION = "inferno-operator"
+"""Name of the TriggerAuthentication of each namespace."""
+
+LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+"""What Kubernetes allows as the value of a label, by which an HPA selects its metric."""
+
+PERIOD_SECONDS = 15
+"""How often a HorizontalPodAutoscaler decides, and KEDA asks."""
+
+
+TOLERANCE = """\
+# Kubernetes 1.35 or newer carries out every decision. 1.33 and 1.34 need the feature gate
+# HPAConfigurableTolerance on kube-apiserver and kube-controller-manager. Without `tolerance: 0`,
+# changes of up to 10 % are not carried out, such as 10 to 11 replicas.
+"""
+HEADERS = {
+    Autoscaler.KEDA: f"""\
+# KEDA 2.18 or newer; older releases drop `tolerance`.
+{TOLERANCE}\
+# There is no `fallback`: while the operator does not answer, the numbers of replicas stay. With a
+# fallback, KEDA would start a replica of each workload that is to have none.
+""",
+    Autoscaler.HPA: f"""\
+# An adapter must serve the metric inferno_desired_replicas as an external metric.
+{TOLERANCE}\
+# An HPA neither sets 0 replicas nor starts a workload that has 0: use KEDA for that.
+""",
+}
+"""What somebody who applies the objects must know, by autoscaler."""
+
+
+def select(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
+    """Return the Servers of these names, or all that name workloads.
+
+    Raises
+    ------
+    InputError
+        There is no such Server, or none names workloads.
+    """
+    servers = [resource for resource in resources if isinstance(resource, Server)]
+    if not names:
+        found = [server for server in servers if server.spec.workloads]
+        if not found:
+            raise InputError("no Server has spec.workloads: name the objects to scale there")
+        return found
+    return [_named(servers, name) for name in names]
+
+
+def _named(servers: Sequence[Server], name: str) -> Server:
+    for server in servers:
+        if name in (server.metadata.name, server.spec.name):
+            return server
+    near = alternatives(name, sorted(server.metadata.name for server in servers))
+    raise InputError(f"Server {name}: there is none{near}")
+
+
+def warnings(servers: Iterable[Server]) -> list[str]:
+    """Return a warning for each Server that the operator scales itself."""
+    return [
+        f"{_title(server)}: spec.actuation: Scale: set it to Publish, so that one of the two scales"
+        for server in servers
+        if server.spec.actuation != "Publish"
+    ]
+
+
+def manifests(
+    autoscaler: Autoscaler, servers: Iterable[Server], access: Access, namespace: str | None
+) -> str:
+    """Return the objects for all workloads of Servers as YAML, with comments.
+
+    Parameters
+    ----------
+    autoscaler
+        What carries out the decisions.
+    servers
+        The Servers.
+    access
+        How the decisions are read.
+    namespace
+        The namespace of Servers that name none.
+
+    Raises
+    ------
+    InputError
+        A field of a Server cannot be used; the message names both.
+    """
+    make = _keda if autoscaler is Autoscaler.KEDA else _hpa
+    placed = [_placed(server, namespace) for server in servers]
+    _refuse_shared(placed)
+    documents = list(make(placed, access))
+    text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
+    return HEADERS[autoscaler] + text
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A Server in its namespace."""
+
+    server: Server
+    namespace: str
+
+    @property
+    def workloads(self) -> Sequence[Workload]:
+        return self.server.spec.workloads
+
+
+def _placed(server: Server, namespace: str | None) -> _Placed:
+    """Return a Server with its namespace, if autoscalers can scale its workloads."""
+    found = server.metadata.namespace or namespace
+    if not found:
+        raise InputError(f"{_title(server)}: metadata.namespace: it is missing: give --namespace")
+    if not server.spec.workloads:
+        raise InputError(
+            f"{_title(server)}: spec.workloads: it is empty: name the objects to scale"
+        )
+    return _Placed(server, found)
+
+
+def _refuse_shared(servers: Iterable[_Placed]) -> None:
+    """Refuse a workload that several items name: one object cannot follow two decisions."""
+    holders: dict[tuple[str, str], str] = {}
+    for item in servers:
+        for index, workload in enumerate(item.workloads):
+            field = f"{_title(item.server)}: spec.workloads[{index}]"
+            holder = holders.setdefault((item.namespace, _name(workload)), field)
+            if holder != field:
+                raise InputError(f"{field}.name: {workload.name!r} is that of {holder} too")
+
+
+def _title(server: Server) -> str:
+    return f"Server {'/'.join(filter(None, (server.metadata.namespace, server.metadata.name)))}"
+
+
+def _keda(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
+    token = {"parameter": "token", "name": access.secret, "key": "token"}
+    for namespace in sorted({item.namespace for item in servers}):
+        metadata = {"name": AUTHENTICATION, "namespace": namespace}
+        spec = {"secretTargetRef": [token]}
+        yield _document("keda.sh/v1alpha1", "TriggerAuthentication", metadata, spec)
+    for item in servers:
+        for workload in item.workloads:
+            metadata = {"name": _name(workload), "namespace": item.namespace}
+            spec = _scaled_object(item, workload, access)
+            yield _document("keda.sh/v1alpha1", "ScaledObject", metadata, spec)
+
+
+def _scaled_object(item: _Placed, workload: Workload, access: Access) -> Document:
+    path = (item.namespace, item.server.metadata.name, workload.accelerator)
+    trigger = {
+        "type": "metrics-api",
+        "metricType": "AverageValue",
+        "metadata": {
+            "url": "/".join((access.url.rstrip("/"), "v1/desired", *(quote(p, "") for p in path))),
+            "valueLocation": "replicas",
+            "targetValue": "1",
+            "authMode": "bearer",
+        },
+        "authenticationRef": {"name": AUTHENTICATION},
+    }
+    return {
+        "scaleTargetRef": _target(workload),
+        "pollingInterval": PERIOD_SECONDS,
+        "cooldownPeriod": 0,
+        "minReplicaCount": 0,
+        "maxReplicaCount": access.most,
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(access)}},
+        "triggers": [trigger],
+    }
+
+
+def _hpa(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
+    for item in servers:
+        for index, workload in enumerate(item.workloads):
+            metric = {
+                "name": "inferno_desired_replicas",
+                "selector": {"matchLabels": _labels(item.server, index, workload)},
+            }
+            target = {"type": "AverageValue", "averageValue": "1"}
+            spec = {
+                "scaleTargetRef": _target(workload),
+                "minReplicas": 1,
+                "maxReplicas": access.most,
+                "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
+                "behavior": _behavior(access),
+            }
+            metadata = {"name": _name(workload), "namespace": item.namespace}
+            yield _document("autoscaling/v2", "HorizontalPodAutoscaler", metadata, spec)
+
+
+def _labels(server: Server, index: int, workload: Workload) -> Mapping[str, str]:
+    """Return the labels of the metric; an HPA can select only what may be a label's value."""
+    fields = {
+        "metadata.name": server.metadata.name,
+        f"spec.workloads[{index}].accelerator": workload.accelerator,
+    }
+    for field, value in fields.items():
+        if not LABEL_VALUE.fullmatch(value):
+            raise InputError(
+                f"{_title(server)}: {field}: {value!r} cannot be the value of a label, by which an"
+                " HPA selects its metric: use keda"
+            )
+    return {"server": server.metadata.name, "accelerator": workload.accelerator}
+
+
+def _behavior(access: Access) -> Document:
+    """Return rules that carry out each decision at once: the plan is stable by itself."""
+    at_once = {"tolerance": 0, "stabilizationWindowSeconds": 0, "selectPolicy": "Max"}
+    up = {"type": "Pods", "value": access.most, "periodSeconds": PERIOD_SECONDS}
+    down = {"type": "Percent", "value": 100, "periodSeconds": PERIOD_SECONDS}
+    return {
+        "scaleUp": {**at_once, "policies": [up]},
+        "scaleDown": {**at_once, "policies": [down]},
+    }
+
+
+def _name(workload: Workload) -> str:
+    """Return the name of the object for a workload: no other workload has the same."""
+    if workload.kind == "Deployment":
+        return workload.name
+    return f"{workload.name}-{workload.kind.lower()}"
+
+
+def _target(workload: Workload) -> Document:
+    return {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
+
+
+def _document(api_version: str, kind: str, metadata: Document, spec: Document) -> Document:
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}

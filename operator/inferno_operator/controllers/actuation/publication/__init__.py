@@ -1,0 +1,1 @@
+"""Publish the decisions for Servers, for autoscalers that carry them out."""

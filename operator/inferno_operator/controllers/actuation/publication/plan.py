@@ -1,0 +1,116 @@
+"""What an autoscaler may read of a Server: the replicas that were decided; pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from inferno_operator.controllers.actuation.decision import placements, wanted
+from inferno_operator.resources import Server, Workload
+from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.ports import GoneError
+from inferno_optimizer.errors import UnavailableError
+
+WRITING = "the decision is being written: ask again"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The decision for a Server.
+
+    Parameters
+    ----------
+    key
+        The Server.
+    replicas
+        Decided replicas by accelerator, the largest part first; None if no decision stands.
+    why
+        Why no decision stands.
+    current
+        Replicas that run, by accelerator.
+    workloads
+        The workload on each accelerator; None for accelerators of a ModelBooster.
+    """
+
+    key: Key
+    replicas: Mapping[str, int] | None
+    why: str = ""
+    current: Mapping[str, int] = field(default_factory=dict)
+    workloads: Mapping[str, Workload | None] = field(default_factory=dict)
+
+    @property
+    def decided(self) -> Mapping[str, int]:
+        """The decided replicas by accelerator.
+
+        Raises
+        ------
+        UnavailableError
+            No decision stands.
+        """
+        if self.replicas is None:
+            raise UnavailableError(f"Server {self.key}: no decision stands: {self.why}")
+        return self.replicas
+
+    def on(self, accelerator: str) -> int:
+        """Return the decided replicas on an accelerator; 0 if the decision is for others.
+
+        Raises
+        ------
+        UnavailableError
+            No decision stands.
+        GoneError
+            Neither the Server nor the decision names the accelerator: 0 might be a mistake.
+        """
+        decided = self.decided
+        if accelerator not in decided and accelerator not in self.workloads:
+            known = ", ".join(map(repr, sorted({*decided, *self.workloads}))) or "none"
+            raise GoneError(
+                f"Server {self.key}: spec.workloads: no item runs on accelerator {accelerator!r};"
+                f" known: {known}"
+            )
+        return decided.get(accelerator, 0)
+
+    def parts(self) -> Iterator[tuple[str, int]]:
+        """Yield each accelerator that the Server or the decision names, with its replicas."""
+        decided = self.decided
+        yield from decided.items()
+        for accelerator in self.workloads:
+            if accelerator not in decided:
+                yield accelerator, 0
+
+
+def publish(observation: Observation, before: Published | None) -> Published:
+    """Return what to publish of a Server.
+
+    A decision and the condition that explains it are two writes. In between, the decision
+    `before` stands. None stands if nothing runs on an accelerator of the decision: the replicas on
+    the others would be removed, and no others started.
+    """
+    key, server = observation.reference.key, observation.resource
+    if not isinstance(server, Server):
+        return Published(key, None, observation.problem)
+    decision = wanted(observation)
+    replicas, why = decision.replicas, decision.why
+    if not decision.fresh:
+        replicas, why = (before.replicas, before.why) if before else (None, WRITING)
+    workloads = _workloads(server)
+    if workloads and replicas and (missing := sorted(replicas.keys() - workloads.keys())):
+        names = ", ".join(map(repr, missing))
+        replicas, why = None, f"spec.workloads: no item runs on accelerator {names}: add one"
+    return Published(key, _largest_first(replicas), why, _running(server), workloads)
+
+
+def _largest_first(replicas: Mapping[str, int] | None) -> Mapping[str, int] | None:
+    if replicas is None:
+        return None
+    return dict(sorted(replicas.items(), key=lambda item: -item[1]))
+
+
+def _running(server: Server) -> Mapping[str, int]:
+    return {part.accelerator: part.num_replicas for part in placements(server.spec.current_alloc)}
+
+
+def _workloads(server: Server) -> Mapping[str, Workload | None]:
+    booster = server.spec.model_booster
+    if booster is not None:
+        return {backend.accelerator: None for backend in booster.backends}
+    return {workload.accelerator: workload for workload in server.spec.workloads}

@@ -1,0 +1,48 @@
+"""The names by which users of llm-d know workloads: those of their autoscalers; pure."""
+
+from collections.abc import Iterable, Mapping
+
+from inferno_operator.controllers.actuation.publication.plan import Published
+from inferno_operator.resources.objects import Manifest
+
+MANAGED = "llm-d.ai/managed"
+"""The annotation of autoscalers that scale by the wva_* metrics; KEDA copies it to its HPA."""
+
+Target = tuple[str, str, str, str]
+"""Namespace, API group, kind and name of a workload."""
+
+
+def variants(autoscalers: Iterable[Manifest]) -> Mapping[Target, str]:
+    """Return the name of the annotated autoscaler of each workload.
+
+    That of an HPA that belongs to a ScaledObject is the name of the ScaledObject.
+    """
+    found = {}
+    for autoscaler in autoscalers:
+        metadata = autoscaler["metadata"]
+        if metadata.get("annotations", {}).get(MANAGED) == "true":
+            reference = autoscaler.get("spec", {}).get("scaleTargetRef", {})
+            group = reference.get("apiVersion", "").rpartition("/")[0]
+            target = metadata["namespace"], group, reference.get("kind"), reference.get("name")
+            found[target] = _name(metadata)
+    return found
+
+
+def variant(decision: Published, accelerator: str, known: Mapping[Target, str]) -> str:
+    """Return the name of the workload on an accelerator: of its autoscaler, or its own.
+
+    Without a workload it is the name of the Server.
+    """
+    workload = decision.workloads.get(accelerator)
+    if workload is None:
+        return decision.key.name
+    group = workload.api_version.rpartition("/")[0]
+    target = decision.key.namespace, group, workload.kind, workload.name
+    return known.get(target, workload.name)
+
+
+def _name(metadata: Manifest) -> str:
+    owners = metadata.get("ownerReferences", ())
+    names = (owner["name"] for owner in owners if owner["kind"] == "ScaledObject")
+    name: str = next(names, metadata["name"])
+    return name
