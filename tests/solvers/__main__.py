@@ -1,0 +1,91 @@
+"""`make bench-solvers`: served load and value of each solver, at equal time."""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from inferno_optimizer.solvers.exact.lexicographic import GIVEN_UP
+from tests.solvers.one import OTHERS, OURS
+
+FLEETS = ("b-300-2", "b-1000-2", "b-1000-4", "b-3000-2", "b-10000-2", "o-1000-0.5")
+BEHIND = 1e-3
+"""Share of the load of a level by which ours may be behind another solver."""
+
+Result = Mapping[str, Any]
+
+
+def main() -> None:
+    """Compare, and print a line for each fleet and solver as it is measured."""
+    parser = argparse.ArgumentParser(prog="python -m tests.solvers", description=__doc__)
+    parser.add_argument("--seconds", type=float, nargs="+", default=[8.0, 30.0])
+    parser.add_argument("--fleets", nargs="+", default=FLEETS, metavar="NAME")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--solvers", nargs="+", default=list(OTHERS), choices=list(OTHERS))
+    parser.add_argument("--json", type=Path, help="append each result to this file, too")
+    arguments = parser.parse_args()
+    runs = [
+        [
+            _run(solver, fleet, seed, seconds, arguments.json)
+            for solver in (OURS, *arguments.solvers)
+        ]
+        for fleet in arguments.fleets
+        for seed in arguments.seeds
+        for seconds in arguments.seconds
+    ]
+    print(_summary(runs))
+
+
+def _run(solver: str, fleet: str, seed: int, seconds: float, file: Path | None) -> Result:
+    """Measure one solver on one fleet in a process of its own, and print the result."""
+    arguments = [solver, fleet, str(seed), str(seconds)]
+    command = [sys.executable, "-m", "tests.solvers.one", *arguments]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    result: Result = json.loads(printed.splitlines()[-1])
+    served = "  ".join(f"{100 * share:8.4f}" for share in result["served"])
+    print(
+        f"{fleet:12} seed {seed} {seconds:4g} s  {result['solver']:26} {served}"
+        f"  value {result['value']:14,.1f}  {result['seconds']:6.1f} s",
+        flush=True,
+    )
+    if file is not None:
+        with file.open("a") as lines:
+            lines.write(
+                json.dumps({"fleet": fleet, "seed": seed, "limit": seconds, **result}) + "\n"
+            )
+    return result
+
+
+def _summary(runs: Sequence[Sequence[Result]]) -> str:
+    """How often ours is at least as good as each other, and how far it is behind at most."""
+    pairs = [(ours, other) for ours, *others in runs for other in others]
+    good = sum(is_as_good(ours, other) for ours, other in pairs)
+    most = max((behind(ours, other) for ours, other in pairs), default=0.0)
+    return (
+        f"ours is at least as good in {good} of {len(pairs)} comparisons;"
+        f" at most {most:.2%} of a level behind (must: {BEHIND:.1%})"
+    )
+
+
+def is_as_good(ours: Result, other: Result) -> bool:
+    """Whether ours serves as much, level by level, or else has as low a value.
+
+    Loads that differ by less than the tolerance of a level are equal.
+    """
+    for mine, theirs in zip(ours["served"], other["served"], strict=True):
+        if abs(mine - theirs) > GIVEN_UP:
+            return bool(mine > theirs)
+    return bool(ours["value"] <= other["value"] + GIVEN_UP * abs(other["value"]))
+
+
+def behind(ours: Result, other: Result) -> float:
+    """Return the share of the first level that differs by which ours serves less."""
+    differences = (b - a for a, b in zip(ours["served"], other["served"], strict=True))
+    return max(next((d for d in differences if abs(d) > GIVEN_UP), 0.0), 0.0)
+
+
+if __name__ == "__main__":
+    main()

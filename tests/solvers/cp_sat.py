@@ -1,0 +1,48 @@
+"""CP-SAT of OR-Tools, with all its strategies on two workers."""
+
+from importlib.metadata import version
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from tests.solvers.levels import THREADS, Found, Stage, rows_by_case, rows_of_type
+
+SCALE = 100
+"""CP-SAT counts in whole numbers: loads and values in hundredths."""
+
+
+class CpSat:
+    """The solver."""
+
+    name = f"CP-SAT {version('ortools')}"
+
+    def minimize(self, stage: Stage) -> Found:
+        """Minimize one objective."""
+        program = stage.program
+        model = cp_model.CpModel()
+        columns = [model.new_bool_var("") for _ in program.case]
+        for mine in rows_by_case(program):
+            model.add_at_most_one(columns[row] for row in mine)
+        for card_type, room in enumerate(program.capacity):
+            mine = rows_of_type(program, card_type)
+            cards = program.cards[mine].astype(int).tolist()
+            chosen = [columns[row] for row in mine]
+            model.add(cp_model.LinearExpr.weighted_sum(chosen, cards) <= int(room))
+        for level, floor in enumerate(stage.floors):
+            mine = np.flatnonzero(program.level == level)
+            weights = np.round(program.weight[mine] * SCALE).astype(int).tolist()
+            chosen = [columns[row] for row in mine]
+            served = cp_model.LinearExpr.weighted_sum(chosen, weights)
+            model.add(served >= int(np.floor(floor * SCALE)))
+        costs = np.round(stage.objective * SCALE).astype(int).tolist()
+        model.minimize(cp_model.LinearExpr.weighted_sum(columns, costs))
+        for column, known in zip(columns, stage.known.tolist(), strict=True):
+            model.add_hint(column, known)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = THREADS
+        solver.parameters.max_time_in_seconds = stage.seconds
+        status = solver.solve(model)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Found(None, -np.inf)
+        chosen_rows = np.array([solver.boolean_value(column) for column in columns])
+        return Found(chosen_rows, solver.best_objective_bound / SCALE)
