@@ -36,6 +36,8 @@ class Dialect:
     """Name of the ConfigMap with other images, in the namespace of the controller."""
     image_keys: tuple[str, str]
     """Keys of the ConfigMap for the images of downloader and runtime."""
+    has_policy_targets: bool
+    """AutoscalingPolicies of the last release have targets, in place of bindings."""
     fleet_aware: bool
     """Engines publish cache events and get the pod's name and Redis; adapters have rules."""
     gang_switch: bool
@@ -56,6 +58,11 @@ class Dialect:
     def children(self) -> tuple[Kind, ...]:
         """The kinds of a booster's children, in the order in which they are written."""
         return self.serving, self.server, self.route, self.policy, self.binding
+
+    @property
+    def scalers(self) -> tuple[Kind, ...]:
+        """The kinds that bind an autoscaler to a serving."""
+        return (self.binding, self.policy) if self.has_policy_targets else (self.binding,)
 
     def label(self, name: str) -> str:
         """Return the key of a label on children."""
@@ -90,11 +97,12 @@ KTHENA = Dialect(
     runtime_image="kthena/runtime:latest",
     images="model-booster-controller-config",
     image_keys=("model_serving_downloader_image", "model_serving_runtime_image"),
+    has_policy_targets=True,
     fleet_aware=True,
     gang_switch=False,
     max_cost_expansion=1000,
 )
-"""Kthena, as of its release v0.1.0."""
+"""Kthena: the fields of an object tell its release, v0.1.0 to v1.0.0."""
 
 _REGISTRY = "registry.matrixinfer.ai"
 
@@ -115,6 +123,7 @@ MATRIXINFER = Dialect(
     runtime_image="matrixinfer/runtime:latest",
     images="model-controller-config",
     image_keys=("model_infer_downloader_image", "model_infer_runtime_image"),
+    has_policy_targets=False,
     fleet_aware=False,
     gang_switch=True,
     max_cost_expansion=100,

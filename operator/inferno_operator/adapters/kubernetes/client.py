@@ -125,6 +125,15 @@ def _message(error: ApiException) -> str:
     return " ".join(f"{message} (HTTP {error.status})".split())
 
 
+def causes_of(error: InfernoError) -> list[str]:
+    """Return the causes that the API server gives for an error of `answer_to`, with fields."""
+    try:
+        causes = json.loads(getattr(error.__cause__, "body", ""))["details"]["causes"]
+        return [f"{cause['message']}: {cause['field']}" for cause in causes]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
 def path_of(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:
     """Return the path of an object, in the order of the client's arguments."""
     return kind.group, kind.version, key.namespace, kind.plural, key.name

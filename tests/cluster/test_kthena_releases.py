@@ -1,0 +1,216 @@
+"""Decisions reach the objects of each release of Kthena, and roll nothing."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.actuated import SERVINGS, Actuated, backend, booster
+from tests.cluster.fleet import Fleet, running_fleet
+from tests.cluster.scene import Scene
+from tests.conftest import ROOT
+from tests.controlplane import ControlPlane
+from tests.controlplane.operator_process import OperatorProcess
+from tests.controlplane.waiting import wait_until
+
+Manifest = dict[str, Any]
+
+DEFINITIONS = ROOT / "tests/data/kthena"
+BINDINGS = "autoscalingpolicybindings.workload.serving.volcano.sh"
+POLICIES = "autoscalingpolicies.workload.serving.volcano.sh"
+API_VERSION = "workload.serving.volcano.sh/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of Kthena: how a model on two accelerators and its autoscaling look there.
+
+    Attributes
+    ----------
+    numbers
+        The fields of a backend with its replicas, for each number.
+    scaler
+        The resource that binds an autoscaler to a ModelServing.
+    """
+
+    name: str
+    numbers: tuple[str, ...]
+    scaler: str
+    target: str
+
+    @property
+    def has_one_backend(self) -> bool:
+        return self.name != "v0.1.0"
+
+    @property
+    def backends(self) -> list[Manifest]:
+        """The backends of the Server's reference."""
+        if self.has_one_backend:
+            second = {"name": "main", "accelerator": "H100", "booster": "n"}
+            return [{"name": "main", "accelerator": "A100"}, second]
+        return [{"name": "a100", "accelerator": "A100"}, {"name": "h100", "accelerator": "H100"}]
+
+    @property
+    def servings(self) -> tuple[str, str]:
+        return ("m-main", "n-main") if self.has_one_backend else ("m-a100", "m-h100")
+
+    def boosters(self) -> list[Manifest]:
+        if not self.has_one_backend:
+            return [booster("m", backend("a100"), backend("h100"))]
+        fields = {k: v for k, v in backend("main").items() if not k.endswith("Replicas")}
+        one = {**fields, **dict(zip(self.numbers, (0, 1), strict=False))}
+        return [{**booster(name), "spec": {"backend": one}} for name in ("m", "n")]
+
+    def scalers(self) -> list[Manifest]:
+        """What binds an autoscaler to each of the two servings, under any names."""
+        kind = "AutoscalingPolicy" if self.scaler == POLICIES else "AutoscalingPolicyBinding"
+        common = {} if self.scaler == POLICIES else {"policyRef": {"name": "policy"}}
+        return [
+            {
+                "apiVersion": API_VERSION,
+                "kind": kind,
+                "metadata": {"name": f"scale-{name}"},
+                "spec": {**common, self.target: bounded(name, 0, 9)},
+            }
+            for name in self.servings
+        ]
+
+
+def bounded(serving: str, least: int, most: int) -> Manifest:
+    target = {"targetRef": {"kind": "ModelServing", "name": serving}}
+    return {"target": target, "minReplicas": least, "maxReplicas": most}
+
+
+BOUNDS = ("minReplicas", "maxReplicas")
+RELEASES = [
+    Release("v0.1.0", BOUNDS, BINDINGS, "scalingConfiguration"),
+    Release("v0.4.0", BOUNDS, BINDINGS, "homogeneousTarget"),
+    Release("v1.0.0", ("replicas",), POLICIES, "homogeneousTarget"),
+]
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane of its own: the definitions of all releases have the same names."""
+    with ControlPlane() as plane:
+        plane.install_crds(ROOT / "crds")
+        yield plane
+
+
+@pytest.fixture(params=RELEASES, ids=lambda release: release.name, scope="module")
+def release(plane: ControlPlane, request: pytest.FixtureRequest) -> Release:
+    """A release, and its definitions installed in place of those of another one."""
+    release: Release = request.param
+    plane.install_crds(DEFINITIONS / release.name)
+    if release.scaler == POLICIES:
+        plane.kubectl("delete", "crd", BINDINGS)
+    return release
+
+
+@pytest.fixture
+def actuated(plane: ControlPlane, release: Release) -> Actuated:  # noqa: ARG001 - installs
+    """A new namespace."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    plane.create_namespace(name)
+    return Actuated(Scene(plane, name))
+
+
+@pytest.fixture
+def fleet(plane: ControlPlane, actuated: Actuated) -> Iterator[Fleet]:
+    """Kthena's own controllers, in miniature."""
+    with running_fleet(plane.kubeconfig, actuated.scene.namespace) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def operator(plane: ControlPlane, actuated: Actuated, tmp_path: Path) -> OperatorProcess:
+    """An operator beside Kthena's own controllers."""
+    namespace = actuated.scene.namespace
+    process = OperatorProcess(plane.processes, tmp_path.name, plane.kubeconfig, namespace, {})
+    process.wait_until_ready()
+    return process
+
+
+def templates(actuated: Actuated) -> dict[str, Manifest]:
+    """All of each serving but its number of replicas: a change of it would roll pods."""
+    items = actuated.scene.control_plane.items(SERVINGS, actuated.scene.namespace)
+    return {
+        item["metadata"]["name"]: {k: v for k, v in item["spec"].items() if k != "replicas"}
+        for item in items
+    }
+
+
+def bounds(actuated: Actuated, release: Release) -> dict[str, tuple[int, int]]:
+    items = actuated.scene.control_plane.items(release.scaler, actuated.scene.namespace)
+    parts = [item["spec"][release.target] for item in items]
+    return {
+        part["target"]["targetRef"]["name"]: (part["minReplicas"], part["maxReplicas"])
+        for part in parts
+    }
+
+
+def test_only_replicas_of_the_servings_are_written(
+    actuated: Actuated, release: Release, fleet: Fleet, operator: OperatorProcess
+) -> None:
+    actuated.scene.apply(*release.boosters())
+    first, second = release.servings
+    wait_until(lambda: templates(actuated), lambda found: len(found) == 2, "servings", 30.0)
+    before = templates(actuated)
+
+    actuated.apply(wanted=2, backends=release.backends, target="ModelServing")
+    actuated.wait_for("Actuated", text="2 x A100")
+    actuated.have_only_h100()
+    actuated.load(3)
+    actuated.wait_for("Actuated", text="3 x H100")
+
+    assert actuated.replicas() == {first: 0, second: 3}
+    assert templates(actuated) == before
+    assert fleet.available == {first: 0, second: 3}
+    assert operator.stop() == 0
+
+
+def test_a_decision_arrives_in_the_boosters(
+    actuated: Actuated, release: Release, fleet: Fleet, operator: OperatorProcess
+) -> None:
+    actuated.scene.apply(*release.boosters())
+    actuated.apply(wanted=2, backends=release.backends)
+
+    actuated.wait_for("Actuated", text="2 x A100")
+
+    boosters = actuated.scene.control_plane.items("modelboosters", actuated.scene.namespace)
+    written = [part for each in boosters for part in parts(each["spec"])]
+    numbers = [tuple(part[name] for name in release.numbers) for part in written]
+    assert numbers == ([(2,), (0,)] if release.numbers == ("replicas",) else [(2, 2), (0, 1)])
+    assert fleet.available == dict(zip(release.servings, (2, 0), strict=True))
+    assert operator.stop() == 0
+
+
+def parts(spec: Manifest) -> list[Manifest]:
+    """The backends of a booster."""
+    backends: list[Manifest] = spec.get("backends") or [spec["backend"]]
+    return backends
+
+
+def test_a_decision_arrives_in_the_bounds_of_an_autoscaler(
+    actuated: Actuated, release: Release, fleet: Fleet, operator: OperatorProcess
+) -> None:
+    actuated.scene.apply(*release.boosters())
+    actuated.apply(wanted=2, backends=release.backends, target="Binding")
+    first, second = release.servings
+    told = actuated.wait_for("NoBinding")
+    assert release.backends[0]["name"] in told["message"]
+
+    actuated.scene.apply(*release.scalers())
+    growing = {first: (2, 9), second: (0, 9)}
+    wait_until(lambda: bounds(actuated, release), lambda b: b == growing, "room to grow", 30.0)
+    before = templates(actuated)
+    actuated.patch(SERVINGS, first, {"spec": {"replicas": 2}})  # as the autoscaler would
+
+    actuated.wait_for("Actuated", text="2 x A100")
+    assert bounds(actuated, release) == {first: (2, 2), second: (0, 1)}
+    assert templates(actuated) == before
+    assert fleet.available[first] == 2
+    assert operator.stop() == 0
