@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.actuated import SERVINGS, Actuated, backend, booster
+from inferno_operator.resources.dialects import KTHENA
+from tests.cluster.actuated import BOOSTERS, SERVINGS, Actuated, backend, booster
 from tests.cluster.fleet import Fleet, running_fleet
-from tests.cluster.scene import Scene
+from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
@@ -21,6 +22,7 @@ Manifest = dict[str, Any]
 DEFINITIONS = ROOT / "tests/data/kthena"
 BINDINGS = "autoscalingpolicybindings.workload.serving.volcano.sh"
 POLICIES = "autoscalingpolicies.workload.serving.volcano.sh"
+BOUNDS = ("minReplicas", "maxReplicas")
 API_VERSION = "workload.serving.volcano.sh/v1alpha1"
 
 
@@ -54,6 +56,11 @@ class Release:
         return [{"name": "a100", "accelerator": "A100"}, {"name": "h100", "accelerator": "H100"}]
 
     @property
+    def is_autoscaled(self) -> bool:
+        """Whether a ModelBooster may have an autoscaling policy."""
+        return self.numbers == BOUNDS
+
+    @property
     def servings(self) -> tuple[str, str]:
         return ("m-main", "n-main") if self.has_one_backend else ("m-a100", "m-h100")
 
@@ -63,6 +70,28 @@ class Release:
         fields = {k: v for k, v in backend("main").items() if not k.endswith("Replicas")}
         one = {**fields, **dict(zip(self.numbers, (0, 1), strict=False))}
         return [{**booster(name), "spec": {"backend": one}} for name in ("m", "n")]
+
+    def others(self) -> list[Manifest]:
+        """Boosters that no Server refers to: disaggregated, and scaled by Kthena's autoscaler."""
+        found = []
+        if self.is_autoscaled:
+            policy = {"metrics": [{"metricName": "waiting", "targetValue": 10}]}
+            part = self.boosters()[0]["spec"]
+            if self.has_one_backend:
+                spec = {
+                    "backend": {**part["backend"], "minReplicas": 1},
+                    "autoscalingPolicy": policy,
+                }
+            else:
+                scaled = {**part["backends"][0], "minReplicas": 1, "autoscalingPolicy": policy}
+                spec = {"backends": [scaled]}
+            found.append({**booster("scaled"), "spec": spec})
+        split = self.boosters()[0]["spec"]
+        for one in parts(split):
+            one["type"] = "vLLMDisaggregated"
+            workers = [{**one["workers"][0], "type": role} for role in ("prefill", "decode")]
+            one["workers"] = workers
+        return [*found, {**booster("split"), "spec": split}]
 
     def scalers(self) -> list[Manifest]:
         """What binds an autoscaler to each of the two servings, under any names."""
@@ -84,7 +113,6 @@ def bounded(serving: str, least: int, most: int) -> Manifest:
     return {"target": target, "minReplicas": least, "maxReplicas": most}
 
 
-BOUNDS = ("minReplicas", "maxReplicas")
 RELEASES = [
     Release("v0.1.0", BOUNDS, BINDINGS, "scalingConfiguration"),
     Release("v0.4.0", BOUNDS, BINDINGS, "homogeneousTarget"),
@@ -126,10 +154,14 @@ def fleet(plane: ControlPlane, actuated: Actuated) -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def operator(plane: ControlPlane, actuated: Actuated, tmp_path: Path) -> OperatorProcess:
+def operator(actuated: Actuated, tmp_path: Path) -> OperatorProcess:
     """An operator beside Kthena's own controllers."""
-    namespace = actuated.scene.namespace
-    process = OperatorProcess(plane.processes, tmp_path.name, plane.kubeconfig, namespace, {})
+    return started(actuated, tmp_path.name)
+
+
+def started(actuated: Actuated, name: str, **environment: str) -> OperatorProcess:
+    plane, namespace = actuated.scene.control_plane, actuated.scene.namespace
+    process = OperatorProcess(plane.processes, name, plane.kubeconfig, namespace, environment)
     process.wait_until_ready()
     return process
 
@@ -186,6 +218,47 @@ def test_a_decision_arrives_in_the_boosters(
     assert numbers == ([(2,), (0,)] if release.numbers == ("replicas",) else [(2, 2), (0, 1)])
     assert fleet.available == dict(zip(release.servings, (2, 0), strict=True))
     assert operator.stop() == 0
+
+
+KINDS = (KTHENA.booster, *KTHENA.children)
+
+
+def versions(actuated: Actuated, release: Release) -> dict[str, str]:
+    """The version of each object: what is written changes it."""
+    plane, namespace = actuated.scene.control_plane, actuated.scene.namespace
+    kinds = [k for k in KINDS if release.scaler == BINDINGS or k != KTHENA.binding]
+    items = [item for kind in kinds for item in plane.items(str(kind), namespace)]
+    return {i["kind"] + i["metadata"]["name"]: i["metadata"]["resourceVersion"] for i in items}
+
+
+def test_our_controller_makes_what_the_release_accepts_and_rests(
+    actuated: Actuated, release: Release, fleet: Fleet, tmp_path: Path
+) -> None:
+    fleet.makes_servings = False
+    actuated.scene.apply(*release.boosters(), *release.others())
+    operator = started(actuated, tmp_path.name, INFERNO_MODEL_BOOSTER="kthena")
+
+    def told(type_: str) -> dict[str, str]:
+        items = actuated.scene.control_plane.items(BOOSTERS, actuated.scene.namespace)
+        return {b["metadata"]["name"]: condition(b, type_).get("status", "") for b in items}
+
+    wait_until(lambda: told("Initialized"), lambda s: set(s.values()) == {"True"}, "children", 30.0)
+    assert set(told("Failed").values()) == {"False"}
+
+    before = templates(actuated)
+    actuated.apply(wanted=2, backends=release.backends)
+    actuated.wait_for("Actuated", text="2 x A100")
+    actuated.wait_until_runs("A100", 2)
+    assert operator.stop() == 0
+    settled = versions(actuated, release)
+    again = started(actuated, f"{tmp_path.name}-again", INFERNO_MODEL_BOOSTER="kthena")
+    actuated.scene.apply({**release.boosters()[0], "metadata": {"name": "last"}})
+    wait_until(lambda: told("Initialized"), lambda s: s.get("last") == "True", "its turn", 30.0)
+
+    after = versions(actuated, release)
+    assert {name: after[name] for name in settled} == settled
+    assert {name: templates(actuated)[name] for name in before} == before
+    assert again.stop() == 0
 
 
 def parts(spec: Manifest) -> list[Manifest]:
