@@ -74,18 +74,13 @@ class Release:
     def others(self) -> list[Manifest]:
         """Boosters that no Server refers to: disaggregated, and scaled by Kthena's autoscaler."""
         found = []
-        if self.is_autoscaled:
-            policy = {"metrics": [{"metricName": "waiting", "targetValue": 10}]}
-            part = self.boosters()[0]["spec"]
-            if self.has_one_backend:
-                spec = {
-                    "backend": {**part["backend"], "minReplicas": 1},
-                    "autoscalingPolicy": policy,
-                }
-            else:
-                scaled = {**part["backends"][0], "minReplicas": 1, "autoscalingPolicy": policy}
-                spec = {"backends": [scaled]}
-            found.append({**booster("scaled"), "spec": spec})
+        policy = {"autoscalingPolicy": {"metrics": [{"metricName": "waiting", "targetValue": 10}]}}
+        whole = self.boosters()[0]["spec"]
+        if self.is_autoscaled and self.has_one_backend:
+            one = {**whole["backend"], "minReplicas": 1}
+            found.append({**booster("scaled"), "spec": {"backend": one, **policy}})
+        elif self.is_autoscaled:
+            found.append(booster("scaled", {**whole["backends"][0], "minReplicas": 1, **policy}))
         split = self.boosters()[0]["spec"]
         for one in parts(split):
             one["type"] = "vLLMDisaggregated"
