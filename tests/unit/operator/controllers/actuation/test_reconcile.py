@@ -199,14 +199,14 @@ def scaled(name: str) -> Manifest:
 
 async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
     scene = Scene(target="Binding")
-    left = {
+    left: dict[tuple[Kind, str], Manifest] = {
         (KTHENA.booster, "gone"): {"backend": {"name": "a", "replicas": 1}},
         (KTHENA.serving, "gone-a"): {"replicas": 1},
         (KTHENA.binding, "gone"): scaled("gone-a"),
         (KTHENA.policy, "gone"): scaled("gone-a"),
     }
     kept = {(KTHENA.policy, "mine"): scaled("m-a")}
-    for (kind, name), spec in (left | kept).items():
+    for (kind, name), spec in [*left.items(), *kept.items()]:
         scene.add(kind, name, spec, FIELD_MANAGER)
     controller = ActuationController(scene.cluster, (), scene.now)
 
