@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from tests.cluster.actuated import BOOSTERS, SERVINGS, Actuated, backend, booster
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.scene import Scene, condition
@@ -196,7 +196,21 @@ def test_only_replicas_of_the_servings_are_written(
     assert actuated.replicas() == {first: 0, second: 3}
     assert templates(actuated) == before
     assert fleet.available == {first: 0, second: 3}
+    if release.name != "v0.1.0":  # it has no scale subresource
+        scale(actuated, second, 1)
+        wait_until(actuated.replicas, lambda found: found[second] == 3, "scaled back", 30.0)
+        scale(actuated, second, 1)
+        told = actuated.wait_for("Conflict")
+        assert 'subresource "scale"' in told["message"]
     assert operator.stop() == 0
+
+
+def scale(actuated: Actuated, serving: str, replicas: int) -> None:
+    """Scale by hand."""
+    where = "--namespace", actuated.scene.namespace
+    actuated.scene.control_plane.kubectl(
+        "scale", f"{SERVINGS}/{serving}", f"--replicas={replicas}", *where
+    )
 
 
 def test_a_decision_arrives_in_the_boosters(
@@ -281,4 +295,29 @@ def test_a_decision_arrives_in_the_bounds_of_an_autoscaler(
     assert bounds(actuated, release) == {first: (2, 2), second: (0, 1)}
     assert templates(actuated) == before
     assert fleet.available[first] == 2
+    assert operator.stop() == 0
+
+
+def test_another_snapshot_of_matrixinfer_is_refused_with_the_field(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    for path in sorted((ROOT / "crds/matrixinfer").glob("*.yaml")):
+        later = tmp_path / path.name  # its last release has another field for gangs
+        later.write_text(path.read_text().replace("gangSchedule:", "gangPolicy:"))
+    plane.install_crds(tmp_path)
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    plane.create_namespace(name)
+    actuated = Actuated(Scene(plane, name))
+    kind = MATRIXINFER.booster
+    model = {**booster("m", backend("a")), "apiVersion": kind.api_version, "kind": kind.kind}
+    actuated.scene.apply(model)
+
+    operator = started(actuated, "matrixinfer", INFERNO_MODEL_BOOSTER="matrixinfer")
+
+    failed = wait_until(
+        lambda: condition(actuated.get(str(kind), "m"), "Failed"), bool, "a refusal", 30.0
+    )
+    assert failed["status"] == "True"
+    assert ".spec.template.gangSchedule" in failed["message"]
+    assert "MatrixInfer of 2025-08-14 (commit 0716ba8a)" in failed["message"]
     assert operator.stop() == 0

@@ -14,6 +14,8 @@ class Dialect:
     """A dialect; each difference in behaviour is a field of its own."""
 
     name: DialectName
+    release: str
+    """The releases that the operator knows, for messages."""
     booster: Kind
     serving: Kind
     server: Kind
@@ -74,6 +76,7 @@ _NETWORKING = "networking.serving.volcano.sh"
 
 KTHENA = Dialect(
     name="kthena",
+    release="Kthena v0.1.0 to v1.0.0",
     booster=Kind(_WORKLOAD, "ModelBooster", "modelboosters"),
     serving=Kind(_WORKLOAD, "ModelServing", "modelservings"),
     server=Kind(_NETWORKING, "ModelServer", "modelservers"),
@@ -108,6 +111,7 @@ _REGISTRY = "registry.matrixinfer.ai"
 
 MATRIXINFER = Dialect(
     name="matrixinfer",
+    release="MatrixInfer of 2025-08-14 (commit 0716ba8a)",
     booster=Kind(_REGISTRY, "Model", "models"),
     serving=Kind("workload.matrixinfer.ai", "ModelInfer", "modelinfers"),
     server=Kind("networking.matrixinfer.ai", "ModelServer", "modelservers"),

@@ -23,6 +23,10 @@ class RejectedError(InfernoError):
     reason = "Rejected"
 
 
+class UnknownFieldError(RejectedError):
+    """The definition of a kind lacks a field of an apply: it is that of another release."""
+
+
 class StaleError(InfernoError):
     """The object changed since it was read: a decision about it may be out of date."""
 

@@ -14,7 +14,12 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, ApiException, Configuration, CustomObjectsApi
 
 from inferno_operator.resources.objects import Key, Kind
-from inferno_operator.runtime.ports import GoneError, RejectedError, StaleError
+from inferno_operator.runtime.ports import (
+    GoneError,
+    RejectedError,
+    StaleError,
+    UnknownFieldError,
+)
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 APPLY = "application/apply-patch+yaml"
@@ -110,7 +115,7 @@ def _translated(error: ApiException, about: str) -> InfernoError:
     if error.status == HTTPStatus.CONFLICT:
         return StaleError(text)
     if UNKNOWN_FIELD in message:
-        return RejectedError(f"{text}; apply the custom resource definitions of this version")
+        return UnknownFieldError(f"{text}; apply the custom resource definitions of this version")
     if error.status is None or error.status >= SERVER_ERRORS or error.status in RETRIABLE:
         return UnavailableError(text)
     return RejectedError(text)
