@@ -35,13 +35,16 @@ class Release:
     numbers
         The fields of a backend with its replicas, for each number.
     scaler
-        The resource that binds an autoscaler to a ModelServing.
+        The resource that binds an autoscaler to ModelServings.
+    one, several
+        The parts of its spec for one target and for several.
     """
 
     name: str
     numbers: tuple[str, ...]
     scaler: str
-    target: str
+    one: str
+    several: str
 
     @property
     def has_one_backend(self) -> bool:
@@ -89,17 +92,19 @@ class Release:
         return [*found, {**booster("split"), "spec": split}]
 
     def scalers(self) -> list[Manifest]:
-        """What binds an autoscaler to each of the two servings, under any names."""
+        """What binds an autoscaler to the two servings: one of one target, one of several."""
         kind = "AutoscalingPolicy" if self.scaler == POLICIES else "AutoscalingPolicyBinding"
         common = {} if self.scaler == POLICIES else {"policyRef": {"name": "policy"}}
+        first, second = (bounded(name, 0, 9) for name in self.servings)
+        parts = {self.one: first}, {self.several: {"params": [{**second, "cost": 3}]}}
         return [
             {
                 "apiVersion": API_VERSION,
                 "kind": kind,
-                "metadata": {"name": f"scale-{name}"},
-                "spec": {**common, self.target: bounded(name, 0, 9)},
+                "metadata": {"name": f"any-name-{position}"},
+                "spec": {**common, **part},
             }
-            for name in self.servings
+            for position, part in enumerate(parts)
         ]
 
 
@@ -108,10 +113,12 @@ def bounded(serving: str, least: int, most: int) -> Manifest:
     return {"target": target, "minReplicas": least, "maxReplicas": most}
 
 
+OLD_PARTS = "scalingConfiguration", "optimizerConfiguration"
+PARTS = "homogeneousTarget", "heterogeneousTarget"
 RELEASES = [
-    Release("v0.1.0", BOUNDS, BINDINGS, "scalingConfiguration"),
-    Release("v0.4.0", BOUNDS, BINDINGS, "homogeneousTarget"),
-    Release("v1.0.0", ("replicas",), POLICIES, "homogeneousTarget"),
+    Release("v0.1.0", BOUNDS, BINDINGS, *OLD_PARTS),
+    Release("v0.4.0", BOUNDS, BINDINGS, *PARTS),
+    Release("v1.0.0", ("replicas",), POLICIES, *PARTS),
 ]
 
 
@@ -172,36 +179,65 @@ def templates(actuated: Actuated) -> dict[str, Manifest]:
 
 def bounds(actuated: Actuated, release: Release) -> dict[str, tuple[int, int]]:
     items = actuated.scene.control_plane.items(release.scaler, actuated.scene.namespace)
-    parts = [item["spec"][release.target] for item in items]
+    specs = [item["spec"] for item in items]
+    found = [spec[release.one] for spec in specs if release.one in spec]
+    found += [p for spec in specs for p in spec.get(release.several, {}).get("params", ())]
     return {
         part["target"]["targetRef"]["name"]: (part["minReplicas"], part["maxReplicas"])
-        for part in parts
+        for part in found
     }
 
 
-def test_only_replicas_of_the_servings_are_written(
+def numbers(actuated: Actuated, release: Release) -> list[tuple[int, ...]]:
+    """The replicas or bounds of all backends, as the boosters have them."""
+    boosters = actuated.scene.control_plane.items(BOOSTERS, actuated.scene.namespace)
+    found = [part for each in boosters for part in parts(each["spec"])]
+    return [tuple(part[name] for name in release.numbers) for part in found]
+
+
+def aim_at(actuated: Actuated, target: str) -> None:
+    actuated.patch("server", "s", {"spec": {"modelBooster": {"target": target}}})
+
+
+def test_decisions_arrive_wherever_a_release_has_replicas_and_roll_nothing(
     actuated: Actuated, release: Release, fleet: Fleet, operator: OperatorProcess
 ) -> None:
-    actuated.scene.apply(*release.boosters())
     first, second = release.servings
+    actuated.scene.apply(*release.boosters())
     wait_until(lambda: templates(actuated), lambda found: len(found) == 2, "servings", 30.0)
     before = templates(actuated)
 
-    actuated.apply(wanted=2, backends=release.backends, target="ModelServing")
+    actuated.apply(wanted=2, backends=release.backends, target="Binding")
+    told = actuated.wait_for("NoBinding")
+    actuated.scene.apply(*release.scalers())
+    growing = {first: (2, 9), second: (0, 9)}
+    wait_until(lambda: bounds(actuated, release), lambda b: b == growing, "room to grow", 30.0)
+    actuated.patch(SERVINGS, first, {"spec": {"replicas": 2}})  # as the autoscaler would
     actuated.wait_for("Actuated", text="2 x A100")
+    assert release.backends[0]["name"] in told["message"]
+    assert bounds(actuated, release) == {first: (2, 2), second: (0, 1)}
+    assert fleet.available == {first: 2, second: 0}
+
+    aim_at(actuated, "ModelServing")
     actuated.have_only_h100()
     actuated.load(3)
     actuated.wait_for("Actuated", text="3 x H100")
-
     assert actuated.replicas() == {first: 0, second: 3}
-    assert templates(actuated) == before
     assert fleet.available == {first: 0, second: 3}
+
     if release.name != "v0.1.0":  # it has no scale subresource
         scale(actuated, second, 1)
         wait_until(actuated.replicas, lambda found: found[second] == 3, "scaled back", 30.0)
         scale(actuated, second, 1)
         told = actuated.wait_for("Conflict")
         assert 'subresource "scale"' in told["message"]
+
+    aim_at(actuated, "ModelBooster")
+    actuated.load(4)
+    actuated.wait_for("Actuated", text="4 x H100")
+    in_bounds = release.numbers == BOUNDS
+    assert numbers(actuated, release) == ([(0, 1), (4, 4)] if in_bounds else [(0,), (4,)])
+    assert templates(actuated) == before
     assert operator.stop() == 0
 
 
@@ -211,22 +247,6 @@ def scale(actuated: Actuated, serving: str, replicas: int) -> None:
     actuated.scene.control_plane.kubectl(
         "scale", f"{SERVINGS}/{serving}", f"--replicas={replicas}", *where
     )
-
-
-def test_a_decision_arrives_in_the_boosters(
-    actuated: Actuated, release: Release, fleet: Fleet, operator: OperatorProcess
-) -> None:
-    actuated.scene.apply(*release.boosters())
-    actuated.apply(wanted=2, backends=release.backends)
-
-    actuated.wait_for("Actuated", text="2 x A100")
-
-    boosters = actuated.scene.control_plane.items("modelboosters", actuated.scene.namespace)
-    written = [part for each in boosters for part in parts(each["spec"])]
-    numbers = [tuple(part[name] for name in release.numbers) for part in written]
-    assert numbers == ([(2,), (0,)] if release.numbers == ("replicas",) else [(2, 2), (0, 1)])
-    assert fleet.available == dict(zip(release.servings, (2, 0), strict=True))
-    assert operator.stop() == 0
 
 
 KINDS = (KTHENA.booster, *KTHENA.children)
@@ -274,28 +294,6 @@ def parts(spec: Manifest) -> list[Manifest]:
     """The backends of a booster."""
     backends: list[Manifest] = spec.get("backends") or [spec["backend"]]
     return backends
-
-
-def test_a_decision_arrives_in_the_bounds_of_an_autoscaler(
-    actuated: Actuated, release: Release, fleet: Fleet, operator: OperatorProcess
-) -> None:
-    actuated.scene.apply(*release.boosters())
-    actuated.apply(wanted=2, backends=release.backends, target="Binding")
-    first, second = release.servings
-    told = actuated.wait_for("NoBinding")
-    assert release.backends[0]["name"] in told["message"]
-
-    actuated.scene.apply(*release.scalers())
-    growing = {first: (2, 9), second: (0, 9)}
-    wait_until(lambda: bounds(actuated, release), lambda b: b == growing, "room to grow", 30.0)
-    before = templates(actuated)
-    actuated.patch(SERVINGS, first, {"spec": {"replicas": 2}})  # as the autoscaler would
-
-    actuated.wait_for("Actuated", text="2 x A100")
-    assert bounds(actuated, release) == {first: (2, 2), second: (0, 1)}
-    assert templates(actuated) == before
-    assert fleet.available[first] == 2
-    assert operator.stop() == 0
 
 
 def test_another_snapshot_of_matrixinfer_is_refused_with_the_field(

@@ -45,7 +45,7 @@ from inferno_operator.controllers.actuation.targets import (
     Workload,
     booster_places,
     dialect,
-    serving_places,
+    read_places,
 )
 from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Server
 from inferno_operator.resources.conditions import Verdict
@@ -132,10 +132,10 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
         holder = context.index.holder(place)
         if holder is not None and holder != key:
             return replace(inputs, rival=(holder.name, place.key.name))
-    boosters = await _get_all(booster_places(reference, key.namespace), context)
-    servings = await _get_all(serving_places(reference, key.namespace), context)
+    found = await _get_all(read_places(reference, key.namespace), context)
+    boosters, servings = found[: len(reference.boosters)], found[len(reference.boosters) :]
     scalers = await _scalers(reference, key.namespace, context)
-    if None in (*boosters, *servings) or (reference.target == "Binding" and not scalers):
+    if None in found or (reference.target == "Binding" and not scalers):
         unserved = await _unserved(_needed(reference), context)
         if unserved is not None:
             return replace(inputs, unserved=unserved)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from inferno_operator.controllers.actuation.ownership import entries_of_others, owns
@@ -94,7 +95,8 @@ def _referenced(servers: Collection[Observation]) -> _Kept:
 async def _release_unreferenced(listing: Listing, kept: _Kept, cluster: Cluster) -> None:
     for manifest in listing.manifests:
         if owns(manifest) and not kept.has(listing.kind, manifest):
-            await release_fields(listing.kind, manifest, cluster)
+            with suppress(GoneError):  # deleted in the meantime
+                await release_fields(listing.kind, manifest, cluster)
 
 
 async def release_fields(kind: Kind, manifest: Manifest, cluster: Cluster) -> None:

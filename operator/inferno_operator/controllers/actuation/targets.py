@@ -16,6 +16,9 @@ from inferno_operator.resources.dialects import DIALECTS, Dialect
 from inferno_operator.resources.model_booster import Backend
 from inferno_operator.resources.objects import Key, Kind, Manifest, Place
 
+POLICY = "autoscalingPolicy"
+"""The field of a booster, and of its backends before v0.2, with an autoscaling policy."""
+
 FAILED, ACTIVE = "Failed", "Active"
 """Conditions of boosters."""
 
@@ -32,21 +35,17 @@ class Workload:
     servings: Mapping[str, Manifest] = field(default_factory=dict)
     scalers: Mapping[Kind, Sequence[Manifest]] = field(default_factory=dict)
 
+    def spec(self, reference: ModelBoosterRef, backend: Backend) -> Manifest:
+        """Return the spec of the booster of a backend; empty if there is none."""
+        booster = self.boosters.get(reference.booster_of(backend), {})
+        spec: Manifest = booster.get("spec", {})
+        return spec
+
     def backend(self, reference: ModelBoosterRef, backend: Backend) -> Manifest | None:
         """Return a backend as its booster describes it, if it does."""
-        booster = self.boosters.get(reference.booster_of(backend), {})
+        booster = {"spec": self.spec(reference, backend)}
         found = booster_holders(dialect(reference).booster, booster).get(backend.name)
         return None if found is None else found.part
-
-    def is_of_model(self, reference: ModelBoosterRef, backend: Backend) -> bool:
-        """Whether the booster of a backend has an autoscaling policy of the whole model."""
-        booster = self.boosters.get(reference.booster_of(backend), {})
-        return "autoscalingPolicy" in booster.get("spec", {})
-
-    def is_single(self, reference: ModelBoosterRef, backend: Backend) -> bool:
-        """Whether the booster has a single `backend`, as in later releases of Kthena."""
-        booster = self.boosters.get(reference.booster_of(backend), {})
-        return "backend" in booster.get("spec", {})
 
 
 def dialect(reference: ModelBoosterRef) -> Dialect:
@@ -141,18 +140,19 @@ def floor(reference: ModelBoosterRef, workload: Workload, backend: Backend) -> i
     """
     if reference.target == "ModelServing":
         return 0
-    of_model = workload.is_of_model(reference, backend)
-    if workload.is_single(reference, backend):  # the policy is that of the single backend
+    spec = workload.spec(reference, backend)
+    of_model = POLICY in spec
+    if "backend" in spec:  # the policy is that of the single backend
         return int(of_model)
-    return int("autoscalingPolicy" in (workload.backend(reference, backend) or {}) and not of_model)
+    return int(POLICY in (workload.backend(reference, backend) or {}) and not of_model)
 
 
 def is_autoscaled(reference: ModelBoosterRef, workload: Workload, backend: Backend) -> bool:
     """Whether an autoscaler chooses the replicas of a backend, within the bounds."""
     if reference.target != "ModelBooster":
         return reference.target == "Binding"
-    own = workload.backend(reference, backend) or {}
-    return workload.is_of_model(reference, backend) or "autoscalingPolicy" in own
+    parts = workload.spec(reference, backend), workload.backend(reference, backend) or {}
+    return any(POLICY in part for part in parts)
 
 
 def is_ceiling(reference: ModelBoosterRef, workload: Workload, backend: Backend) -> bool:

@@ -30,6 +30,9 @@ PACKAGES = {"MooncakeConnector": "mooncake-transfer-engine", "NixlConnector": "n
 SKIPPED = "KTHENA_SKIP_ENGINE_DEPENDENCY_INSTALL"
 """Environment variable of a backend whose image has these packages."""
 
+TRUE = ("1", "t", "T", "true", "True", "TRUE")
+"""What Go reads as true."""
+
 KV_EVENTS = {
     "enable_kv_cache_events": True,
     "publisher": "zmq",
@@ -87,7 +90,7 @@ def _with_package(
     """Return a command that first installs the package that the connector needs on a GPU."""
     transfer = config_of(worker, conversion.path(backend)).get(TRANSFER)
     package = PACKAGES.get(connector_name(transfer))
-    is_skipped = backend.literal(SKIPPED, "").lower() == "true"
+    is_skipped = backend.literal(SKIPPED, "") in TRUE
     if (
         package is None
         or not conversion.is_latest
@@ -95,8 +98,10 @@ def _with_package(
         or not _devices(worker, DEVICES[:1])
     ):
         return command
-    text = " ".join(command) if conversion.strict else shlex.join(command)
-    return ["bash", "-c", f"pip install {package} && {text}"]
+    if not conversion.strict:  # an upgrade would replace the version that fits the engine
+        return ["bash", "-c", f"pip install {package} && {shlex.join(command)}"]
+    option = "-U " if package == "nixl" else ""
+    return ["bash", "-c", f"pip install {option}{package} && {' '.join(command)}"]
 
 
 def worker_command(

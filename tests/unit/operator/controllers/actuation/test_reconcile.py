@@ -1,5 +1,6 @@
 """Decisions reach boosters in a cluster in memory: disputes, failures, and what is released."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from inferno_operator.controllers.actuation.controller import ActuationControlle
 from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER, owns
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
-from inferno_operator.resources import Server
+from inferno_operator.resources import ModelBoosterRef, Server
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import Key, Kind, kind_of
@@ -190,6 +191,71 @@ async def test_a_failure_that_is_over_is_not_told(
     scene.tell(conditions=conditions)
 
     assert (await scene.actuate())["reason"] == reason
+
+
+OF_TWO = [
+    {"name": "a", "accelerator": "A"},
+    {"name": "a", "accelerator": "B", "booster": "n"},
+]
+
+
+async def test_a_booster_that_is_missing_does_not_hold_up_the_other() -> None:
+    scene = Scene(backends=OF_TWO, target="ModelServing")
+    scene.add(KTHENA.serving, "n-a", {"replicas": 1})
+    scene.run("n-a", 1)
+    scene.decide(A=2)
+
+    told = await scene.actuate()
+
+    assert told["reason"] == "NoModelBooster"
+    assert "'n' does not exist" in told["message"]
+    assert scene.replicas()["m-a"] == 2
+    assert scene.stored(KTHENA.serving, "n-a")["spec"] == {"replicas": 1}
+
+
+async def test_all_boosters_of_a_server_are_its_own() -> None:
+    scene = Scene(backends=OF_TWO)
+    scene.add(KTHENA.booster, "n", {"backend": {"name": "a", "replicas": 1}})
+    refers = {"name": "n", "backends": [{"name": "a", "accelerator": "B"}]}
+    scene.cluster.add(objects.server("T", spec={"modelBooster": refers}))
+    for age, (name, key) in enumerate({"s": SERVER, "t": Key("default", "t")}.items()):
+        stored = scene.cluster.objects["Server", key]
+        reference = ModelBoosterRef.model_validate(stored["spec"]["modelBooster"])
+        scene.context.index.put(key, (age, name), reference)
+
+    await reconcile(Key("default", "t"), scene.context)
+
+    (told,) = scene.cluster.objects["Server", Key("default", "t")]["status"]["conditions"]
+    assert told["reason"] == "Conflict"
+    assert "the older Server 's' refers to 'n' too" in told["message"]
+
+
+async def test_policies_of_any_name_are_found_when_they_come_and_missed_when_they_go() -> None:
+    scene = Scene(target="Binding")
+    scene.decide(A=1)
+    controller = ActuationController(scene.cluster, (), scene.now)
+    running = asyncio.create_task(controller.run())
+
+    async def told() -> str:
+        for _ in range(20):
+            await scene.cluster.something_changed()
+            conditions = scene.cluster.objects["Server", SERVER]["status"]["conditions"]
+            reasons = [c["reason"] for c in conditions if c["type"] == "Actuated"]
+            if reasons != before:
+                before[:] = reasons
+                return str(reasons[0])
+        return "the same"
+
+    before: list[str] = []
+    assert await told() == "NoBinding"
+    for name in ("m-a", "m-b"):
+        scene.add(KTHENA.policy, f"for-{name}", scaled(name))
+    assert await told() == "Moving"
+    scene.add(KTHENA.policy, "for-m-b", scaled("other"))
+
+    assert await told() == "NoBinding"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def scaled(name: str) -> Manifest:

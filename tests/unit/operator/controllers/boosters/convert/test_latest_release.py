@@ -89,7 +89,7 @@ def test_no_engine_publishes_its_cache() -> None:
         ({"resources": GPU}, [], None),
         (
             {"config": MOONCAKE, "resources": GPU},
-            [{"name": "KTHENA_SKIP_ENGINE_DEPENDENCY_INSTALL", "value": "true"}],
+            [{"name": "KTHENA_SKIP_ENGINE_DEPENDENCY_INSTALL", "value": "1"}],
             None,
         ),
     ],
