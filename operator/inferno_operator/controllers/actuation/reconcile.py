@@ -128,21 +128,31 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
     """Read the inputs of the plan."""
     inputs = Inputs(reference, wanted(observation), observation.status)
     key = observation.reference.key
+    rival = _rival(reference, key, context)
+    if rival is not None:
+        return replace(inputs, rival=rival)
+    places = read_places(reference, key.namespace)
+    found = await _get_all(places, context)
+    scalers = await _scalers(reference, key.namespace, context)
+    needed = [place.kind for place in places] if None in found else []
+    if reference.target == "Binding" and not scalers:
+        needed.append(dialect(reference).binding)
+    unserved = await _unserved(needed, context)
+    if unserved is not None:
+        return replace(inputs, unserved=unserved)
+    boosters, servings = found[: len(reference.boosters)], found[len(reference.boosters) :]
+    live = _by_name(m for m in boosters if m and "deletionTimestamp" not in m["metadata"])
+    workload = Workload(live, _by_name(servings), scalers) if live else None
+    return replace(inputs, workload=workload)
+
+
+def _rival(reference: ModelBoosterRef, key: Key, context: Context) -> tuple[str, str] | None:
+    """Return an older Server that refers to one of the boosters, and that booster, if any."""
     for place in booster_places(reference, key.namespace):
         holder = context.index.holder(place)
         if holder is not None and holder != key:
-            return replace(inputs, rival=(holder.name, place.key.name))
-    found = await _get_all(read_places(reference, key.namespace), context)
-    boosters, servings = found[: len(reference.boosters)], found[len(reference.boosters) :]
-    scalers = await _scalers(reference, key.namespace, context)
-    if None in found or (reference.target == "Binding" and not scalers):
-        unserved = await _unserved(_needed(reference), context)
-        if unserved is not None:
-            return replace(inputs, unserved=unserved)
-    live = _by_name(m for m in boosters if m and "deletionTimestamp" not in m["metadata"])
-    if not live:
-        return inputs
-    return replace(inputs, workload=Workload(live, _by_name(servings), scalers))
+            return holder.name, place.key.name
+    return None
 
 
 async def _scalers(
@@ -156,16 +166,6 @@ async def _scalers(
         except GoneError:
             logger.debug("%s is not served", kind)  # each release has one of them
     return found
-
-
-def _needed(reference: ModelBoosterRef) -> Sequence[Kind]:
-    """Return the kinds without which nothing can be actuated."""
-    kinds = dialect(reference)
-    return (
-        kinds.booster,
-        kinds.serving,
-        *((kinds.binding,) if reference.target == "Binding" else ()),
-    )
 
 
 async def _unserved(kinds: Iterable[Kind], context: Context) -> Kind | None:

@@ -230,6 +230,27 @@ async def test_all_boosters_of_a_server_are_its_own() -> None:
     assert "the older Server 's' refers to 'n' too" in told["message"]
 
 
+@pytest.mark.parametrize(
+    ("unserved", "reason"),
+    [
+        (["AutoscalingPolicyBinding"], "NoBinding"),  # as in v1.0.0
+        (["AutoscalingPolicyBinding", "AutoscalingPolicy"], "CRDMissing"),
+        (["ModelServing"], "CRDMissing"),
+    ],
+)
+async def test_a_kind_is_missing_if_no_release_does_without_it(
+    unserved: list[str], reason: str
+) -> None:
+    scene = Scene(target="Binding")
+    scene.cluster.unserved = set(unserved)
+    scene.cluster.remove(KTHENA.serving, Key("default", "m-b"))
+    if "ModelServing" in unserved:
+        scene.cluster.remove(KTHENA.serving, Key("default", "m-a"))
+    scene.decide(A=1)
+
+    assert (await scene.actuate())["reason"] == reason
+
+
 async def test_policies_of_any_name_are_found_when_they_come_and_missed_when_they_go() -> None:
     scene = Scene(target="Binding")
     scene.decide(A=1)
