@@ -1,5 +1,6 @@
 """Decisions reach the objects of each release of Kthena, and roll nothing."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from inferno_operator.controllers.actuation.ownership import owns
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from tests.cluster.actuated import BOOSTERS, SERVINGS, Actuated, backend, booster
 from tests.cluster.fleet import Fleet, running_fleet
@@ -238,7 +240,23 @@ def test_decisions_arrive_wherever_a_release_has_replicas_and_roll_nothing(
     in_bounds = release.numbers == BOUNDS
     assert numbers(actuated, release) == ([(0, 1), (4, 4)] if in_bounds else [(0,), (4,)])
     assert templates(actuated) == before
+    assert owned(actuated, release) == {release.backends[1].get("booster", "m")}  # was changed
+
     assert operator.stop() == 0
+    delete_server = ("delete", "server", "s", "--namespace", actuated.scene.namespace)
+    actuated.scene.control_plane.kubectl(*delete_server)
+    again = started(actuated, f"{actuated.scene.namespace}-again")
+    wait_until(lambda: owned(actuated, release), lambda names: not names, "a sweep", 30.0)
+    assert numbers(actuated, release)[-1][0] == 4
+    assert again.stop() == 0
+
+
+def owned(actuated: Actuated, release: Release) -> set[str]:
+    """The names of the objects that actuation owns fields of."""
+    kinds = f"{BOOSTERS},{SERVINGS},{release.scaler}"
+    options = ("--namespace", actuated.scene.namespace, "--show-managed-fields", "--output=json")
+    answer = actuated.scene.control_plane.kubectl("get", kinds, *options)
+    return {i["metadata"]["name"] for i in json.loads(answer.stdout)["items"] if owns(i)}
 
 
 def scale(actuated: Actuated, serving: str, replicas: int) -> None:
