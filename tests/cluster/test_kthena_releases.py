@@ -61,11 +61,6 @@ class Release:
         return [{"name": "a100", "accelerator": "A100"}, {"name": "h100", "accelerator": "H100"}]
 
     @property
-    def is_autoscaled(self) -> bool:
-        """Whether a ModelBooster may have an autoscaling policy."""
-        return self.numbers == BOUNDS
-
-    @property
     def servings(self) -> tuple[str, str]:
         return ("m-main", "n-main") if self.has_one_backend else ("m-a100", "m-h100")
 
@@ -77,21 +72,17 @@ class Release:
         return [{**booster(name), "spec": {"backend": one}} for name in ("m", "n")]
 
     def others(self) -> list[Manifest]:
-        """Boosters that no Server refers to: disaggregated, and scaled by Kthena's autoscaler."""
-        found = []
-        policy = {"autoscalingPolicy": {"metrics": [{"metricName": "waiting", "targetValue": 10}]}}
-        whole = self.boosters()[0]["spec"]
-        if self.is_autoscaled and self.has_one_backend:
-            one = {**whole["backend"], "minReplicas": 1}
-            found.append({**booster("scaled"), "spec": {"backend": one, **policy}})
-        elif self.is_autoscaled:
-            found.append(booster("scaled", {**whole["backends"][0], "minReplicas": 1, **policy}))
-        split = self.boosters()[0]["spec"]
-        for one in parts(split):
-            one["type"] = "vLLMDisaggregated"
-            workers = [{**one["workers"][0], "type": role} for role in ("prefill", "decode")]
-            one["workers"] = workers
-        return [*found, {**booster("split"), "spec": split}]
+        """Boosters with one backend that no Server refers to: disaggregated, and autoscaled."""
+        one = self.boosters()[0]["spec"]["backend"]
+        workers = [{**one["workers"][0], "type": role} for role in ("prefill", "decode")]
+        split = {"backend": {**one, "type": "vLLMDisaggregated", "workers": workers}}
+        found = [{**booster("split"), "spec": split}]
+        if self.numbers == BOUNDS:
+            metrics = [{"metricName": "waiting", "targetValue": 10}]
+            policy = {"autoscalingPolicy": {"metrics": metrics}}
+            scaled = {"backend": {**one, "minReplicas": 1}, **policy}
+            found.append({**booster("scaled"), "spec": scaled})
+        return found
 
     def scalers(self) -> list[Manifest]:
         """What binds an autoscaler to the two servings: one of one target, one of several."""
@@ -278,7 +269,10 @@ def versions(actuated: Actuated, release: Release) -> dict[str, str]:
     return {i["kind"] + i["metadata"]["name"]: i["metadata"]["resourceVersion"] for i in items}
 
 
-def test_our_controller_makes_what_the_release_accepts_and_rests(
+@pytest.mark.parametrize(
+    "release", RELEASES[1:], ids=lambda release: release.name, indirect=True, scope="module"
+)  # tests of boosters have v0.1.0
+def test_our_controller_makes_what_a_later_release_accepts_and_rests(
     actuated: Actuated, release: Release, fleet: Fleet, tmp_path: Path
 ) -> None:
     fleet.makes_servings = False
