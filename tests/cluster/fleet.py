@@ -72,10 +72,11 @@ class Fleet(threading.Thread):
         for booster in boosters:
             metadata = booster["metadata"]
             news = booster.get("status", {}).get("observedGeneration") != metadata["generation"]
-            for backend in booster["spec"]["backends"]:
+            spec = booster["spec"]
+            for backend in spec.get("backends") or [spec["backend"]]:
                 name = f"{metadata['name']}-{backend['name']}"
                 if name not in servings:
-                    self._create(name, backend["minReplicas"])
+                    self._create(name, _least(backend))
                 elif news:
                     self._scale(servings[name], backend)
             if news:
@@ -120,7 +121,7 @@ class Fleet(threading.Thread):
     def _scale(self, serving: Manifest, backend: Manifest) -> None:
         """Take the minimum, or where a policy scales, the nearest number within the bounds."""
         replicas = serving["spec"]["replicas"]
-        wanted = backend["minReplicas"]
+        wanted = _least(backend)
         if "autoscalingPolicy" in backend:
             wanted = min(max(replicas, wanted), backend["maxReplicas"])
         if wanted != replicas:
@@ -152,6 +153,12 @@ class Fleet(threading.Thread):
             field_manager="booster-controller",
             _content_type=MERGE,
         )
+
+
+def _least(backend: Manifest) -> int:
+    """The fewest replicas of a backend: its one number, as from v1.0.0 on, or the minimum."""
+    least: int = backend["replicas" if "replicas" in backend else "minReplicas"]
+    return least
 
 
 CONTAINERS = {"containers": [{"name": "engine", "image": "example.com/engine"}]}

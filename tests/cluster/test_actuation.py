@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
 import pytest
 
+from tests.cluster.actuated import BOOSTERS, SERVINGS, Actuated, backend, booster
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.routes import Recording
 from tests.cluster.scene import Scene, condition
@@ -22,8 +22,6 @@ pytestmark = pytest.mark.usefixtures("crds_installed", "kthena_installed")
 
 KTHENA_CRDS = ROOT / "crds" / "kthena"
 MATRIXINFER_CRDS = ROOT / "crds" / "matrixinfer"
-BOOSTERS = "modelboosters.workload.serving.volcano.sh"
-SERVINGS = "modelservings.workload.serving.volcano.sh"
 BINDINGS = "autoscalingpolicybindings.workload.serving.volcano.sh"
 
 
@@ -41,131 +39,9 @@ def fleet(control_plane: ControlPlane, namespace: str) -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def actuated(scene: Scene) -> "Actuated":
+def actuated(scene: Scene) -> Actuated:
     """A server on a booster with two backends, and cards for it."""
     return Actuated(scene)
-
-
-class Actuated:
-    """A namespace in which Server `s` refers to ModelBooster `m` with an A100 and an H100."""
-
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-
-    def apply(
-        self,
-        *,
-        wanted: int,
-        a100: int = 10,
-        h100: int = 10,
-        parameters: Manifest | None = None,
-        **reference: object,
-    ) -> None:
-        """Ask for so many replicas; there are so many cards."""
-        backends = [{"name": name.lower(), "accelerator": name} for name in ("A100", "H100")]
-        refers = {"name": "m", "backends": backends, **reference}
-        counts = [{"type": "A100", "count": a100}, {"type": "H100", "count": h100}]
-        self.scene.apply(
-            accelerator("A100", cost=10),
-            accelerator("H100", cost=20),
-            objects.model("M", [objects.performance("A100"), objects.performance("H100")]),
-            objects.service_class(),
-            objects.manifest("Capacity", {"count": counts}, name="cards"),
-            objects.server(
-                wanted=wanted,
-                spec={"modelBooster": refers, "currentAlloc": objects.running(0, wanted)},
-            ),
-            objects.optimizer(optimize=True, name="inferno", parameters=parameters),
-        )
-
-    def boost(self, name: str = "m", *backends: Manifest) -> None:
-        self.scene.apply(booster(name, *(backends or (backend("a100"), backend("h100")))))
-
-    def ask(self) -> None:
-        self.scene.request("inferno")
-        self.scene.wait_until_done("inferno")
-
-    def load(self, wanted: int) -> None:
-        """Change the load, and have a new decision."""
-        load = objects.running(0, wanted)["load"]
-        self.patch("server", "s", {"spec": {"currentAlloc": {"load": load}}})
-        self.ask()
-
-    def have_only_h100(self) -> None:
-        """Take all other cards away."""
-        counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
-        self.patch("capacity", "cards", {"spec": {"count": counts}})
-
-    def patch(self, resource: str, name: str, patch: Manifest) -> Manifest:
-        return self.scene.control_plane.patch(resource, name, patch, self.scene.namespace)
-
-    def get(self, resource: str, name: str) -> Manifest:
-        return self.scene.control_plane.get(resource, name, self.scene.namespace)
-
-    def wait_for(self, reason: str, timeout: float = 30.0, text: str = "") -> Manifest:
-        """Wait until the Server says why it is, or isn't, actuated; returns the condition."""
-
-        def told(server: Manifest) -> bool:
-            found = condition(server, "Actuated")
-            return found.get("reason") == reason and text in found["message"]
-
-        server = self.scene.control_plane.wait_for(
-            "server", "s", told, self.scene.namespace, timeout
-        )
-        return condition(server, "Actuated")
-
-    def put_back(self, minutes: float) -> None:
-        """Have the Server's conditions say that they began so much earlier: that is the clock."""
-        conditions = self.get("server", "s")["status"]["conditions"]
-        for each in conditions:
-            began = datetime.fromisoformat(each["lastTransitionTime"]) - timedelta(minutes=minutes)
-            each["lastTransitionTime"] = f"{began:%Y-%m-%dT%H:%M:%SZ}"
-        plane, status = self.scene.control_plane, {"status": {"conditions": conditions}}
-        plane.patch("server", "s", status, self.scene.namespace, subresource="status")
-
-    def wait_until_runs(self, accelerator: str, replicas: int) -> Manifest:
-        """Wait until the Server tells that so much runs."""
-
-        def runs(server: Manifest) -> bool:
-            current = server["spec"]["currentAlloc"]
-            return (current["accelerator"], current["numReplicas"]) == (accelerator, replicas)
-
-        return self.scene.control_plane.wait_for("server", "s", runs, self.scene.namespace, 30.0)
-
-    def bounds(self) -> dict[str, tuple[int, int]]:
-        spec = self.get(BOOSTERS, "m")["spec"]
-        return {b["name"]: (b["minReplicas"], b["maxReplicas"]) for b in spec["backends"]}
-
-    def replicas(self) -> dict[str, int]:
-        items = self.scene.control_plane.items(SERVINGS, self.scene.namespace)
-        return {item["metadata"]["name"]: item["spec"]["replicas"] for item in items}
-
-
-def accelerator(name: str, cost: float) -> Manifest:
-    spec = {"name": name, "type": name, "cost": cost}
-    return objects.manifest("Accelerator", spec, name=name.lower())
-
-
-def backend(name: str, least: int = 0, most: int = 1, **fields: object) -> Manifest:
-    worker = {"type": "server", "image": "example.com/engine", "replicas": 1, "pods": 1}
-    return {
-        "name": name,
-        "type": "vLLM",
-        "modelURI": "hf://example/model",
-        "minReplicas": least,
-        "maxReplicas": most,
-        "workers": [worker],
-        **fields,
-    }
-
-
-def booster(name: str, *backends: Manifest) -> Manifest:
-    return {
-        "apiVersion": "workload.serving.volcano.sh/v1alpha1",
-        "kind": "ModelBooster",
-        "metadata": {"name": name},
-        "spec": {"backends": list(backends)},
-    }
 
 
 def lowest(fleet: Fleet, since: int) -> int:

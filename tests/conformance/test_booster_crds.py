@@ -160,3 +160,30 @@ def test_a_kind_has_the_names_of_the_original(kind: str) -> None:
 
 def test_all_kinds_are_compared() -> None:
     assert originals().keys() == OURS.keys()
+
+
+RELEASES = {"v0.1.0": "crds", "v0.4.0": "crds-v0.4.0", "v1.0.0": "crds-v1.0.0"}
+"""The folders with the original definitions of releases, by the folders with their structure."""
+
+OPEN_PODS = {
+    f"spec.template.roles[].{template}.spec.containers is required"
+    for template in ("entryTemplate", "workerTemplate")
+}
+"""Where the structures take more: in pods."""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_structure_of_a_release_is_that_of_its_definitions(release: str) -> None:
+    """Tests on a control plane use the structures: both take and refuse the same."""
+    original = read(ORIGINALS.parent / RELEASES[release])
+    reduced = read(ROOT / "tests" / "data" / "kthena" / release)
+
+    assert original.keys() == reduced.keys()
+    for kind, definition in original.items():
+        theirs, ours = root(definition), root(reduced[kind])
+        scale = [
+            each["spec"]["versions"][0]["subresources"] for each in (definition, reduced[kind])
+        ]
+        assert list(stricter(theirs, ours, "")) == []
+        assert set(stricter(ours, theirs, "")) <= OPEN_PODS
+        assert scale[0] == scale[1]

@@ -11,7 +11,14 @@ from tests.controlplane.waiting import wait_until
 
 Manifest = dict[str, Any]
 
-TARGETS = ("ModelBooster", "ModelServing", "Binding")
+OWN_TARGETS = ("ModelBooster", "ModelServing")
+Case = tuple[Dialect, str, Kind | None]
+"""A dialect, a target, and for the target Binding the kind that binds an autoscaler."""
+
+CASES: list[Case] = [
+    *((dialect, target, None) for dialect, target in product(DIALECTS.values(), OWN_TARGETS)),
+    *((dialect, "Binding", kind) for dialect in DIALECTS.values() for kind in dialect.scalers),
+]
 BACKEND = "g2"
 REPLICAS = 2
 CHANGING = "changing"
@@ -37,8 +44,8 @@ class Boosters:
 
     def apply(self) -> None:
         """Apply them, and whatever of them nobody else makes."""
-        for dialect, target in product(DIALECTS.values(), TARGETS):
-            self._scene.apply(*self._manifests(dialect, target))
+        for case in CASES:
+            self._scene.apply(*self._manifests(*case))
         if self._looked_after is not None:
             policies = {"maxReplicas": REPLICAS, "autoscalingPolicy": POLICY}
             backends = [_backend(name, **policies) for name in (BACKEND, "superfluous")]
@@ -49,7 +56,7 @@ class Boosters:
 
         def reasons() -> dict[str, str]:
             servers = self._scene.servers()
-            names = [_name(*pair) for pair in product(DIALECTS.values(), TARGETS)]
+            names = [_name(*case) for case in CASES]
             return {name: condition(servers[name], "Actuated").get("reason", "") for name in names}
 
         def are_written(found: dict[str, str]) -> bool:
@@ -66,13 +73,13 @@ class Boosters:
         self._scene.apply(self._stray_route(dialect), _booster(dialect, CHANGING, _backend()))
         self._wait_for_children(dialect, 1)
 
-    def _manifests(self, dialect: Dialect, target: str) -> Iterator[Manifest]:
-        name = _name(dialect, target)
+    def _manifests(self, dialect: Dialect, target: str, scaler: Kind | None) -> Iterator[Manifest]:
+        name = _name(dialect, target, scaler)
         yield _booster(dialect, name, _backend())
         if dialect != self._looked_after:
             yield _serving(dialect, name)
-        if target == "Binding":
-            yield _binding(dialect, name)
+        if scaler is not None:
+            yield _scaler(dialect, scaler, name)
         yield _server(dialect, name, target)
 
     def _wait_for_children(self, dialect: Dialect, backends: int) -> None:
@@ -105,8 +112,8 @@ class Boosters:
         return {**stray, "metadata": {**stray["metadata"], "ownerReferences": [owner]}}
 
 
-def _name(dialect: Dialect, target: str) -> str:
-    return f"{dialect.name}-{target.lower()}"
+def _name(dialect: Dialect, target: str, scaler: Kind | None) -> str:
+    return f"{dialect.name}-{scaler.kind if scaler else target}".lower()
 
 
 def _manifest(kind: Kind, name: str, spec: Manifest) -> Manifest:
@@ -137,15 +144,16 @@ def _serving(dialect: Dialect, booster: str) -> Manifest:
     return _manifest(dialect.serving, f"{booster}-{BACKEND}", spec)
 
 
-def _binding(dialect: Dialect, booster: str) -> Manifest:
+def _scaler(dialect: Dialect, kind: Kind, booster: str) -> Manifest:
     name = f"{booster}-{BACKEND}"
     scaling = {
         "target": {"targetRef": {"kind": dialect.serving.kind, "name": name}},
         "minReplicas": 1,
         "maxReplicas": 1,
     }
-    spec = {"policyRef": {"name": "policy"}, "scalingConfiguration": scaling}
-    return _manifest(dialect.binding, name, spec)
+    if kind == dialect.policy:
+        return _manifest(kind, name, {"homogeneousTarget": scaling})
+    return _manifest(kind, name, {"policyRef": {"name": "policy"}, "scalingConfiguration": scaling})
 
 
 def _server(dialect: Dialect, booster: str, target: str) -> Manifest:

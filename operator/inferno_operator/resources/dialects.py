@@ -14,6 +14,8 @@ class Dialect:
     """A dialect; each difference in behaviour is a field of its own."""
 
     name: DialectName
+    release: str
+    """The releases that the operator knows, for messages."""
     booster: Kind
     serving: Kind
     server: Kind
@@ -36,6 +38,8 @@ class Dialect:
     """Name of the ConfigMap with other images, in the namespace of the controller."""
     image_keys: tuple[str, str]
     """Keys of the ConfigMap for the images of downloader and runtime."""
+    has_policy_targets: bool
+    """AutoscalingPolicies of the last release have targets, in place of bindings."""
     fleet_aware: bool
     """Engines publish cache events and get the pod's name and Redis; adapters have rules."""
     gang_switch: bool
@@ -57,6 +61,11 @@ class Dialect:
         """The kinds of a booster's children, in the order in which they are written."""
         return self.serving, self.server, self.route, self.policy, self.binding
 
+    @property
+    def scalers(self) -> tuple[Kind, ...]:
+        """The kinds that bind an autoscaler to a serving."""
+        return (self.binding, self.policy) if self.has_policy_targets else (self.binding,)
+
     def label(self, name: str) -> str:
         """Return the key of a label on children."""
         return self.label_prefix + name
@@ -67,6 +76,7 @@ _NETWORKING = "networking.serving.volcano.sh"
 
 KTHENA = Dialect(
     name="kthena",
+    release="Kthena v0.1.0 to v1.0.0",
     booster=Kind(_WORKLOAD, "ModelBooster", "modelboosters"),
     serving=Kind(_WORKLOAD, "ModelServing", "modelservings"),
     server=Kind(_NETWORKING, "ModelServer", "modelservers"),
@@ -90,16 +100,18 @@ KTHENA = Dialect(
     runtime_image="kthena/runtime:latest",
     images="model-booster-controller-config",
     image_keys=("model_serving_downloader_image", "model_serving_runtime_image"),
+    has_policy_targets=True,
     fleet_aware=True,
     gang_switch=False,
     max_cost_expansion=1000,
 )
-"""Kthena, as of its release v0.1.0."""
+"""Kthena: the fields of an object tell its release, v0.1.0 to v1.0.0."""
 
 _REGISTRY = "registry.matrixinfer.ai"
 
 MATRIXINFER = Dialect(
     name="matrixinfer",
+    release="MatrixInfer of 2025-08-14 (commit 0716ba8a)",
     booster=Kind(_REGISTRY, "Model", "models"),
     serving=Kind("workload.matrixinfer.ai", "ModelInfer", "modelinfers"),
     server=Kind("networking.matrixinfer.ai", "ModelServer", "modelservers"),
@@ -115,6 +127,7 @@ MATRIXINFER = Dialect(
     runtime_image="matrixinfer/runtime:latest",
     images="model-controller-config",
     image_keys=("model_infer_downloader_image", "model_infer_runtime_image"),
+    has_policy_targets=False,
     fleet_aware=False,
     gang_switch=True,
     max_cost_expansion=100,

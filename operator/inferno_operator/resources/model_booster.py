@@ -16,12 +16,18 @@ def _distinct(names: list[str]) -> bool:
 
 
 class Backend(Part):
-    """A backend of the ModelBooster and what it runs on."""
+    """A backend of a ModelBooster and what it runs on."""
 
     name: BackendName
     """Name of the backend in the ModelBooster."""
     accelerator: BackendName
     """The accelerator's spec.name."""
+    booster: BackendName | None = None
+    """Name of the ModelBooster with this backend; absent: the name of the reference."""
+
+
+def _serving_in_cel(backend: str) -> str:
+    return f"(has({backend}.booster) ? {backend}.booster : self.name) + '-' + {backend}.name"
 
 
 class ModelBoosterRef(Part):
@@ -30,8 +36,9 @@ class ModelBoosterRef(Part):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "each backend is named once",
-            "self.backends.all(a, self.backends.exists_one(b, b.name == a.name))",
-            lambda booster: _distinct([backend.name for backend in booster.backends]),
+            f"self.backends.all(a, self.backends.exists_one(b,"
+            f" {_serving_in_cel('b')} == {_serving_in_cel('a')}))",
+            lambda booster: _distinct([booster.serving_of(each) for each in booster.backends]),
         ),
         Rule(
             "each accelerator has one backend",
@@ -47,6 +54,19 @@ class ModelBoosterRef(Part):
     backends: Annotated[Items[Backend], Field(min_length=1, max_length=MAX_ACCELERATORS)]
     """Which backend runs on which accelerator."""
     target: Literal["ModelBooster", "ModelServing", "Binding"] = "ModelBooster"
-    """Object to write: the ModelBooster, its ModelServing, or its AutoscalingPolicyBinding."""
+    """Object to write: the ModelBooster, its ModelServing, or what binds an autoscaler to that."""
     bounds: Literal["Pin", "Ceiling"] = "Pin"
     """Pin sets minimum and maximum replicas to the decision, Ceiling only the maximum."""
+
+    @property
+    def boosters(self) -> tuple[str, ...]:
+        """The names of the ModelBoosters, each once."""
+        return tuple(dict.fromkeys(map(self.booster_of, self.backends)))
+
+    def booster_of(self, backend: Backend) -> str:
+        """Return the name of the ModelBooster with a backend."""
+        return backend.booster or self.name
+
+    def serving_of(self, backend: Backend) -> str:
+        """Return the name of the ModelServing of a backend, which no other backend has."""
+        return f"{self.booster_of(backend)}-{backend.name}"

@@ -13,6 +13,7 @@ from inferno_operator.runtime.leader_election import Lease
 from inferno_operator.runtime.ports import (
     FIELD_MANAGER,
     Change,
+    ConflictError,
     GoneError,
     Listing,
     Scale,
@@ -43,6 +44,8 @@ class FakeCluster:
         Errors that the next calls raise, one each.
     failing
         Errors that every write on objects of a kind raises, by name of the kind.
+    disputed
+        Objects, as "ModelServing m-a", with fields of another manager: an apply needs force.
     unserved
         Names of kinds that the fake does not serve.
     workloads
@@ -55,6 +58,7 @@ class FakeCluster:
         self.writes: list[str] = []
         self.failures: list[InfernoError] = []
         self.failing: dict[str, InfernoError] = {}
+        self.disputed: set[str] = set()
         self.unserved: set[str] = set()
         self.terminating: set[str] = set()
         self.workloads: list[Served] = [Served(DEPLOYMENT, is_scalable=True)]
@@ -165,7 +169,11 @@ class FakeCluster:
         self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
     ) -> Manifest:
         """Set fields of the spec, or the status; a changed spec increments the generation."""
-        del force
+        about = f"{kind.kind} {manifest['metadata']['name']}"
+        if about in self.disputed and not force:
+            cause = 'conflict with "another": .spec'
+            raise ConflictError(f"{about}: {cause}", [cause])
+        self.disputed.discard(about)
         verb = "status" if "status" in manifest else "apply"
         stored = self._for_write(verb, kind, manifest)
         if "status" in manifest:

@@ -1,6 +1,6 @@
 """The interface of controllers to the API server, for objects of any kind; see also `fakes`."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +23,10 @@ class RejectedError(InfernoError):
     reason = "Rejected"
 
 
+class UnknownFieldError(RejectedError):
+    """The definition of a kind lacks a field of an apply: it is that of another release."""
+
+
 class StaleError(InfernoError):
     """The object changed since it was read: a decision about it may be out of date."""
 
@@ -30,9 +34,16 @@ class StaleError(InfernoError):
 
 
 class ConflictError(InfernoError):
-    """Another field manager owns a field of an apply, with another value."""
+    """Another field manager owns a field of an apply, with another value.
+
+    `causes` names the manager and the path of each such field, as the API server does.
+    """
 
     reason = "Conflict"
+
+    def __init__(self, message: str, causes: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.causes = tuple(causes)
 
 
 @dataclass(frozen=True, slots=True)

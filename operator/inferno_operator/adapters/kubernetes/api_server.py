@@ -22,6 +22,7 @@ from inferno_operator.adapters.kubernetes.client import (
     MERGE,
     TIMEOUT,
     answer_to,
+    causes_of,
     client,
     path_of,
     received,
@@ -143,7 +144,7 @@ class ApiServer(ApiReader):
         except StaleError as error:
             if OWNED_BY_OTHERS not in str(error):
                 raise
-            raise ConflictError(str(error)) from error
+            raise ConflictError(str(error), causes_of(error)) from error
         return answer
 
     async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:

@@ -14,7 +14,12 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, ApiException, Configuration, CustomObjectsApi
 
 from inferno_operator.resources.objects import Key, Kind
-from inferno_operator.runtime.ports import GoneError, RejectedError, StaleError
+from inferno_operator.runtime.ports import (
+    GoneError,
+    RejectedError,
+    StaleError,
+    UnknownFieldError,
+)
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 APPLY = "application/apply-patch+yaml"
@@ -110,7 +115,7 @@ def _translated(error: ApiException, about: str) -> InfernoError:
     if error.status == HTTPStatus.CONFLICT:
         return StaleError(text)
     if UNKNOWN_FIELD in message:
-        return RejectedError(f"{text}; apply the custom resource definitions of this version")
+        return UnknownFieldError(f"{text}; apply the custom resource definitions of this version")
     if error.status is None or error.status >= SERVER_ERRORS or error.status in RETRIABLE:
         return UnavailableError(text)
     return RejectedError(text)
@@ -123,6 +128,15 @@ def _message(error: ApiException) -> str:
     except (ValueError, KeyError, TypeError):
         message = error.reason or error.body
     return " ".join(f"{message} (HTTP {error.status})".split())
+
+
+def causes_of(error: InfernoError) -> list[str]:
+    """Return the causes that the API server gives for an error of `answer_to`, with fields."""
+    try:
+        causes = json.loads(getattr(error.__cause__, "body", ""))["details"]["causes"]
+        return [f"{cause['message']}: {cause['field']}" for cause in causes]
+    except (ValueError, KeyError, TypeError):
+        return []
 
 
 def path_of(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:

@@ -9,6 +9,7 @@ from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
 from inferno_operator.controllers.actuation.release import SERVER, reference_of
 from inferno_operator.controllers.actuation.status import ACTUATED, RELEASED
+from inferno_operator.controllers.actuation.targets import scaled_places
 from inferno_operator.resources import Server
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key, Kind, Manifest, Now, Place
@@ -39,6 +40,8 @@ class ActuationController:
         self._rounds = count()
         self._watched: dict[str, asyncio.Task[None]] = {}
         """Running informers of ModelBoosters and their children, by name of the dialect."""
+        self._swept: set[str] = set()
+        """Namespaces, or all of them (""), in which fields without a Server were released."""
         context = Context(cluster, now, self._index)
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
 
@@ -57,7 +60,13 @@ class ActuationController:
         await asyncio.gather(*self._watched.values(), return_exceptions=True)
 
     def listed(self, listing: Listing) -> None:
-        """Take a list of all Servers."""
+        """Take a list of all Servers; the first one starts a sweep.
+
+        The sweep releases what Servers owned that were deleted while no operator ran.
+        """
+        if listing.namespace not in self._swept:
+            self._swept.add(listing.namespace)
+            self._ask([Key(listing.namespace, "")])
         manifests = {Key.of(manifest): manifest for manifest in listing.manifests}
         for key in self._index.keys(listing.namespace) - manifests.keys():
             self._server_changed(key, None)
@@ -109,7 +118,7 @@ class ActuationController:
         wanted = self._index.dialects()
         for name in wanted - self._watched.keys():
             dialect = DIALECTS[name]
-            kinds = (dialect.booster, dialect.serving, dialect.binding)
+            kinds = (dialect.booster, dialect.serving, *dialect.scalers)
             handler = _References(self._index, name, self._ask)
             informer = Informer(self._cluster, kinds, self._namespaces, handler)
             self._watched[name] = asyncio.create_task(informer.run())
@@ -124,6 +133,8 @@ class _References:
         self._index = index
         self._dialect = dialect
         self._ask = ask
+        self._scalers: dict[Place, tuple[int, frozenset[Place]]] = {}
+        """Generation and scaled servings of the bindings and policies that changed."""
 
     def listed(self, listing: Listing) -> None:
         """Take a list of a kind: any of its objects may have changed."""
@@ -132,8 +143,26 @@ class _References:
 
     def changed(self, kind: Kind, change: Change) -> None:
         """Take the creation, change or deletion of an object."""
-        if change.manifest is not None:
-            self._ask(self._index.servers(Place(kind, Key.of(change.manifest))))
+        if change.manifest is None:
+            return
+        place = Place(kind, Key.of(change.manifest))
+        is_scaler = kind in DIALECTS[self._dialect].scalers
+        for concerned in self._scaled(place, change) if is_scaler else (place,):
+            self._ask(self._index.servers(concerned))
+
+    def _scaled(self, place: Place, change: Change) -> frozenset[Place]:
+        """Return the servings that a scaler scales, or did; none if only its status changed."""
+        manifest = change.manifest or {}
+        generation = manifest["metadata"]["generation"]
+        places = scaled_places(place.kind, manifest)
+        known, before = self._scalers.get(place, (0, frozenset[Place]()))
+        if change.gone:
+            self._scalers.pop(place, None)
+        elif known == generation:
+            return frozenset()
+        else:
+            self._scalers[place] = generation, places
+        return places | before
 
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
         """Do nothing: a reconcile reads the objects itself."""

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.actuation.targets import booster_place, read_places
+from inferno_operator.controllers.actuation.targets import booster_places, read_places
 from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.objects import Key, Place
 
@@ -26,7 +26,7 @@ class Index:
     _servers: defaultdict[Place, set[Key]] = field(default_factory=lambda: defaultdict(set))
 
     def put(self, key: Key, age: Age, reference: ModelBoosterRef) -> frozenset[Key]:
-        """Store the reference of a Server; returns other Servers of the old and new booster."""
+        """Store the reference of a Server; returns other Servers of its old and new boosters."""
         before = self._entries.get(key)
         if before is not None and before.reference == reference:
             return frozenset()
@@ -38,7 +38,7 @@ class Index:
         return concerned | self._sharing(entry, key)
 
     def remove(self, key: Key) -> frozenset[Key]:
-        """Remove a Server; returns other Servers that refer to its booster."""
+        """Remove a Server; returns other Servers that refer to its boosters."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return frozenset()
@@ -63,7 +63,7 @@ class Index:
         keys = [
             key
             for key in self.servers(booster)
-            if booster_place(self._entries[key].reference, key.namespace) == booster
+            if booster in booster_places(self._entries[key].reference, key.namespace)
         ]
         return min(keys, key=lambda key: self._entries[key].age, default=None)
 
@@ -81,4 +81,5 @@ class Index:
         return frozenset(k for k, e in self._entries.items() if e.reference.dialect in wanted)
 
     def _sharing(self, entry: _Entry, key: Key) -> frozenset[Key]:
-        return self.servers(booster_place(entry.reference, key.namespace)) - {key}
+        places = booster_places(entry.reference, key.namespace)
+        return frozenset[Key]().union(*map(self.servers, places)) - {key}

@@ -6,7 +6,7 @@ which replicas run and whether they are those of the decision.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from inferno_operator.controllers.actuation.current import (
     unit_costs,
 )
 from inferno_operator.controllers.actuation.decision import wanted
+from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.ownership import (
     FIELD_MANAGER,
@@ -42,11 +43,9 @@ from inferno_operator.controllers.actuation.status import (
 )
 from inferno_operator.controllers.actuation.targets import (
     Workload,
-    Write,
-    binding_places,
-    booster_place,
+    booster_places,
+    dialect,
     read_places,
-    serving_places,
 )
 from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Server
 from inferno_operator.resources.conditions import Verdict
@@ -63,8 +62,8 @@ logger = logging.getLogger(__name__)
 class Context:
     """What reconciles need.
 
-    `seized` has the time at which actuation last took fields over from another manager, by the
-    uid of the object and the API server's message.
+    `seized` has the time at which actuation last took a field over from another manager, by the
+    uid of the object, and that manager and the path of the field.
     """
 
     cluster: Cluster
@@ -129,24 +128,44 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
     """Read the inputs of the plan."""
     inputs = Inputs(reference, wanted(observation), observation.status)
     key = observation.reference.key
-    holder = context.index.holder(booster_place(reference, key.namespace))
-    if holder is not None and holder != key:
-        return replace(inputs, rival=holder.name)
-    places = booster_place(reference, key.namespace), *serving_places(reference, key.namespace)
-    booster, *servings = await _get_all(places, context)
-    is_complete = None not in (booster, *servings)
-    bindings: Sequence[Manifest | None] = ()
-    if reference.target == "Binding":
-        bindings = await _get_all(binding_places(reference, key.namespace), context)
-        is_complete = is_complete and any(bindings)
-    if not is_complete:
-        kinds = (place.kind for place in read_places(reference, key.namespace))
-        unserved = await _unserved(kinds, context)
-        if unserved is not None:
-            return replace(inputs, unserved=unserved)
-    if booster is None or "deletionTimestamp" in booster["metadata"]:
-        return inputs
-    return replace(inputs, workload=Workload(booster, _by_name(servings), _by_name(bindings)))
+    rival = _rival(reference, key, context)
+    if rival is not None:
+        return replace(inputs, rival=rival)
+    places = read_places(reference, key.namespace)
+    found = await _get_all(places, context)
+    scalers = await _scalers(reference, key.namespace, context)
+    needed = [place.kind for place in places] if None in found else []
+    if reference.target == "Binding" and not scalers:
+        needed.append(dialect(reference).binding)
+    unserved = await _unserved(needed, context)
+    if unserved is not None:
+        return replace(inputs, unserved=unserved)
+    boosters, servings = found[: len(reference.boosters)], found[len(reference.boosters) :]
+    live = _by_name(m for m in boosters if m and "deletionTimestamp" not in m["metadata"])
+    workload = Workload(live, _by_name(servings), scalers) if live else None
+    return replace(inputs, workload=workload)
+
+
+def _rival(reference: ModelBoosterRef, key: Key, context: Context) -> tuple[str, str] | None:
+    """Return an older Server that refers to one of the boosters, and that booster, if any."""
+    for place in booster_places(reference, key.namespace):
+        holder = context.index.holder(place)
+        if holder is not None and holder != key:
+            return holder.name, place.key.name
+    return None
+
+
+async def _scalers(
+    reference: ModelBoosterRef, namespace: str, context: Context
+) -> Mapping[Kind, Sequence[Manifest]]:
+    """Return the bindings and policies of a namespace, by those of their kinds that are served."""
+    found: dict[Kind, Sequence[Manifest]] = {}
+    for kind in dialect(reference).scalers if reference.target == "Binding" else ():
+        try:
+            found[kind] = (await context.cluster.list(kind, namespace)).manifests
+        except GoneError:
+            logger.debug("%s is not served", kind)  # each release has one of them
+    return found
 
 
 async def _unserved(kinds: Iterable[Kind], context: Context) -> Kind | None:
@@ -174,21 +193,35 @@ def _by_name(manifests: Iterable[Manifest | None]) -> dict[str, Manifest]:
 async def _execute(plan: Plan, workload: Workload | None, context: Context) -> Plan:
     """Do the writes of a plan; returns the plan, or one that reports a conflict.
 
-    Fields of another manager are taken over, but not again within `PAUSE`.
+    A conflict about one object does not keep the others from being written.
     """
+    done = plan
     for write in plan.writes:
-        if workload is not None:
-            await _drop_backends(write, workload, context)
+        for booster in workload.boosters.values() if workload is not None else ():
+            await _drop_backends(write, booster, context)
         try:
             await _apply(write, context, force=False)
         except ConflictError as error:
-            known = write.reference.uid, str(error)
-            waits = _seconds_to_wait(known, context)
+            waits = await _take_over(write, error, context)
             if waits > 0:
-                return replace(plan, verdict=conflict(str(error)), again_after=waits)
-            context.seized[known] = context.now()
-            await _apply(write, context, force=True)
-    return plan
+                done = replace(plan, verdict=conflict(str(error)), again_after=waits)
+    return done
+
+
+async def _take_over(write: Write, error: ConflictError, context: Context) -> float:
+    """Take fields over from another manager, each once within `PAUSE`.
+
+    Returns for how many seconds to leave them to the other manager; 0 if they were taken over.
+    """
+    over = context.now() - PAUSE
+    for known in [known for known, time in context.seized.items() if time <= over]:
+        del context.seized[known]
+    disputed = [(write.reference.uid, cause) for cause in error.causes]
+    last = max((context.seized.get(each, over) for each in disputed), default=over)
+    if last == over:
+        context.seized.update(dict.fromkeys(disputed, context.now()))
+        await _apply(write, context, force=True)
+    return (last - over).total_seconds()
 
 
 async def _apply(write: Write, context: Context, *, force: bool) -> Manifest:
@@ -197,22 +230,13 @@ async def _apply(write: Write, context: Context, *, force: bool) -> Manifest:
     return await context.cluster.apply(reference.kind, manifest, FIELD_MANAGER, force=force)
 
 
-def _seconds_to_wait(conflict: tuple[str, str], context: Context) -> float:
-    """Return for how long to leave fields to another manager; removes old conflicts."""
-    over = context.now() - PAUSE
-    for known in [known for known, time in context.seized.items() if time <= over]:
-        del context.seized[known]
-    last = context.seized.get(conflict)
-    return 0.0 if last is None else (last - over).total_seconds()
-
-
-async def _drop_backends(write: Write, workload: Workload, context: Context) -> None:
+async def _drop_backends(write: Write, booster: Manifest, context: Context) -> None:
     """Release backends that the reference does not name any more; their values stay."""
-    if "backends" not in write.spec:
+    if "backends" not in write.spec or booster["metadata"]["uid"] != write.reference.uid:
         return
     named = {backend_key(backend["name"]) for backend in write.spec["backends"]}
-    if owned_backends(workload.booster) - named:
-        await release_fields(write.reference.kind, workload.booster, context.cluster)
+    if owned_backends(booster) - named:
+        await release_fields(write.reference.kind, booster, context.cluster)
 
 
 async def _current(observation: Observation, inputs: Inputs, context: Context) -> Manifest | None:

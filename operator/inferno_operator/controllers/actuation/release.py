@@ -2,16 +2,24 @@
 
 import logging
 from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from inferno_operator.controllers.actuation.ownership import entries_of_others, owns
-from inferno_operator.controllers.actuation.targets import written_places
+from inferno_operator.controllers.actuation.targets import (
+    scaled_places,
+    serving_places,
+    written_places,
+)
 from inferno_operator.resources import ModelBoosterRef, Server
 from inferno_operator.resources.dialects import DIALECTS
-from inferno_operator.resources.objects import Kind, Manifest, Place, Reference, kind_of
+from inferno_operator.resources.objects import Key, Kind, Manifest, Place, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.ports import Cluster, GoneError, Listing
+from inferno_operator.runtime.ports import Cluster, GoneError, Listing, RejectedError
 
 SERVER = kind_of(Server)
+
+SCALERS = frozenset(kind for dialect in DIALECTS.values() for kind in dialect.scalers)
 
 logger = logging.getLogger(__name__)
 
@@ -30,46 +38,65 @@ def names_workloads(observation: Observation) -> bool:
     return isinstance(resource, Server) and bool(resource.spec.workloads)
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The objects that keep their fields."""
+
+    places: set[Place] = field(default_factory=set)
+    scaled: set[Place] = field(default_factory=set)
+    """Servings whose bindings or policies keep theirs."""
+    namespaces: set[str] = field(default_factory=set)
+    """Namespaces with a Server that cannot be read: its reference is not known."""
+
+    def has(self, kind: Kind, manifest: Manifest) -> bool:
+        """Whether an object keeps its fields."""
+        key = Key.of(manifest)
+        if key.namespace in self.namespaces:
+            return True
+        if kind in SCALERS:
+            return not self.scaled.isdisjoint(scaled_places(kind, manifest))
+        return Place(kind, key) in self.places
+
+
 async def release(namespace: str, cluster: Cluster) -> None:
-    """Release the fields of all objects in a namespace that no Server refers to any more."""
+    """Release the fields of all objects that no Server refers to any more.
+
+    The objects are those of a namespace, or of all namespaces ("").
+    """
     servers = await cluster.list(SERVER, namespace)
     kept = _referenced([observe(Server, manifest) for manifest in servers.manifests])
-    if kept is None:
-        return
     await _release_unreferenced(servers, kept, cluster)
     for dialect in DIALECTS.values():
-        for kind in (dialect.booster, dialect.serving, dialect.binding):
+        for kind in (dialect.booster, dialect.serving, *dialect.scalers):
             try:
                 listing = await cluster.list(kind, namespace)
-            except GoneError:  # not served
+            except (GoneError, RejectedError) as error:
+                logger.debug("%s: nothing to release: %s", kind, error)
                 continue
             await _release_unreferenced(listing, kept, cluster)
 
 
-def _referenced(servers: Collection[Observation]) -> set[Place] | None:
-    """Return the places of objects that keep their fields.
-
-    None if a Server cannot be read, since its reference is not known.
-    """
-    if any(server.resource is None for server in servers):
-        return None
-    kept: set[Place] = set()
+def _referenced(servers: Collection[Observation]) -> _Kept:
+    """Return what Servers refer to."""
+    kept = _Kept()
     for server in servers:
-        reference = reference_of(server)
-        if names_workloads(server):
-            kept.add(server.reference.place)
+        reference, namespace = reference_of(server), server.reference.key.namespace
+        if server.resource is None:
+            kept.namespaces.add(namespace)
+        if reference is not None or names_workloads(server):
+            kept.places.add(server.reference.place)
         if reference is not None:
-            kept.add(server.reference.place)
-            kept.update(written_places(reference, server.reference.key.namespace))
+            kept.places.update(written_places(reference, namespace))
+        if reference is not None and reference.target == "Binding":
+            kept.scaled.update(serving_places(reference, namespace))
     return kept
 
 
-async def _release_unreferenced(
-    listing: Listing, kept: Collection[Place], cluster: Cluster
-) -> None:
+async def _release_unreferenced(listing: Listing, kept: _Kept, cluster: Cluster) -> None:
     for manifest in listing.manifests:
-        if Reference.of(listing.kind, manifest).place not in kept and owns(manifest):
-            await release_fields(listing.kind, manifest, cluster)
+        if owns(manifest) and not kept.has(listing.kind, manifest):
+            with suppress(GoneError):  # deleted in the meantime
+                await release_fields(listing.kind, manifest, cluster)
 
 
 async def release_fields(kind: Kind, manifest: Manifest, cluster: Cluster) -> None:

@@ -1,5 +1,6 @@
 """The condition `Actuated` of a Server; pure."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.actuation.targets import dialect
@@ -48,11 +49,40 @@ def crd_missing(kind: Kind) -> Verdict:
     return refusal("CRDMissing", message)
 
 
-def no_booster(reference: ModelBoosterRef) -> Verdict:
-    """Return the verdict that the booster does not exist or is being deleted."""
+def no_booster(reference: ModelBoosterRef, names: Iterable[str]) -> Verdict:
+    """Return the verdict that boosters do not exist or are being deleted."""
     kind = dialect(reference).booster.kind
-    message = f"{kind} {reference.name!r} does not exist: create it, or correct modelBooster.name"
+    message = f"{kind} {_quoted(names)} does not exist: create it, or correct spec.modelBooster"
     return refusal("NoModelBooster", message)
+
+
+def no_backend(booster: str, backend: str) -> Verdict:
+    """Return the verdict that a booster does not have a backend."""
+    message = (
+        f"{booster!r} has no backend {backend!r}: add it there, or correct modelBooster.backends"
+    )
+    return refusal("NoBackend", message)
+
+
+def no_binding(reference: ModelBoosterRef, backends: Iterable[str]) -> Verdict:
+    """Return the verdict that nothing binds an autoscaler to backends."""
+    kinds = " or ".join(kind.kind for kind in dialect(reference).scalers)
+    message = (
+        f"no {kinds} scales the replicas of backend {_quoted(backends)}:"
+        f" create one, or choose another modelBooster.target"
+    )
+    return refusal("NoBinding", message)
+
+
+def booster_failed(booster: str, told: str, progress: str) -> Verdict:
+    """Return the verdict that the controller of a booster calls it failed."""
+    return refusal(
+        "ModelBoosterFailed", f"the controller of {booster!r} reports: {told}; {progress}"
+    )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def conflict(problem: str) -> Verdict:
@@ -64,10 +94,10 @@ def conflict(problem: str) -> Verdict:
     return refusal("Conflict", message)
 
 
-def booster_in_use(reference: ModelBoosterRef, other: str) -> Verdict:
-    """Return the verdict that an older Server refers to the booster."""
+def booster_in_use(other: str, booster: str) -> Verdict:
+    """Return the verdict that an older Server refers to a booster."""
     message = (
-        f"the older Server {other!r} refers to {reference.name!r} too:"
+        f"the older Server {other!r} refers to {booster!r} too:"
         f" remove spec.modelBooster from one of the two Servers"
     )
     return refusal("Conflict", message)

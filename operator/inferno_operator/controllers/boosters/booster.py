@@ -1,6 +1,7 @@
 """A ModelBooster of Kthena, or a Model of MatrixInfer, as a frozen value."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -21,6 +22,20 @@ BOUNDS = ("minReplicas", "maxReplicas")
 
 DEFAULT_COST_EXPANSION = 200
 """Default of costExpansionRatePercent [%]."""
+
+
+class Release(StrEnum):
+    """The releases of Kthena with the same objects; MatrixInfer is like the first.
+
+    The fields of a booster tell which it is.
+    """
+
+    BACKENDS = "v0.1"
+    """Several `backends`, and a binding for each policy."""
+    BOUNDS = "v0.2 to v0.4"
+    """One `backend` with `minReplicas` and `maxReplicas`, and bindings with other fields."""
+    REPLICAS = "v1.0"
+    """One `backend` with `replicas`, no policy, and other pods."""
 
 
 class Worker(Part):
@@ -111,13 +126,17 @@ class Booster(Part):
     metadata: Metadata
     spec: BoosterSpec = BoosterSpec()
     status: BoosterStatus = BoosterStatus()
-    single: bool = False
-    """It has a single `backend`, as in later releases of Kthena, and no `backendStatuses`."""
+    release: Release = Release.BACKENDS
 
     @property
     def key(self) -> Key:
         """Namespace and name of the booster."""
         return Key(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it has a single `backend`, as in later releases, and no `backendStatuses`."""
+        return self.release != Release.BACKENDS
 
     @property
     def is_scaled(self) -> bool:
@@ -164,9 +183,11 @@ def _with_backends(manifest: Manifest) -> Manifest:
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping) or "backends" in spec or "backend" not in spec:
         return manifest
-    backend, rest = spec["backend"], dict(spec)
+    backend, rest, release = spec["backend"], dict(spec), Release.BOUNDS
     if isinstance(backend, Mapping):
         policy = rest.pop("autoscalingPolicy", None)
-        replicas = dict.fromkeys(BOUNDS, backend["replicas"]) if "replicas" in backend else {}
-        backend = {"autoscalingPolicy": policy, **backend, **replicas}
-    return {**manifest, "spec": {**rest, "backends": [backend]}, "single": True}
+        if "replicas" in backend:
+            release = Release.REPLICAS
+            backend = {**backend, **dict.fromkeys(BOUNDS, backend["replicas"])}
+        backend = {"autoscalingPolicy": policy, **backend}
+    return {**manifest, "spec": {**rest, "backends": [backend]}, "release": release}

@@ -11,7 +11,13 @@ from inferno_operator.controllers.boosters.plan import Apply, Delete, Plan, is_t
 from inferno_operator.controllers.boosters.retention import FIELD_MANAGER
 from inferno_operator.controllers.boosters.status import FAILED, Report, is_up_to_date, status_of
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
-from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, StaleError
+from inferno_operator.runtime.ports import (
+    Cluster,
+    GoneError,
+    RejectedError,
+    StaleError,
+    UnknownFieldError,
+)
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
@@ -137,6 +143,9 @@ async def _attempt(action: Apply | Delete, results: WriteResults, context: Conte
             await _delete(action, results, context)
     except GoneError as error:
         logger.info("%s", error)  # the deletion of its kind or namespace comes as a change
+    except UnknownFieldError as error:
+        known = context.cache.dialect.release
+        results.refused.append(f"{error}: the operator makes objects of {known}")
     except RejectedError as error:
         results.refused.append(str(error))
     except UnavailableError as error:

@@ -20,9 +20,9 @@ PLAN_MANAGERS = "inferno-"
 """Prefix of the field managers of this operator that write the optimizer's plan."""
 
 
-SCALING = "scalingConfiguration"
+SCALING = ("scalingConfiguration", "homogeneousTarget")
 OPTIMIZING = "optimizerConfiguration"
-"""Parts of a binding: the first is for one backend, the second for the whole model."""
+"""Parts of a binding: the first are for one backend, the second is for the whole model."""
 
 
 class Owner(NamedTuple):
@@ -107,8 +107,9 @@ def _replicas(
 
 
 def _kept_binding(wanted: Json, current: Manifest, standing: Container[str]) -> Json:
-    if _has_part(SCALING, wanted, current):
-        return _one(wanted, current)
+    for part in SCALING:
+        if _has_part(part, wanted, current):
+            return _one(part, wanted, current)
     if _has_part(OPTIMIZING, wanted, current):
         return _several(wanted, current, standing)
     return wanted
@@ -118,17 +119,17 @@ def _has_part(part: str, wanted: Json, current: Manifest) -> bool:
     return part in wanted["spec"] and part in current["spec"]
 
 
-def _one(wanted: Json, current: Manifest) -> Json:
+def _one(part: str, wanted: Json, current: Manifest) -> Json:
     """Preserve the bounds of a binding with one target."""
-    managers = managers_of(current, f"f:{SCALING}", f"f:{BOUNDS[0]}")
+    managers = managers_of(current, f"f:{part}", f"f:{BOUNDS[0]}")
     if not _has_plan(managers):
         return wanted
-    configuration = dict(wanted["spec"][SCALING])
+    configuration = dict(wanted["spec"][part])
     if _is_ours(managers):
-        configuration |= {name: current["spec"][SCALING][name] for name in BOUNDS}
+        configuration |= {name: current["spec"][part][name] for name in BOUNDS}
     else:
         configuration = {k: v for k, v in configuration.items() if k not in BOUNDS}
-    changed = {**wanted, "spec": {**wanted["spec"], SCALING: configuration}}
+    changed = {**wanted, "spec": {**wanted["spec"], part: configuration}}
     return _unless_changed(changed, current) if _is_ours(managers) else changed
 
 

@@ -68,7 +68,7 @@ def status_of(
         "observedGeneration": generation,
         "conditions": [condition.to_json() for condition in conditions],
     }
-    if not booster.single:
+    if not booster.is_single:
         status["backendStatuses"] = [_backend_status(serving) for serving in servings.values()]
     return status
 

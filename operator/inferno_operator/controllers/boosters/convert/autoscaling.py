@@ -40,11 +40,9 @@ def policy(conversion: Conversion, spec: Json, backend: Backend | None = None) -
 
 
 def _scaling(conversion: Conversion, backend: Backend) -> Json:
+    part = "homogeneousTarget" if conversion.booster.is_single else "scalingConfiguration"
     name = conversion.booster.child_name(backend)
-    spec = {
-        "policyRef": {"name": name},
-        "scalingConfiguration": _bounds(conversion, backend),
-    }
+    spec = {"policyRef": {"name": name}, part: _bounds(conversion, backend)}
     return conversion.child(conversion.dialect.binding, spec, backend)
 
 
@@ -74,11 +72,15 @@ def _bounds(conversion: Conversion, backend: Backend) -> Json:
 def _target(conversion: Conversion, backend: Backend) -> Json:
     """Return the target of a binding; it needs an endpoint, which the API fills with defaults."""
     dialect = conversion.dialect
+    name = conversion.booster.child_name(backend)
+    reference = {"kind": dialect.serving.kind, "name": name}
+    labels = {f"{dialect.pod_prefix}role": "leader"}
+    endpoint: Json = {} if conversion.strict else {"port": runtime_port(backend)}
+    if conversion.booster.is_single:
+        endpoint["labelSelector"] = {"matchLabels": labels}
+        return {"targetRef": reference, "metricEndpoint": endpoint}
     return {
-        "targetRef": {
-            "kind": dialect.serving.kind,
-            "name": conversion.booster.child_name(backend),
-        },
-        "additionalMatchLabels": {f"{dialect.pod_prefix}role": "leader"},
-        "metricEndpoint": {} if conversion.strict else {"port": runtime_port(backend)},
+        "targetRef": reference,
+        "additionalMatchLabels": labels,
+        "metricEndpoint": endpoint,
     }

@@ -22,6 +22,9 @@ FIXED = {
 DOWNLOADER_SETTINGS = ("ENDPOINT", "HF_ENDPOINT")
 """Environment variables that the downloader of the model gets."""
 
+LATEST_SETTINGS = (*DOWNLOADER_SETTINGS, "MS_TOKEN", "MS_REVISION")
+"""Those from v1.0 on, which also knows `ms://`."""
+
 
 def without_empty(fields: Json) -> Json:
     """Return the fields that are not empty."""
@@ -94,7 +97,8 @@ def _of_downloader(conversion: Conversion, backend: Backend) -> list[Json]:
     if conversion.strict and not conversion.dialect.fleet_aware:
         return [{"name": "ENDPOINT", "value": backend.literal("ENDPOINT", "")}]
     entries = {entry.get("name"): entry for entry in backend.env}
-    found = [entries[name] for name in DOWNLOADER_SETTINGS if name in entries]
+    settings = LATEST_SETTINGS if conversion.is_latest else DOWNLOADER_SETTINGS
+    found = [entries[name] for name in settings if name in entries]
     wanted = "value" if conversion.strict else "valueFrom"
     return [entry for entry in found if entry.get("value") or entry.get(wanted)]
 

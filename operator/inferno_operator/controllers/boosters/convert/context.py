@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import Backend, Booster
+from inferno_operator.controllers.boosters.booster import Backend, Booster, Release
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Kind
 from inferno_optimizer.errors import InputError
@@ -60,6 +60,16 @@ class Conversion:
         return self.strict or self.booster.has_option("gang-scheduling")
 
     @property
+    def is_latest(self) -> bool:
+        """Whether the booster is of v1.0, the release with other pods."""
+        return self.booster.release == Release.REPLICAS
+
+    @property
+    def is_early(self) -> bool:
+        """Whether to convert as the original did before v1.0."""
+        return self.strict and not self.is_latest
+
+    @property
     def bare_switches(self) -> bool:
         """Whether true is written as a flag without a value."""
         return not self.strict and self.booster.has_option("bare-switches")
@@ -110,7 +120,7 @@ class Conversion:
             "name": self.model,
             "uid": self.booster.metadata.uid,
         }
-        if not self.strict or kind not in (self.dialect.serving, self.dialect.route):
+        if not self.is_early or kind not in (self.dialect.serving, self.dialect.route):
             owner |= {"controller": True, "blockOwnerDeletion": True}
         return owner
 

@@ -2,9 +2,11 @@
 
 import json
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import Backend, LoraAdapter, Worker
+from inferno_operator.controllers.boosters.convert.connectors import TRANSFER, connector_name
 from inferno_operator.controllers.boosters.convert.context import (
     ENGINE_PORT,
     Conversion,
@@ -16,8 +18,20 @@ from inferno_operator.controllers.boosters.convert.storage import Cache
 DEVICES = ("nvidia.com/gpu", "huawei.com/ascend-1980")
 """Extended resources that count accelerators."""
 
-RAY = "/vllm-workspace/vllm/examples/online_serving/multi-node-serving.sh"
+RAY = "examples/online_serving/multi-node-serving.sh"
 """A script in vLLM's images that starts Ray on the leader or on a worker."""
+
+EARLY_FOLDER = "/vllm-workspace/vllm/"
+"""The folder of the script before v1.0; from v1.0 on, it is that in which engines start."""
+
+PACKAGES = {"MooncakeConnector": "mooncake-transfer-engine", "NixlConnector": "nixl"}
+"""Python packages that connectors of KV caches need, from v1.0 on."""
+
+SKIPPED = "KTHENA_SKIP_ENGINE_DEPENDENCY_INSTALL"
+"""Environment variable of a backend whose image has these packages."""
+
+TRUE = ("1", "t", "T", "true", "True", "TRUE")
+"""What Go reads as true."""
 
 KV_EVENTS = {
     "enable_kv_cache_events": True,
@@ -62,11 +76,32 @@ def engine_command(
     more = _more(conversion, backend, worker, cache)
     server = backend.worker("server")
     if server is None or pods_of(server, strict=conversion.strict) <= 1:
-        return [*command, *more]
+        return _with_package(conversion, backend, worker, [*command, *more])
     command += ["--distributed_executor_backend", "ray"]
     if conversion.strict:
-        return [*_on_ray(server, " ".join(command), _requested(server)), *more]
-    return _on_ray(server, shlex.join([*command, *more]), _devices(server))
+        devices = _requested(server) if conversion.is_early else _devices(server)
+        return [*_on_ray(conversion, server, " ".join(command), devices), *more]
+    return _on_ray(conversion, server, shlex.join([*command, *more]), _devices(server))
+
+
+def _with_package(
+    conversion: Conversion, backend: Backend, worker: Worker, command: list[str]
+) -> list[str]:
+    """Return a command that first installs the package that the connector needs on a GPU."""
+    transfer = config_of(worker, conversion.path(backend)).get(TRANSFER)
+    package = PACKAGES.get(connector_name(transfer))
+    is_skipped = backend.literal(SKIPPED, "") in TRUE
+    if (
+        package is None
+        or not conversion.is_latest
+        or is_skipped
+        or not _devices(worker, DEVICES[:1])
+    ):
+        return command
+    if not conversion.strict:  # an upgrade would replace the version that fits the engine
+        return ["bash", "-c", f"pip install {package} && {shlex.join(command)}"]
+    option = "-U " if package == "nixl" else ""
+    return ["bash", "-c", f"pip install {option}{package} && {' '.join(command)}"]
 
 
 def worker_command(
@@ -75,11 +110,16 @@ def worker_command(
     """Return the command of the other pods of a replica."""
     if backend.type == "SGLang":
         return _sglang(conversion, backend, worker, cache)
-    return ["bash", "-c", f"chmod u+x {RAY} && {RAY} worker --ray_address=$(ENTRY_ADDRESS)"]
+    script = _ray(conversion)
+    return ["bash", "-c", f"chmod u+x {script} && {script} worker --ray_address=$(ENTRY_ADDRESS)"]
+
+
+def _ray(conversion: Conversion) -> str:
+    return RAY if conversion.is_latest else EARLY_FOLDER + RAY
 
 
 def _vllm(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> list[str]:
-    python = "python" if conversion.strict else "python3"  # some images have no `python`
+    python = "python" if conversion.is_early else "python3"  # some images have no `python`
     command = [python, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", cache.folder(backend.model_uri)]
     if conversion.strict and not conversion.dialect.fleet_aware:
@@ -91,7 +131,8 @@ def _more(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
     """Return the flags that the controller adds."""
     command: list[str] = []
     given = {key.replace("_", "-") for key in config_of(worker, conversion.path(backend))}
-    if conversion.dialect.fleet_aware and (conversion.strict or "kv-events-config" not in given):
+    is_published = conversion.dialect.fleet_aware and not conversion.is_latest
+    if is_published and (conversion.strict or "kv-events-config" not in given):
         command += ["--kv-events-config", json.dumps(KV_EVENTS, separators=(",", ":"))]
     if backend.lora_adapters:
         modules = [_module(adapter, cache) for adapter in backend.lora_adapters]
@@ -128,9 +169,10 @@ def _module(adapter: LoraAdapter, cache: Cache) -> str:
     return f"{adapter.name}={cache.folder(adapter.artifact_url)}"
 
 
-def _on_ray(server: Worker, command: str, devices: int) -> list[str]:
-    leader = f"{RAY} leader --ray_cluster_size={server.pods} --num-gpus={devices}"
-    return ["bash", "-c", f"chmod u+x {RAY} && {leader} && {command}"]
+def _on_ray(conversion: Conversion, server: Worker, command: str, devices: int) -> list[str]:
+    script = _ray(conversion)
+    leader = f"{script} leader --ray_cluster_size={server.pods} --num-gpus={devices}"
+    return ["bash", "-c", f"chmod u+x {script} && {leader} && {command}"]
 
 
 def _requested(worker: Worker) -> int:
@@ -139,11 +181,11 @@ def _requested(worker: Worker) -> int:
     return sum(_whole(requests.get(device, 0)) for device in DEVICES)
 
 
-def _devices(worker: Worker) -> int:
+def _devices(worker: Worker, names: Iterable[str] = DEVICES) -> int:
     """Return the number of devices of a pod; requests of devices default to their limits."""
     limits = worker.resources.get("limits") or {}
     requests = worker.resources.get("requests") or {}
-    return sum(_whole(limits.get(device, requests.get(device, 0))) for device in DEVICES)
+    return sum(_whole(limits.get(device, requests.get(device, 0))) for device in names)
 
 
 def _whole(quantity: object) -> int:

@@ -1,20 +1,16 @@
 """Convert a booster to ModelServers and the ModelRoute; pure."""
 
-import json
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import Backend
+from inferno_operator.controllers.boosters.convert.connectors import TRANSFER, connector_name
 from inferno_operator.controllers.boosters.convert.context import ENGINE_PORT, Conversion
 from inferno_operator.controllers.boosters.convert.serving import DISAGGREGATED, ROLES
 
 Json = dict[str, Any]
 
-logger = logging.getLogger(__name__)
-
 SERVED_NAMES = ("served-model-name", "served_model_name")
-TRANSFER = "kv-transfer-config"
 
 
 def server(conversion: Conversion, backend: Backend) -> Json:
@@ -41,7 +37,10 @@ def _selector(conversion: Conversion, backend: Backend) -> dict[str, str]:
     names = ["model-uid"] if conversion.strict else ["model-uid", "backend-name"]
     keys = [conversion.dialect.label(name) for name in names]
     labels = conversion.pod_labels(backend)
-    return {key: labels[key] for key in keys}
+    selector = {key: labels[key] for key in keys}
+    if conversion.is_latest and not conversion.strict:  # the other pods have these labels too
+        selector[f"{conversion.dialect.pod_prefix}entry"] = "true"
+    return selector
 
 
 def _pairs(conversion: Conversion) -> Json:
@@ -69,19 +68,9 @@ def _served_name(conversion: Conversion, backend: Backend) -> str:
 
 def _connector(conversion: Conversion, backend: Backend) -> str:
     """Return the router's name of the connector that moves KV caches from prefill to decode."""
-    names = [_connector_name(config.get(TRANSFER)) for config in _configs(backend, ROLES)]
+    names = [connector_name(config.get(TRANSFER)) for config in _configs(backend, ROLES)]
     known = [conversion.dialect.connectors[n] for n in names if n in conversion.dialect.connectors]
     return known[-1] if known else ""
-
-
-def _connector_name(transfer: object) -> str:
-    """Return the connector in a transfer configuration, which is an object or JSON text."""
-    try:
-        value = json.loads(transfer) if isinstance(transfer, str) else transfer
-    except ValueError:
-        logger.info("%s is not valid JSON: %r", TRANSFER, transfer)
-        return ""
-    return str(value.get("kv_connector")) if isinstance(value, Mapping) else ""
 
 
 def route(conversion: Conversion, backends: Iterable[Backend]) -> Json:

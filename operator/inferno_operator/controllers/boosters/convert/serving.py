@@ -32,6 +32,9 @@ ASCEND = "huawei.com/ascend-1980"
 GRACE_SECONDS = 300
 """Seconds that a terminating pod has to finish its requests."""
 
+SHARED_MEMORY = "dshm"
+"""Volume in which the processes of an engine exchange tensors, from v1.0 on."""
+
 HARD_TOPOLOGY = {"mode": "hard", "highestTierAllowed": 2}
 
 WAITING = {
@@ -175,7 +178,7 @@ def _entry_labels(conversion: Conversion, backend: Backend) -> dict[str, str]:
 
 
 def _leader(conversion: Conversion, backend: Backend, role: str, worker: Worker) -> Json:
-    cache = cache_of(backend, strict=conversion.strict)
+    cache = cache_of(backend, strict=conversion.is_early)
     entry = {
         **_pod(conversion, backend, worker, cache),
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -196,17 +199,24 @@ def _leader(conversion: Conversion, backend: Backend, role: str, worker: Worker)
             "metadata": {"labels": _entry_labels(conversion, backend)},
             "spec": entry,
         },
-        "workerTemplate": {"spec": others},
+        "workerTemplate": {**_worker_metadata(conversion, backend), "spec": others},
     }
+
+
+def _worker_metadata(conversion: Conversion, backend: Backend) -> Json:
+    """Return the labels of the other pods of a replica, which have some from v1.0 on."""
+    if not conversion.is_latest:
+        return {}
+    return {"metadata": {"labels": _entry_labels(conversion, backend)}}
 
 
 def _pod(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
     """Return the fields that all pods of a backend have."""
     pod: Json = {
         "initContainers": downloaders(conversion, backend, cache),
-        "volumes": [cache.volume],
+        "volumes": [cache.volume, *_memory_volumes(conversion, backend)],
     }
-    if not conversion.strict:
+    if not conversion.is_early:
         pod |= {
             "affinity": worker.affinity,
             "tolerations": list(worker.tolerations),
@@ -215,10 +225,25 @@ def _pod(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache)
     return without_empty(pod)
 
 
+def _memory_volumes(conversion: Conversion, backend: Backend) -> list[Json]:
+    has_one = conversion.is_latest and backend.type != DISAGGREGATED
+    return [{"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}] if has_one else []
+
+
+def _mounts(conversion: Conversion, backend: Backend, cache: Cache) -> list[Json]:
+    volumes = _memory_volumes(conversion, backend)
+    return [cache.mount, *({"name": v["name"], "mountPath": "/dev/shm"} for v in volumes)]  # noqa: S108 - of the pod
+
+
+def _delay(conversion: Conversion) -> int:
+    """Return the seconds that an engine has to load its model before it is probed."""
+    return 180 if conversion.is_latest else 90
+
+
 def _engine(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
     probe = {
         "httpGet": {"path": "/health", "port": ENGINE_PORT, "scheme": "HTTP"},
-        "initialDelaySeconds": 90,
+        "initialDelaySeconds": _delay(conversion),
         "periodSeconds": 5,
         "timeoutSeconds": 1,
         "successThreshold": 1,
@@ -232,7 +257,7 @@ def _engine(conversion: Conversion, backend: Backend, worker: Worker, cache: Cac
             "command": engine_command(conversion, backend, flagged, cache),
             "env": environment(conversion, backend),
             "resources": worker.resources,
-            "volumeMounts": [cache.mount],
+            "volumeMounts": _mounts(conversion, backend, cache),
             "readinessProbe": probe,
             "lifecycle": {
                 "preStop": {"exec": {"command": ["/bin/sh", "-c", _drain(backend.type)]}}
@@ -271,13 +296,13 @@ def _other(conversion: Conversion, backend: Backend, worker: Worker, cache: Cach
             "command": worker_command(conversion, backend, worker, cache),
             "env": list(backend.env),
             "resources": worker.resources,
-            "volumeMounts": [cache.mount],
+            "volumeMounts": _mounts(conversion, backend, cache),
         }
     )
 
 
 def _disaggregated(conversion: Conversion, backend: Backend, role: str, worker: Worker) -> Json:
-    cache = cache_of(backend, strict=conversion.strict)
+    cache = cache_of(backend, strict=conversion.is_early)
     pod = {
         **_pod(conversion, backend, worker, cache),
         "containers": [
@@ -285,11 +310,11 @@ def _disaggregated(conversion: Conversion, backend: Backend, role: str, worker: 
             _disaggregated_engine(conversion, backend, role, worker, cache),
         ],
     }
-    if conversion.strict or (not worker.affinity and _asks_for(worker, ASCEND)):
+    if _is_bound_to_ascend(conversion, worker):
         pod["affinity"] = ASCEND_NODES
     template: Json = {"spec": pod}
-    if not conversion.strict:
-        template["metadata"] = {"labels": conversion.pod_labels(backend)}
+    if not conversion.is_early:
+        template["metadata"] = {"labels": _entry_labels(conversion, backend)}
     return {
         "name": role,
         "replicas": _replicas(conversion, worker),
@@ -297,6 +322,13 @@ def _disaggregated(conversion: Conversion, backend: Backend, role: str, worker: 
         "entryTemplate": template,
         "workerTemplate": {"spec": {"containers": []}},
     }
+
+
+def _is_bound_to_ascend(conversion: Conversion, worker: Worker) -> bool:
+    """Whether pods run on Ascend nodes only; from v1.0 on, users say so in the affinity."""
+    if conversion.is_latest:
+        return False
+    return conversion.strict or (not worker.affinity and _asks_for(worker, ASCEND))
 
 
 def _asks_for(worker: Worker, device: str) -> bool:
@@ -323,6 +355,6 @@ def _disaggregated_engine(
             "resources": worker.resources,
             "volumeMounts": [cache.mount],
             "readinessProbe": probe,
-            "livenessProbe": {**probe, "initialDelaySeconds": 90},
+            "livenessProbe": {**probe, "initialDelaySeconds": _delay(conversion)},
         }
     )

@@ -17,7 +17,7 @@ from inferno_operator.controllers.actuation.ownership import (
     owned_backends,
     owns,
 )
-from inferno_operator.controllers.actuation.targets import Workload, booster_place
+from inferno_operator.controllers.actuation.targets import Workload, booster_places
 from inferno_operator.resources import ModelBoosterRef, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import readable
@@ -141,7 +141,8 @@ def test_only_our_entry_of_the_spec_is_given_up() -> None:
 
 
 def test_the_oldest_of_several_servers_holds_a_booster() -> None:
-    index, booster = Index(), booster_place(REFERENCE, "default")
+    index = Index()
+    (booster,) = booster_places(REFERENCE, "default")
     old, young = Key("default", "old"), Key("default", "young")
 
     assert index.put(young, (2, "young"), REFERENCE) == frozenset()

@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.decision import Wanted, wanted
+from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.plan import MOVE_TIMEOUT, Inputs, Plan, decide
-from inferno_operator.controllers.actuation.targets import Workload, Write
+from inferno_operator.controllers.actuation.targets import Workload
 from inferno_operator.resources import ModelBoosterRef, Status
 from inferno_operator.resources.conditions import merge_conditions
+from inferno_operator.resources.dialects import KTHENA
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -73,7 +75,8 @@ class Fleet:
 
     def step(self, decision: Mapping[str, int] | None) -> Plan:
         """Plan, and write what was planned."""
-        workload = Workload(self.booster, self.servings, self.bindings)
+        scalers = {KTHENA.binding: list(self.bindings.values())}
+        workload = Workload({"m": self.booster}, self.servings, scalers)
         inputs = Inputs(self.reference, Wanted(decision), self.status, workload)
         plan = decide(inputs, self.now)
         for write in plan.writes:

@@ -1,17 +1,14 @@
-"""Where the replicas of a booster with one backend stand."""
+"""Where the replicas of backends stand, in the objects of all releases."""
 
 from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.targets import (
-    Bounds,
-    Workload,
-    bounds_for,
-    compose,
-    read_bounds,
-)
+from inferno_operator.controllers.actuation.holders import Bounds
+from inferno_operator.controllers.actuation.targets import Workload, bounds_for, compose, holders
 from inferno_operator.resources import ModelBoosterRef
+from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.objects import Kind
 
 Manifest = dict[str, Any]
 
@@ -23,9 +20,24 @@ def reference(**fields: object) -> ModelBoosterRef:
     return ModelBoosterRef.model_validate({"name": "m", "backends": backends, **fields})
 
 
+def metadata(name: str) -> Manifest:
+    return {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}
+
+
 def workload(backend: Manifest, **spec: object) -> Workload:
-    metadata = {"name": "m", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
-    return Workload({"metadata": metadata, "spec": {"backend": {"name": "a", **backend}, **spec}})
+    booster = {"metadata": metadata("m"), "spec": {"backend": {"name": "a", **backend}, **spec}}
+    return Workload({"m": booster})
+
+
+def read_bounds(reference: ModelBoosterRef, workload: Workload) -> dict[str, Bounds]:
+    return {name: holder.bounds for name, holder in holders(reference, workload).items()}
+
+
+def bounds_of(reference: ModelBoosterRef, workload: Workload, replicas: int) -> Bounds:
+    """The bounds of the first backend for so many replicas."""
+    backend = reference.backends[0]
+    holder = holders(reference, workload)[reference.serving_of(backend)]
+    return bounds_for(reference, workload, backend, holder, replicas)
 
 
 ONE_NUMBER = {"replicas": 2}  # Kthena v1.0.0
@@ -34,7 +46,7 @@ TWO_BOUNDS = {"minReplicas": 2, "maxReplicas": 2}  # before it
 
 @pytest.mark.parametrize("backend", [ONE_NUMBER, TWO_BOUNDS], ids=["replicas", "bounds"])
 def test_the_bounds_of_one_backend_are_read(backend: Manifest) -> None:
-    assert read_bounds(reference(), workload(backend)) == {"a": Bounds(2, 2)}
+    assert read_bounds(reference(), workload(backend)) == {"m-a": Bounds(2, 2)}
 
 
 @pytest.mark.parametrize(
@@ -50,22 +62,113 @@ def test_one_backend_is_written_as_it_is_read(
     backend: Manifest, replicas: int, written: Manifest
 ) -> None:
     there = workload(backend)
-    now = read_bounds(reference(), there)["a"]
-    wanted = bounds_for(reference(), there, "a", now, replicas)
 
-    (write,) = compose(reference(), there, {"a": wanted})
+    (write,) = compose(reference(), there, {"m-a": bounds_of(reference(), there, replicas)})
 
     assert write.spec == {"backend": written}
 
 
 def test_one_backend_that_is_as_it_should_be_is_not_written() -> None:
-    assert compose(reference(), workload(ONE_NUMBER), {"a": Bounds(2, 2)}) == ()
+    assert compose(reference(), workload(ONE_NUMBER), {"m-a": Bounds(2, 2)}) == ()
 
 
 def test_the_policy_beside_one_backend_is_its_own() -> None:
     """Its autoscaler would not come back from none, and works below a ceiling."""
     there = workload({"minReplicas": 1, "maxReplicas": 9}, **POLICY)
-    now = Bounds(1, 9)
 
-    assert bounds_for(reference(), there, "a", now, 0) == Bounds(1, 1)
-    assert bounds_for(reference(bounds="Ceiling"), there, "a", now, 4) == Bounds(1, 4)
+    assert bounds_of(reference(), there, 0) == Bounds(1, 1)
+    assert bounds_of(reference(bounds="Ceiling"), there, 4) == Bounds(1, 4)
+
+
+def scaled(name: str, **fields: object) -> Manifest:
+    """What a binding or a policy has for one target."""
+    target = {"targetRef": {"kind": "ModelServing", "name": name}}
+    return {"target": target, "minReplicas": 0, "maxReplicas": 9, **fields}
+
+
+def scaler(**spec: object) -> Manifest:
+    return {"metadata": metadata("mine"), "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "several"),
+    [
+        (KTHENA.binding, "scalingConfiguration", "optimizerConfiguration"),  # v0.1.0
+        (KTHENA.binding, "homogeneousTarget", "heterogeneousTarget"),  # v0.2.0 to v0.4.0
+        (KTHENA.policy, "homogeneousTarget", "heterogeneousTarget"),  # v1.0.0
+    ],
+    ids=["v0.1", "v0.2 to v0.4", "v1.0"],
+)
+def test_the_bounds_of_an_autoscaler_are_written_where_its_release_has_them(
+    kind: Kind, one: str, several: str
+) -> None:
+    refers = reference(target="Binding")
+    boosters = workload(ONE_NUMBER).boosters
+    alone = Workload(boosters, scalers={kind: [scaler(**{one: scaled("m-a")})]})
+    params = [scaled("other", cost=5), scaled("m-a", cost=7)]
+    mixed = Workload(boosters, scalers={kind: [scaler(**{several: {"params": params}})]})
+    wanted = {"m-a": Bounds(3, 3)}
+
+    (of_one,) = compose(refers, alone, wanted)
+    (of_several,) = compose(refers, mixed, wanted)
+
+    given = {"minReplicas": 3, "maxReplicas": 3}
+    assert of_one.spec == {one: given}
+    assert of_several.spec == {several: {"params": [params[0], {**params[1], **given}]}}
+    assert {write.reference.kind for write in (of_one, of_several)} == {kind}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"homogeneousTarget": scaled("m-a", target={"targetRef": {"kind": "Deployment"}})},
+        {
+            "homogeneousTarget": scaled(
+                "m-a", target={"targetRef": {"name": "m-a"}, "subTargets": {"kind": "Role"}}
+            )
+        },
+        {"disaggregatedTarget": {"targetRef": {"kind": "ModelServing", "name": "m-a"}}},
+        {"metrics": []},
+    ],
+    ids=["another kind", "a role", "roles in a ratio", "no target"],
+)
+def test_what_does_not_scale_the_whole_serving_is_left_alone(spec: Manifest) -> None:
+    there = Workload(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
+
+    assert holders(reference(target="Binding"), there) == {}
+
+
+SEVERAL = ModelBoosterRef.model_validate(
+    {
+        "name": "m",
+        "backends": [
+            {"name": "a", "accelerator": "A"},
+            {"name": "a", "accelerator": "H", "booster": "n"},
+        ],
+    }
+)
+
+
+def test_backends_of_several_boosters_are_written_each_in_its_own() -> None:
+    boosters = {
+        name: {"metadata": metadata(name), "spec": {"backend": {"name": "a", "replicas": 1}}}
+        for name in ("m", "n")
+    }
+
+    writes = compose(SEVERAL, Workload(boosters), {"m-a": Bounds(2, 2), "n-a": Bounds(3, 3)})
+
+    written = {write.reference.key.name: write.spec for write in writes}
+    assert written == {"m": {"backend": {"replicas": 2}}, "n": {"backend": {"replicas": 3}}}
+
+
+@pytest.mark.parametrize(
+    "backends",
+    [
+        [{"name": "a", "accelerator": "A"}, {"name": "a", "accelerator": "H"}],
+        [{"name": "n-a", "accelerator": "A"}, {"name": "a", "accelerator": "H", "booster": "m-n"}],
+    ],
+    ids=["the same", "one serving"],
+)
+def test_two_backends_are_not_one_serving(backends: list[Manifest]) -> None:
+    with pytest.raises(ValueError, match="each backend is named once"):
+        reference(backends=backends)

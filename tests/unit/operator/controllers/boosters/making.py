@@ -50,6 +50,18 @@ def booster(*backends: Manifest, dialect: Dialect = KTHENA, **spec: Any) -> Boos
     return read_booster(manifest(*backends, dialect=dialect, **spec), dialect)
 
 
+def later(one: Manifest, **spec: Any) -> Booster:  # noqa: ANN401 - fields of a manifest
+    """A booster of a later release, with one backend."""
+    return read_booster({**manifest(), "spec": {"backend": one, **spec}}, KTHENA)
+
+
+def latest(**more: Any) -> Booster:  # noqa: ANN401 - fields of a manifest
+    """A booster of Kthena v1.0.0."""
+    fields = backend(**more)
+    del fields["minReplicas"], fields["maxReplicas"]
+    return later({**fields, "replicas": 2})
+
+
 def asking(wish: str, *backends: Manifest, dialect: Dialect = KTHENA) -> Booster:
     """A booster with an annotation of ours."""
     asked = manifest(*backends, dialect=dialect)
@@ -80,7 +92,7 @@ def engine(serving: Manifest, role: int = 0) -> Manifest:
 def there(child: Manifest, *, manager: str = "inferno-model-booster", **spec: Any) -> Manifest:  # noqa: ANN401 - fields of a manifest
     """A child as the API server has it, after a write by a manager and with other fields."""
     fields: Manifest = {"f:replicas": {}}
-    for part in ("scalingConfiguration", "optimizerConfiguration"):
+    for part in ("scalingConfiguration", "homogeneousTarget", "optimizerConfiguration"):
         if part in child["spec"]:
             fields[f"f:{part}"] = {"f:minReplicas": {}, "f:maxReplicas": {}, "f:params": {}}
     owner = {"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": fields}}

@@ -16,6 +16,7 @@ from tests.unit.operator.controllers.boosters.making import (
     backend,
     booster,
     disaggregated,
+    later,
     manifest,
     there,
     worker,
@@ -186,18 +187,23 @@ def test_replicas_that_were_scaled_by_hand_stay_whatever_else_that_manager_wrote
     assert serving_of(plan(asked, children, KTHENA).applies)["spec"]["replicas"] == 3
 
 
-@pytest.mark.parametrize("of_model", [False, True])
-def test_bounds_of_the_plan_in_a_binding_stay(of_model: bool) -> None:
+@pytest.mark.parametrize(
+    "part", ["scalingConfiguration", "homogeneousTarget", "optimizerConfiguration"]
+)
+def test_bounds_of_the_plan_in_a_binding_stay(part: str) -> None:
+    of_model = part == "optimizerConfiguration"
+
     def asked(costs: Any, tolerance: int) -> Booster:  # noqa: ANN401 - a field
         policy = {**METRICS, "tolerancePercent": tolerance}
         if of_model:
             return booster(backend(maxReplicas=5, scalingCost=costs), autoscalingPolicy=policy)
         port = [{"name": "RUNTIME_PORT", "value": f"810{costs}"}]
+        if part == "homogeneousTarget":
+            return later(backend(maxReplicas=5, env=port), autoscalingPolicy=policy)
         return booster(backend(maxReplicas=5, autoscalingPolicy=policy, env=port))
 
     children = present(asked(1, 10), "inferno-actuation")
     binding = next(c for c in children if c["kind"] == KTHENA.binding.kind)
-    part = "optimizerConfiguration" if of_model else "scalingConfiguration"
     holder = binding["spec"][part]["params"][0] if of_model else binding["spec"][part]
     holder |= {"minReplicas": 4, "maxReplicas": 4}
 

@@ -5,7 +5,14 @@ import pytest
 from inferno_operator.controllers.boosters.booster import Booster
 from inferno_operator.controllers.boosters.convert.children import convert
 from inferno_operator.resources.dialects import KTHENA
-from tests.unit.operator.controllers.boosters.making import METRICS, backend, booster, child, made
+from tests.unit.operator.controllers.boosters.making import (
+    METRICS,
+    backend,
+    booster,
+    child,
+    later,
+    made,
+)
 
 
 def test_a_policy_has_every_object_that_its_reader_expects() -> None:
@@ -58,3 +65,24 @@ def test_a_policy_comes_before_its_binding(asked: Booster) -> None:
     kinds = [made["kind"] for made in convert(asked, KTHENA)]
 
     assert kinds.index("AutoscalingPolicy") < kinds.index("AutoscalingPolicyBinding")
+
+
+def test_the_binding_of_one_backend_has_the_fields_of_its_release() -> None:
+    asked = later(backend(replicas=3), autoscalingPolicy=METRICS)
+
+    spec = child(asked, KTHENA.binding, "m-a")["spec"]
+
+    assert spec == {
+        "policyRef": {"name": "m-a"},
+        "homogeneousTarget": {
+            "minReplicas": 3,
+            "maxReplicas": 3,
+            "target": {
+                "targetRef": {"kind": "ModelServing", "name": "m-a"},
+                "metricEndpoint": {
+                    "port": 8100,
+                    "labelSelector": {"matchLabels": {"modelserving.volcano.sh/role": "leader"}},
+                },
+            },
+        },
+    }

@@ -1,0 +1,177 @@
+"""The fields that have the number of replicas of a backend, in the objects of all releases; pure.
+
+=================  ========================================================================
+object             fields of its spec
+=================  ========================================================================
+ModelBooster       `backends[]` (Kthena v0.1), `backend` (later releases)
+ModelServing       `replicas`
+binding            `scalingConfiguration`, `optimizerConfiguration.params[]` (v0.1),
+                   `homogeneousTarget`, `heterogeneousTarget.params[]` (v0.2 to v0.4)
+AutoscalingPolicy  `homogeneousTarget`, `heterogeneousTarget.params[]` (v1.0)
+=================  ========================================================================
+
+The fields of an object tell which release it is of.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inferno_operator.resources.objects import Kind, Manifest, Reference
+
+ONE_TARGET = ("scalingConfiguration", "homogeneousTarget")
+"""Parts of a binding or policy with the bounds of one target."""
+
+SEVERAL_TARGETS = ("optimizerConfiguration", "heterogeneousTarget")
+"""Parts with the bounds of several targets, in the list `params`."""
+
+PARAMS = "params"
+"""An atomic list: an apply owns all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """An apply of all fields of an object's spec that actuation owns after it."""
+
+    reference: Reference
+    spec: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Minimum and maximum of the replicas of a backend."""
+
+    least: int
+    most: int
+
+    def covers(self, other: "Bounds") -> bool:
+        """Whether both numbers are at least those of `other`."""
+        return self.least >= other.least and self.most >= other.most
+
+    def joined(self, other: "Bounds") -> "Bounds":
+        """Return the larger minimum and the larger maximum."""
+        return Bounds(max(self.least, other.least), max(self.most, other.most))
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The part of an object that has the number of replicas of one backend, or its bounds.
+
+    Parameters
+    ----------
+    kind, manifest
+        The object.
+    path
+        The fields that lead from its spec to the part, or to the list with the part.
+    item
+        The position in that list; None if there is no list.
+    """
+
+    kind: Kind
+    manifest: Manifest
+    path: tuple[str, ...] = ()
+    item: int | None = None
+
+    @property
+    def part(self) -> Manifest:
+        """The part itself."""
+        found = _at(self.manifest["spec"], self.path)
+        part: Manifest = found if self.item is None else found[self.item]
+        return part
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the part has one number of replicas instead of bounds."""
+        return "replicas" in self.part or "minReplicas" not in self.part
+
+    @property
+    def bounds(self) -> Bounds:
+        """The present bounds; a number of replicas is both."""
+        if self.is_number:
+            replicas = self.part.get("replicas", 1)
+            return Bounds(replicas, replicas)
+        return Bounds(self.part["minReplicas"], self.part["maxReplicas"])
+
+    def fields(self, bounds: Bounds) -> Manifest:
+        """Return the fields of the part that say these bounds."""
+        if self.is_number:
+            return {"replicas": bounds.least}
+        return {"minReplicas": bounds.least, "maxReplicas": bounds.most}
+
+
+def _at(fields: Any, path: Iterable[str]) -> Any:  # noqa: ANN401 - JSON
+    for name in path:
+        fields = fields[name]
+    return fields
+
+
+def booster_holders(kind: Kind, booster: Manifest) -> dict[str, Holder]:
+    """Return the holders of a booster by name of the backend."""
+    spec = booster.get("spec", {})
+    if "backend" in spec:
+        return {spec["backend"]["name"]: Holder(kind, booster, ("backend",))}
+    return {
+        backend["name"]: Holder(kind, booster, ("backends",), position)
+        for position, backend in enumerate(spec.get("backends", ()))
+    }
+
+
+def target_holders(kind: Kind, scaler: Manifest, target: Kind) -> dict[str, Holder]:
+    """Return the holders of a binding or policy by name of the object that it scales.
+
+    Targets of other kinds than `target` are left out, and those that scale a role of the object:
+    its number of replicas does not follow from the bounds of a role.
+    """
+    found = {}
+    for holder in _parts(kind, scaler):
+        scaled = holder.part.get("target", {})
+        reference = scaled.get("targetRef", {})
+        if reference.get("kind", target.kind) == target.kind and not scaled.get("subTargets"):
+            found[reference.get("name", "")] = holder
+    return found
+
+
+def _parts(kind: Kind, scaler: Manifest) -> Iterator[Holder]:
+    """Yield the parts of a binding or policy that have bounds."""
+    spec = scaler.get("spec", {})
+    yield from (Holder(kind, scaler, (name,)) for name in ONE_TARGET if name in spec)
+    for name in SEVERAL_TARGETS:
+        for position in range(len(spec.get(name, {}).get(PARAMS, ()))):
+            yield Holder(kind, scaler, (name, PARAMS), position)
+
+
+def writes(holders: Mapping[str, Holder], wanted: Mapping[str, Bounds]) -> tuple[Write, ...]:
+    """Return the writes that set bounds by name, for the objects that have others.
+
+    A write has the bounds of all holders of its object, because an apply gives up the fields
+    that it leaves out.
+    """
+    changed = [holders[name] for name, bounds in wanted.items() if holders[name].bounds != bounds]
+    references = {Reference.of(each.kind, each.manifest): each for each in changed}
+    return tuple(
+        Write(
+            reference,
+            _spec([(holders[n], b) for n, b in wanted.items() if _is_in(holders[n], each)]),
+        )
+        for reference, each in references.items()
+    )
+
+
+def _is_in(holder: Holder, other: Holder) -> bool:
+    """Whether two holders are parts of one object."""
+    return holder.manifest is other.manifest
+
+
+def _spec(changes: Sequence[tuple[Holder, Bounds]]) -> Manifest:
+    """Return the spec with the bounds of all holders of one object."""
+    first, bounds = changes[0]
+    value: Any = first.fields(bounds)
+    if first.path[-1:] == (PARAMS,):
+        given = {holder.item: holder.fields(wanted) for holder, wanted in changes}
+        params = _at(first.manifest["spec"], first.path)
+        value = [{**param, **given.get(i, {})} for i, param in enumerate(params)]
+    elif first.item is not None:
+        value = [{"name": h.part["name"], **h.fields(wanted)} for h, wanted in changes]
+    for name in reversed(first.path):
+        value = {name: value}
+    return dict(value)

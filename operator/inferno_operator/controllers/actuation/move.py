@@ -1,0 +1,187 @@
+"""The move from the present replicas of the backends to those of a decision; pure.
+
+A Server moves in two steps: first all backends that need more replicas are scaled up; when all
+of these replicas are available, the other backends are scaled down. So the number of available
+replicas never falls below what both the old and the new decision ask for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from inferno_operator.controllers.actuation.holders import Write
+from inferno_operator.controllers.actuation.status import (
+    booster_failed,
+    no_backend,
+    no_binding,
+    no_booster,
+    refusal,
+)
+from inferno_operator.controllers.actuation.targets import (
+    Workload,
+    bounds_for,
+    compose,
+    failure,
+    holders,
+    is_autoscaled,
+    is_ceiling,
+)
+from inferno_operator.resources import ModelBoosterRef
+from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.objects import Manifest
+
+
+class Move:
+    """The move of a Server; backends are known by the names of their servings."""
+
+    def __init__(
+        self, reference: ModelBoosterRef, replicas: Mapping[str, int], workload: Workload
+    ) -> None:
+        self._reference = reference
+        self._world = workload
+        self._backends = {reference.serving_of(each): each for each in reference.backends}
+        accelerators = {each.accelerator for each in reference.backends}
+        self._unplaced = sorted(replicas.keys() - accelerators)
+        self._wanted = {n: replicas.get(b.accelerator, 0) for n, b in self._backends.items()}
+        found = holders(reference, workload)
+        self._now = {name: holder.bounds for name, holder in found.items()}
+        self._final = {
+            name: bounds_for(reference, workload, self._backends[name], holder, self._wanted[name])
+            for name, holder in found.items()
+        }
+
+    def writes(self) -> tuple[Write, ...]:
+        """Return the next writes: scale up, or scale down once nothing is missing."""
+        bounds = self._final
+        if self.missing():
+            bounds = {n: self._now[n].joined(final) for n, final in self._final.items()}
+        return compose(self._reference, self._world, bounds)
+
+    def missing(self) -> Sequence[str]:
+        """Return the backends, and accelerators without backend, that lack replicas."""
+        return [n for n in self._wanted if not self._has_arrived(n)] + self._unplaced
+
+    def is_complete(self) -> bool:
+        """Whether exactly the decided replicas run."""
+        return not self.missing() and not self._surplus()
+
+    def problem(self) -> Verdict | None:
+        """Return the verdict on a problem that only a user can solve, if there is one."""
+        if self._unplaced:
+            names = ", ".join(map(repr, self._unplaced))
+            message = f"no backend in modelBooster.backends runs on accelerator {names}: add one"
+            return refusal("NoBackend", message)
+        return self._absent() or self._unbound() or self._failed()
+
+    def _absent(self) -> Verdict | None:
+        """Return the verdict on boosters or backends that do not exist."""
+        lost = [name for name in self._reference.boosters if name not in self._world.boosters]
+        if lost:
+            return no_booster(self._reference, lost)
+        for backend in self._reference.backends:
+            if self._world.backend(self._reference, backend) is None:
+                return no_backend(self._reference.booster_of(backend), backend.name)
+        return None
+
+    def _unbound(self) -> Verdict | None:
+        """Return the verdict on backends without the binding that would have their bounds."""
+        unbound = [b.name for n, b in self._backends.items() if n not in self._now]
+        if not unbound or self._reference.target != "Binding":
+            return None
+        return no_binding(self._reference, unbound)
+
+    def _failed(self) -> Verdict | None:
+        """Return the verdict that replicas are missing while their booster is called failed."""
+        for name in () if self.is_complete() else self._reference.boosters:
+            message = failure(self._world.boosters[name])
+            if message is not None:
+                return booster_failed(name, message, self.progress())
+        return None
+
+    def progress(self) -> str:
+        """Return a message about the progress of the move."""
+        waits = [name for name in self._wanted if not self._has_arrived(name)]
+        if waits:
+            kept = sorted(self._backends[name].accelerator for name in self._shrinking())
+            until = f"; until then the replicas on {', '.join(kept)} stay" if kept else ""
+            return "; ".join(map(self._shortage, waits)) + until
+        surplus = self._surplus()
+        if surplus:
+            return "; ".join(map(self._excess, surplus))
+        runs = [f"{n} x {self._backends[b].accelerator}" for b, n in self._wanted.items() if n]
+        return " + ".join(runs) or "no replicas"
+
+    def _shortage(self, name: str) -> str:
+        count = f"{self._available(name)} of {self._needed(name)} replicas"
+        return f"{count} on {self._title(name)} available"
+
+    def _excess(self, name: str) -> str:
+        return f"{self._running(name)} replicas on {self._title(name)}, {self._most(name)} decided"
+
+    def _title(self, name: str) -> str:
+        backend = self._backends[name]
+        return f"{backend.accelerator} (backend {backend.name!r})"
+
+    def _has_arrived(self, name: str) -> bool:
+        """Whether a backend has all replicas that it needs, and bounds that keep them."""
+        if self._wanted[name] == 0:
+            return True
+        if name not in self._now or not self._now[name].covers(self._final[name]):
+            return False
+        return self._is_passed_on(name) and self._available(name) >= self._needed(name)
+
+    def _surplus(self) -> Sequence[str]:
+        """Return the backends that have more replicas than were decided."""
+        return [name for name in self._wanted if self._running(name) > self._most(name)]
+
+    def _most(self, name: str) -> int:
+        """Return the replicas that a backend may have at most: an autoscaler uses the maximum."""
+        if name not in self._final:
+            return 0
+        final = self._final[name]
+        backend = self._backends[name]
+        is_free = is_autoscaled(self._reference, self._world, backend)
+        return final.most if is_free else final.least
+
+    def _is_passed_on(self, name: str) -> bool:
+        """Whether the booster's controller has seen the newest bounds, if it reports that."""
+        booster = self._reference.booster_of(self._backends[name])
+        return self._reference.target != "ModelBooster" or _is_observed(
+            self._world.boosters[booster]
+        )
+
+    def _available(self, name: str) -> int:
+        """Return the available replicas of a backend that will not be removed."""
+        serving = self._world.servings.get(name)
+        if serving is None or not _is_observed(serving):
+            return 0
+        asked: int = serving["spec"].get("replicas", 1)
+        return min(_available(serving), asked)
+
+    def _running(self, name: str) -> int:
+        """Return the available replicas of a backend, also those that are about to end."""
+        return _available(self._world.servings.get(name, {}))
+
+    def _needed(self, name: str) -> int:
+        """Return the replicas that must be available before others are scaled down.
+
+        If an autoscaler may use fewer replicas than planned, those that serve now are enough.
+        """
+        wanted = self._wanted[name]
+        if not is_ceiling(self._reference, self._world, self._backends[name]):
+            return wanted
+        leaving = sum(self._available(other) for other in self._shrinking() if other != name)
+        return min(wanted, max(leaving, 1))
+
+    def _shrinking(self) -> Iterable[str]:
+        return [name for name, final in self._final.items() if not final.covers(self._now[name])]
+
+
+def _available(serving: Manifest) -> int:
+    available: int = serving.get("status", {}).get("availableReplicas", 0)
+    return available
+
+
+def _is_observed(manifest: Manifest) -> bool:
+    """Whether the status is about the newest spec; True if it has no observedGeneration."""
+    generation: int = manifest["metadata"].get("generation", 0)
+    observed: int = manifest.get("status", {}).get("observedGeneration", generation)
+    return generation <= observed

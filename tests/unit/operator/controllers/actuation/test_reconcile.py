@@ -1,0 +1,308 @@
+"""Decisions reach boosters in a cluster in memory: disputes, failures, and what is released."""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from inferno_operator.controllers.actuation.controller import ActuationController
+from inferno_operator.controllers.actuation.index import Index
+from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER, owns
+from inferno_operator.controllers.actuation.reconcile import Context, reconcile
+from inferno_operator.resources import ModelBoosterRef, Server
+from inferno_operator.resources.conditions import ALLOCATED
+from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.objects import Key, Kind, kind_of
+from inferno_operator.runtime.fakes import FakeCluster
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+
+BACKENDS = [{"name": "a", "accelerator": "A"}, {"name": "b", "accelerator": "B"}]
+SERVER = Key("default", "s")
+
+
+class Scene:
+    """Server `s` on booster `m` with two backends, and its ModelServings."""
+
+    def __init__(self, **reference: object) -> None:
+        self.cluster = FakeCluster()
+        self.time = objects.NOW
+        self.context = Context(self.cluster, self.now, Index())
+        refers = {"name": "m", "backends": BACKENDS, **reference}
+        self.cluster.add(objects.server(spec={"modelBooster": refers}))
+        backends = [{"name": n, "minReplicas": 0, "maxReplicas": 1} for n in ("a", "b")]
+        self.add(KTHENA.booster, "m", {"backends": backends})
+        for name in ("m-a", "m-b"):
+            self.add(KTHENA.serving, name, {"replicas": 0})
+
+    def now(self) -> datetime:
+        return self.time
+
+    def add(self, kind: Kind, name: str, spec: Manifest, owner: str = "") -> Key:
+        entries = [{"manager": owner, "operation": "Apply"}] if owner else []
+        metadata = {"name": name, "managedFields": entries}
+        header = {"apiVersion": kind.api_version, "kind": kind.kind}
+        return self.cluster.add({**header, "metadata": metadata, "spec": spec})
+
+    def stored(self, kind: Kind, name: str) -> Manifest:
+        return self.cluster.objects[kind.kind, Key("default", name)]
+
+    def run(self, name: str, available: int) -> None:
+        """Have so many available replicas."""
+        serving = self.stored(KTHENA.serving, name)
+        generation = serving["metadata"]["generation"]
+        serving["status"] = {"availableReplicas": available, "observedGeneration": generation}
+
+    def decide(self, **replicas: int) -> None:
+        """Write a decision on the Server."""
+        stored = self.cluster.objects["Server", SERVER]
+        mix = [{"accelerator": a, "numReplicas": n} for a, n in replicas.items() if n]
+        stored["spec"]["desiredAlloc"] = {"accelerator": "A", "numReplicas": 1, "mix": mix}
+        condition = {
+            "type": ALLOCATED,
+            "status": "True",
+            "reason": "Allocated",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": stored["metadata"]["generation"],
+        }
+        others = stored.get("status", {}).get("conditions", [])
+        kept = [each for each in others if each["type"] != ALLOCATED]
+        stored["status"] = {"conditions": [*kept, condition]}
+
+    async def actuate(self, *, after: timedelta = timedelta()) -> Manifest:
+        """Reconcile the Server; returns what it says."""
+        self.time += after
+        await reconcile(SERVER, self.context)
+        conditions = self.cluster.objects["Server", SERVER]["status"]["conditions"]
+        told: Manifest = next(c for c in conditions if c["type"] == "Actuated")
+        return told
+
+    def replicas(self) -> dict[str, int]:
+        return {n: self.stored(KTHENA.serving, n)["spec"]["replicas"] for n in ("m-a", "m-b")}
+
+    def tell(self, **fields: object) -> None:
+        """Have the booster's controller say something."""
+        self.stored(KTHENA.booster, "m")["status"] = fields
+
+
+async def test_a_dispute_about_one_object_does_not_hold_up_the_others() -> None:
+    scene = Scene(target="ModelServing")
+    scene.decide(A=1)
+    await scene.actuate()
+    scene.cluster.disputed = {"ModelServing m-a"}
+    scene.decide(A=2, B=3)
+    await scene.actuate()  # takes over
+    scene.cluster.disputed = {"ModelServing m-a"}
+    scene.decide(A=4, B=5)
+
+    told = await scene.actuate(after=timedelta(minutes=1))
+
+    assert told["reason"] == "Conflict"
+    assert scene.replicas() == {"m-a": 2, "m-b": 5}
+
+
+async def test_a_field_is_taken_over_once_in_five_minutes() -> None:
+    scene = Scene(target="ModelServing")
+    replicas = []
+    for minute in range(11):
+        scene.cluster.disputed = {"ModelServing m-a"}
+        scene.decide(A=minute + 1)
+        await scene.actuate(after=timedelta(minutes=1))
+        replicas.append(scene.replicas()["m-a"])
+
+    assert replicas == [1, 1, 1, 1, 1, 6, 6, 6, 6, 6, 11]
+
+
+async def test_a_decision_that_the_other_writer_agrees_with_is_taken_at_once() -> None:
+    scene = Scene(target="ModelServing")
+    for _ in range(2):
+        scene.cluster.disputed = {"ModelServing m-a"}
+        scene.stored(KTHENA.serving, "m-a")["spec"]["replicas"] = 1
+        scene.decide(A=3)
+        told = await scene.actuate()
+    assert told["reason"] == "Conflict"
+
+    scene.run("m-a", 1)
+    scene.decide(A=1)
+    told = await scene.actuate(after=timedelta(seconds=1))
+
+    assert (told["reason"], told["message"]) == ("Actuated", "1 x A")
+
+
+async def test_what_runs_beyond_the_decision_is_told() -> None:
+    scene = Scene(target="ModelServing")
+    scene.decide(A=1)
+    await scene.actuate()
+    scene.run("m-a", 1)
+    scene.run("m-b", 2)
+
+    told = await scene.actuate()
+    late = await scene.actuate(after=timedelta(minutes=11))
+    scene.run("m-b", 0)
+    done = await scene.actuate()
+
+    assert (told["status"], told["reason"]) == ("Unknown", "Moving")
+    assert "2 replicas on B (backend 'b'), 0 decided" in told["message"]
+    assert late["reason"] == "MoveTimedOut"
+    assert "check why the pods do not end" in late["message"]
+    assert (done["reason"], done["message"]) == ("Actuated", "1 x A")
+
+
+FAILED = {"type": "Failed", "status": "True", "message": "m-a: image is missing"}
+ACTIVE = {"type": "Active", "status": "True", "message": ""}
+
+
+async def test_the_failure_of_a_booster_is_told_with_the_words_of_its_controller() -> None:
+    scene = Scene()
+    scene.decide(A=1)
+    scene.tell(conditions=[FAILED])
+
+    told = await scene.actuate()
+
+    assert (told["status"], told["reason"]) == ("False", "ModelBoosterFailed")
+    assert (
+        "the controller of 'm' reports: m-a: image is missing; 0 of 1 replicas" in told["message"]
+    )
+    backends = scene.stored(KTHENA.booster, "m")["spec"]["backends"]
+    assert backends[0] == {"name": "a", "minReplicas": 1, "maxReplicas": 1}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "available", "reason"),
+    [
+        ([FAILED, ACTIVE], 0, "Moving"),
+        ([{**FAILED, "observedGeneration": 1}, ACTIVE], 0, "ModelBoosterFailed"),
+        ([{**FAILED, "status": "False"}], 0, "Moving"),
+        ([FAILED], 1, "Actuated"),
+    ],
+    ids=["never cleared", "of our controller", "over", "without effect"],
+)
+async def test_a_failure_that_is_over_is_not_told(
+    conditions: list[Manifest], available: int, reason: str
+) -> None:
+    scene = Scene()
+    scene.decide(A=1)
+    await scene.actuate()
+    scene.stored(KTHENA.serving, "m-a")["spec"]["replicas"] = available
+    scene.run("m-a", available)
+    scene.tell(conditions=conditions)
+
+    assert (await scene.actuate())["reason"] == reason
+
+
+OF_TWO = [
+    {"name": "a", "accelerator": "A"},
+    {"name": "a", "accelerator": "B", "booster": "n"},
+]
+
+
+async def test_a_booster_that_is_missing_does_not_hold_up_the_other() -> None:
+    scene = Scene(backends=OF_TWO, target="ModelServing")
+    scene.add(KTHENA.serving, "n-a", {"replicas": 1})
+    scene.run("n-a", 1)
+    scene.decide(A=2)
+
+    told = await scene.actuate()
+
+    assert told["reason"] == "NoModelBooster"
+    assert "'n' does not exist" in told["message"]
+    assert scene.replicas()["m-a"] == 2
+    assert scene.stored(KTHENA.serving, "n-a")["spec"] == {"replicas": 1}
+
+
+async def test_all_boosters_of_a_server_are_its_own() -> None:
+    scene = Scene(backends=OF_TWO)
+    scene.add(KTHENA.booster, "n", {"backend": {"name": "a", "replicas": 1}})
+    refers = {"name": "n", "backends": [{"name": "a", "accelerator": "B"}]}
+    scene.cluster.add(objects.server("T", spec={"modelBooster": refers}))
+    for age, (name, key) in enumerate({"s": SERVER, "t": Key("default", "t")}.items()):
+        stored = scene.cluster.objects["Server", key]
+        reference = ModelBoosterRef.model_validate(stored["spec"]["modelBooster"])
+        scene.context.index.put(key, (age, name), reference)
+
+    await reconcile(Key("default", "t"), scene.context)
+
+    (told,) = scene.cluster.objects["Server", Key("default", "t")]["status"]["conditions"]
+    assert told["reason"] == "Conflict"
+    assert "the older Server 's' refers to 'n' too" in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("unserved", "reason"),
+    [
+        (["AutoscalingPolicyBinding"], "NoBinding"),  # as in v1.0.0
+        (["AutoscalingPolicyBinding", "AutoscalingPolicy"], "CRDMissing"),
+        (["ModelServing"], "CRDMissing"),
+    ],
+)
+async def test_a_kind_is_missing_if_no_release_does_without_it(
+    unserved: list[str], reason: str
+) -> None:
+    scene = Scene(target="Binding")
+    scene.cluster.unserved = set(unserved)
+    scene.cluster.remove(KTHENA.serving, Key("default", "m-b"))
+    if "ModelServing" in unserved:
+        scene.cluster.remove(KTHENA.serving, Key("default", "m-a"))
+    scene.decide(A=1)
+
+    assert (await scene.actuate())["reason"] == reason
+
+
+async def test_policies_of_any_name_are_found_when_they_come_and_missed_when_they_go() -> None:
+    scene = Scene(target="Binding")
+    scene.decide(A=1)
+    controller = ActuationController(scene.cluster, (), scene.now)
+    running = asyncio.create_task(controller.run())
+
+    async def told() -> str:
+        for _ in range(20):
+            await scene.cluster.something_changed()
+            conditions = scene.cluster.objects["Server", SERVER]["status"]["conditions"]
+            reasons = [c["reason"] for c in conditions if c["type"] == "Actuated"]
+            if reasons != before:
+                before[:] = reasons
+                return str(reasons[0])
+        return "the same"
+
+    before: list[str] = []
+    assert await told() == "NoBinding"
+    for name in ("m-a", "m-b"):
+        scene.add(KTHENA.policy, f"for-{name}", scaled(name))
+    assert await told() == "Moving"
+    scene.add(KTHENA.policy, "for-m-b", scaled("other"))
+
+    assert await told() == "NoBinding"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def scaled(name: str) -> Manifest:
+    target = {"targetRef": {"kind": "ModelServing", "name": name}}
+    return {"homogeneousTarget": {"target": target, "minReplicas": 1, "maxReplicas": 1}}
+
+
+async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
+    scene = Scene(target="Binding")
+    left: dict[tuple[Kind, str], Manifest] = {
+        (KTHENA.booster, "gone"): {"backend": {"name": "a", "replicas": 1}},
+        (KTHENA.serving, "gone-a"): {"replicas": 1},
+        (KTHENA.binding, "gone"): scaled("gone-a"),
+        (KTHENA.policy, "gone"): scaled("gone-a"),
+    }
+    kept = {(KTHENA.policy, "mine"): scaled("m-a")}
+    for (kind, name), spec in [*left.items(), *kept.items()]:
+        scene.add(kind, name, spec, FIELD_MANAGER)
+    controller = ActuationController(scene.cluster, (), scene.now)
+
+    controller.listed(await scene.cluster.list(kind_of(Server), ""))
+    while any(owns(scene.stored(kind, name)) for kind, name in left):
+        await scene.cluster.something_changed()
+    await controller.stop()
+
+    assert [owns(scene.stored(kind, name)) for kind, name in kept] == [True]
+    assert {n: scene.stored(k, n)["spec"] for k, n in left if k == KTHENA.serving} == {
+        "gone-a": {"replicas": 1}
+    }
