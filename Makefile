@@ -101,6 +101,11 @@ reference: $(READY) ## Generate the reference documentation from the code
 bench: control-plane ## Measure the performance targets (OUT=file for JSON, ARGS="--short")
 	@$(BIN)/python -m tests.bench $(if $(OUT),--json $(OUT)) $(ARGS)
 
+.PHONY: bench-solvers
+bench-solvers: $(READY) ## Compare the exact solver with HiGHS, CP-SAT and SCIP (ARGS="--seconds 8")
+	@$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[solvers]'
+	@$(BIN)/python -m tests.solvers $(ARGS)
+
 .PHONY: constraints
 constraints: ## Pin the newest versions that pyproject.toml allows
 	@rm -rf $(VENV)

@@ -4,13 +4,17 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from inferno_optimizer.solvers.exact.lexicographic import GIVEN_UP
-from tests.solvers.one import OTHERS, OURS
+from tests.solvers.fleets import save
+from tests.solvers.levels import TOLERANCE
+from tests.solvers.one import OTHERS
 
+OURS = "ours"
 FLEETS = ("b-300-2", "b-1000-2", "b-1000-4", "b-3000-2", "b-10000-2", "o-1000-0.5")
 BEHIND = 1e-3
 """Share of the load of a level by which ours may be behind another solver."""
@@ -27,36 +31,38 @@ def main() -> None:
     parser.add_argument("--solvers", nargs="+", default=list(OTHERS), choices=list(OTHERS))
     parser.add_argument("--json", type=Path, help="append each result to this file, too")
     arguments = parser.parse_args()
-    runs = [
-        [
-            _run(solver, fleet, seed, seconds, arguments.json)
-            for solver in (OURS, *arguments.solvers)
-        ]
-        for fleet in arguments.fleets
-        for seed in arguments.seeds
-        for seconds in arguments.seconds
-    ]
+    runs = []
+    with TemporaryDirectory() as folder:
+        for fleet, seed in product(arguments.fleets, arguments.seeds):
+            file = Path(folder) / f"{fleet}-{seed}.npz"
+            print(f"{fleet} seed {seed}: {save(fleet, seed, file):,} rows", flush=True)
+            for seconds in arguments.seconds:
+                solvers = (OURS, *arguments.solvers)
+                runs.append([_run(solver, file, seconds) for solver in solvers])
+                if arguments.json:
+                    _append(arguments.json, fleet, seed, seconds, runs[-1])
     print(_summary(runs))
 
 
-def _run(solver: str, fleet: str, seed: int, seconds: float, file: Path | None) -> Result:
-    """Measure one solver on one fleet in a process of its own, and print the result."""
-    arguments = [solver, fleet, str(seed), str(seconds)]
-    command = [sys.executable, "-m", "tests.solvers.one", *arguments]
+def _run(solver: str, file: Path, seconds: float) -> Result:
+    """Measure one solver in a process of its own, and print the result."""
+    command = [sys.executable, "-m", "tests.solvers.one", solver, str(file), str(seconds)]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     result: Result = json.loads(printed.splitlines()[-1])
     served = "  ".join(f"{100 * share:8.4f}" for share in result["served"])
     print(
-        f"{fleet:12} seed {seed} {seconds:4g} s  {result['solver']:26} {served}"
-        f"  value {result['value']:14,.1f}  {result['seconds']:6.1f} s",
+        f"  {seconds:3g} s  {result['solver']:26} {served}  value {result['value']:14,.1f}"
+        f"  {result['seconds']:6.1f} s",
         flush=True,
     )
-    if file is not None:
-        with file.open("a") as lines:
-            lines.write(
-                json.dumps({"fleet": fleet, "seed": seed, "limit": seconds, **result}) + "\n"
-            )
     return result
+
+
+def _append(path: Path, fleet: str, seed: int, seconds: float, results: Iterable[Result]) -> None:
+    with path.open("a") as lines:
+        for result in results:
+            line = {"fleet": fleet, "seed": seed, "limit": seconds, **result}
+            lines.write(json.dumps(line) + "\n")
 
 
 def _summary(runs: Sequence[Sequence[Result]]) -> str:
@@ -76,15 +82,15 @@ def is_as_good(ours: Result, other: Result) -> bool:
     Loads that differ by less than the tolerance of a level are equal.
     """
     for mine, theirs in zip(ours["served"], other["served"], strict=True):
-        if abs(mine - theirs) > GIVEN_UP:
+        if abs(mine - theirs) > TOLERANCE:
             return bool(mine > theirs)
-    return bool(ours["value"] <= other["value"] + GIVEN_UP * abs(other["value"]))
+    return bool(ours["value"] <= other["value"] + TOLERANCE * abs(other["value"]))
 
 
 def behind(ours: Result, other: Result) -> float:
     """Return the share of the first level that differs by which ours serves less."""
     differences = (b - a for a, b in zip(ours["served"], other["served"], strict=True))
-    return max(next((d for d in differences if abs(d) > GIVEN_UP), 0.0), 0.0)
+    return max(next((d for d in differences if abs(d) > TOLERANCE), 0.0), 0.0)
 
 
 if __name__ == "__main__":

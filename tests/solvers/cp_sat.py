@@ -5,7 +5,7 @@ from importlib.metadata import version
 import numpy as np
 from ortools.sat.python import cp_model
 
-from tests.solvers.levels import THREADS, Found, Stage, rows_by_case, rows_of_type
+from tests.solvers.levels import THREADS, Found, Stage
 
 SCALE = 100
 """CP-SAT counts in whole numbers: loads and values in hundredths."""
@@ -18,19 +18,19 @@ class CpSat:
 
     def minimize(self, stage: Stage) -> Found:
         """Minimize one objective."""
-        program = stage.program
+        rows = stage.rows
         model = cp_model.CpModel()
-        columns = [model.new_bool_var("") for _ in program.case]
-        for mine in rows_by_case(program):
+        columns = [model.new_bool_var("") for _ in rows.case]
+        for mine in rows.by_case():
             model.add_at_most_one(columns[row] for row in mine)
-        for card_type, room in enumerate(program.capacity):
-            mine = rows_of_type(program, card_type)
-            cards = program.cards[mine].astype(int).tolist()
+        for card_type, room in enumerate(rows.capacity):
+            mine = rows.of_type(card_type)
+            cards = rows.cards[mine].astype(int).tolist()
             chosen = [columns[row] for row in mine]
             model.add(cp_model.LinearExpr.weighted_sum(chosen, cards) <= int(room))
         for level, floor in enumerate(stage.floors):
-            mine = np.flatnonzero(program.level == level)
-            weights = np.round(program.weight[mine] * SCALE).astype(int).tolist()
+            mine = rows.of_level(level)
+            weights = np.round(rows.weight[mine] * SCALE).astype(int).tolist()
             chosen = [columns[row] for row in mine]
             served = cp_model.LinearExpr.weighted_sum(chosen, weights)
             model.add(served >= int(np.floor(floor * SCALE)))

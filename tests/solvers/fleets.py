@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from inferno_optimizer.solvers.exact.program import Program
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
+from tests.solvers.levels import Rows
 
 ACCELERATORS = 20
 NAME = re.compile(r"(?P<kind>[bo])-(?P<servers>\d+)-(?P<demand>[\d.]+)")
@@ -20,8 +22,8 @@ LARGEST = (5.0, 60.0)
 """How many times its load a very large server has, evenly on a logarithmic scale."""
 
 
-def program(name: str, seed: int) -> Program:
-    """Return the program of a fleet.
+def save(name: str, seed: int, path: Path) -> int:
+    """Write the program of a fleet to a file; returns the number of its rows.
 
     Parameters
     ----------
@@ -30,6 +32,8 @@ def program(name: str, seed: int) -> Program:
         the servers very large.
     seed
         Of the random choices.
+    path
+        The file.
     """
     found = NAME.fullmatch(name)
     if found is None:
@@ -40,9 +44,12 @@ def program(name: str, seed: int) -> Program:
         random = np.random.default_rng(seed)
         for server in document["system"]["serverData"]["servers"]:
             if random.random() < 0.5:
-                factor = math.exp(random.uniform(*map(math.log, LARGEST)))
+                factor = math.exp(random.uniform(math.log(LARGEST[0]), math.log(LARGEST[1])))
                 server["currentAlloc"]["load"]["arrivalRate"] *= factor
-    return _program(decode_system(document))
+    program = _program(decode_system(document))
+    names = [*Rows.__slots__, "stays"]
+    np.savez(path, **{name: getattr(program, name) for name in names})
+    return len(program.case)
 
 
 def _program(system: System) -> Program:

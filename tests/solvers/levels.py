@@ -1,22 +1,86 @@
-"""Level by level the most load, then the least value, with any solver of integer programs."""
+"""Level by level the most load, then the least value, with any solver of integer programs.
+
+Nothing of ours is imported here: the libraries of two solvers do not load into one process.
+"""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.exact.lexicographic import GIVEN_UP, solve_by_levels
-from inferno_optimizer.solvers.exact.program import BoolArray, Program
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 THREADS = 2
-"""Of each solver that can use several."""
+"""Threads of each solver that can use several."""
+
+TOLERANCE = 5e-4
+"""Share of the most load of a level that later objectives may take, as in our solver."""
 
 ROUNDING = 1e-9
-"""What later objectives may take from the load of a level, relative, besides the tolerance."""
+"""What they may take besides, relative to the load that is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a program, as `inferno_optimizer.solvers.exact.program.Program` has them."""
+
+    case: IntArray
+    type: IntArray
+    cards: FloatArray
+    value: FloatArray
+    level: IntArray
+    weight: FloatArray
+    capacity: FloatArray
+
+    @classmethod
+    def load(cls, path: Path) -> "Rows":
+        """Read the arrays from a file."""
+        with np.load(path) as arrays:
+            return cls(**{name: arrays[name] for name in cls.__slots__})
+
+    @property
+    def levels(self) -> int:
+        """How many levels there are."""
+        return int(self.level.max()) + 1
+
+    @property
+    def starts(self) -> IntArray:
+        """Where the rows of each case begin."""
+        return np.flatnonzero(np.diff(self.case, prepend=-1))
+
+    def by_case(self) -> list[IntArray]:
+        """Return the rows of each case."""
+        return np.split(np.arange(len(self.case)), self.starts[1:])
+
+    def of_type(self, card_type: int) -> IntArray:
+        """Return the rows that take cards of a type."""
+        return np.flatnonzero(self.type == card_type)
+
+    def of_level(self, level: int) -> IntArray:
+        """Return the rows of a level."""
+        return np.flatnonzero(self.level == level)
+
+    def served(self, chosen: BoolArray) -> FloatArray:
+        """Return the load that chosen rows serve of each level."""
+        served = np.bincount(self.level[chosen], self.weight[chosen], self.levels)
+        return served.astype(np.float64)
+
+    def loads(self) -> FloatArray:
+        """Return the whole load of each level."""
+        first = self.starts
+        return np.bincount(self.level[first], self.weight[first], self.levels).astype(np.float64)
+
+    def fits(self, chosen: BoolArray) -> bool:
+        """Whether there is one row for a case at most, within the cards."""
+        used = np.bincount(self.type[chosen], self.cards[chosen], len(self.capacity))
+        single = len(np.unique(self.case[chosen])) == np.count_nonzero(chosen)
+        return single and bool(np.all(used <= self.capacity))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +89,8 @@ class Stage:
 
     Parameters
     ----------
-    program
-        The rows.
+    rows
+        The program.
     objective
         What each row adds, shape (rows,).
     floors
@@ -37,7 +101,7 @@ class Stage:
         The time limit [s].
     """
 
-    program: Program
+    rows: Rows
     objective: FloatArray
     floors: FloatArray
     known: BoolArray
@@ -71,61 +135,45 @@ class Result:
     seconds: float
 
 
-def solve_ours(program: Program, seconds: float) -> Result:
-    """Solve a program with our solver."""
+def solve_with(solver: Solver, rows: Rows, seconds: float) -> Result:
+    """Solve a program; the objectives share what remains of the time."""
     start = time.perf_counter()
-    timer = Timer(lambda: start + seconds - time.perf_counter(), 0.1 * seconds)
-    chosen = solve_by_levels(program, timer).chosen
-    return _result(program, chosen, time.perf_counter() - start)
-
-
-def solve_with(solver: Solver, program: Program, seconds: float) -> Result:
-    """Solve a program with another solver; what remains of the time is shared by the stages."""
-    start = time.perf_counter()
-    levels = int(program.level.max()) + 1
-    chosen = np.zeros(len(program.case), dtype=np.bool_)
+    chosen = np.zeros(len(rows.case), dtype=np.bool_)
     floors = np.zeros(0)
-    for level in range(levels + 1):
-        is_last = level == levels
-        objective = program.value if is_last else -program.weight * (program.level == level)
+    for level in range(rows.levels + 1):
+        is_last = level == rows.levels
+        objective = rows.value if is_last else -rows.weight * (rows.level == level)
         left = start + seconds - time.perf_counter()
-        stage = Stage(program, objective, floors, chosen, left / (levels + 1 - level))
+        stage = Stage(rows, objective, floors, chosen, left / (rows.levels + 1 - level))
         found = solver.minimize(stage) if left > 0 else Found(None, -np.inf)
         chosen = _better(stage, found.chosen)
         if not is_last:
-            floors = np.append(floors, _floor(-float(objective @ chosen), -found.bound))
-    return _result(program, chosen, time.perf_counter() - start)
+            floors = np.append(floors, _floor(rows, level, chosen, -found.bound))
+    return result_of(rows, chosen, time.perf_counter() - start)
+
+
+def result_of(rows: Rows, chosen: BoolArray, seconds: float) -> Result:
+    """Return what a choice amounts to."""
+    served = rows.served(chosen) / rows.loads()
+    return Result(served.tolist(), float(rows.value[chosen].sum()), seconds)
 
 
 def _better(stage: Stage, found: BoolArray | None) -> BoolArray:
-    """Return the better of what was known and what was found, which must fit."""
+    """Return the better of what was known and what was found, if that is a plan."""
     if found is None or stage.objective @ found > stage.objective @ stage.known:
         return stage.known
-    served = stage.program.served(found, len(stage.floors))
-    fits = np.all(stage.program.used(found) <= stage.program.capacity)
-    keeps = np.all(served >= stage.floors * (1 - 1e-6))
-    single = np.bincount(stage.program.place[found]).max(initial=0) <= 1
-    return found if fits and keeps and single else stage.known
+    served = stage.rows.served(found)[: len(stage.floors)]
+    keeps = bool(np.all(served >= stage.floors * (1 - 1e-6)))
+    return found if keeps and stage.rows.fits(found) else stage.known
 
 
-def _floor(served: float, most: float) -> float:
-    """Return the load that later stages keep, with the tolerance that our solver has."""
-    return min(served * (1 - ROUNDING), most * (1 - GIVEN_UP))
+def _floor(rows: Rows, level: int, chosen: BoolArray, most: float) -> float:
+    """Return the load of a level that later stages keep, as our solver does.
 
-
-def _result(program: Program, chosen: BoolArray, seconds: float) -> Result:
-    levels = int(program.level.max()) + 1
-    first = program.starts
-    loads = np.bincount(program.level[first], program.weight[first], levels)
-    served = program.served(chosen, levels) / loads
-    return Result(served.tolist(), float(program.value[chosen].sum()), seconds)
-
-
-def rows_by_case(program: Program) -> list[IntArray]:
-    """Return the rows of each case."""
-    return np.split(np.arange(len(program.case), dtype=np.int32), program.starts[1:])
-
-
-def rows_of_type(program: Program, card_type: int) -> IntArray:
-    """Return the rows that take cards of a type."""
-    return np.flatnonzero(program.type == card_type).astype(np.int32)
+    Nobody is left out of the first levels that can be served entirely.
+    """
+    shares = rows.served(chosen) / rows.loads()
+    served = float(rows.served(chosen)[level])
+    if np.all(shares[: level + 1] >= 1 - ROUNDING):
+        return served * (1 - ROUNDING)
+    return min(served * (1 - ROUNDING), most * (1 - TOLERANCE))

@@ -7,28 +7,24 @@ import importlib
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
-OURS = "ours"
+from tests.solvers.levels import Rows, solve_with
+
 OTHERS = {"highs": "Highs", "cp-sat": "CpSat", "scip": "Scip"}
 """Classes of the other solvers, in modules of this package."""
 
 
 def main() -> None:
-    """Solve: arguments are the solver, the fleet, the seed and the seconds."""
-    name, fleet, seed, seconds = sys.argv[1:]
-    solver = None
-    if name != OURS:  # before any other library
-        module = importlib.import_module(f"tests.solvers.{name.replace('-', '_')}")
+    """Solve: arguments are the solver, the file of the program, and the seconds."""
+    name, file, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+    module = importlib.import_module(f"tests.solvers.{name.replace('-', '_')}")
+    if name in OTHERS:
         solver = getattr(module, OTHERS[name])()
-    from tests.solvers.fleets import program
-    from tests.solvers.levels import solve_ours, solve_with
-
-    rows = program(fleet, int(seed))
-    if solver is None:
-        title, result = OURS, solve_ours(rows, float(seconds))
+        title, result = solver.name, solve_with(solver, Rows.load(file), seconds)
     else:
-        title, result = solver.name, solve_with(solver, rows, float(seconds))
-    print(json.dumps({"solver": title, "rows": len(rows.case), **asdict(result)}))
+        title, result = module.NAME, module.solve_ours(file, seconds)
+    print(json.dumps({"solver": title, **asdict(result)}))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@ from importlib.metadata import version
 import numpy as np
 from pyscipopt import Model, quicksum
 
-from inferno_optimizer.solvers.exact.program import BoolArray
-from tests.solvers.levels import Found, Stage, rows_by_case, rows_of_type
+from tests.solvers.levels import BoolArray, Found, Stage
 
 
 class Scip:
@@ -16,20 +15,20 @@ class Scip:
 
     def minimize(self, stage: Stage) -> Found:
         """Minimize one objective."""
-        program = stage.program
+        rows = stage.rows
         model = Model()
         model.hideOutput()
         model.setParam("limits/time", stage.seconds)
         columns = [model.addVar(vtype="B", obj=float(cost)) for cost in stage.objective]
-        for mine in rows_by_case(program):
+        for mine in rows.by_case():
             model.addCons(quicksum(columns[row] for row in mine) <= 1)
-        for card_type, room in enumerate(program.capacity):
-            mine = rows_of_type(program, card_type)
-            used = quicksum(float(program.cards[row]) * columns[row] for row in mine)
+        for card_type, room in enumerate(rows.capacity):
+            mine = rows.of_type(card_type)
+            used = quicksum(float(rows.cards[row]) * columns[row] for row in mine)
             model.addCons(used <= float(room))
         for level, floor in enumerate(stage.floors):
-            mine = np.flatnonzero(program.level == level)
-            served = quicksum(float(program.weight[row]) * columns[row] for row in mine)
+            mine = rows.of_level(level)
+            served = quicksum(float(rows.weight[row]) * columns[row] for row in mine)
             model.addCons(served >= float(floor))
         start = model.createSol()
         for row in np.flatnonzero(stage.known):

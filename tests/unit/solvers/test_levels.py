@@ -1,0 +1,61 @@
+"""The comparison of solvers counts fairly."""
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.solvers.exact.program import Program
+from tests.solvers.__main__ import behind, is_as_good
+from tests.solvers.levels import TOLERANCE, Found, Rows, Stage, solve_with
+from tests.unit.optimizer.programs import random_program
+from tests.unit.optimizer.solvers.exact.test_lexicographic import best_of_all, every_choice
+
+
+class BruteForce:
+    """Tries every choice."""
+
+    name = "brute force"
+
+    def __init__(self, program: Program) -> None:
+        self._choices = list(every_choice(program))
+
+    def minimize(self, stage: Stage) -> Found:
+        kept = [
+            choice
+            for choice in self._choices
+            if np.all(stage.rows.served(choice)[: len(stage.floors)] >= stage.floors)
+        ]
+        best = min(kept, key=lambda choice: float(stage.objective @ choice))
+        return Found(best, float(stage.objective @ best))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_solver_serves_level_by_level_and_then_at_the_least_value(seed: int) -> None:
+    program = random_program(seed, cases=5)
+    rows = Rows(**{name: getattr(program, name) for name in Rows.__slots__})
+
+    found = solve_with(BruteForce(program), rows, 60.0)
+
+    served, value = best_of_all(program, rows.levels)
+    assert found.served == pytest.approx(served / rows.loads(), rel=TOLERANCE)
+    assert found.value <= value + 1e-9
+
+
+def result(*served: float, value: float = 100.0) -> dict[str, object]:
+    return {"served": served, "value": value}
+
+
+def test_the_first_level_that_differs_decides_and_then_the_value() -> None:
+    ours = result(1.0, 0.9, 0.5)
+
+    assert is_as_good(ours, result(1.0, 0.8, 0.9))
+    assert not is_as_good(ours, result(1.0, 0.91, 0.0))
+    assert is_as_good(ours, result(1.0, 0.9 + TOLERANCE / 2, 0.4))
+    assert not is_as_good(ours, result(1.0, 0.9, 0.5, value=90.0))
+
+
+def test_only_the_first_level_that_differs_counts_as_behind() -> None:
+    ours = result(1.0, 0.9, 0.5)
+
+    assert behind(ours, result(1.0, 0.93, 0.9)) == pytest.approx(0.03)
+    assert behind(ours, result(1.0, 0.8, 0.9)) == 0.0
+    assert behind(ours, ours) == 0.0
