@@ -9,6 +9,7 @@ from inferno_operator.cli.headroom import Headroom, headrooms, measured_headroom
 from inferno_operator.controllers.measurement.load import with_last_good
 from inferno_operator.controllers.optimization.snapshot import KINDS, build_system, priced_current
 from inferno_operator.resources import (
+    Capacity,
     CapacityUse,
     LastOptimization,
     Measured,
@@ -98,7 +99,8 @@ def overview(observations: Sequence[Observation]) -> Overview:
     servers = [o for o in observations if o.kind is Server]
     optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
-    snapshot = build_system([with_last_good(r) if isinstance(r, Server) else r for r in resources])
+    known = [r for r in resources if not (isinstance(r, Capacity) and r.is_uncounted)]
+    snapshot = build_system([with_last_good(r) if isinstance(r, Server) else r for r in known])
     catalogue = Catalogue(snapshot.system)
     return Overview(
         servers=tuple(_view(o, targets, catalogue) for o in sorted(servers, key=_name)),

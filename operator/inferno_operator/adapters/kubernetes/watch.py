@@ -10,7 +10,7 @@ import aiohttp
 from kubernetes.aio.client import CoreV1Api, CustomObjectsApi
 
 from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to, received
-from inferno_operator.resources.objects import POD, Kind, Manifest
+from inferno_operator.resources.objects import NODE, POD, RESOURCE_QUOTA, Kind, Manifest
 from inferno_operator.runtime.ports import Change, Listing
 from inferno_optimizer.errors import UnavailableError
 
@@ -60,12 +60,9 @@ async def _open(
 def _reader(
     api: CustomObjectsApi, kind: Kind, namespace: str
 ) -> Callable[..., Awaitable[aiohttp.ClientResponse]]:
-    """Return the call that lists or watches a kind; pods have calls of their own."""
-    core = CoreV1Api(api.api_client)
-    if kind == POD and namespace:
-        return partial(core.list_namespaced_pod_without_preload_content, namespace)
-    if kind == POD:
-        return partial(core.list_pod_for_all_namespaces_without_preload_content)
+    """Return the call that lists or watches a kind; those of the core have calls of their own."""
+    if not kind.group:
+        return _core_reader(CoreV1Api(api.api_client), kind, namespace)
     if namespace:
         return partial(
             api.list_namespaced_custom_object_without_preload_content,
@@ -75,6 +72,25 @@ def _reader(
         api.list_cluster_custom_object_without_preload_content,
         *(kind.group, kind.version, kind.plural),
     )
+
+
+def _core_reader(
+    core: CoreV1Api, kind: Kind, namespace: str
+) -> Callable[..., Awaitable[aiohttp.ClientResponse]]:
+    """Return the call for a kind of the core that the operator reads."""
+    if kind == NODE:
+        return partial(core.list_node_without_preload_content)
+    everywhere, within = {
+        POD: (
+            core.list_pod_for_all_namespaces_without_preload_content,
+            core.list_namespaced_pod_without_preload_content,
+        ),
+        RESOURCE_QUOTA: (
+            core.list_resource_quota_for_all_namespaces_without_preload_content,
+            core.list_namespaced_resource_quota_without_preload_content,
+        ),
+    }[kind]
+    return partial(within, namespace) if namespace else partial(everywhere)
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

@@ -7,10 +7,10 @@ import pytest
 
 from inferno_operator.controllers.actuation.workloads.pods import (
     PodCounts,
-    PodIndex,
     count_pods,
     trimmed,
 )
+from inferno_operator.resources.pods import PodIndex
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]

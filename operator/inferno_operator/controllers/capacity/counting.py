@@ -1,0 +1,154 @@
+"""Count the cards of nodes for one namespace; pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inferno_operator.controllers.capacity.cards import CardTypes, Unmatched
+from inferno_operator.controllers.capacity.machines import Machine, Pod
+from inferno_operator.resources.objects import Key
+from inferno_optimizer import placement
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The Server that a pod belongs to, by its spec.name, and the accelerator it runs on."""
+
+    namespace: str
+    server: str
+    accelerator: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Cards on a node that pods request, by who they belong to; None for pods of no Server."""
+
+    by_owner: Mapping[Owner | None, int]
+
+    def of(self, namespace: str) -> int:
+        """Return the cards of the Servers of a namespace."""
+        return sum(
+            n for o, n in self.by_owner.items() if o is not None and o.namespace == namespace
+        )
+
+    def beyond(self, namespaces: frozenset[str]) -> int:
+        """Return the cards of all but the Servers of some namespaces."""
+        return sum(
+            n for o, n in self.by_owner.items() if o is None or o.namespace not in namespaces
+        )
+
+
+NOTHING = Holdings({})
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All nodes, and what pods request on them by node and resource."""
+
+    machines: Sequence[Machine]
+    holdings: Mapping[tuple[str, str], Holdings]
+
+    @classmethod
+    def of(
+        cls, machines: Iterable[Machine], pods: Iterable[Pod], owners: Mapping[Key, Owner]
+    ) -> "Fleet":
+        """Return the fleet; `owners` has the Servers by the pods that belong to them."""
+        held: defaultdict[tuple[str, str], Counter[Owner | None]] = defaultdict(Counter)
+        for pod in pods:
+            if pod.node:
+                for resource, count in pod.cards.items():
+                    held[pod.node, resource][owners.get(pod.key)] += count
+        in_order = sorted(machines, key=lambda machine: machine.name)
+        return cls(in_order, {place: Holdings(counts) for place, counts in held.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class TypedNode:
+    """The cards of one type on a node that takes new pods."""
+
+    machine: Machine
+    resource: str
+    type: str
+    holdings: Holdings
+
+    @property
+    def total(self) -> int:
+        """All cards of the node."""
+        return self.machine.cards[self.resource]
+
+    def others(self, namespace: str) -> int:
+        """Return the cards that pods request which do not belong to Servers of a namespace."""
+        return self.holdings.beyond(frozenset({namespace}))
+
+    def ours(self, namespace: str) -> int:
+        """Return the cards that pods of the Servers of a namespace request."""
+        return self.holdings.of(namespace)
+
+    def for_placement(self, namespace: str) -> placement.Node:
+        """Return the cards that Servers of a namespace may use, and what they use now."""
+        held = {
+            (owner.server, owner.accelerator): count
+            for owner, count in self.holdings.by_owner.items()
+            if owner is not None and owner.namespace == namespace
+        }
+        return placement.Node(self.type, max(self.total - self.others(namespace), 0), held)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The nodes as the accelerators of one namespace see them.
+
+    Parameters
+    ----------
+    namespace
+        The namespace.
+    types
+        The types of its accelerators, sorted.
+    nodes
+        The nodes with cards of these types that take new pods, by name.
+    unmatched
+        Cards of no type, of nodes that take new pods.
+    left_out
+        Numbers of nodes with cards that take no new pods, by the reason.
+    """
+
+    namespace: str
+    types: Sequence[str]
+    nodes: Sequence[TypedNode]
+    unmatched: Sequence[Unmatched] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def of_type(self, card_type: str) -> list[TypedNode]:
+        """Return the nodes with cards of a type."""
+        return [node for node in self.nodes if node.type == card_type]
+
+
+def view(namespace: str, types: CardTypes, fleet: Fleet) -> View:
+    """Return the nodes as the accelerators of a namespace see them."""
+    nodes: list[TypedNode] = []
+    unmatched: list[Unmatched] = []
+    left_out: Counter[str] = Counter()
+    for machine in fleet.machines:
+        resources = types.resources(machine)
+        reason = _obstacle(machine, types) if resources else ""
+        if reason:
+            left_out[reason] += 1
+            continue
+        for resource in resources:
+            card_type = types.type_of(machine, resource)
+            if card_type is None:
+                unmatched.append(types.unmatched(machine, resource))
+                continue
+            held = fleet.holdings.get((machine.name, resource), NOTHING)
+            nodes.append(TypedNode(machine, resource, card_type, held))
+    return View(namespace, types.names, nodes, unmatched, dict(sorted(left_out.items())))
+
+
+def _obstacle(machine: Machine, types: CardTypes) -> str:
+    """Return why a node takes no new pods; "" if it does."""
+    if not machine.is_ready:
+        return "not ready"
+    if machine.is_cordoned:
+        return "cordoned"
+    taints = types.keep_away(machine)
+    return f"tainted with {min(taints)}" if taints else ""
