@@ -59,9 +59,9 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 WORKLOAD_KINDS = 8
 """Kinds of workloads that Servers name, with pods; more of them share the connections of calls."""
 
-WATCHED_KINDS = len(RESOURCES) + 2 + 2 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 6 + 3
+WATCHED_KINDS = len(RESOURCES) + 2 + 2 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 6 + 4
 """Upper limit: our kinds, those of measurement and actuation, boosters with their children, and
-those of counts: nodes, pods and Servers."""
+those of counts: nodes, pods, Servers and Capacities."""
 
 CALIBRATED_SOURCE = "vLLM"
 """The source whose replicas report what a calibration needs."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from inferno_operator.controllers.capacity.ours import Selectors
-from inferno_operator.controllers.capacity.reconcile import Context, recount
+from inferno_operator.controllers.capacity.reconcile import CAPACITY, Context, recount
 from inferno_operator.controllers.capacity.world import World
 from inferno_operator.resources.objects import Now
+from inferno_operator.runtime.informer import Informer
 from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError
@@ -17,8 +18,8 @@ from inferno_optimizer.placement import Node
 CYCLE = "count all cards"
 """The only key of the queue."""
 
-INTERVAL_SECONDS = 15.0
-"""Seconds between two counts without a change of nodes and pods."""
+INTERVAL_SECONDS = 30.0
+"""Seconds until what is not watched is read again: accelerators, quotas, pools and queues."""
 
 DEBOUNCE_SECONDS = 1.0
 """Seconds that a count waits for further changes."""
@@ -54,14 +55,14 @@ class CapacityController:
         self._rounds = count()
         self._world = World(cluster, namespaces, self._something_changed)
         self._context = Context(cluster, self._world, Selectors(cluster), namespaces, now, changed)
+        self._informer = Informer(cluster, [CAPACITY], namespaces, self._world)
         self._counted = asyncio.Event()
         self.queue: WorkQueue[str] = WorkQueue(self._cycle)
 
     async def run(self) -> None:
         """Count until cancelled."""
-        self._something_changed()
         try:
-            await asyncio.Event().wait()
+            await self._informer.run()
         finally:
             await self.stop()
 

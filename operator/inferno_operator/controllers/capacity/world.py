@@ -1,4 +1,4 @@
-"""The newest nodes, pods with cards, and Servers, from watches."""
+"""The newest nodes, pods with cards, Servers and Capacities, from watches."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ TRIMMED: Mapping[Kind, Callable[[Manifest], Manifest]] = {NODE: trimmed_node, PO
 
 
 class World:
-    """Objects in memory, from the first count on.
+    """Objects in memory; nodes, pods and Servers are watched from the first count on.
 
     Parameters
     ----------
@@ -125,8 +125,10 @@ class World:
 
     def _note(self, difference: Difference) -> bool:
         """Remember a change; returns whether it matters to a count."""
-        if difference.place.kind != SERVER:
+        if difference.place.kind in TRIMMED:
             return _content(difference.before) != _content(difference.after)
+        if difference.place.kind != SERVER:
+            return _spec(difference.before) != _spec(difference.after)
         before = self._servers.pop(difference.place.key, None)
         if difference.after is not None:
             server = observe(Server, difference.after).resource
@@ -141,6 +143,11 @@ def _content(manifest: Manifest | None) -> object:
     if manifest is None or "spec" not in manifest:
         return None
     return manifest["metadata"].get("labels"), manifest["spec"], manifest.get("status")
+
+
+def _spec(manifest: Manifest | None) -> object:
+    """Return the spec of a Capacity."""
+    return manifest and manifest.get("spec")
 
 
 def _pods_of(server: Server | None) -> object:
