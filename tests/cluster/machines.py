@@ -88,6 +88,13 @@ class Machines:
         pods = [self._guest(*self._chance.choice(where)) for _ in range(number)]
         _do(partial(self._add_pod, *pod) for pod in pods if pod is not None)
 
+    def fill(self, card_type: str, namespace: str, cards: int) -> None:
+        """Add a pod on a node with cards of a type."""
+        node = min(name for name, place in self.nodes.items() if place.card_type == card_type)
+        name = f"pod-{next(self._numbers)}"
+        self.pods[name] = Guest(namespace, node, cards, "stranger")
+        self._add_pod(name, self.pods[name])
+
     def change(self, number: int) -> None:
         """Cordon, drain, taint, remove and lose nodes, end and remove pods."""
         nodes = self._chance.sample(sorted(self.nodes), number)

@@ -15,7 +15,7 @@ from kubernetes.client import ApiClient, CustomObjectsApi
 from inferno_operator.controllers.capacity.sharing import divide
 from inferno_operator.resources import GROUP, VERSION
 from tests.cluster.machines import KINDS, Machines, machines
-from tests.cluster.scene import Scene, condition
+from tests.cluster.scene import Mode, Scene, condition, in_mode
 from tests.cluster.test_workloads import deployment
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
@@ -177,6 +177,28 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
 
     assert seen.broken == []
     assert seen.events > 8
+
+
+def test_optimizations_hand_out_the_counted_cards_in_every_mode(
+    operator: StartOperator, scene: Scene, cluster: Machines, mode: Mode
+) -> None:
+    cluster.add_nodes(2 * len(KINDS))
+    model = objects.model("M", [objects.performance("H100")])
+    asked = objects.optimizer(optimize=False, parameters={"saturationPolicy": "PriorityExhaustive"})
+    server = objects.server("s", wanted=99)
+    scene.apply(ACCOUNT, *accelerators(), capacity(), model, objects.service_class(), server, asked)
+    in_mode(operator, mode.environment)()
+
+    def decided() -> int:
+        scene.request("inferno")
+        scene.wait_until_done("inferno")
+        replicas: int = scene.servers()["s"]["spec"]["desiredAlloc"]["numReplicas"]
+        return replicas
+
+    wait_until(decided, partial(eq, 16), "all cards", PATIENCE_S)
+    cluster.fill("H100", scene.namespace, cards=3)
+    wait_until(decided, partial(eq, 13), "the cards that are left", PATIENCE_S)
+    scene.wait_until_held(mode)
 
 
 def test_without_the_right_to_nodes_the_condition_says_so(

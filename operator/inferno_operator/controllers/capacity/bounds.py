@@ -64,7 +64,7 @@ def bounds(
     resources = sorted({node.resource for node in nodes})
     for quota in policies.quotas:
         yield from _quota(quota, resources, others)
-    yield from _node_pools(policies.node_pools, nodes, view.namespace)
+    yield from _node_pools(policies.node_pools, nodes)
     yield from _queues(policies, nodes)
 
 
@@ -80,11 +80,9 @@ def _quota(quota: Manifest, resources: Iterable[str], others: Iterable[Pod]) -> 
             yield Bound(f"ResourceQuota {quota['metadata']['name']}", number(hard) - used)
 
 
-def _node_pools(
-    pools: Iterable[Manifest], nodes: Sequence[TypedNode], namespace: str
-) -> Iterator[Bound]:
+def _node_pools(pools: Iterable[Manifest], nodes: Sequence[TypedNode]) -> Iterator[Bound]:
     """Yield what NodePools with a limit leave: of their nodes count at most so many cards."""
-    others = sum(node.others(namespace) for node in nodes)
+    others = sum(node.others for node in nodes)
     for pool in pools:
         name, limits = pool["metadata"]["name"], pool.get("spec", {}).get("limits", {})
         inside = [n for n in nodes if n.machine.labels.get(NODE_POOL_LABEL) == name]

@@ -39,6 +39,12 @@ class CardTypes:
         self._selections = sorted(selecting, key=lambda item: (-len(item[1].selector), item[0]))
         self._words = {name: words_of(name) for name in self.names if name not in selected}
         self._resources = {nodes.resource for _, nodes in selecting}
+        self._labels = sorted(
+            {name for label in catalogue.labels for name in (label.label, label.memory)}
+            | {name for _, nodes in selecting for name in nodes.selector}
+        )
+        self._known: dict[tuple[str | None, ...], str | None] = {}
+        """Types by the resource and the labels that matter: most nodes are like others."""
         self._tolerated = catalogue.tolerated_keys.union(*(n.tolerates for _, n in selecting))
 
     def resources(self, machine: Machine) -> list[str]:
@@ -51,7 +57,14 @@ class CardTypes:
         return machine.taints - self._tolerated - machine.cards.keys()
 
     def type_of(self, machine: Machine, resource: str) -> str | None:
-        """Return the type of the cards of a node; None if it is no accelerator's.
+        """Return the type of the cards of a node; None if it is no accelerator's."""
+        told = (resource, *(machine.labels.get(name) for name in self._labels))
+        if told not in self._known:
+            self._known[told] = self._type_of(machine, resource)
+        return self._known[told]
+
+    def _type_of(self, machine: Machine, resource: str) -> str | None:
+        """Return the type of the cards of a node.
 
         Selections come before the words of labels, and those with more labels before others.
         """

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from inferno_operator.controllers.capacity.cards import CardTypes, Unmatched
 from inferno_operator.controllers.capacity.machines import Machine, Pod
@@ -24,6 +25,11 @@ class Holdings:
     """Cards on a node that pods request, by who they belong to; None for pods of no Server."""
 
     by_owner: Mapping[Owner | None, int]
+
+    @property
+    def total(self) -> int:
+        """All cards that pods request."""
+        return sum(self.by_owner.values())
 
     def of(self, namespace: str) -> int:
         """Return the cards of the Servers of a namespace."""
@@ -64,25 +70,36 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class TypedNode:
-    """The cards of one type on a node that takes new pods."""
+    """The cards of one type on a node that takes new pods, as one namespace sees them.
+
+    Parameters
+    ----------
+    machine, resource, type
+        The node, and the name and the type of its cards.
+    total, others, ours
+        All cards; those that pods request which do not belong to Servers of the namespace; and
+        those that pods of its Servers request.
+    holdings
+        The cards by who uses them.
+    """
 
     machine: Machine
     resource: str
     type: str
+    total: int
+    others: int
+    ours: int
     holdings: Holdings
 
     @property
-    def total(self) -> int:
-        """All cards of the node."""
-        return self.machine.cards[self.resource]
+    def usable(self) -> int:
+        """Cards that Servers of the namespace use or may use."""
+        return max(self.total - self.others, 0)
 
-    def others(self, namespace: str) -> int:
-        """Return the cards that pods request which do not belong to Servers of a namespace."""
-        return self.holdings.beyond(frozenset({namespace}))
-
-    def ours(self, namespace: str) -> int:
-        """Return the cards that pods of the Servers of a namespace request."""
-        return self.holdings.of(namespace)
+    @property
+    def free(self) -> int:
+        """Cards that no pod requests."""
+        return max(self.total - self.others - self.ours, 0)
 
     def for_placement(self, namespace: str) -> placement.Node:
         """Return the cards that Servers of a namespace may use, and what they use now."""
@@ -91,10 +108,10 @@ class TypedNode:
             for owner, count in self.holdings.by_owner.items()
             if owner is not None and owner.namespace == namespace
         }
-        return placement.Node(self.type, max(self.total - self.others(namespace), 0), held)
+        return placement.Node(self.type, self.usable, held)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """The nodes as the accelerators of one namespace see them.
 
@@ -118,9 +135,16 @@ class View:
     unmatched: Sequence[Unmatched] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
 
-    def of_type(self, card_type: str) -> list[TypedNode]:
+    @cached_property
+    def _by_type(self) -> Mapping[str, Sequence[TypedNode]]:
+        found: defaultdict[str, list[TypedNode]] = defaultdict(list)
+        for node in self.nodes:
+            found[node.type].append(node)
+        return found
+
+    def of_type(self, card_type: str) -> Sequence[TypedNode]:
         """Return the nodes with cards of a type."""
-        return [node for node in self.nodes if node.type == card_type]
+        return self._by_type.get(card_type, ())
 
 
 def view(namespace: str, types: CardTypes, fleet: Fleet) -> View:
@@ -140,7 +164,9 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> View:
                 unmatched.append(types.unmatched(machine, resource))
                 continue
             held = fleet.holdings.get((machine.name, resource), NOTHING)
-            nodes.append(TypedNode(machine, resource, card_type, held))
+            ours = held.of(namespace)
+            total, others = machine.cards[resource], held.total - ours
+            nodes.append(TypedNode(machine, resource, card_type, total, others, ours, held))
     return View(namespace, types.names, nodes, unmatched, dict(sorted(left_out.items())))
 
 

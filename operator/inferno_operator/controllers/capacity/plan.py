@@ -83,22 +83,17 @@ def _counted(
 ) -> CountedCards:
     """Return the cards of a type: the least of all bounds is available."""
     nodes = seen.of_type(card_type)
-    total = sum(node.total for node in nodes)
-    foreign = sum(node.others(namespace.name) for node in nodes)
-    ours = sum(node.ours(namespace.name) for node in nodes)
-    usable = sum(max(node.total - node.others(namespace.name), 0) for node in nodes)
-    found = [Bound("nodes", usable), *bounds(seen, card_type, namespace.policies, others)]
+    usable = Bound("nodes", sum(node.usable for node in nodes))
+    found = [usable, *bounds(seen, card_type, namespace.policies, others)]
     if namespace.percent is not None:
         found.append(pool.bound(namespace, seen, card_type))
     least = min(found, key=lambda bound: max(bound.cards, 0))
     return CountedCards(
         type=card_type,
-        total=total,
-        others=foreign,
-        ours=ours,
-        free=sum(
-            max(n.total - n.others(namespace.name) - n.ours(namespace.name), 0) for n in nodes
-        ),
+        total=sum(node.total for node in nodes),
+        others=sum(node.others for node in nodes),
+        ours=sum(node.ours for node in nodes),
+        free=sum(node.free for node in nodes),
         available=max(least.cards, 0),
         bound_by=least.name,
     )
@@ -113,7 +108,7 @@ class _Pool:
         self._held = {
             (n.name, card_type): max(
                 n.told.get(card_type, 0),
-                sum(node.ours(n.name) for node in views[n.name].of_type(card_type)),
+                sum(node.ours for node in views[n.name].of_type(card_type)),
             )
             for n in sharing
             for card_type in views[n.name].types

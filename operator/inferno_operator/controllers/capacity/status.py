@@ -105,8 +105,8 @@ def _fields(count: Count) -> Manifest:
             name=node.machine.name,
             type=node.type,
             total=node.total,
-            others=node.others(count.view.namespace),
-            ours=node.ours(count.view.namespace),
+            others=node.others,
+            ours=node.ours,
         )
         for node in count.view.nodes
     ]
