@@ -122,7 +122,12 @@ async def _counting(asking: Asking, context: Context) -> list[Update | None]:
     context.counts.update(counts)
     rivals = {n for n, (_, found) in asking.counting.items() if found.spec.share is None}
     return [
-        status.counted(observation, counts[name], now, _rivals(name, rivals, asking))
+        status.counted(
+            observation,
+            counts[name],
+            now,
+            status.Warnings(_rivals(name, rivals, asking), _unnamed(name, world)),
+        )
         for name, (observation, _) in asking.counting.items()
     ]
 
@@ -131,6 +136,16 @@ def _rivals(name: str, unshared: set[str], asking: Asking) -> Sequence[str]:
     """Return the namespaces that may hand out the same cards as this one."""
     others = asking.counting.keys() - {name}
     return sorted(others if name in unshared else others & unshared)
+
+
+def _unnamed(namespace: str, world: World) -> Sequence[str]:
+    """Return the Servers of a namespace whose pods are not known."""
+    servers = (server for key, server in world.servers if key.namespace == namespace)
+    return sorted(
+        server.metadata.name
+        for server in servers
+        if not server.spec.workloads and server.spec.model_booster is None
+    )
 
 
 async def _counts(asking: Asking, context: Context) -> dict[str, Count]:

@@ -20,6 +20,9 @@ NODES_LISTED = 2000
 GRANT = "grant the right with the Helm value capacity.fromNodes or the component capacity"
 """What to do if the API server rejects a list."""
 
+NAMES_TOLD = 5
+"""Most namespaces and Servers that a message names."""
+
 ACTION = "Count"
 """The action in events of this controller."""
 
@@ -36,14 +39,27 @@ class Update:
     events: tuple[Event, ...] = ()
 
 
-def counted(
-    observation: Observation, count: Count, now: datetime, rivals: Sequence[str] = ()
-) -> Update | None:
-    """Return the update after a count; None if nothing changed.
+@dataclass(frozen=True, slots=True)
+class Warnings:
+    """What makes the counts of a namespace doubtful.
 
-    `rivals` are other namespaces that count the same nodes, without a share.
+    Parameters
+    ----------
+    rivals
+        Other namespaces that may use the same cards, because they or this one have no share.
+    unnamed
+        Servers whose pods are not known, so that they count as those of others.
     """
-    verdict = Verdict(COUNTED, holds=True, reason="Counted", message=_summary(count, rivals))
+
+    rivals: Sequence[str] = ()
+    unnamed: Sequence[str] = ()
+
+
+def counted(
+    observation: Observation, count: Count, now: datetime, warnings: Warnings
+) -> Update | None:
+    """Return the update after a count; None if nothing changed."""
+    verdict = Verdict(COUNTED, holds=True, reason="Counted", message=_summary(count, warnings))
     return _update(observation, _fields(count), verdict, now)
 
 
@@ -119,15 +135,26 @@ def _fields(count: Count) -> Manifest:
     return {name: value for name, value in fields.items() if value}
 
 
-def _summary(count: Count, rivals: Sequence[str]) -> str:
+def _summary(count: Count, warnings: Warnings) -> str:
     names = {node.machine.name for node in count.view.nodes}
-    parts = [f"{len(names)} nodes"]
+    parts = [f"nodes: {len(names)}"]
     if count.view.left_out:
         reasons = ", ".join(f"{number} {why}" for why, number in count.view.left_out.items())
         parts.append(f"not counted: {reasons}")
     if count.view.unmatched:
         cards = sum(item.machine.cards[item.resource] for item in count.view.unmatched)
         parts.append(f"{cards} cards are of no Accelerator's type: see status.unmatched")
-    if rivals:
-        parts.append(f"{', '.join(rivals)} may use the same cards: set spec.share in each")
+    if warnings.rivals:
+        parts.append(f"{_few(warnings.rivals)} may use the same cards: set spec.share in each")
+    if warnings.unnamed:
+        parts.append(
+            f"pods of Servers without workloads or modelBooster count as those of others:"
+            f" {_few(warnings.unnamed)}"
+        )
     return "; ".join(parts)
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - NAMES_TOLD
+    return ", ".join(names[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")

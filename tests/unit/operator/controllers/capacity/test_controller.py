@@ -110,7 +110,7 @@ async def test_cards_of_others_of_ours_and_free_ones_are_told() -> None:
     assert scene.status()["nodes"] == [
         {"name": "n", "type": "H100", "total": 8, "others": 3, "ours": 4}
     ]
-    assert scene.condition()["message"] == "1 nodes"
+    assert scene.condition()["message"] == "nodes: 1"
     assert set(scene.changed) == {"default"}
 
 
@@ -262,6 +262,20 @@ async def test_namespaces_without_a_share_are_told_of_each_other() -> None:
     assert "team-b may use the same cards: set spec.share" in scene.condition()["message"]
 
 
+async def test_servers_whose_pods_are_not_known_are_told() -> None:
+    scene = Scene()
+    for place in range(7):
+        scene.cluster.add(objects.server(f"s{place}"))
+
+    async with scene.running():
+        await scene.until_free(8)
+
+    assert scene.condition()["message"] == (
+        "nodes: 1; pods of Servers without workloads or modelBooster count as those of others:"
+        " s0, s1, s2, s3, s4 and 2 more"
+    )
+
+
 async def test_nodes_with_other_cards_are_listed_with_what_to_write() -> None:
     scene = Scene()
     scene.cluster.add(node("strange", cards=4, labels={PRODUCT: "NVIDIA-L4"}))
@@ -273,7 +287,7 @@ async def test_nodes_with_other_cards_are_listed_with_what_to_write() -> None:
     (unmatched,) = scene.status()["unmatched"]
     assert (unmatched["cards"], unmatched["example"]) == (4, "strange")
     assert scene.condition()["message"] == (
-        "1 nodes; not counted: 1 tainted with dedicated; 4 cards are of no Accelerator's type:"
+        "nodes: 1; not counted: 1 tainted with dedicated; 4 cards are of no Accelerator's type:"
         " see status.unmatched"
     )
 
