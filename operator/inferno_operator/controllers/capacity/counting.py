@@ -154,9 +154,9 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> View:
     left_out: Counter[str] = Counter()
     for machine in fleet.machines:
         resources = types.resources(machine)
-        reason = _obstacle(machine, types) if resources else ""
-        if reason:
-            left_out[reason] += 1
+        obstacle = _obstacle(machine, types) if resources else ""
+        if obstacle:
+            left_out[obstacle] += 1
             continue
         for resource in resources:
             card_type = types.type_of(machine, resource)
