@@ -39,6 +39,23 @@ def test_the_pool_is_never_exceeded_whichever_writes_are_lost(
         assert sum(told.values()) <= cards
 
 
+@given(st.lists(st.tuples(st.integers(0, 100), percents), min_size=1))
+def test_a_pool_that_shrinks_is_given_back_and_one_that_grows_is_not_exceeded(
+    rounds: list[tuple[int, dict[str, int]]],
+) -> None:
+    told = dict.fromkeys("abcd", 0)
+    for cards, parts in rounds:
+        most = max(cards, sum(told.values()))
+        told = {name: count if name in parts else 0 for name, count in told.items()}
+        divided, held = divide(cards, parts), {name: told[name] for name in parts}
+        for name in sorted(parts):
+            told[name] = granted(cards, divided, held, name)
+            held[name] = max(held[name], told[name])
+
+            assert sum(told.values()) <= most
+        assert sum(told.values()) <= cards
+
+
 def test_a_namespace_waits_for_what_others_still_use() -> None:
     parts = divide(12, {"a": 50, "b": 50})
 
