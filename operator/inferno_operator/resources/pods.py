@@ -1,8 +1,9 @@
-"""The pods that a selector selects; pure."""
+"""The fields of pods that the operator reads, and the pods that a selector selects; pure."""
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from inferno_operator.resources.objects import Manifest
 
@@ -16,6 +17,31 @@ TERM = re.compile(
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use no card any more."""
+
+
+METADATA = "name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp"
+CONTAINER = "name", "resources", "restartPolicy"
+"""The fields of pods and containers that the operator reads."""
+
+
+def reduced(pod: Manifest) -> Manifest:
+    """Return a pod with the fields that the operator reads: a tenth of what a pod has."""
+    metadata, spec, status = (pod.get(part, {}) for part in ("metadata", "spec", "status"))
+    containers = {
+        part: [_only(container, CONTAINER) for container in spec[part]]
+        for part in ("containers", "initContainers")
+        if part in spec
+    }
+    return {
+        **_only(pod, ("apiVersion", "kind")),
+        "metadata": _only(metadata, (*METADATA, "deletionTimestamp")),
+        "spec": {**_only(spec, ("nodeName",)), **containers},
+        "status": _only(status, ("phase", "conditions")),
+    }
+
+
+def _only(whole: Manifest, names: Iterable[str]) -> dict[str, Any]:
+    return {name: whole[name] for name in names if name in whole}
 
 
 class PodIndex:

@@ -11,24 +11,50 @@ from kubernetes.aio.client import CoreV1Api, CustomObjectsApi
 
 from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to, received
 from inferno_operator.resources.objects import NODE, POD, RESOURCE_QUOTA, Kind, Manifest
+from inferno_operator.resources.pods import reduced
 from inferno_operator.runtime.ports import Change, Listing
 from inferno_optimizer.errors import UnavailableError
 
 WATCH_SECONDS = 300
 """Duration of a watch [s]; limited, so that a broken connection is noticed."""
 
+PAGE_SIZE = 500
+"""Most pods in one answer."""
+
 PATIENCE = 60
 """Additional seconds until the client ends a watch that the API server did not end."""
 
 
-async def listing(api: CustomObjectsApi, kind: Kind, namespace: str) -> Listing:
-    """List all objects of a kind in a namespace, or in all namespaces ("")."""
-    about = f"{kind} of {namespace or 'all namespaces'}"
-    call = _reader(api, kind, namespace)(_request_timeout=TIMEOUT)
-    answer = await answer_to(received(call), about)
+async def listing(
+    api: CustomObjectsApi, kind: Kind, namespace: str, page_size: int = PAGE_SIZE
+) -> Listing:
+    """List all objects of a kind in a namespace, or in all namespaces (""); pods in pages."""
     header = {"apiVersion": kind.api_version, "kind": kind.kind}
-    manifests = tuple({**header, **item} for item in answer["items"])
-    return Listing(kind, namespace, int(answer["metadata"]["resourceVersion"]), manifests)
+    manifests: list[Manifest] = []
+    version = 0
+    async with aclosing(_pages(api, kind, namespace, page_size)) as pages:
+        async for page in pages:
+            version = int(page["metadata"]["resourceVersion"])
+            items = map(reduced, page["items"]) if kind == POD else page["items"]
+            manifests += ({**header, **item} for item in items)
+    return Listing(kind, namespace, version, tuple(manifests))
+
+
+async def _pages(
+    api: CustomObjectsApi, kind: Kind, namespace: str, page_size: int
+) -> AsyncGenerator[Manifest, None]:
+    """Yield the list of a kind: pods in pages, for a cluster may have some hundred MB of them."""
+    about = f"{kind} of {namespace or 'all namespaces'}"
+    limit = {"limit": page_size} if kind == POD else {}
+    more: dict[str, str] = {}
+    while True:
+        call = _reader(api, kind, namespace)(_request_timeout=TIMEOUT, **limit, **more)
+        page: Manifest = await answer_to(received(call), about)
+        yield page
+        token = page["metadata"].get("continue")
+        if not token:
+            return
+        more = {"_continue": token}
 
 
 async def changes(

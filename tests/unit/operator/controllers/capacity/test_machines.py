@@ -12,6 +12,7 @@ from inferno_operator.controllers.capacity.machines import (
     trimmed_node,
     trimmed_pod,
 )
+from inferno_operator.resources.pods import reduced
 from tests.unit.operator.controllers.capacity.making import GPU, container, node, pod
 
 Manifest = dict[str, Any]
@@ -73,3 +74,12 @@ def test_of_a_node_its_state_and_its_cards_are_kept() -> None:
     assert (machine.is_cordoned, machine.is_ready) == (True, False)
     assert machine.taints == {"dedicated"}
     assert machine.cards == {GPU: 8}
+
+
+def test_of_a_reduced_pod_the_same_cards_are_counted() -> None:
+    whole = pod(cards=2, labels={"app": "x"})
+    whole["spec"]["initContainers"] = [container(4), container(1, **SIDECAR)]
+    whole["spec"]["volumes"] = [{"name": "models"}]
+
+    assert trimmed_pod(reduced(whole)) == trimmed_pod(whole)
+    assert "volumes" not in reduced(whole)["spec"]
