@@ -198,7 +198,8 @@ def test_optimizations_hand_out_the_counted_cards_in_every_mode(
     wait_until(decided, partial(eq, 16), "all cards", PATIENCE_S)
     cluster.fill("H100", scene.namespace, cards=3)
     wait_until(decided, partial(eq, 13), "the cards that are left", PATIENCE_S)
-    scene.wait_until_held(mode)
+
+    assert counted(scene)["H100"]["boundBy"] == "nodes"
 
 
 def test_without_the_right_to_nodes_the_condition_says_so(

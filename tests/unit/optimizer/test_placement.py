@@ -3,7 +3,6 @@
 import sys
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from types import FrameType
 
 import pytest
@@ -12,25 +11,9 @@ from hypothesis import strategies as st
 
 from inferno_optimizer import placement
 from inferno_optimizer.placement import Demand, Node, most_cards, unplaced
+from tests.unit.optimizer.packing import fit
 
 nodes_of_any_size = st.lists(st.integers(0, 9), max_size=4)
-
-
-def fit(free: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
-    """Whether all replicas fit, by trying every node for each."""
-
-    @cache
-    def search(free: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
-        if not sizes:
-            return True
-        first, *rest = sizes
-        return any(
-            search(tuple(sorted((*free[:i], room - first, *free[i + 1 :]))), tuple(rest))
-            for i, room in enumerate(free)
-            if room >= first
-        )
-
-    return search(tuple(sorted(free)), sizes)
 
 
 def plan(free: list[int], sizes: list[int]) -> tuple[list[Node], list[Demand]]:

@@ -130,6 +130,8 @@ async def test_nodes_and_pods_that_change_are_counted_again() -> None:
         scene.cluster.remove(NODE, Key("default", "m"))
         await scene.until_free(0)
 
+    assert scene.cards()["total"] == 0
+
 
 async def test_nothing_is_written_while_nothing_changes() -> None:
     scene = Scene()
@@ -210,6 +212,8 @@ async def test_kinds_of_others_that_are_not_installed_are_no_error() -> None:
 
     async with scene.running():
         await scene.until_free(8)
+
+    assert scene.condition()["reason"] == "Counted"
 
 
 async def test_the_bound_that_wins_is_told() -> None:

@@ -1,8 +1,11 @@
 """Plans that fit on nodes, not only into the number of cards."""
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from inferno_operator.controllers.optimization.placement import Nodes, solve_on_nodes, spanning
 from inferno_operator.controllers.optimization.snapshot import build_system
@@ -21,6 +24,7 @@ from tests.unit.operator.objects import (
     server,
     service_class,
 )
+from tests.unit.optimizer.packing import fit
 
 
 def system(cards: int, *servers: Manifest, **sizes: int) -> System:
@@ -99,6 +103,24 @@ async def test_without_limits_nodes_do_not_matter() -> None:
     found = await solve_on_nodes(unlimited, nodes(1), FakeOptimizer())
 
     assert placed(found.solution) == {"S": 2}
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(1, 8), min_size=1, max_size=3),
+    st.lists(st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(1, 2)), max_size=3),
+)
+def test_a_plan_fits_on_the_nodes_or_it_is_told_that_it_does_not(
+    cards: list[int], wanted: list[tuple[int, int]]
+) -> None:
+    sizes = dict(zip("abc", (size for size, _ in wanted), strict=False))
+    servers = [wants(name, count) for name, (_, count) in zip("abc", wanted, strict=False)]
+    whole = system(sum(cards), *servers, **sizes)
+    found = asyncio.run(solve_on_nodes(whole, nodes(*cards), FakeOptimizer()))
+    replicas = [sizes[name] for name, count in placed(found.solution).items() for _ in range(count)]
+    is_told = any("fit on no node" in problem for problem in found.problems)
+
+    assert fit(tuple(cards), tuple(replicas)) != is_told
 
 
 @pytest.mark.parametrize(
