@@ -12,7 +12,7 @@ import pytest
 from kubernetes import config, watch
 from kubernetes.client import ApiClient, CustomObjectsApi
 
-from inferno_operator.controllers.capacity.sharing import divide
+from inferno_operator.controllers.capacity.shares import divide
 from inferno_operator.resources import GROUP, VERSION
 from tests.cluster.machines import KINDS, Machines, machines
 from tests.cluster.scene import Mode, Scene, condition, in_mode

@@ -13,7 +13,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
 from tests.deployment import pods
 from tests.deployment.boosters import Boosters
-from tests.deployment.counting import NODES, Counting
+from tests.deployment.counted import NODES, CountedNode
 from tests.deployment.pods import Pod
 from tests.deployment.rendering import (
     NAMESPACE,
@@ -99,17 +99,17 @@ def deployed(
     boosters.apply()
     workloads = Workloads(samples.scene("small"))
     workloads.apply()
-    counting = Counting(control_plane)
+    counted = CountedNode(control_plane)
     counts = NODES in granted(manifests, f"{NAMESPACE}:{OPERATOR}")
     if counts:
-        counting.apply()
+        counted.apply()
     with cluster.pods(manifests) as pods_at_work:
         samples.optimize()
         boosters.wait_until_actuated()
         boosters.change()
         workloads.wait_until_scaled()
         if counts:
-            counting.wait_until_counted()
+            counted.wait_until_counted()
         leaders = sum(map(leads, pods_at_work.operators))
     scenes = {sample: samples.scene(sample) for sample in samples.namespaces}
     servers = {sample: scene.servers() for sample, scene in scenes.items()}
@@ -121,7 +121,7 @@ def deployed(
     )
     calls = Calls.of(f"{NAMESPACE}:inferno-operator", cluster.audit_log()[asked_before:])
     if counts:
-        counting.delete()
+        counted.delete()
     cluster.delete([*samples.own_namespaces, *manifests])
     left_behind = cluster.cluster_wide_objects() - before
     return Deployed(

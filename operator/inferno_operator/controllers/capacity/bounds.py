@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.capacity.counting import TypedNode, View
+from inferno_operator.controllers.capacity.inventory import TypedNode, View
 from inferno_operator.controllers.capacity.machines import Pod, number
 from inferno_operator.resources.objects import Key, Manifest
 

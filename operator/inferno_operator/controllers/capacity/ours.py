@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.capacity.counting import Owner
+from inferno_operator.controllers.capacity.inventory import Owner
 from inferno_operator.resources import Server, Workload
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from inferno_operator.controllers.capacity.bounds import Bound, Policies, bounds, of_others
 from inferno_operator.controllers.capacity.cards import CardTypes
 from inferno_operator.controllers.capacity.catalogue import Catalogue
-from inferno_operator.controllers.capacity.counting import Fleet, Owner, View, view
+from inferno_operator.controllers.capacity.inventory import Fleet, Owner, View, view
 from inferno_operator.controllers.capacity.machines import Machine, Pod
-from inferno_operator.controllers.capacity.sharing import divide, granted
+from inferno_operator.controllers.capacity.shares import divide, granted
 from inferno_operator.resources import Accelerator, CountedCards
 from inferno_operator.resources.objects import Key
 

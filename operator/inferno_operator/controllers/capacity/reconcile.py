@@ -1,15 +1,15 @@
 """One count: read Capacities and policies, count all namespaces, write what changed."""
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from inferno_operator.controllers.capacity import status
 from inferno_operator.controllers.capacity.bounds import Policies, cluster_queues
 from inferno_operator.controllers.capacity.catalogue import Catalogue, built_in
 from inferno_operator.controllers.capacity.ours import Selectors, owners_of, workloads_of
 from inferno_operator.controllers.capacity.plan import Count, Namespace, count_all
+from inferno_operator.controllers.capacity.requested import Requested, requested_counts
 from inferno_operator.controllers.capacity.status import Update
 from inferno_operator.controllers.capacity.world import World
 from inferno_operator.resources import Accelerator, Capacity
@@ -56,23 +56,6 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """The Capacities of the namespaces: those to count, and all others."""
-
-    counting: Mapping[str, tuple[Observation, Capacity]]
-    """The oldest Capacity with fromNodes, by namespace."""
-
-    refused: Sequence[tuple[Observation, str]]
-    """Other Capacities with fromNodes, and the name of the one that counts."""
-
-    cleared: Sequence[Observation]
-    """Capacities without fromNodes."""
-
-    declared: Mapping[str, Mapping[str, int]]
-    """Declared cards by type, by namespace."""
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
     """Whether a count is done, or awaits the first list of objects; and whether it was written."""
 
@@ -90,52 +73,45 @@ async def recount(context: Context) -> Result:
     InfernoError
         The Capacities cannot be read or written.
     """
-    asking = asked(await _capacities(context))
+    requested = requested_counts(await _capacities(context))
     now = context.now()
-    updates = [status.cleared(observation) for observation in asking.cleared]
-    updates += [status.refused(observation, older, now) for observation, older in asking.refused]
-    if asking.counting:
+    updates = [status.cleared(observation) for observation in requested.cleared]
+    updates += [status.refused(observation, older, now) for observation, older in requested.refused]
+    if requested.counted:
         context.world.watch()
-        updates += await _counting(asking, context)
+        updates += await _count(requested, context)
     else:
         context.counts.clear()
     due = [update for update in updates if update is not None]
     await _write(due, context)
     is_awaited = not context.world.is_complete and context.world.trouble is None
-    return Result(is_done=not (asking.counting and is_awaited), has_written=bool(due))
+    return Result(is_done=not (requested.counted and is_awaited), has_written=bool(due))
 
 
-async def _counting(asking: Asking, context: Context) -> list[Update | None]:
+async def _count(requested: Requested, context: Context) -> list[Update | None]:
     """Return the updates of the Capacities that are counted; none while a list is awaited."""
     world, now = context.world, context.now()
-    observations = [observation for observation, _ in asking.counting.values()]
+    observations = [observation for observation, _ in requested.counted.values()]
     try:
         if world.trouble is not None:
             raise world.trouble
         if not world.is_complete:
             return []
-        counts = await _counts(asking, context)
+        counts = await _counts(requested, context)
     except InfernoError as error:
         logger.warning("the cards of nodes are not counted: %s", error)
         return [status.failed(observation, error, now) for observation in observations]
     context.counts.clear()
     context.counts.update(counts)
-    rivals = {n for n, (_, found) in asking.counting.items() if found.spec.share is None}
     return [
         status.counted(
             observation,
             counts[name],
             now,
-            status.Warnings(_rivals(name, rivals, asking), _unnamed(name, world)),
+            status.Warnings(requested.rivals(name), _unnamed(name, world)),
         )
-        for name, (observation, _) in asking.counting.items()
+        for name, (observation, _) in requested.counted.items()
     ]
-
-
-def _rivals(name: str, unshared: set[str], asking: Asking) -> Sequence[str]:
-    """Return the namespaces that may hand out the same cards as this one."""
-    others = asking.counting.keys() - {name}
-    return sorted(others if name in unshared else others & unshared)
 
 
 def _unnamed(namespace: str, world: World) -> Sequence[str]:
@@ -148,55 +124,40 @@ def _unnamed(namespace: str, world: World) -> Sequence[str]:
     )
 
 
-async def _counts(asking: Asking, context: Context) -> dict[str, Count]:
+async def _counts(requested: Requested, context: Context) -> dict[str, Count]:
     world, cluster = context.world, context.cluster
-    servers = [item for item in world.servers if item[0].namespace in asking.counting]
+    servers = [item for item in world.servers if item[0].namespace in requested.counted]
     selectors = await context.selectors.read(workloads_of(servers))
     owners = owners_of(servers, selectors, world.pods_by_namespace)
     node_pools, queues, flavors = [
         await _installed(kind, "", cluster) for kind in (NODE_POOL, CLUSTER_QUEUE, RESOURCE_FLAVOR)
     ]
-    namespaces = []
-    for name, (_, capacity) in asking.counting.items():
-        accelerators = [observe(Accelerator, m) for m in await _all(ACCELERATOR, name, cluster)]
-        local = await _installed(LOCAL_QUEUE, name, cluster)
-        policies = Policies(
-            declared=asking.declared[name],
-            quotas=await _all(RESOURCE_QUOTA, name, cluster),
-            queues=cluster_queues(queues, local),
-            flavors=flavors,
-            node_pools=node_pools,
-        )
-        namespaces.append(
-            Namespace(
-                name,
-                [o.resource for o in accelerators if isinstance(o.resource, Accelerator)],
-                policies,
-                capacity.spec.share.percent if capacity.spec.share else None,
-                {cards.type: cards.available for cards in capacity.status.counted},
-            )
-        )
+    policies = Policies(queues=queues, flavors=flavors, node_pools=node_pools)
+    namespaces = [
+        await _namespace(name, requested, policies, cluster) for name in requested.counted
+    ]
     return count_all(namespaces, world.machines, world.pods, owners, context.catalogue)
 
 
-def asked(observations: Iterable[Observation]) -> Asking:
-    """Return which Capacities are to be counted."""
-    valid = [(o, o.resource) for o in observations if isinstance(o.resource, Capacity)]
-    counting: dict[str, tuple[Observation, Capacity]] = {}
-    refused: list[tuple[Observation, str]] = []
-    declared: dict[str, Counter[str]] = {}
-    for observation, capacity in sorted(valid, key=lambda item: item[1].age):
-        name = capacity.metadata.namespace
-        for count in capacity.spec.count:
-            declared.setdefault(name, Counter())[count.type] += count.count
-        if not capacity.spec.from_nodes:
-            continue
-        if name in counting:
-            refused.append((observation, counting[name][1].metadata.name))
-        else:
-            counting[name] = observation, capacity
-    cleared = [o for o, capacity in valid if not capacity.spec.from_nodes]
-    return Asking(counting, refused, cleared, {n: declared.get(n, {}) for n in counting})
+async def _namespace(
+    name: str, requested: Requested, everywhere: Policies, cluster: Cluster
+) -> Namespace:
+    """Read a namespace; `everywhere` has all ClusterQueues, ResourceFlavors and NodePools."""
+    _, capacity = requested.counted[name]
+    accelerators = [observe(Accelerator, m) for m in await _all(ACCELERATOR, name, cluster)]
+    local = await _installed(LOCAL_QUEUE, name, cluster)
+    return Namespace(
+        name,
+        [o.resource for o in accelerators if isinstance(o.resource, Accelerator)],
+        replace(
+            everywhere,
+            declared=requested.declared[name],
+            quotas=await _all(RESOURCE_QUOTA, name, cluster),
+            queues=cluster_queues(everywhere.queues, local),
+        ),
+        capacity.spec.share.percent if capacity.spec.share else None,
+        {cards.type: cards.available for cards in capacity.status.counted},
+    )
 
 
 async def _capacities(context: Context) -> list[Observation]:

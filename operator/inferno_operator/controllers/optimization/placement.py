@@ -78,18 +78,18 @@ async def solve_on_nodes(system: System, where: Nodes, optimizer: Optimizer) -> 
     solution = await optimizer.optimize(system)
     if not where.nodes or system.options.unlimited:
         return Placed(solution)
-    fitting = _Fitting(system, where)
-    missing = fitting.missing(solution)
+    fit = _Fit(system, where)
+    missing = fit.missing(solution)
     for _ in range(ROUNDS - 1):
         if not missing:
             break
-        fitting.cut(solution, missing)
-        solution = await optimizer.optimize(fitting.system)
-        missing = fitting.missing(solution)
-    return Placed(fitting.explained(solution), tuple(fitting.problems(missing)))
+        fit.cut(solution, missing)
+        solution = await optimizer.optimize(fit.system)
+        missing = fit.missing(solution)
+    return Placed(fit.explained(solution), tuple(fit.problems(missing)))
 
 
-class _Fitting:
+class _Fit:
     """A system that gets less from round to round, so that its plan fits on the nodes."""
 
     def __init__(self, system: System, where: Nodes) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from inferno_operator.controllers.capacity.bounds import Policies
 from inferno_operator.controllers.capacity.catalogue import built_in
-from inferno_operator.controllers.capacity.counting import Owner
+from inferno_operator.controllers.capacity.inventory import Owner
 from inferno_operator.controllers.capacity.machines import Machine, Pod
 from inferno_operator.controllers.capacity.plan import Namespace, count_all
 from inferno_operator.resources import Accelerator, CountedCards

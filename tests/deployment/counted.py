@@ -15,7 +15,7 @@ NODES = Right("", "nodes", "list")
 """The right without which there is nothing to do here."""
 
 
-class Counting:
+class CountedNode:
     """A namespace with a Capacity and an Accelerator, and a node with its cards.
 
     Parameters

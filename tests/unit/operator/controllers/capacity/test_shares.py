@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.capacity.sharing import divide, granted
+from inferno_operator.controllers.capacity.shares import divide, granted
 
 percents = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 100), min_size=1)
 
