@@ -2,7 +2,8 @@
 
 A solver counts cards by type. If its plan does not fit on the nodes, it solves again with less:
 without replicas that are larger than any node, and with fewer cards of the types that are left
-in pieces too small.
+in pieces too small. Fewer cards may cost other servers theirs, and not help: so of all plans, the
+one is taken that serves most of the important servers on the nodes.
 """
 
 from collections import Counter
@@ -13,7 +14,15 @@ from inferno_operator.controllers.optimization.ports import Optimizer
 from inferno_operator.resources import Resource, Server
 from inferno_optimizer.placement import Demand, Key, Node, most_cards, unplaced
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Allocation, Decision, PerformanceProfile, Solution, System
+from inferno_optimizer.system import (
+    LOWEST_PRIORITY,
+    Allocation,
+    Decision,
+    PerformanceProfile,
+    Reason,
+    Solution,
+    System,
+)
 from inferno_optimizer.system import Server as CoreServer
 
 ROUNDS = 4
@@ -79,14 +88,28 @@ async def solve_on_nodes(system: System, where: Nodes, optimizer: Optimizer) -> 
     if not where.nodes or system.options.unlimited:
         return Placed(solution)
     fit = _Fit(system, where)
-    missing = fit.missing(solution)
-    for _ in range(ROUNDS - 1):
-        if not missing:
-            break
-        fit.cut(solution, missing)
-        solution = await optimizer.optimize(fit.system)
-        missing = fit.missing(solution)
-    return Placed(fit.explained(solution), tuple(fit.problems(missing)))
+    attempts = [fit.attempt(solution)]
+    while attempts[-1].missing and len(attempts) < ROUNDS:
+        fit.cut(attempts[-1])
+        attempts.append(fit.attempt(await optimizer.optimize(fit.system)))
+    best = max(reversed(attempts), key=fit.rank)
+    return Placed(fit.explained(best.solution), tuple(best.problems()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A solution, its replicas that find no node, and cards by type that its solver did not get."""
+
+    solution: Solution
+    missing: Mapping[Key, int]
+    left_out: Mapping[str, int]
+
+    def problems(self) -> Iterator[str]:
+        """Yield what fits on no node, and which cards were left out for that."""
+        for (server, accelerator), count in sorted(self.missing.items()):
+            yield f"server {server}: {count} replicas on {accelerator} fit on no node"
+        for card_type, count in sorted(self.left_out.items()):
+            yield f"{count} x {card_type} are left out: replicas found no node for them"
 
 
 class _Fit:
@@ -95,32 +118,47 @@ class _Fit:
     def __init__(self, system: System, where: Nodes) -> None:
         self.system = system
         self._catalogue = Catalogue(system)
+        self._servers = {server.name: server for server in system.servers}
         self._where = where
         self._nodes = [_without_strangers(node, system) for node in where.nodes]
         self._largest = most_cards(self._nodes)
+        self._priorities = sorted({c.effective_priority for c in system.classes})
         self._too_large: set[tuple[str, str]] = set()
         """Models and accelerators whose replicas are larger than any node."""
         self._left_out: Counter[str] = Counter()
         """Cards by type that the solver does not get."""
 
-    def missing(self, solution: Solution) -> Mapping[Key, int]:
-        """Return the replicas of a solution that find no node."""
-        return unplaced(self._nodes, list(self._demands(solution)))
+    def attempt(self, solution: Solution) -> _Attempt:
+        """Return a solution of the present system with its replicas that find no node."""
+        missing = unplaced(self._nodes, list(self._demands(solution)))
+        return _Attempt(solution, missing, dict(self._left_out))
+
+    def rank(self, attempt: _Attempt) -> tuple[tuple[int, ...], int, float]:
+        """Return what to have most of: servers on the nodes, by priority; then a low cost."""
+        lacking = {server for server, _ in attempt.missing}
+        served = Counter(
+            self._priority(decision)
+            for decision in attempt.solution.decisions
+            if decision.reason is Reason.ALLOCATED and decision.server not in lacking
+        )
+        levels = tuple(served[priority] for priority in self._priorities)
+        return levels, -sum(attempt.missing.values()), -attempt.solution.cost
 
     def _demands(self, solution: Solution) -> Iterator[Demand]:
         """Yield what is to run, the most important servers first; undecided ones stay."""
-        servers = {server.name: server for server in self.system.servers}
-        decided = sorted(solution.decisions, key=lambda d: self._rank(d, servers[d.server]))
-        for decision in decided:
-            server = servers[decision.server]
+        for decision in sorted(solution.decisions, key=self._order):
+            server = self._servers[decision.server]
             stays = server.current if not decision.reason.decided else Allocation()
             for part in (decision.allocation or stays).parts:
                 if part.replicas > 0 and part.accelerator in self._catalogue.accelerators:
                     yield self._demand(server, part)
 
-    def _rank(self, decision: Decision, server: CoreServer) -> tuple[bool, int]:
-        found = self._catalogue.classes.get(server.service_class)
-        return decision.reason.decided, found.effective_priority if found else 0
+    def _order(self, decision: Decision) -> tuple[bool, int]:
+        return decision.reason.decided, self._priority(decision)
+
+    def _priority(self, decision: Decision) -> int:
+        found = self._catalogue.classes.get(self._servers[decision.server].service_class)
+        return found.effective_priority if found else LOWEST_PRIORITY
 
     def _demand(self, server: CoreServer, part: Allocation) -> Demand:
         key = server.name, part.accelerator
@@ -135,26 +173,23 @@ class _Fit:
         count = self._catalogue.accelerators_per_replica(model, accelerator)
         return found.type, count * max(found.multiplicity, 1)
 
-    def cut(self, solution: Solution, missing: Mapping[Key, int]) -> None:
+    def cut(self, attempt: _Attempt) -> None:
         """Take from the system what made replicas find no node."""
-        models = {server.name: server.model for server in self.system.servers}
-        lacking: Counter[str] = Counter()
-        for (server, accelerator), count in missing.items():
-            card_type, cards = self._replica(models[server], accelerator)
-            if (server, accelerator) in self._where.spanning:
-                lacking[card_type] += count
-            elif cards > self._largest.get(card_type, 0):
-                self._too_large.add((models[server], accelerator))
-            else:
-                lacking[card_type] += count * cards
         placed = Counter(self.system.held)
-        for demand in self._demands(solution):
+        lacking: Counter[str] = Counter()
+        for demand in self._demands(attempt.solution):
             placed[demand.type] += demand.replicas * demand.cards
+            server, accelerator = demand.key
+            if demand.key not in attempt.missing:
+                continue
+            if demand.cards > self._largest.get(demand.type, 0):
+                self._too_large.add((self._servers[server].model, accelerator))
+            else:
+                lacking[demand.type] += attempt.missing[demand.key] * demand.cards
         capacity = dict(self.system.capacity)
         for card_type, count in lacking.items():
-            before = capacity.get(card_type, 0)
-            capacity[card_type] = min(max(placed[card_type] - count, 0), before)
-            self._left_out[card_type] += before - capacity[card_type]
+            capacity[card_type] = max(placed[card_type] - count, 0)
+        self._left_out += lacking
         profiles = tuple(filter(self._fits, self.system.profiles))
         self.system = replace(self.system, capacity=capacity, profiles=profiles)
 
@@ -163,7 +198,7 @@ class _Fit:
 
     def explained(self, solution: Solution) -> Solution:
         """Return a solution whose decisions name the nodes where these are the obstacle."""
-        models = {server.name: server.model for server in self.system.servers}
+        models = {name: server.model for name, server in self._servers.items()}
         why: dict[str, str] = {}
         for model, accelerator in sorted(self._too_large):
             card_type, cards = self._replica(model, accelerator)
@@ -178,13 +213,6 @@ class _Fit:
             for decision in solution.decisions
         )
         return replace(solution, decisions=decisions)
-
-    def problems(self, missing: Mapping[Key, int]) -> Iterator[str]:
-        """Yield what fits on no node, and which cards were left out for that."""
-        for (server, accelerator), count in sorted(missing.items()):
-            yield f"server {server}: {count} replicas on {accelerator} fit on no node"
-        for card_type, count in sorted(self._left_out.items()):
-            yield f"{count} x {card_type} are not used: they are in pieces too small on the nodes"
 
 
 def _without_strangers(node: Node, system: System) -> Node:

@@ -76,7 +76,19 @@ async def test_pieces_that_are_too_small_are_not_planned_with() -> None:
     found = await solve_on_nodes(one, nodes(6, 6), FakeOptimizer())
 
     assert found.solution.decisions[0].reason is Reason.NO_CAPACITY
-    assert found.problems == ("4 x T are not used: they are in pieces too small on the nodes",)
+    assert found.problems == ("4 x T are left out: replicas found no node for them",)
+
+
+async def test_servers_whose_replicas_fit_lose_nothing_for_one_that_does_not_fit_anyway() -> None:
+    held = [Node("T", 8, {(f"{name}-runs", "A"): 4}) for name in "xy"]
+    running_now = [
+        server(f"{name}-runs", spec={"model": "R", "currentAlloc": running(1, 1)}) for name in "xy"
+    ]
+    whole = system(24, wants("a", 1), *running_now, a=8, r=4)
+    found = await solve_on_nodes(whole, Nodes([*held, Node("T", 7)]), FakeOptimizer())
+
+    assert placed(found.solution).items() >= {"x-runs": 1, "y-runs": 1}.items()
+    assert found.problems[:1] == ("server a: 1 replicas on A fit on no node",)
 
 
 async def test_what_runs_and_cannot_be_decided_keeps_its_place() -> None:

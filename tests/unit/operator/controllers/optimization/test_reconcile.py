@@ -804,4 +804,4 @@ async def test_replicas_that_find_no_node_are_told_on_the_optimizer() -> None:
     await reconcile_optimizer(INFERNO, context)
 
     assert desired(cluster, "s") == ("A", 2, 20)
-    assert "2 x T are not used: they are in pieces too small" in optimized(cluster)[2]
+    assert "1 x T are left out: replicas found no node" in optimized(cluster)[2]
