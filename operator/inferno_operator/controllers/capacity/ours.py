@@ -33,10 +33,11 @@ class Selectors:
     """
 
     reader: Reader
-    _known: dict[Place, str] = field(default_factory=dict)
+    known: dict[Place, str] = field(default_factory=dict)
+    """Selectors by workload."""
 
-    async def read(self, places: Iterable[Place]) -> Mapping[Place, str]:
-        """Return the selectors of workloads; those that do not exist have none.
+    async def read(self, namespace: str, places: Iterable[Place]) -> None:
+        """Read the selectors of the workloads of a namespace; those that do not exist have none.
 
         Raises
         ------
@@ -44,17 +45,17 @@ class Selectors:
             A workload cannot be read.
         """
         wanted = set(places)
-        self._known = {place: text for place, text in self._known.items() if place in wanted}
+        for place in [p for p in self.known if p[0] == namespace and p not in wanted]:
+            del self.known[place]
         limit = asyncio.Semaphore(CONCURRENT_READS)
 
         async def read(place: Place) -> None:
             async with limit:
                 if selector := await self._selector(*place):
-                    self._known[place] = selector
+                    self.known[place] = selector
 
-        unknown = sorted(wanted - self._known.keys(), key=lambda place: (place[0], place[1].name))
+        unknown = sorted(wanted - self.known.keys(), key=lambda place: place[1].name)
         await asyncio.gather(*map(read, unknown))
-        return self._known
 
     async def _selector(self, namespace: str, workload: Workload) -> str:
         served = await self.reader.find(workload.api_version, workload.kind)

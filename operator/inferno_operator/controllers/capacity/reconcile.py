@@ -10,7 +10,7 @@ from inferno_operator.controllers.capacity.catalogue import Catalogue, built_in
 from inferno_operator.controllers.capacity.ours import Selectors, owners_of, workloads_of
 from inferno_operator.controllers.capacity.plan import Count, Namespace, count_all
 from inferno_operator.controllers.capacity.requested import Requested, requested_counts
-from inferno_operator.controllers.capacity.status import Update
+from inferno_operator.controllers.capacity.status import Update, Warnings
 from inferno_operator.controllers.capacity.world import World
 from inferno_operator.resources import Accelerator, Capacity
 from inferno_operator.resources.objects import (
@@ -91,27 +91,33 @@ async def recount(context: Context) -> Result:
 async def _count(requested: Requested, context: Context) -> list[Update | None]:
     """Return the updates of the Capacities that are counted; none while a list is awaited."""
     world, now = context.world, context.now()
-    observations = [observation for observation, _ in requested.counted.values()]
+    if world.trouble is None and not world.is_complete:
+        return []
     try:
         if world.trouble is not None:
             raise world.trouble
-        if not world.is_complete:
-            return []
-        counts = await _counts(requested, context)
+        everywhere = await _everywhere(context.cluster)
     except InfernoError as error:
         logger.warning("the cards of nodes are not counted: %s", error)
-        return [status.failed(observation, error, now) for observation in observations]
+        return [status.failed(o, error, now) for o, _ in requested.counted.values()]
+    namespaces, failures = await _read(requested, everywhere, context)
+    servers = [(key, server) for key, server in world.servers if key.namespace in namespaces]
+    owners = owners_of(servers, context.selectors.known, world.pods_by_namespace)
+    found = list(namespaces.values())
+    counts = count_all(found, world.machines, world.pods, owners, context.catalogue)
+    kept = {name: count for name, count in context.counts.items() if name in failures}
     context.counts.clear()
-    context.counts.update(counts)
+    context.counts.update(kept | counts)
     return [
-        status.counted(
-            observation,
-            counts[name],
-            now,
-            status.Warnings(requested.rivals(name), _unnamed(name, world)),
-        )
+        status.failed(observation, failures[name], now)
+        if name in failures
+        else status.counted(observation, counts[name], now, _warnings(name, requested, world))
         for name, (observation, _) in requested.counted.items()
     ]
+
+
+def _warnings(namespace: str, requested: Requested, world: World) -> Warnings:
+    return Warnings(requested.rivals(namespace), _unnamed(namespace, world))
 
 
 def _unnamed(namespace: str, world: World) -> Sequence[str]:
@@ -124,38 +130,59 @@ def _unnamed(namespace: str, world: World) -> Sequence[str]:
     )
 
 
-async def _counts(requested: Requested, context: Context) -> dict[str, Count]:
-    world, cluster = context.world, context.cluster
-    servers = [item for item in world.servers if item[0].namespace in requested.counted]
-    selectors = await context.selectors.read(workloads_of(servers))
-    owners = owners_of(servers, selectors, world.pods_by_namespace)
-    node_pools, queues, flavors = [
-        await _installed(kind, "", cluster) for kind in (NODE_POOL, CLUSTER_QUEUE, RESOURCE_FLAVOR)
-    ]
-    policies = Policies(queues=queues, flavors=flavors, node_pools=node_pools)
-    namespaces = [
-        await _namespace(name, requested, policies, cluster) for name in requested.counted
-    ]
-    return count_all(namespaces, world.machines, world.pods, owners, context.catalogue)
+async def _everywhere(cluster: Cluster) -> Policies:
+    """Read what limits the cards of all namespaces."""
+    return Policies(
+        queues=await _installed(CLUSTER_QUEUE, "", cluster),
+        flavors=await _installed(RESOURCE_FLAVOR, "", cluster),
+        node_pools=await _installed(NODE_POOL, "", cluster),
+    )
+
+
+async def _read(
+    requested: Requested, everywhere: Policies, context: Context
+) -> tuple[dict[str, Namespace], dict[str, InfernoError]]:
+    """Read the namespaces; those that cannot be read have an error.
+
+    Namespaces with a share are counted together or not at all: the others must know what each
+    has.
+    """
+    namespaces: dict[str, Namespace] = {}
+    failures: dict[str, InfernoError] = {}
+    for name in requested.counted:
+        try:
+            namespaces[name] = await _namespace(name, requested, everywhere, context)
+        except InfernoError as error:
+            logger.warning("namespace %s: the cards of nodes are not counted: %s", name, error)
+            failures[name] = error
+    sharing = [name for name in requested.counted if requested.percent(name) is not None]
+    failed = [failures[name] for name in sharing if name in failures]
+    for name in sharing if failed else ():
+        namespaces.pop(name, None)
+        failures.setdefault(name, failed[0])
+    return namespaces, failures
 
 
 async def _namespace(
-    name: str, requested: Requested, everywhere: Policies, cluster: Cluster
+    name: str, requested: Requested, everywhere: Policies, context: Context
 ) -> Namespace:
-    """Read a namespace; `everywhere` has all ClusterQueues, ResourceFlavors and NodePools."""
-    _, capacity = requested.counted[name]
+    """Read what a count of a namespace needs, and the selectors of its pods."""
+    cluster, (_, capacity) = context.cluster, requested.counted[name]
+    servers = [item for item in context.world.servers if item[0].namespace == name]
+    await context.selectors.read(name, workloads_of(servers))
     accelerators = [observe(Accelerator, m) for m in await _all(ACCELERATOR, name, cluster)]
     local = await _installed(LOCAL_QUEUE, name, cluster)
+    policies = replace(
+        everywhere,
+        declared=requested.declared[name],
+        quotas=await _all(RESOURCE_QUOTA, name, cluster),
+        queues=cluster_queues(everywhere.queues, local),
+    )
     return Namespace(
         name,
         [o.resource for o in accelerators if isinstance(o.resource, Accelerator)],
-        replace(
-            everywhere,
-            declared=requested.declared[name],
-            quotas=await _all(RESOURCE_QUOTA, name, cluster),
-            queues=cluster_queues(everywhere.queues, local),
-        ),
-        capacity.spec.share.percent if capacity.spec.share else None,
+        policies,
+        requested.percent(name),
         {cards.type: cards.available for cards in capacity.status.counted},
     )
 

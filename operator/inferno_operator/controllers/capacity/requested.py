@@ -24,10 +24,15 @@ class Requested:
     declared: Mapping[str, Mapping[str, int]]
     """Declared cards by type, by namespace."""
 
+    def percent(self, namespace: str) -> int | None:
+        """Return the share of a namespace [%]; None if it has none."""
+        _, capacity = self.counted[namespace]
+        return capacity.spec.share.percent if capacity.spec.share else None
+
     def rivals(self, namespace: str) -> Sequence[str]:
         """Return the namespaces that may hand out the same cards as this one."""
         others = self.counted.keys() - {namespace}
-        unshared = {name for name, (_, found) in self.counted.items() if found.spec.share is None}
+        unshared = {name for name in self.counted if self.percent(name) is None}
         return sorted(others if namespace in unshared else others & unshared)
 
 

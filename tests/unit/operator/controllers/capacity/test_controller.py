@@ -36,7 +36,7 @@ class Scene:
         self.capacity(**spec)
         self.cluster.add(node())
 
-    def capacity(self, name: str = "cards", namespace: str = "default", **spec: object) -> None:
+    def capacity(self, name: str = "cards", namespace: str = "default", **spec: Any) -> None:  # noqa: ANN401 - YAML of any shape
         manifest = objects.manifest("Capacity", {"fromNodes": True, **spec}, name=name)
         self.cluster.add(manifest, namespace)
 
@@ -204,6 +204,26 @@ async def test_what_cannot_be_read_changes_no_count(kind: str) -> None:
         await scene.until_free(6)
 
     assert told == (f"{kind}: connection refused; nothing is planned until the cards are counted")
+
+
+@pytest.mark.parametrize("share", [None, {"percent": 50}])
+async def test_a_namespace_that_cannot_be_read_hinders_only_those_that_share_with_it(
+    share: Manifest | None,
+) -> None:
+    shared: Manifest = {"share": share} if share else {}
+    scene = Scene(**shared)
+    scene.deploy()
+    scene.capacity(namespace="team-b", **shared)
+    accelerator = {"name": "H100", "type": "H100", "cost": 1}
+    scene.cluster.add(objects.manifest("Accelerator", accelerator, name="h100"), "team-b")
+    scene.cluster.rejected["Deployment"] = RejectedError("deployments/scale: forbidden")
+
+    async with scene.running():
+        await scene.until(lambda: scene.condition()["reason"] == "Rejected")
+        await asyncio.sleep(QUIET_S)
+
+    assert bool(scene.cards("team-b")) == (share is None)
+    assert scene.cards("default") == {}
 
 
 async def test_kinds_of_others_that_are_not_installed_are_no_error() -> None:
