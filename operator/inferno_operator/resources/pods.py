@@ -45,15 +45,15 @@ def _only(whole: Manifest, names: Iterable[str]) -> dict[str, Any]:
 
 
 class PodIndex:
-    """Pods by their labels."""
+    """Pods by their labels; `all` has those that are not finished."""
 
     def __init__(self, pods: Iterable[Manifest]) -> None:
         self._by_label: defaultdict[tuple[str, str], list[Manifest]] = defaultdict(list)
-        self._all: list[Manifest] = []
+        self.all: list[Manifest] = []
         for pod in pods:
             if pod.get("status", {}).get("phase") in FINISHED:
                 continue
-            self._all.append(pod)
+            self.all.append(pod)
             for pair in pod["metadata"].get("labels", {}).items():
                 self._by_label[pair].append(pod)
 
@@ -63,7 +63,7 @@ class PodIndex:
         pairs = [(t["label"], t["value"]) for t in terms if t["equals"] in ("=", "==")]
         if not terms:
             return ()
-        candidates = min((self._by_label[pair] for pair in pairs), key=len, default=self._all)
+        candidates = min((self._by_label[pair] for pair in pairs), key=len, default=self.all)
         meets = [_requirement(term) for term in terms]
         return [
             pod

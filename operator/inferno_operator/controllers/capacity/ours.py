@@ -24,7 +24,10 @@ Place = tuple[str, Workload]
 
 @dataclass(slots=True)
 class Selectors:
-    """Selectors of the pods of workloads, which are read once: they do not change.
+    """Selectors of the pods of workloads.
+
+    They are read once, as they do not change; and again if there are new pods that no selector
+    selects: then a workload may have been created anew with another selector.
 
     Parameters
     ----------
@@ -35,9 +38,18 @@ class Selectors:
     reader: Reader
     known: dict[Place, str] = field(default_factory=dict)
     """Selectors by workload."""
+    _strangers: dict[str, frozenset[Key]] = field(default_factory=dict)
+    """Pods by namespace that no selector selected at the last time."""
 
-    async def read(self, namespace: str, places: Iterable[Place]) -> None:
+    async def read(self, namespace: str, places: Iterable[Place], pods: PodIndex) -> None:
         """Read the selectors of the workloads of a namespace; those that do not exist have none.
+
+        Parameters
+        ----------
+        namespace, places
+            The namespace, and its workloads.
+        pods
+            The pods of the namespace.
 
         Raises
         ------
@@ -47,6 +59,7 @@ class Selectors:
         wanted = set(places)
         for place in [p for p in self.known if p[0] == namespace and p not in wanted]:
             del self.known[place]
+        self._forget_outdated(namespace, pods)
         limit = asyncio.Semaphore(CONCURRENT_READS)
 
         async def read(place: Place) -> None:
@@ -56,6 +69,16 @@ class Selectors:
 
         unknown = sorted(wanted - self.known.keys(), key=lambda place: place[1].name)
         await asyncio.gather(*map(read, unknown))
+
+    def _forget_outdated(self, namespace: str, pods: PodIndex) -> None:
+        """Forget the selectors without pods, if there are new pods that no selector selects."""
+        known = {p: pods.selected(text) for p, text in self.known.items() if p[0] == namespace}
+        selected = {Key.of(pod) for found in known.values() for pod in found}
+        strangers = frozenset(map(Key.of, pods.all)) - selected
+        if strangers - self._strangers.get(namespace, frozenset()):
+            for place in [place for place, found in known.items() if not found]:
+                del self.known[place]
+        self._strangers[namespace] = strangers
 
     async def _selector(self, namespace: str, workload: Workload) -> str:
         served = await self.reader.find(workload.api_version, workload.kind)

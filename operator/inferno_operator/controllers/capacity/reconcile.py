@@ -1,7 +1,7 @@
 """One count: read Capacities and policies, count all namespaces, write what changed."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inferno_operator.controllers.capacity import status
@@ -25,6 +25,7 @@ from inferno_operator.resources.objects import (
     kind_of,
 )
 from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import Cluster, GoneError, StaleError
 from inferno_optimizer.errors import InfernoError
@@ -54,6 +55,12 @@ class Context:
     catalogue: Catalogue = field(default_factory=built_in)
     counts: dict[str, Count] = field(default_factory=dict)
 
+    def keep(self, counts: Mapping[str, Count], failed: Collection[str] = ()) -> None:
+        """Remember counts; those of namespaces whose count failed stay as they were."""
+        kept = {name: count for name, count in self.counts.items() if name in failed}
+        self.counts.clear()
+        self.counts.update({**kept, **counts})
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -81,7 +88,7 @@ async def recount(context: Context) -> Result:
         context.world.watch()
         updates += await _count(requested, context)
     else:
-        context.counts.clear()
+        context.keep({})
     due = [update for update in updates if update is not None]
     await _write(due, context)
     is_awaited = not context.world.is_complete and context.world.trouble is None
@@ -94,9 +101,7 @@ async def _count(requested: Requested, context: Context) -> list[Update | None]:
     if world.trouble is None and not world.is_complete:
         return []
     try:
-        if world.trouble is not None:
-            raise world.trouble
-        everywhere = await _everywhere(context.cluster)
+        everywhere = await _everywhere(context)
     except InfernoError as error:
         logger.warning("the cards of nodes are not counted: %s", error)
         return [status.failed(o, error, now) for o, _ in requested.counted.values()]
@@ -105,9 +110,7 @@ async def _count(requested: Requested, context: Context) -> list[Update | None]:
     owners = owners_of(servers, context.selectors.known, world.pods_by_namespace)
     found = list(namespaces.values())
     counts = count_all(found, world.machines, world.pods, owners, context.catalogue)
-    kept = {name: count for name, count in context.counts.items() if name in failures}
-    context.counts.clear()
-    context.counts.update(kept | counts)
+    context.keep(counts, failures)
     return [
         status.failed(observation, failures[name], now)
         if name in failures
@@ -130,8 +133,11 @@ def _unnamed(namespace: str, world: World) -> Sequence[str]:
     )
 
 
-async def _everywhere(cluster: Cluster) -> Policies:
-    """Read what limits the cards of all namespaces."""
+async def _everywhere(context: Context) -> Policies:
+    """Read what limits the cards of all namespaces; raises if nodes or pods are not known."""
+    if context.world.trouble is not None:
+        raise context.world.trouble
+    cluster = context.cluster
     return Policies(
         queues=await _installed(CLUSTER_QUEUE, "", cluster),
         flavors=await _installed(RESOURCE_FLAVOR, "", cluster),
@@ -142,34 +148,42 @@ async def _everywhere(cluster: Cluster) -> Policies:
 async def _read(
     requested: Requested, everywhere: Policies, context: Context
 ) -> tuple[dict[str, Namespace], dict[str, InfernoError]]:
-    """Read the namespaces; those that cannot be read have an error.
-
-    Namespaces with a share are counted together or not at all: the others must know what each
-    has.
-    """
+    """Read the namespaces; those that cannot be read have an error."""
     namespaces: dict[str, Namespace] = {}
     failures: dict[str, InfernoError] = {}
+    servers, pods = context.world.servers, context.world.pods_by_namespace
     for name in requested.counted:
         try:
-            namespaces[name] = await _namespace(name, requested, everywhere, context)
+            await context.selectors.read(
+                name,
+                workloads_of(item for item in servers if item[0].namespace == name),
+                pods.get(name, PodIndex(())),
+            )
+            namespaces[name] = await _namespace(name, requested, everywhere, context.cluster)
         except InfernoError as error:
             logger.warning("namespace %s: the cards of nodes are not counted: %s", name, error)
             failures[name] = error
+    failures = {**_of_pool(requested, failures), **failures}
+    return {n: found for n, found in namespaces.items() if n not in failures}, failures
+
+
+def _of_pool(
+    requested: Requested, failures: Mapping[str, InfernoError]
+) -> Mapping[str, InfernoError]:
+    """Return the error of one namespace with a share for all of them.
+
+    They are counted together or not at all: each count needs to know what the others have.
+    """
     sharing = [name for name in requested.counted if requested.percent(name) is not None]
     failed = [failures[name] for name in sharing if name in failures]
-    for name in sharing if failed else ():
-        namespaces.pop(name, None)
-        failures.setdefault(name, failed[0])
-    return namespaces, failures
+    return dict.fromkeys(sharing, failed[0]) if failed else {}
 
 
 async def _namespace(
-    name: str, requested: Requested, everywhere: Policies, context: Context
+    name: str, requested: Requested, everywhere: Policies, cluster: Cluster
 ) -> Namespace:
-    """Read what a count of a namespace needs, and the selectors of its pods."""
-    cluster, (_, capacity) = context.cluster, requested.counted[name]
-    servers = [item for item in context.world.servers if item[0].namespace == name]
-    await context.selectors.read(name, workloads_of(servers))
+    """Read what a count of a namespace needs, besides the selectors of its pods."""
+    _, capacity = requested.counted[name]
     accelerators = [observe(Accelerator, m) for m in await _all(ACCELERATOR, name, cluster)]
     local = await _installed(LOCAL_QUEUE, name, cluster)
     policies = replace(

@@ -12,7 +12,7 @@ import pytest
 from inferno_operator.controllers.capacity.controller import CapacityController
 from inferno_operator.controllers.capacity.ours import whole_replicas
 from inferno_operator.controllers.capacity.status import NODES_LISTED
-from inferno_operator.resources.objects import NODE, Key
+from inferno_operator.resources.objects import NODE, POD, Key
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.ports import RejectedError
 from inferno_optimizer.errors import UnavailableError
@@ -40,16 +40,16 @@ class Scene:
         manifest = objects.manifest("Capacity", {"fromNodes": True, **spec}, name=name)
         self.cluster.add(manifest, namespace)
 
-    def deploy(self, name: str = "engine", replicas: int = 1, **labels: str) -> None:
+    def deploy(self, name: str = "engine", replicas: int = 1, label: str = "app") -> None:
         """A Server on a Deployment, whose pods take two cards each."""
         workload = {"accelerator": "H100", "name": name}
-        deployment = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}}
+        deployment = {"replicas": replicas, "selector": {"matchLabels": {label: name}}}
         header = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
         self.cluster.add({**header, "spec": deployment})
         self.cluster.add(objects.server(name, spec={"workloads": [workload]}))
         for place in range(replicas):
-            label = {"app": name, **labels}
-            self.add_pod(f"{name}-{place}", cards=2, namespace="default", labels=label)
+            pod_name = f"{name}-{label}-{place}"
+            self.add_pod(pod_name, cards=2, namespace="default", labels={label: name})
 
     def add_pod(self, name: str, **fields: Any) -> None:  # noqa: ANN401 - handed on
         manifest = pod(name, **fields)
@@ -339,6 +339,20 @@ async def test_a_placement_gets_what_others_leave_and_who_runs_where() -> None:
 
         assert found == [Node("H100", 5, {("engine", "H100"): 4})]
         assert await controller.nodes("elsewhere") == []
+
+
+async def test_pods_of_a_workload_that_was_created_anew_with_another_selector_are_ours() -> None:
+    scene = Scene()
+    scene.deploy()
+
+    async with scene.running():
+        await scene.until_free(6)
+        scene.cluster.remove(POD, Key("default", "engine-app-0"))
+        await scene.until_free(8)
+        scene.deploy(label="app.kubernetes.io/name")
+        await scene.until_free(6)
+
+    assert (scene.cards()["ours"], scene.cards()["others"]) == (2, 0)
 
 
 async def test_pods_of_boosters_that_servers_scale_are_ours() -> None:
