@@ -31,11 +31,12 @@ from inferno_operator.controllers.calibration.replicas import (
     Subject,
     subject,
 )
+from inferno_operator.controllers.capacity.controller import CapacityController
 from inferno_operator.controllers.measurement.catalogue import catalogue_with
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization.controller import OptimizationController
-from inferno_operator.controllers.optimization.ports import Loads, Optimizer
+from inferno_operator.controllers.optimization.ports import Loads, Machines, Optimizer
 from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
@@ -59,8 +60,9 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 WORKLOAD_KINDS = 8
 """Kinds of workloads that Servers name, with pods; more of them share the connections of calls."""
 
-WATCHED_KINDS = len(RESOURCES) + 2 + 2 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 7
-"""Upper limit: our kinds, those of measurement and actuation, and boosters with their children."""
+WATCHED_KINDS = len(RESOURCES) + 2 + 2 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 7 + 4
+"""Upper limit: our kinds, those of measurement and actuation, boosters with their children, and
+those of counts: nodes, pods, Servers and Capacities."""
 
 CALIBRATED_SOURCE = "vLLM"
 """The source whose replicas report what a calibration needs."""
@@ -112,7 +114,9 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         remaining = election.remaining if election else lambda: inf
         guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
         measurement = _measurement(settings, guard, prometheus_client, metrics)
-        optimization = _optimization(settings, guard, optimizer, measurement, metrics)
+        workloads = WorkloadController(guard, settings.namespaces, _system_of, _now)
+        capacity = CapacityController(guard, settings.namespaces, _now, workloads.recheck)
+        optimization = _optimization(settings, guard, optimizer, measurement, capacity, metrics)
         dialect = settings.model_booster
         if in_cluster and dialect is not None:
             dialect = await with_images(dialect, cluster, key.namespace)
@@ -120,6 +124,8 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
             optimization,
             measurement,
             *_calibration(settings, guard, prometheus_client, measurement),
+            capacity,
+            workloads,
             *_others(settings, guard, dialect),
         ]
         patience = PROGRESS_SECONDS + settings.time_limit
@@ -209,11 +215,13 @@ def _optimization(
     cluster: GuardedCluster,
     optimizer: Optimizer,
     loads: Loads,
+    machines: Machines,
     metrics: Metrics,
 ) -> OptimizationController:
     """Return the optimization controller."""
     source = OnDemand(cluster)
-    context = Context(cluster, source, optimizer, _now, settings.time_limit, metrics, loads)
+    limit = settings.time_limit
+    context = Context(cluster, source, optimizer, _now, limit, metrics, loads, machines)
     store = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
     return OptimizationController(
         context, settings.namespaces, stateful=not settings.stateless, store=store
@@ -223,13 +231,11 @@ def _optimization(
 def _others(
     settings: Settings, cluster: GuardedCluster, dialect: Dialect | None
 ) -> Sequence[Controller]:
-    """Return the actuation controllers and, with a dialect, the Model Booster controller."""
+    """Return the controller of boosters and, with a dialect, the Model Booster controller."""
     actuation = ActuationController(cluster, settings.namespaces, _now)
-    workloads = WorkloadController(cluster, settings.namespaces, _system_of, _now)
     if dialect is None:
-        return actuation, workloads
-    boosters = BoosterController(cluster, dialect, settings.namespaces, _now)
-    return actuation, workloads, boosters
+        return (actuation,)
+    return actuation, BoosterController(cluster, dialect, settings.namespaces, _now)
 
 
 def _system_of(resources: Iterable[Resource]) -> System:

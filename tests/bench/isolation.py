@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.bench import calibration, cluster, library, measurement, program, rest, workloads
+from tests.bench import (
+    calibration,
+    cluster,
+    library,
+    measurement,
+    placement,
+    program,
+    rest,
+    workloads,
+)
 from tests.bench.errors import NotSupportedError
 from tests.controlplane.parent_death import die_with_parent
 
@@ -23,6 +32,7 @@ MEASURES: Mapping[str, Callable[..., library.Numbers]] = MappingProxyType(
     {
         "calibration": calibration.calibration,
         "measurement": measurement.measurement,
+        "placement": placement.placement,
         "request": library.request,
         "fleet": library.fleet_figures,
         "savings": library.savings,

@@ -202,6 +202,12 @@ ROWS = (
         [Limit("seconds", 1)],
     ),
     Row(
+        "placement",
+        "placement of 10,000 servers on 2,000 nodes",
+        Case("placement", {"servers": 10_000, "nodes": 2000}),
+        [Limit("seconds", 1)],
+    ),
+    Row(
         "measurement",
         "a measuring cycle, 10,000 Servers: queries, processor time, memory of a cycle",
         Case("measurement", {"servers": 10_000}),

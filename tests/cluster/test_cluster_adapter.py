@@ -581,3 +581,21 @@ async def test_pods_are_listed_and_watched(scene: Scene, api: ApiServer) -> None
     assert first.manifest is not None
     assert (first.manifest["kind"], first.manifest["apiVersion"]) == ("Pod", "v1")
     assert len((await api.list(POD, scene.namespace)).manifests) == 1
+
+
+async def test_many_pods_are_listed_page_by_page_with_what_is_read_of_them(scene: Scene) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    container = {"name": "engine", "image": "example.com/engine", "env": [{"name": "A"}]}
+    header = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}
+    pods = [{**header, "metadata": {"name": f"p{number}"}} for number in range(5)]
+    document = json.dumps({"apiVersion": "v1", "kind": "List", "items": [account, *pods]})
+    place = "--namespace", scene.namespace
+    scene.control_plane.kubectl("create", *place, "-f", "-", input=document)
+
+    async with connected(scene.control_plane.kubeconfig, lambda: NOW, page_size=2) as api:
+        listing = await api.list(POD, scene.namespace)
+
+    assert [pod["metadata"]["name"] for pod in listing.manifests] == [f"p{n}" for n in range(5)]
+    newest = max(int(pod["metadata"]["resourceVersion"]) for pod in listing.manifests)
+    assert listing.version >= newest
+    assert listing.manifests[0]["spec"]["containers"] == [{"name": "engine", "resources": {}}]

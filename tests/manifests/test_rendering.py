@@ -103,6 +103,17 @@ def test_both_publish_decisions_for_keda_with_the_same_token(
     assert comparable(rendered) == comparable(expected)
 
 
+def test_both_grant_the_same_rights_to_count_nodes(
+    helm: Path, kubectl: Path, tmp_path: Path
+) -> None:
+    overlay = copy_with_components(tmp_path, "stateless", "capacity")
+    expected = [m for m in kustomize(kubectl, overlay) if m["kind"] != "Namespace"]
+
+    rendered = helm_template(helm, "--set=capacity.fromNodes=true")
+
+    assert comparable(rendered) == comparable(expected)
+
+
 def test_the_overlay_that_the_page_of_the_installation_shows_has_prometheus_and_its_token(
     kubectl: Path, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from tests.deployment.rendering import (
     helm_template,
     kustomize,
 )
-from tests.deployment.rights import granted
+from tests.deployment.rights import granted, granted_by_rules
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 NAMES = ("inferno-operator", "inferno-optimizer")
@@ -392,3 +392,49 @@ def test_only_the_kinds_that_are_named_can_be_scaled(rendered: Render) -> None:
         ("autoscaling", "horizontalpodautoscalers", "list"),
     }
     assert not any(right.group == "apps" for right in before)
+
+
+OF_NODES = {("", "nodes", "list"), ("", "nodes", "watch")}
+OF_PODS = {("", "pods", "list"), ("", "pods", "watch")}
+OF_LIMITS = {
+    ("", "resourcequotas", "list"),
+    ("karpenter.sh", "nodepools", "list"),
+    ("kueue.x-k8s.io", "clusterqueues", "list"),
+    ("kueue.x-k8s.io", "localqueues", "list"),
+    ("kueue.x-k8s.io", "resourceflavors", "list"),
+}
+OF_SELECTORS = {
+    ("apps", "deployments/scale", "get"),
+    ("apps", "statefulsets/scale", "get"),
+    ("leaderworkerset.x-k8s.io", "leaderworkersets/scale", "get"),
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "added"),
+    [
+        ({}, OF_NODES | OF_LIMITS),
+        ({"namespaced": True}, OF_NODES | OF_LIMITS),
+        ({"actuation": False}, OF_NODES | OF_LIMITS | OF_PODS | OF_SELECTORS),
+        ({"workloads": []}, OF_NODES | OF_LIMITS | OF_PODS),
+    ],
+    ids=str,
+)
+def test_the_right_to_count_nodes_is_granted_where_a_value_asks_for_it(
+    values: dict[str, Any], added: set[tuple[str, str, str]], rendered: Render
+) -> None:
+    account = f"{NAMESPACE}:inferno-operator"
+    without, counting = rendered(**values), rendered(**values, capacity={"fromNodes": True})
+    before, after = granted(without, account), granted(counting, account)
+
+    assert {(right.group, right.resource, right.verb) for right in after - before} == added
+    assert before < after
+    assert sum(map(len, granted_by_rules(counting, account))) == len(after)
+
+
+def test_nodes_and_pods_are_those_of_the_cluster_also_for_one_namespace(rendered: Render) -> None:
+    manifests = rendered(namespaced=True, capacity={"fromNodes": True})
+    (role,) = [m for m in manifests if m["kind"] == "ClusterRole" and "capacity" in str(m)]
+    resources = {resource for rule in role["rules"] for resource in rule["resources"]}
+
+    assert {"nodes", "pods"} <= resources

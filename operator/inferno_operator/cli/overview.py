@@ -1,7 +1,7 @@
 """The objects of a namespace -> its servers with latencies and targets, and its cards; pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +9,9 @@ from inferno_operator.cli.headroom import Headroom, headrooms, measured_headroom
 from inferno_operator.controllers.measurement.load import with_last_good
 from inferno_operator.controllers.optimization.snapshot import KINDS, build_system, priced_current
 from inferno_operator.resources import (
+    Capacity,
     CapacityUse,
+    CountedCards,
     LastOptimization,
     Measured,
     Optimizer,
@@ -19,7 +21,7 @@ from inferno_operator.resources import (
     ServiceClass,
     Target,
 )
-from inferno_operator.resources.conditions import READY, WARNINGS
+from inferno_operator.resources.conditions import COUNTED, READY, WARNINGS
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
@@ -67,6 +69,7 @@ class Cards:
 
     `held` counts the cards of servers without a decision in the last plan. `held`, `planned` and
     the worth of one more card (`price` [cents/hour] or `gain` of load) are None without a plan.
+    `counted` is what was counted on nodes, None if the cards are only declared.
     """
 
     type: str
@@ -76,6 +79,7 @@ class Cards:
     available: int
     price: float | None
     gain: Gain | None
+    counted: CountedCards | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +102,17 @@ def overview(observations: Sequence[Observation]) -> Overview:
     servers = [o for o in observations if o.kind is Server]
     optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
-    snapshot = build_system([with_last_good(r) if isinstance(r, Server) else r for r in resources])
+    known = [r for r in resources if not (isinstance(r, Capacity) and r.is_uncounted)]
+    snapshot = build_system([with_last_good(r) if isinstance(r, Server) else r for r in known])
     catalogue = Catalogue(snapshot.system)
     return Overview(
         servers=tuple(_view(o, targets, catalogue) for o in sorted(servers, key=_name)),
-        cards=_cards(snapshot.system, _latest_use(optimizers)),
+        cards=_cards(snapshot.system, _latest_use(optimizers), _counted(resources)),
         optimizers=tuple(optimizers),
-        troubles=tuple(str(p) for p in snapshot.problems if p.kind != KINDS[Server.kind]),
+        troubles=(
+            *(str(p) for p in snapshot.problems if p.kind != KINDS[Server.kind]),
+            *_not_counted(resources),
+        ),
     )
 
 
@@ -127,6 +135,7 @@ def overview_document(seen: Overview) -> dict[str, Any]:
                 "available": cards.available,
                 "price": cards.price,
                 "gain": None if cards.gain is None else asdict(cards.gain),
+                **({"counted": cards.counted.to_json()} if cards.counted else {}),
             }
             for cards in seen.cards
         ],
@@ -210,7 +219,23 @@ def _time(plan: LastOptimization) -> Any:  # noqa: ANN401 - a sort key
     return plan.time
 
 
-def _cards(system: System, planned: Mapping[str, CapacityUse]) -> tuple[Cards, ...]:
+def _counted(resources: Iterable[Resource]) -> Mapping[str, CountedCards]:
+    """Return the cards by type that are counted from nodes."""
+    capacities = [r for r in resources if isinstance(r, Capacity) and r.spec.from_nodes]
+    return {cards.type: cards for capacity in capacities for cards in capacity.status.counted}
+
+
+def _not_counted(resources: Iterable[Resource]) -> Iterator[str]:
+    """Yield why the cards of a Capacity are not counted now."""
+    for resource in resources:
+        told = resource.status.condition(COUNTED)
+        if isinstance(resource, Capacity) and told is not None and told.status != "True":
+            yield f"Capacity {resource.metadata.name}: {told.reason}: {told.message}"
+
+
+def _cards(
+    system: System, planned: Mapping[str, CapacityUse], counted: Mapping[str, CountedCards]
+) -> tuple[Cards, ...]:
     running = cards_of_servers(Catalogue(system), system.servers) + Counter(system.held)
     names = sorted({*system.capacity, *running, *planned})
     return tuple(
@@ -222,6 +247,7 @@ def _cards(system: System, planned: Mapping[str, CapacityUse]) -> tuple[Cards, .
             available=system.capacity.get(name, 0),
             price=planned[name].price if name in planned else None,
             gain=_gain(planned.get(name)),
+            counted=counted.get(name),
         )
         for name in names
     )

@@ -3,7 +3,12 @@
 `parse` reads a manifest; the CRDs are generated from the same classes.
 """
 
-from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec, Power
+from inferno_operator.resources.accelerator import (
+    Accelerator,
+    AcceleratorSpec,
+    NodeSelection,
+    Power,
+)
 from inferno_operator.resources.allocation import DIGITS, Allocation, Load, ServerAllocation
 from inferno_operator.resources.base import (
     API_VERSION,
@@ -15,7 +20,16 @@ from inferno_operator.resources.base import (
     Resource,
     Status,
 )
-from inferno_operator.resources.capacity import Capacity, CapacitySpec, Count
+from inferno_operator.resources.capacity import (
+    Capacity,
+    CapacitySpec,
+    CapacityStatus,
+    Count,
+    CountedCards,
+    CountedNode,
+    Share,
+    UnmatchedCards,
+)
 from inferno_operator.resources.measurement import (
     CUSTOM,
     Measure,
@@ -71,11 +85,14 @@ __all__ = [
     "CalibratedData",
     "Capacity",
     "CapacitySpec",
+    "CapacityStatus",
     "CapacityUse",
     "Certificate",
     "Column",
     "Condition",
     "Count",
+    "CountedCards",
+    "CountedNode",
     "DecodeParms",
     "FittedDecode",
     "FittedPrefill",
@@ -92,6 +109,7 @@ __all__ = [
     "ModelBoosterRef",
     "ModelSpec",
     "ModelStatus",
+    "NodeSelection",
     "Optimizer",
     "OptimizerData",
     "OptimizerParameters",
@@ -112,8 +130,10 @@ __all__ = [
     "ServerStatus",
     "ServiceClass",
     "ServiceClassSpec",
+    "Share",
     "Status",
     "Target",
+    "UnmatchedCards",
     "Unserved",
     "Workload",
     "parse",

@@ -8,6 +8,7 @@ from inferno_operator.resources.base import AGE, READY, Column, Resource
 from inferno_operator.resources.schema import (
     Fraction,
     Integer,
+    Items,
     NonEmptyText,
     NonNegativeInteger,
     Number,
@@ -29,6 +30,17 @@ class Power(Part):
     """Utilization at the inflection point, 0 to 1."""
 
 
+class NodeSelection(Part):
+    """Which nodes have the cards of an accelerator."""
+
+    selector: Annotated[dict[str, str], Field(min_length=1)]
+    """Labels that the nodes have."""
+    resource: NonEmptyText = "nvidia.com/gpu"
+    """Name of the cards in requests of pods."""
+    tolerates: Items[NonEmptyText] = ()
+    """Keys of taints that the pods of Servers tolerate, besides those of accelerators."""
+
+
 class AcceleratorSpec(Part):
     """What an accelerator is and costs."""
 
@@ -46,6 +58,9 @@ class AcceleratorSpec(Part):
     """Power curve; not used by the optimizer."""
     cost: Number
     """Cost of one accelerator, all its cards together [cents/hour]."""
+    nodes: NodeSelection | None = None
+    """Which nodes have its cards, for a Capacity with fromNodes; absent: those whose labels name
+    the type, in the manner of the usual vendors and clouds."""
 
 
 class Accelerator(Resource):

@@ -1,9 +1,20 @@
 """Capacity: how many cards of each type there are."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from inferno_operator.resources.base import AGE, READY, Column, Resource
-from inferno_operator.resources.schema import Items, NonEmptyText, NonNegativeInteger, Part
+from pydantic import BeforeValidator, Field
+
+from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
+from inferno_operator.resources.schema import (
+    Items,
+    NonEmptyText,
+    NonNegativeInteger,
+    Part,
+    Rule,
+    without_fraction,
+)
+
+Percent = Annotated[int, Field(ge=1, le=100), BeforeValidator(without_fraction)]
 
 
 class Count(Part):
@@ -15,11 +26,100 @@ class Count(Part):
     """Available cards of the type."""
 
 
+class Share(Part):
+    """The part of a pool of cards that a namespace may use, besides other namespaces."""
+
+    percent: Percent
+    """Part of the cards of each type that are not held by others [%]. If the parts of all
+    namespaces exceed 100 together, each is reduced in proportion."""
+
+
 class CapacitySpec(Part):
     """Counts of cards; those of several Capacity objects add up."""
 
-    count: Items[Count]
-    """Available cards, one item per type."""
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "give count, or fromNodes",
+            "has(self.count) || (has(self.fromNodes) && self.fromNodes)",
+            lambda spec: "count" in spec.model_fields_set or spec.from_nodes,
+        ),
+        Rule(
+            "share takes effect with fromNodes",
+            "!has(self.share) || (has(self.fromNodes) && self.fromNodes)",
+            lambda spec: spec.share is None or spec.from_nodes,
+        ),
+    )
+
+    count: Items[Count] = ()
+    """Available cards, one item per type; with fromNodes, the most of each type."""
+    from_nodes: bool = False
+    """Count the cards of the nodes, less those that the pods of others request."""
+    share: Share | None = None
+    """Part of the counted cards that this namespace may use, if others use the same nodes."""
+
+
+class CountedCards(Part):
+    """The cards of one type that were counted."""
+
+    type: str
+    """Type of card."""
+    total: NonNegativeInteger
+    """Cards of the nodes that take new pods."""
+    others: NonNegativeInteger
+    """Cards of these that pods request which do not belong to Servers of this namespace."""
+    ours: NonNegativeInteger
+    """Cards of these that the pods of the Servers of this namespace request."""
+    free: NonNegativeInteger
+    """Cards of these that no pod requests."""
+    available: NonNegativeInteger
+    """Cards that optimizations of this namespace hand out."""
+    bound_by: str
+    """What limits `available`: nodes, spec.count, spec.share, or the name of a quota."""
+
+
+class CountedNode(Part):
+    """The cards of one type on a node."""
+
+    name: str
+    """Name of the node."""
+    type: str
+    """Type of card."""
+    total: NonNegativeInteger
+    """Cards of the node."""
+    others: NonNegativeInteger
+    """Cards that pods request which do not belong to Servers of this namespace."""
+    ours: NonNegativeInteger
+    """Cards that the pods of the Servers of this namespace request."""
+
+
+class UnmatchedCards(Part):
+    """Cards of nodes that are of no accelerator's type."""
+
+    resource: str
+    """Name of the cards in requests of pods, such as nvidia.com/gpu."""
+    label: str
+    """Label of the nodes that tells most about their cards, as name=value; may be empty."""
+    nodes: NonNegativeInteger
+    """Number of nodes."""
+    cards: NonNegativeInteger
+    """Number of cards."""
+    example: str
+    """Name of one of the nodes."""
+    message: str
+    """What to write so that the cards are counted."""
+
+
+class CapacityStatus(Status):
+    """What the operator says about a Capacity."""
+
+    counted: Items[CountedCards] = ()
+    """Cards that were counted, one item per type; absent without spec.fromNodes."""
+    nodes: Items[CountedNode] = ()
+    """The counted nodes, by name: the first 2,000."""
+    nodes_left_out: NonNegativeInteger | None = None
+    """Number of counted nodes that are not listed; absent if all are."""
+    unmatched: Items[UnmatchedCards] = ()
+    """Cards that are not counted, because they are of no accelerator's type."""
 
 
 class Capacity(Resource):
@@ -30,8 +130,17 @@ class Capacity(Resource):
     short_names: ClassVar[tuple[str, ...]] = ("cap",)
     columns: ClassVar[tuple[Column, ...]] = (
         READY,
+        Column("Counted", '.status.conditions[?(@.type=="Counted")].reason'),
         AGE,
         Column("Cards", ".spec.count", wide=True),  # as JSON; of a list path only one item shows
     )
 
     spec: CapacitySpec
+    status: CapacityStatus = CapacityStatus()
+
+    @property
+    def is_uncounted(self) -> bool:
+        """Whether the cards are to be counted, and never were."""
+        told = self.status.condition("Counted")
+        is_counted = self.status.counted or (told is not None and told.status == "True")
+        return self.spec.from_nodes and not is_counted

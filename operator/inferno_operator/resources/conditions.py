@@ -10,6 +10,7 @@ READY = "Ready"
 ALLOCATED = "Allocated"
 OPTIMIZED = "Optimized"
 CALIBRATED = "Calibrated"
+COUNTED = "Counted"
 
 WARNINGS = "Warnings"
 """Condition that is there only while there is something to be warned of."""

@@ -34,6 +34,12 @@ class Kind:
 
 
 POD = Kind("", "Pod", "pods", "v1")
+NODE = Kind("", "Node", "nodes", "v1")
+RESOURCE_QUOTA = Kind("", "ResourceQuota", "resourcequotas", "v1")
+NODE_POOL = Kind("karpenter.sh", "NodePool", "nodepools", "v1")
+CLUSTER_QUEUE = Kind("kueue.x-k8s.io", "ClusterQueue", "clusterqueues", "v1beta1")
+LOCAL_QUEUE = Kind("kueue.x-k8s.io", "LocalQueue", "localqueues", "v1beta1")
+RESOURCE_FLAVOR = Kind("kueue.x-k8s.io", "ResourceFlavor", "resourceflavors", "v1beta1")
 HORIZONTAL_POD_AUTOSCALER = Kind(
     "autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "v2"
 )
@@ -53,9 +59,9 @@ class Key:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Key":
-        """Return the key of a namespaced object."""
+        """Return the key of an object; the namespace of a cluster-wide one is ""."""
         metadata: Mapping[str, str] = manifest["metadata"]
-        return cls(metadata["namespace"], metadata["name"])
+        return cls(metadata.get("namespace", ""), metadata["name"])
 
     def __str__(self) -> str:
         """Return namespace/name."""

@@ -28,7 +28,8 @@ from pydantic_core import CoreSchema
 Item = TypeVar("Item")
 
 
-def _without_fraction(value: object) -> object:
+def without_fraction(value: object) -> object:
+    """Return an integer that is written with a fraction of zero as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -36,9 +37,9 @@ def _rfc3339(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-Integer = Annotated[int, BeforeValidator(_without_fraction)]
-NonNegativeInteger = Annotated[int, Field(ge=0), BeforeValidator(_without_fraction)]
-PositiveInteger = Annotated[int, Field(ge=1), BeforeValidator(_without_fraction)]
+Integer = Annotated[int, BeforeValidator(without_fraction)]
+NonNegativeInteger = Annotated[int, Field(ge=0), BeforeValidator(without_fraction)]
+PositiveInteger = Annotated[int, Field(ge=1), BeforeValidator(without_fraction)]
 Number = Annotated[float, AllowInfNan(False)]
 Fraction = Annotated[float, AllowInfNan(False), Field(ge=0, le=1)]
 NonEmptyText = Annotated[str, Field(min_length=1)]

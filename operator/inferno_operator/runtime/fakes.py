@@ -46,6 +46,8 @@ class FakeCluster:
         Errors that every write on objects of a kind raises, by name of the kind.
     disputed
         Objects, as "ModelServing m-a", with fields of another manager: an apply needs force.
+    rejected
+        Errors that every list and scale of a kind raises, by name of the kind.
     unserved
         Names of kinds that the fake does not serve.
     workloads
@@ -59,6 +61,7 @@ class FakeCluster:
         self.failures: list[InfernoError] = []
         self.failing: dict[str, InfernoError] = {}
         self.disputed: set[str] = set()
+        self.rejected: dict[str, InfernoError] = {}
         self.unserved: set[str] = set()
         self.terminating: set[str] = set()
         self.workloads: list[Served] = [Served(DEPLOYMENT, is_scalable=True)]
@@ -118,6 +121,7 @@ class FakeCluster:
     async def scale(self, kind: Kind, key: Key) -> Scale:
         """Return the scale subresource; the selector is that of the labels in the spec."""
         self._fail()
+        self._reject(kind)
         return self._scale(kind, self._stored(kind, key))
 
     async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
@@ -145,6 +149,7 @@ class FakeCluster:
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
         self._fail()
+        self._reject(kind)
         if kind.kind in self.unserved:
             raise GoneError(f"{kind}: no such kind")
         found = tuple(
@@ -279,6 +284,10 @@ class FakeCluster:
     def _fail(self) -> None:
         if self.failures:
             raise self.failures.pop(0)
+
+    def _reject(self, kind: Kind) -> None:
+        if kind.kind in self.rejected:
+            raise self.rejected[kind.kind]
 
 
 def _is_in(namespace: str, change: Change) -> bool:

@@ -13,11 +13,22 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
 from tests.deployment import pods
 from tests.deployment.boosters import Boosters
+from tests.deployment.counted import NODES, CountedNode
 from tests.deployment.pods import Pod
-from tests.deployment.rendering import NAMESPACE, OVERLAYS, Manifest, find, kustomize
-from tests.deployment.rights import Calls
+from tests.deployment.rendering import (
+    NAMESPACE,
+    OVERLAYS,
+    Manifest,
+    copy_with_components,
+    find,
+    kustomize,
+)
+from tests.deployment.rights import Calls, granted
 from tests.deployment.run import OPERATOR, OPTIMIZERS, Cluster, Samples, leads, write_out_of_date
 from tests.deployment.workloads import DEFINITIONS, Workloads
+
+COMPONENTS = {"remote": ("capacity",)}
+"""Components that an overlay has in addition, as a user's own has them."""
 
 AUDIT_POLICY = Path(pods.__file__).with_name("audit-policy.yaml")
 
@@ -68,10 +79,16 @@ def helm() -> Path:
 
 
 @pytest.fixture(scope="session", params=sorted(folder.name for folder in OVERLAYS.iterdir()))
-def deployed(request: pytest.FixtureRequest, deployment_cluster: Cluster) -> Deployed:
+def deployed(
+    request: pytest.FixtureRequest,
+    deployment_cluster: Cluster,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Deployed:
     """Apply an overlay, let it work on the samples, delete it."""
     cluster, control_plane = deployment_cluster, deployment_cluster.control_plane
-    manifests = kustomize(control_plane.kubectl_program, OVERLAYS / request.param)
+    components = COMPONENTS.get(request.param, ())
+    overlay = copy_with_components(tmp_path_factory.mktemp("own"), request.param, *components)
+    manifests = kustomize(control_plane.kubectl_program, overlay)
     samples = Samples(control_plane, _namespaces(request.param))
     before, asked_before = cluster.cluster_wide_objects(), len(cluster.audit_log())
     warnings = cluster.apply(manifests)
@@ -82,11 +99,17 @@ def deployed(request: pytest.FixtureRequest, deployment_cluster: Cluster) -> Dep
     boosters.apply()
     workloads = Workloads(samples.scene("small"))
     workloads.apply()
+    counted = CountedNode(control_plane)
+    counts = NODES in granted(manifests, f"{NAMESPACE}:{OPERATOR}")
+    if counts:
+        counted.apply()
     with cluster.pods(manifests) as pods_at_work:
         samples.optimize()
         boosters.wait_until_actuated()
         boosters.change()
         workloads.wait_until_scaled()
+        if counts:
+            counted.wait_until_counted()
         leaders = sum(map(leads, pods_at_work.operators))
     scenes = {sample: samples.scene(sample) for sample in samples.namespaces}
     servers = {sample: scene.servers() for sample, scene in scenes.items()}
@@ -97,6 +120,8 @@ def deployed(request: pytest.FixtureRequest, deployment_cluster: Cluster) -> Dep
         _uids(servers[sample]) == _uids(scene.servers()) for sample, scene in scenes.items()
     )
     calls = Calls.of(f"{NAMESPACE}:inferno-operator", cluster.audit_log()[asked_before:])
+    if counts:
+        counted.delete()
     cluster.delete([*samples.own_namespaces, *manifests])
     left_behind = cluster.cluster_wide_objects() - before
     return Deployed(

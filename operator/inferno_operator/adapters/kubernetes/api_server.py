@@ -28,7 +28,7 @@ from inferno_operator.adapters.kubernetes.client import (
     received,
 )
 from inferno_operator.adapters.kubernetes.events import event_manifest
-from inferno_operator.adapters.kubernetes.watch import changes, listing
+from inferno_operator.adapters.kubernetes.watch import PAGE_SIZE, changes, listing
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
 from inferno_operator.runtime.ports import (
     Change,
@@ -61,10 +61,11 @@ async def connect(watches: int, now: Now, instance: str) -> AsyncIterator["ApiSe
 
 
 class ApiReader:
-    """Reads objects of any kind."""
+    """Reads objects of any kind; pods in pages of `page_size`."""
 
-    def __init__(self, api: CustomObjectsApi) -> None:
+    def __init__(self, api: CustomObjectsApi, page_size: int = PAGE_SIZE) -> None:
         self._api = api
+        self._page_size = page_size
 
     async def verbs(self, group: str, version: str) -> Mapping[str, frozenset[str]]:
         """Return what the API server offers to do with each kind of a group, in the plural."""
@@ -105,7 +106,7 @@ class ApiReader:
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
-        return await listing(self._api, kind, namespace)
+        return await listing(self._api, kind, namespace, self._page_size)
 
     def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
         """Yield the changes since a version, in order, until the watch ends."""
@@ -115,8 +116,10 @@ class ApiReader:
 class ApiServer(ApiReader):
     """Reads and writes objects of any kind; `instance` is the `reportingInstance` of events."""
 
-    def __init__(self, api: CustomObjectsApi, now: Now, instance: str) -> None:
-        super().__init__(api)
+    def __init__(
+        self, api: CustomObjectsApi, now: Now, instance: str, page_size: int = PAGE_SIZE
+    ) -> None:
+        super().__init__(api, page_size)
         self._now = now
         self._instance = instance
 

@@ -10,25 +10,51 @@ import aiohttp
 from kubernetes.aio.client import CoreV1Api, CustomObjectsApi
 
 from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to, received
-from inferno_operator.resources.objects import POD, Kind, Manifest
+from inferno_operator.resources.objects import NODE, POD, RESOURCE_QUOTA, Kind, Manifest
+from inferno_operator.resources.pods import reduced
 from inferno_operator.runtime.ports import Change, Listing
 from inferno_optimizer.errors import UnavailableError
 
 WATCH_SECONDS = 300
 """Duration of a watch [s]; limited, so that a broken connection is noticed."""
 
+PAGE_SIZE = 500
+"""Most pods in one answer."""
+
 PATIENCE = 60
 """Additional seconds until the client ends a watch that the API server did not end."""
 
 
-async def listing(api: CustomObjectsApi, kind: Kind, namespace: str) -> Listing:
-    """List all objects of a kind in a namespace, or in all namespaces ("")."""
-    about = f"{kind} of {namespace or 'all namespaces'}"
-    call = _reader(api, kind, namespace)(_request_timeout=TIMEOUT)
-    answer = await answer_to(received(call), about)
+async def listing(
+    api: CustomObjectsApi, kind: Kind, namespace: str, page_size: int = PAGE_SIZE
+) -> Listing:
+    """List all objects of a kind in a namespace, or in all namespaces (""); pods in pages."""
     header = {"apiVersion": kind.api_version, "kind": kind.kind}
-    manifests = tuple({**header, **item} for item in answer["items"])
-    return Listing(kind, namespace, int(answer["metadata"]["resourceVersion"]), manifests)
+    manifests: list[Manifest] = []
+    version = 0
+    async with aclosing(_pages(api, kind, namespace, page_size)) as pages:
+        async for page in pages:
+            version = int(page["metadata"]["resourceVersion"])
+            items = map(reduced, page["items"]) if kind == POD else page["items"]
+            manifests += ({**header, **item} for item in items)
+    return Listing(kind, namespace, version, tuple(manifests))
+
+
+async def _pages(
+    api: CustomObjectsApi, kind: Kind, namespace: str, page_size: int
+) -> AsyncGenerator[Manifest, None]:
+    """Yield the list of a kind: pods in pages, for a cluster may have some hundred MB of them."""
+    about = f"{kind} of {namespace or 'all namespaces'}"
+    limit = {"limit": page_size} if kind == POD else {}
+    more: dict[str, str] = {}
+    while True:
+        call = _reader(api, kind, namespace)(_request_timeout=TIMEOUT, **limit, **more)
+        page: Manifest = await answer_to(received(call), about)
+        yield page
+        token = page["metadata"].get("continue")
+        if not token:
+            return
+        more = {"_continue": token}
 
 
 async def changes(
@@ -60,12 +86,9 @@ async def _open(
 def _reader(
     api: CustomObjectsApi, kind: Kind, namespace: str
 ) -> Callable[..., Awaitable[aiohttp.ClientResponse]]:
-    """Return the call that lists or watches a kind; pods have calls of their own."""
-    core = CoreV1Api(api.api_client)
-    if kind == POD and namespace:
-        return partial(core.list_namespaced_pod_without_preload_content, namespace)
-    if kind == POD:
-        return partial(core.list_pod_for_all_namespaces_without_preload_content)
+    """Return the call that lists or watches a kind; those of the core have calls of their own."""
+    if not kind.group:
+        return _core_reader(CoreV1Api(api.api_client), kind, namespace)
     if namespace:
         return partial(
             api.list_namespaced_custom_object_without_preload_content,
@@ -75,6 +98,25 @@ def _reader(
         api.list_cluster_custom_object_without_preload_content,
         *(kind.group, kind.version, kind.plural),
     )
+
+
+def _core_reader(
+    core: CoreV1Api, kind: Kind, namespace: str
+) -> Callable[..., Awaitable[aiohttp.ClientResponse]]:
+    """Return the call for a kind of the core that the operator reads."""
+    if kind == NODE:
+        return partial(core.list_node_without_preload_content)
+    everywhere, within = {
+        POD: (
+            core.list_pod_for_all_namespaces_without_preload_content,
+            core.list_namespaced_pod_without_preload_content,
+        ),
+        RESOURCE_QUOTA: (
+            core.list_resource_quota_for_all_namespaces_without_preload_content,
+            core.list_namespaced_resource_quota_without_preload_content,
+        ),
+    }[kind]
+    return partial(within, namespace) if namespace else partial(everywhere)
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

@@ -9,7 +9,13 @@ from datetime import datetime
 from inferno_operator.cli.overview import Cards, Overview, ServerView
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
 from inferno_operator.cli.tables.solution import Part, Table, one_more_card
-from inferno_operator.resources import Condition, LastOptimization, Load, Optimizer
+from inferno_operator.resources import (
+    Condition,
+    CountedCards,
+    LastOptimization,
+    Load,
+    Optimizer,
+)
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_optimizer.system import Reason
 
@@ -141,6 +147,8 @@ def _totals(views: Sequence[ServerView]) -> str:
 
 
 def _cards(cards: Sequence[Cards]) -> Table:
+    """Return the cards by type; of counted ones also those of others, and what limits them."""
+    are_counted = any(item.counted for item in cards)
     rows = [
         (
             item.type,
@@ -149,10 +157,19 @@ def _cards(cards: Sequence[Cards]) -> Table:
             "-" if item.held is None else str(item.held),
             str(item.available),
             one_more_card(item.price, item.gain),
+            *(_count(item.counted) if are_counted else ()),
         )
         for item in cards
     ]
-    return Table(("CARDS", ">IN USE", ">PLANNED", ">HELD", ">AVAILABLE", ">PRICE"), rows)
+    headings = ("CARDS", ">IN USE", ">PLANNED", ">HELD", ">AVAILABLE", ">PRICE")
+    counts = (">TOTAL", ">OTHERS", "LIMITED BY") if are_counted else ()
+    return Table((*headings, *counts), rows)
+
+
+def _count(counted: CountedCards | None) -> tuple[str, str, str]:
+    if counted is None:
+        return "-", "-", "-"
+    return str(counted.total), str(counted.others), counted.bound_by
 
 
 def _optimizer(optimizer: Optimizer, now: datetime) -> Iterator[str]:

@@ -127,7 +127,7 @@ class OptimizationController:
 
 
 def _is_input(difference: Difference) -> bool:
-    """Whether an input of optimizations changed, not only a decision or a status."""
+    """Whether an input of optimizations changed, not only a decision or a report."""
     before, after = difference.before, difference.after
     if before is None or after is None:
         return True
@@ -140,4 +140,5 @@ def _input(manifest: Manifest, *, is_server: bool) -> tuple[object, ...]:
     if is_server and spec:
         spec = {key: value for key, value in spec.items() if key != "desiredAlloc"}
     names = "uid", "finalizers", "deletionTimestamp"
-    return (spec, *(metadata.get(name) for name in names))
+    counted = manifest.get("status", {}).get("counted")  # of a Capacity
+    return (spec, counted, *(metadata.get(name) for name in names))

@@ -1,9 +1,10 @@
-"""The interfaces of the optimization controller: to the optimizer, and to measured loads."""
+"""The interfaces of the optimization controller: to the optimizer, measured loads and nodes."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from inferno_operator.resources.observation import Observation
+from inferno_optimizer.placement import Node
 from inferno_optimizer.system import Solution, System
 
 
@@ -19,6 +20,22 @@ class Loads(Protocol):
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         """Return objects in which Servers that are measured have their newest load."""
+
+
+class Machines(Protocol):
+    """Knows the nodes whose cards the Servers of a namespace may use."""
+
+    async def nodes(self, namespace: str) -> Sequence[Node]:
+        """Return the nodes; none if they are not counted."""
+
+
+class Uncounted:
+    """Knows no nodes: the cards are those that Capacity objects declare."""
+
+    async def nodes(self, namespace: str) -> Sequence[Node]:
+        """Return no nodes."""
+        del namespace
+        return ()
 
 
 class TypedLoads:

@@ -10,8 +10,15 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from inferno_operator.controllers.optimization import status
+from inferno_operator.controllers.optimization.placement import Nodes, solve_on_nodes, spanning
 from inferno_operator.controllers.optimization.plan import Update, plan_troubles, plan_updates
-from inferno_operator.controllers.optimization.ports import Loads, Optimizer, TypedLoads
+from inferno_operator.controllers.optimization.ports import (
+    Loads,
+    Machines,
+    Optimizer,
+    TypedLoads,
+    Uncounted,
+)
 from inferno_operator.controllers.optimization.schedule import Step, next_step
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import Source
@@ -35,8 +42,8 @@ class Context:
     """What reconciles need.
 
     `time_limit` is that of the exact solver [s]; `observer` receives a call for each
-    optimization; `loads` knows measured loads; `locks` allow one optimization per namespace at
-    a time.
+    optimization; `loads` knows measured loads, `machines` the nodes; `locks` allow one
+    optimization per namespace at a time.
     """
 
     cluster: Cluster
@@ -46,6 +53,7 @@ class Context:
     time_limit: float = 30.0
     observer: Observer = field(default_factory=Observer)
     loads: Loads = field(default_factory=TypedLoads)
+    machines: Machines = field(default_factory=Uncounted)
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     @property
@@ -115,13 +123,17 @@ async def _optimize(observation: Observation, step: Step, context: Context) -> N
     context.observer.started(key)
     if step.is_requested:  # an optimization at an interval is only reported when it is done
         observation = await _write_status(observation, step.update, writer)
+    nodes = await context.machines.nodes(key.namespace)
     objects = await context.source.objects(key.namespace)
     observations = await context.loads.with_loads(objects)
-    snapshot = build_system(readable(observations), step.resource, context.time_limit)
-    solution = await context.optimizer.optimize(snapshot.system)
+    resources = readable(observations)
+    snapshot = build_system(resources, step.resource, context.time_limit)
+    where = Nodes(nodes, spanning(resources))
+    placed = await solve_on_nodes(snapshot.system, where, context.optimizer)
+    solution = placed.solution
     updates = plan_updates(observations, snapshot, solution)
     await writer.write_all(updates, status.digest(observation, updates))
-    troubles = plan_troubles(observations, snapshot)
+    troubles = [*placed.problems, *plan_troubles(observations, snapshot)]
     done = status.optimized(observation, solution, context.now(), troubles)
     observation = await _write_status(observation, done, writer)
     if step.is_requested:

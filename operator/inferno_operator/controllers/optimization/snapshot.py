@@ -22,8 +22,10 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources import Allocation as AllocationPart
 from inferno_operator.resources import Load as LoadPart
+from inferno_operator.resources.conditions import COUNTED
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_of_servers
+from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.validation import Problem, find_problems
 
@@ -66,11 +68,17 @@ def build_system(
     ----------
     resources
         The objects, in any order. If several objects of a kind have the same `spec.name`, the
-        oldest one is used; the counts of several Capacity objects are added.
+        oldest one is used; the counts of several Capacity objects are added. If cards are
+        counted from nodes, these counts are used, and the added ones limit them.
     optimizer
         The Optimizer whose parameters are used; by default the oldest one among the resources.
     time_limit
         Time limit of the exact solver [s].
+
+    Raises
+    ------
+    UnavailableError
+        Cards are to be counted from nodes, and have not been counted yet.
     """
     in_order = sorted(resources, key=attrgetter("age"))
     named, excluded = _by_name(in_order)
@@ -279,11 +287,28 @@ def _load(part: LoadPart) -> core.Load:
 
 
 def _capacity(resources: Iterable[Capacity]) -> Mapping[str, int]:
-    cards: Counter[str] = Counter()
+    """The cards by type; of several Capacity objects that are to be counted, the oldest is."""
+    declared: Counter[str] = Counter()
+    counting: Capacity | None = None
     for resource in resources:
         for count in resource.spec.count:
-            cards[count.type] += count.count
+            declared[count.type] += count.count
+        if resource.spec.from_nodes:
+            counting = counting or resource
+    cards = dict(declared) if counting is None else _counted(counting, declared)
     return dict(sorted(cards.items()))
+
+
+def _counted(capacity: Capacity, declared: Mapping[str, int]) -> dict[str, int]:
+    """The counted cards by type, and not more than are declared where any are."""
+    if capacity.is_uncounted:
+        told = capacity.status.condition(COUNTED)
+        why = told.message if told else "see its condition Counted"
+        raise UnavailableError(f"Capacity {capacity.metadata.name!r} is not counted yet: {why}")
+    return {
+        cards.type: min(cards.available, declared.get(cards.type, cards.available))
+        for cards in capacity.status.counted
+    }
 
 
 def _options(parameters: OptimizerParameters | None, time_limit: float) -> core.Options:

@@ -114,6 +114,33 @@ def test_servers_stand_beside_their_targets_and_cards() -> None:
     ]
 
 
+def test_of_counted_cards_those_of_others_and_the_limit_are_shown() -> None:
+    numbers = {"total": 16, "others": 3, "ours": 2, "free": 11, "available": 9}
+    counts = {"counted": [{"type": "T", **numbers, "boundBy": "ResourceQuota team"}]}
+    counting = {**manifest("Capacity", {"fromNodes": True}, name="cards"), "status": counts}
+
+    shown = lines(accelerator(), counting)
+
+    place = shown.index("CARDS IN USE PLANNED HELD AVAILABLE PRICE TOTAL OTHERS LIMITED BY")
+    assert shown[place + 1] == "T 0 - - 9 - 16 3 ResourceQuota team"
+
+
+def test_cards_that_are_not_counted_yet_are_told_and_do_not_hide_the_rest() -> None:
+    told = {
+        "type": "Counted",
+        "status": "False",
+        "reason": "Rejected",
+        "message": "no right",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    counting = manifest("Capacity", {"fromNodes": True}, name="cards")
+
+    found = overview([observed({**counting, "status": {"conditions": [told]}})])
+
+    assert found.troubles == ("Capacity cards: Rejected: no right",)
+    assert found.cards == ()
+
+
 def test_a_server_that_cannot_be_read_is_there_with_the_field() -> None:
     broken = server("Broken")
     del broken["spec"]["model"]

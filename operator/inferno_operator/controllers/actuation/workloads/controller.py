@@ -53,5 +53,9 @@ class WorkloadController:
         await self.queue.close()
         await self._world.stop()
 
+    def recheck(self, namespace: str) -> None:
+        """Ask for a reconcile of a namespace whose cards changed."""
+        self._changed(namespace)
+
     def _changed(self, namespace: str) -> None:
         self.queue.add(namespace, next(self._rounds))

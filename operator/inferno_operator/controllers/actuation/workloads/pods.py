@@ -1,23 +1,10 @@
-"""The pods that a selector selects, and how many of them serve, start or end; pure."""
+"""How many of some pods serve, start or end; pure."""
 
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.resources.objects import Manifest
-
-Labels = Mapping[str, str]
-
-TERM = re.compile(
-    r"\s*(?P<no>!?)(?P<label>[^\s=!,()]+)\s*"
-    r"(?:(?P<equals>==?|!=)\s*(?P<value>[^\s,()]*)|(?P<set>in|notin)\s*\((?P<values>[^)]*)\))?\s*"
-)
-"""One requirement of a selector, as the API server writes it."""
-
-FINISHED = frozenset({"Succeeded", "Failed"})
-"""Phases of pods that use no card any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,54 +27,6 @@ class PodCounts:
     unscheduled: int = 0
     terminating: int = 0
     changed: datetime | None = None
-
-
-class PodIndex:
-    """Pods by their labels."""
-
-    def __init__(self, pods: Iterable[Manifest]) -> None:
-        self._by_label: defaultdict[tuple[str, str], list[Manifest]] = defaultdict(list)
-        self._all: list[Manifest] = []
-        for pod in pods:
-            if pod.get("status", {}).get("phase") in FINISHED:
-                continue
-            self._all.append(pod)
-            for pair in pod["metadata"].get("labels", {}).items():
-                self._by_label[pair].append(pod)
-
-    def selected(self, selector: str) -> Sequence[Manifest]:
-        """Return the pods that a selector selects; the empty selector selects none."""
-        terms = [match.groupdict() for match in _terms(selector)]
-        pairs = [(t["label"], t["value"]) for t in terms if t["equals"] in ("=", "==")]
-        if not terms:
-            return ()
-        candidates = min((self._by_label[pair] for pair in pairs), key=len, default=self._all)
-        meets = [_requirement(term) for term in terms]
-        return [
-            pod
-            for pod in candidates
-            if all(each(pod["metadata"].get("labels", {})) for each in meets)
-        ]
-
-
-def _terms(selector: str) -> Iterable[re.Match[str]]:
-    position = 0
-    while position < len(selector) and (match := TERM.match(selector, position)):
-        yield match
-        position = match.end() + 1  # after the comma
-
-
-def _requirement(term: Mapping[str, str]) -> Callable[[Labels], bool]:
-    """Return what the labels of a pod must meet."""
-    label = term["label"]
-    if term["equals"]:
-        values, negated = {term["value"]}, term["equals"] == "!="
-    elif term["set"]:
-        values, negated = {v.strip() for v in term["values"].split(",")}, term["set"] == "notin"
-    else:
-        negated = bool(term["no"])
-        return lambda labels: (label in labels) != negated
-    return lambda labels: (labels.get(label) in values) != negated
 
 
 def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:

@@ -12,7 +12,7 @@ from inferno_operator.controllers.actuation.workloads.conflicts import (
     autoscaler_of,
     last_writer,
 )
-from inferno_operator.controllers.actuation.workloads.pods import PodIndex, count_pods
+from inferno_operator.controllers.actuation.workloads.pods import count_pods
 from inferno_operator.controllers.actuation.workloads.subject import (
     PATIENCE,
     RECHECK,
@@ -31,6 +31,7 @@ from inferno_operator.resources.objects import (
     Place,
 )
 from inferno_operator.resources.observation import Observation
+from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import version_of
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, Served
 

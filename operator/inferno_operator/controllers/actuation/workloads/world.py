@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from inferno_operator.controllers.actuation.release import SERVER
-from inferno_operator.controllers.actuation.workloads.pods import PodIndex, trimmed
+from inferno_operator.controllers.actuation.workloads.pods import trimmed
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import POD, Kind, Manifest, Place
 from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import Cache, Difference, version_of
 from inferno_operator.runtime.informer import Informer
 from inferno_operator.runtime.ports import Change, Cluster, GoneError, Listing, Scale

@@ -3,7 +3,7 @@
 import asyncio
 import copy
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.ports import Listing, StaleError
 from inferno_operator.runtime.work_queue import Backoff, Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
+from inferno_optimizer.placement import Node
 from inferno_optimizer.system import Solution, System
 from tests.unit.operator.objects import (
     LATER,
@@ -776,3 +777,31 @@ async def test_an_optimizer_whose_definition_is_being_deleted_stays_and_says_so(
     cluster.terminating.clear()
     assert await reconcile(cluster) is Outcome.SETTLED
     assert ("Optimizer", INFERNO) not in cluster.objects
+
+
+async def test_no_plan_is_made_before_the_cards_are_counted() -> None:
+    counting = manifest("Capacity", {"fromNodes": True}, name="cards")
+    cluster = scene(counting)
+    outcome = await reconcile(cluster)
+
+    assert outcome is Outcome.FAILED
+    assert optimized(cluster)[:2] == ("False", "Unavailable")
+    assert "Capacity 'cards' is not counted yet" in optimized(cluster)[2]
+    assert "desiredAlloc" not in find(cluster, "Server", "s")["spec"]
+
+
+class Counted:
+    """A node with two cards of type T."""
+
+    async def nodes(self, namespace: str) -> Sequence[Node]:
+        assert namespace == "default"
+        return [Node("T", 2)]
+
+
+async def test_replicas_that_find_no_node_are_told_on_the_optimizer() -> None:
+    cluster = scene()
+    context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, machines=Counted())
+    await reconcile_optimizer(INFERNO, context)
+
+    assert desired(cluster, "s") == ("A", 2, 20)
+    assert "1 x T are left out: replicas found no node" in optimized(cluster)[2]

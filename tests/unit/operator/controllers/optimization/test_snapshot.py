@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.resources import Optimizer, Resource, parse
 from inferno_optimizer import system as core
+from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
@@ -261,6 +262,40 @@ def test_several_capacities_add_up() -> None:
     system = snapshot(capacity(2, "a"), manifest("Capacity", twice, name="b")).system
 
     assert system.capacity == {"T": 6, "U": 1}
+
+
+def counting(minute: int = 0, /, counts: Manifest | None = None, **available: int) -> Manifest:
+    """A Capacity whose cards are counted, with what was counted; nothing if there is nothing."""
+    numbers = dict.fromkeys(("total", "others", "ours", "free"), 0)
+    counted = [
+        {"type": card_type, **numbers, "available": count, "boundBy": "nodes"}
+        for card_type, count in available.items()
+    ]
+    name, created = f"counted-{minute}", born(minute)
+    found = manifest("Capacity", {"fromNodes": True, **(counts or {})}, name=name)
+    metadata = {**found["metadata"], "creationTimestamp": created}
+    return {**found, "metadata": metadata, "status": {"counted": counted} if counted else {}}
+
+
+def test_counted_cards_are_used() -> None:
+    assert snapshot(counting(T=5, U=0)).system.capacity == {"T": 5, "U": 0}
+
+
+def test_declared_cards_limit_those_that_are_counted() -> None:
+    here = {"count": [{"type": "T", "count": 1}, {"type": "W", "count": 9}]}
+
+    system = snapshot(counting(0, here, T=5, U=7), capacity(2, "a")).system
+
+    assert system.capacity == {"T": 3, "U": 7}
+
+
+def test_of_two_capacities_that_count_the_oldest_is_used() -> None:
+    assert snapshot(counting(2), counting(1, T=5)).system.capacity == {"T": 5}
+
+
+def test_no_plan_is_made_before_the_cards_are_counted() -> None:
+    with pytest.raises(UnavailableError, match="Capacity 'counted-0' is not counted yet: see"):
+        snapshot(counting())
 
 
 PARAMETERS = [

@@ -169,16 +169,14 @@ def _is_ready(pod: Manifest) -> bool:
 
 
 @asynccontextmanager
-async def running(scene: Scene) -> AsyncGenerator[None]:
-    controllers = (
-        WorkloadController(
-            scene.cluster, (), lambda resources: build_system(resources).system, scene.now
-        ),
-        ActuationController(scene.cluster, (), scene.now),
+async def running(scene: Scene) -> AsyncGenerator[WorkloadController]:
+    workloads = WorkloadController(
+        scene.cluster, (), lambda resources: build_system(resources).system, scene.now
     )
+    controllers = workloads, ActuationController(scene.cluster, (), scene.now)
     running = [controller.run() for controller in controllers]
     tasks = [asyncio.create_task(task) for task in (*running, scene.live())]
-    yield
+    yield workloads
     for controller in controllers:
         await controller.stop()
     for task in tasks:
@@ -553,3 +551,42 @@ async def test_cards_of_servers_without_workloads_are_not_used() -> None:
 
 def test_the_fake_knows_deployments() -> None:
     assert FakeCluster().workloads == [Served(DEPLOYMENT, is_scalable=True)]
+
+
+def counted(available: int) -> Manifest:
+    """A Capacity whose cards of type A were counted."""
+    numbers = dict.fromkeys(("total", "others", "ours", "free"), 0)
+    cards = {"type": "A", **numbers, "available": available, "boundBy": "nodes"}
+    capacity = objects.manifest("Capacity", {"fromNodes": True}, name="cards")
+    return {**capacity, "status": {"counted": [cards]}}
+
+
+async def test_replicas_wait_for_counted_cards_and_start_when_there_are_more() -> None:
+    scene = Scene()
+    scene.cluster.add(counted(1))
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a")
+    scene.decide("S", A=2)
+
+    async with running(scene) as workloads:
+        await scene.until(lambda: scene.reason() == "NoRoom")
+        assert scene.replicas("a") == 1
+
+        scene.cluster.add(counted(2))
+        workloads.recheck("default")
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert scene.replicas("a") == 2
+
+
+async def test_nothing_is_scaled_before_the_cards_are_counted() -> None:
+    scene = Scene()
+    scene.cluster.add(objects.manifest("Capacity", {"fromNodes": True}, name="cards"))
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", replicas=2)
+    scene.decide("S", A=1)
+
+    async with running(scene):
+        await asyncio.sleep(PATIENCE_S)
+
+    assert scene.replicas("a") == 2

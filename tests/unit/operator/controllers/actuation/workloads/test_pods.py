@@ -7,10 +7,10 @@ import pytest
 
 from inferno_operator.controllers.actuation.workloads.pods import (
     PodCounts,
-    PodIndex,
     count_pods,
     trimmed,
 )
+from inferno_operator.resources.pods import PodIndex, reduced
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -94,4 +94,5 @@ def test_a_trimmed_pod_is_counted_like_the_whole_one() -> None:
     whole = pod(ready=30, labels={"app": "x"}, namespace="ns", managedFields=[{}])
 
     assert count_pods([trimmed(whole)], objects.NOW) == count_pods([whole], objects.NOW)
+    assert trimmed(reduced(whole)) == trimmed(whole)
     assert "managedFields" not in trimmed(whole)["metadata"]

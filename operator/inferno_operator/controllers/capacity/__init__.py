@@ -1,0 +1,1 @@
+"""The capacity controller: counts the cards of nodes that the Servers of a namespace may use."""

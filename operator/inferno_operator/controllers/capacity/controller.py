@@ -1,0 +1,99 @@
+"""Count the cards of nodes when nodes or pods change, for Capacities that ask for it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from inferno_operator.controllers.capacity.ours import Selectors
+from inferno_operator.controllers.capacity.reconcile import CAPACITY, Context, recount
+from inferno_operator.controllers.capacity.world import World
+from inferno_operator.resources.objects import Now
+from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.ports import Cluster
+from inferno_operator.runtime.work_queue import Outcome, WorkQueue
+from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.placement import Node
+
+CYCLE = "count all cards"
+"""The only key of the queue."""
+
+INTERVAL_SECONDS = 30.0
+"""Seconds until what is not watched is read again: accelerators, quotas, pools and queues."""
+
+DEBOUNCE_SECONDS = 1.0
+"""Seconds that a count waits for further changes."""
+
+PATIENCE_SECONDS = 10.0
+"""Seconds that an optimization waits for the first count."""
+
+logger = logging.getLogger(__name__)
+
+
+class CapacityController:
+    """Counts the cards of nodes for Capacities with `spec.fromNodes`.
+
+    Parameters
+    ----------
+    cluster
+        The API server.
+    namespaces
+        The namespaces to count for; if empty, all.
+    now
+        The time of day.
+    changed
+        Called with each namespace whose counts changed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespaces: Sequence[str],
+        now: Now,
+        changed: Callable[[str], None],
+    ) -> None:
+        self._rounds = count()
+        self._world = World(cluster, namespaces, self._something_changed)
+        self._context = Context(cluster, self._world, Selectors(cluster), namespaces, now, changed)
+        self._informer = Informer(cluster, [CAPACITY], namespaces, self._world)
+        self._counted = asyncio.Event()
+        self.queue: WorkQueue[str] = WorkQueue(self._cycle)
+
+    async def run(self) -> None:
+        """Count until cancelled."""
+        try:
+            await self._informer.run()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Stop counting and watching."""
+        await self.queue.close()
+        await self._world.stop()
+
+    async def nodes(self, namespace: str) -> Sequence[Node]:
+        """Return the nodes whose cards a namespace may use; none if they are not counted.
+
+        Waits for the first count, for a limited time.
+        """
+        try:
+            await asyncio.wait_for(self._counted.wait(), PATIENCE_SECONDS)
+        except TimeoutError:
+            return ()
+        found = self._context.counts.get(namespace)
+        return [] if found is None else [node.for_placement(namespace) for node in found.view.nodes]
+
+    def _something_changed(self) -> None:
+        self.queue.add(CYCLE, next(self._rounds))
+
+    async def _cycle(self, _: str) -> Outcome:
+        if self._counted.is_set():
+            await asyncio.sleep(DEBOUNCE_SECONDS)
+        try:
+            result = await recount(self._context)
+        except InfernoError as error:
+            logger.warning("no count of the cards of nodes: %s", error)
+            return Outcome.FAILED
+        if result.is_done:
+            self._counted.set()
+        return Outcome.due_after(0.0 if result.has_written else INTERVAL_SECONDS)

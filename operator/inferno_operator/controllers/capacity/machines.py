@@ -1,0 +1,145 @@
+"""Nodes and pods, as far as their cards are concerned; pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from inferno_operator.resources.objects import Key, Manifest
+from inferno_operator.resources.pods import FINISHED
+
+Cards = Mapping[str, int]
+"""Numbers of cards by the name of their resource."""
+
+QUANTITY = re.compile(r"(?P<number>[0-9.]+([eE][-+]?[0-9]+)?)(?P<suffix>[a-zA-Z]*)")
+"""A quantity of the API server."""
+
+MULTIPLES: Mapping[str, Decimal] = {
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate(("", *"kMGTPE"))},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
+    **{suffix: Decimal(1000) ** -power for power, suffix in enumerate("mun", start=1)},
+}
+"""Suffixes of quantities."""
+
+KEEP_AWAY = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of taints that keep pods away."""
+
+SIDECAR = "Always"
+"""Restart policy of containers that start before the others, and run beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node: its cards, and whether it takes new pods.
+
+    `taints` are the keys of taints that keep pods away.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    cards: Cards
+    is_ready: bool
+    is_cordoned: bool
+    taints: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod that requests cards; `node` is empty until it is scheduled."""
+
+    key: Key
+    node: str
+    cards: Cards
+
+
+def trimmed_node(node: Manifest) -> Manifest:
+    """Return the parts of a node that are read here."""
+    metadata, spec, status = node["metadata"], node.get("spec", {}), node.get("status", {})
+    ready = [c["status"] for c in status.get("conditions", ()) if c["type"] == "Ready"]
+    return {
+        "metadata": {
+            k: metadata[k] for k in ("name", "resourceVersion", "labels") if k in metadata
+        },
+        "spec": {
+            "unschedulable": bool(spec.get("unschedulable")),
+            "taints": [t["key"] for t in spec.get("taints", ()) if t["effect"] in KEEP_AWAY],
+        },
+        "status": {"ready": ready == ["True"], "cards": _extended(status.get("allocatable", {}))},
+    }
+
+
+def machine_of(trimmed: Manifest) -> Machine:
+    """Return the node of a trimmed manifest."""
+    metadata, spec, status = trimmed["metadata"], trimmed["spec"], trimmed["status"]
+    return Machine(
+        metadata["name"],
+        metadata.get("labels", {}),
+        status["cards"],
+        status["ready"],
+        spec["unschedulable"],
+        frozenset(spec["taints"]),
+    )
+
+
+def trimmed_pod(pod: Manifest) -> Manifest:
+    """Return the parts of a pod that are read here; of a pod without cards, only its name."""
+    metadata, spec = pod["metadata"], pod.get("spec", {})
+    name = {k: metadata[k] for k in ("name", "namespace", "resourceVersion")}
+    cards = requested(spec)
+    if not cards or pod.get("status", {}).get("phase") in FINISHED:
+        return {"metadata": name}
+    return {
+        "metadata": {**name, "labels": metadata.get("labels", {})},
+        "spec": {"node": spec.get("nodeName", ""), "cards": cards},
+    }
+
+
+def pod_of(trimmed: Manifest) -> Pod | None:
+    """Return the pod of a trimmed manifest; None if it uses no cards."""
+    spec = trimmed.get("spec")
+    return spec and Pod(Key.of(trimmed), spec["node"], spec["cards"])
+
+
+def requested(spec: Manifest) -> Cards:
+    """Return the cards that the scheduler sets aside for a pod.
+
+    Sidecars run beside the containers; every other init container runs alone, beside the
+    sidecars that were started before it:
+    kubernetes.io/docs/concepts/workloads/pods/sidecar-containers.
+    """
+    beside: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for container in spec.get("initContainers", ()):
+        own = _requests(container)
+        at_a_time = _sum(beside, own)
+        if container.get("restartPolicy") == SIDECAR:
+            beside = at_a_time
+        most = _larger(most, at_a_time)
+    return _larger(most, _sum(beside, *map(_requests, spec.get("containers", ()))))
+
+
+def _requests(container: Manifest) -> Cards:
+    """Return the cards of one container; a limit without a request is a request, too."""
+    resources = container.get("resources", {})
+    return _extended({**resources.get("limits", {}), **resources.get("requests", {})})
+
+
+def _sum(*parts: Cards) -> dict[str, int]:
+    names = {name for part in parts for name in part}
+    return {name: sum(part.get(name, 0) for part in parts) for name in names}
+
+
+def _larger(one: Cards, other: Cards) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in sorted({*one, *other})}
+
+
+def _extended(quantities: Mapping[str, object]) -> dict[str, int]:
+    """Return the resources that are not of Kubernetes itself, such as nvidia.com/gpu."""
+    found = {name: number(value) for name, value in quantities.items() if "/" in name}
+    return {name: count for name, count in sorted(found.items()) if count}
+
+
+def number(quantity: object) -> int:
+    """Return a quantity of the API server as a whole number, rounded down."""
+    found = QUANTITY.fullmatch(str(quantity))
+    return int(Decimal(found["number"]) * MULTIPLES[found["suffix"]]) if found else 0

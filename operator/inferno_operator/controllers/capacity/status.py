@@ -1,0 +1,160 @@
+"""What to write on a Capacity after a count, and whether it differs; pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from inferno_operator.controllers.capacity.cards import unmatched_cards
+from inferno_operator.controllers.capacity.plan import Count
+from inferno_operator.resources import CapacityStatus, CountedNode
+from inferno_operator.resources.conditions import COUNTED, Verdict, changed, merge_conditions
+from inferno_operator.resources.objects import Event, Manifest, Reference
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.ports import RejectedError
+from inferno_optimizer.errors import InfernoError
+
+NODES_LISTED = 2000
+"""Most nodes in a status: about 300 KB, and an object may have 1.5 MB."""
+
+GRANT = "grant the right with the Helm value capacity.fromNodes or the component capacity"
+"""What to do if the API server rejects a list."""
+
+NAMES_TOLD = 5
+"""Most namespaces and Servers that a message names."""
+
+ACTION = "Count"
+"""The action in events of this controller."""
+
+FIELDS = "counted", "nodes", "nodesLeftOut", "unmatched"
+"""The fields of the status that this controller owns, besides the condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The fields of the status that this controller owns, and events about the Capacity."""
+
+    reference: Reference
+    status: Manifest
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Warnings:
+    """What makes the counts of a namespace doubtful.
+
+    Parameters
+    ----------
+    rivals
+        Other namespaces that may use the same cards, because they or this one have no share.
+    unnamed
+        Servers whose pods are not known, so that they count as those of others.
+    """
+
+    rivals: Sequence[str] = ()
+    unnamed: Sequence[str] = ()
+
+
+def counted(
+    observation: Observation, count: Count, now: datetime, warnings: Warnings
+) -> Update | None:
+    """Return the update after a count; None if nothing changed."""
+    verdict = Verdict(COUNTED, holds=True, reason="Counted", message=_summary(count, warnings))
+    return _update(observation, _fields(count), verdict, now)
+
+
+def failed(observation: Observation, error: InfernoError, now: datetime) -> Update | None:
+    """Return the update if the nodes cannot be read: the last counts stay."""
+    status = observation.status
+    kept = isinstance(status, CapacityStatus) and status.counted
+    stays = "the last counts stay" if kept else "nothing is planned until the cards are counted"
+    remedy = f"; {GRANT}" if isinstance(error, RejectedError) else ""
+    message = f"{error}{remedy}; {stays}"
+    verdict = Verdict(COUNTED, holds=False, reason=error.reason, message=message)
+    return _update(observation, _known(observation), verdict, now)
+
+
+def refused(observation: Observation, older: str, now: datetime) -> Update | None:
+    """Return the update of a Capacity with fromNodes beside an older one of its namespace."""
+    message = f"the older Capacity {older!r} counts the nodes already: remove one of the two"
+    verdict = Verdict(COUNTED, holds=False, reason="Conflict", message=message)
+    return _update(observation, {}, verdict, now)
+
+
+def cleared(observation: Observation) -> Update | None:
+    """Return the update of a Capacity that is not counted; None if it never was."""
+    had = _known(observation) or observation.status.condition(COUNTED)
+    return Update(observation.reference, {}) if had else None
+
+
+def _update(
+    observation: Observation, fields: Manifest, verdict: Verdict, now: datetime
+) -> Update | None:
+    before = observation.status.condition(COUNTED)
+    if fields == _known(observation) and not changed(observation.status, verdict):
+        return None
+    conditions = merge_conditions(observation.status, [verdict], observation.generation, now)
+    status = {**fields, "conditions": [condition.to_json() for condition in conditions]}
+    news = before is None or (before.status, before.reason) != (verdict.status, verdict.reason)
+    return Update(observation.reference, status, (_event(observation, verdict),) if news else ())
+
+
+def _event(observation: Observation, verdict: Verdict) -> Event:
+    return Event(
+        observation.reference,
+        "Normal" if verdict.holds else "Warning",
+        verdict.reason,
+        verdict.message,
+        ACTION,
+    )
+
+
+def _known(observation: Observation) -> Manifest:
+    """Return the fields of this controller in the status."""
+    written = observation.status.to_json()
+    return {name: written[name] for name in FIELDS if written.get(name)}
+
+
+def _fields(count: Count) -> Manifest:
+    nodes = [
+        CountedNode(
+            name=node.machine.name,
+            type=node.type,
+            total=node.total,
+            others=node.others,
+            ours=node.ours,
+        )
+        for node in count.view.nodes
+    ]
+    fields: dict[str, Any] = {
+        "counted": [cards.to_json() for cards in count.cards],
+        "nodes": [node.to_json() for node in nodes[:NODES_LISTED]],
+        "nodesLeftOut": max(len(nodes) - NODES_LISTED, 0),
+        "unmatched": [cards.to_json() for cards in unmatched_cards(count.view.unmatched)],
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _summary(count: Count, warnings: Warnings) -> str:
+    names = {node.machine.name for node in count.view.nodes}
+    parts = [f"nodes: {len(names)}"]
+    if count.view.left_out:
+        reasons = ", ".join(f"{number} {why}" for why, number in count.view.left_out.items())
+        parts.append(f"not counted: {reasons}")
+    if count.view.unmatched:
+        cards = sum(item.machine.cards[item.resource] for item in count.view.unmatched)
+        parts.append(f"{cards} cards are of no Accelerator's type: see status.unmatched")
+    if warnings.rivals:
+        parts.append(f"{_few(warnings.rivals)} may use the same cards: set spec.share in each")
+    if warnings.unnamed:
+        parts.append(
+            f"pods of Servers without workloads or modelBooster count as those of others:"
+            f" {_few(warnings.unnamed)}"
+        )
+    return "; ".join(parts)
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - NAMES_TOLD
+    return ", ".join(names[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")

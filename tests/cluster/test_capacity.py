@@ -1,0 +1,231 @@
+"""Cards of real Node and Pod objects are counted to the card, and never handed out twice."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from operator import eq
+from random import Random
+from typing import Any
+
+import pytest
+from kubernetes import config, watch
+from kubernetes.client import ApiClient, CustomObjectsApi
+
+from inferno_operator.controllers.capacity.shares import divide
+from inferno_operator.resources import GROUP, VERSION
+from tests.cluster.machines import KINDS, Machines, machines
+from tests.cluster.scene import Mode, Scene, condition, in_mode
+from tests.cluster.test_workloads import deployment
+from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import wait_until
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("crds_installed")
+
+ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+SELECTED = {"T4": {"selector": {"pool": "old-cards"}}}
+PATIENCE_S = 60.0
+NAMES = ("total", "ours", "others", "free")
+
+
+def accelerators() -> list[Manifest]:
+    """One for each type of card."""
+    return [
+        objects.manifest(
+            "Accelerator",
+            {"name": name, "type": name, "cost": 1}
+            | ({"nodes": SELECTED[name]} if name in SELECTED else {}),
+            name=name.lower(),
+        )
+        for name in KINDS
+    ]
+
+
+def capacity(**spec: object) -> Manifest:
+    return objects.manifest("Capacity", {"fromNodes": True, **spec}, name="cards")
+
+
+def counted(scene: Scene) -> dict[str, Manifest]:
+    """What was counted, by type."""
+    status = scene.control_plane.get("capacity", "cards", scene.namespace).get("status", {})
+    return {cards["type"]: cards for cards in status.get("counted", ())}
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane) -> Iterator[Machines]:
+    """Nodes and pods that change at random, the same way each run."""
+    chance = Random(14)  # noqa: S311 - the same changes each run
+    with machines(control_plane.kubeconfig, chance) as found:
+        yield found
+
+
+@pytest.fixture
+def other(control_plane: ControlPlane, namespace: str) -> Iterator[Scene]:
+    """Another namespace."""
+    name = f"{namespace}-b"
+    control_plane.create_namespace(name)
+    yield Scene(control_plane, name)
+    control_plane.api.delete_all("inferno", name)
+    control_plane.api.delete_namespace(name)
+
+
+@pytest.mark.timeout(180)
+def test_cards_are_counted_right_after_random_changes(
+    operator: StartOperator, scene: Scene, other: Scene, cluster: Machines
+) -> None:
+    server = objects.server("s", spec={"workloads": [{"accelerator": "H100", "name": "engine"}]})
+    scene.apply(ACCOUNT, *accelerators(), capacity(), server, deployment("engine"))
+    other.apply(ACCOUNT)
+    ours = {(scene.namespace, "engine")}
+    places = {*ours, (scene.namespace, "notebook"), (other.namespace, "engine")}
+    cluster.add_nodes(200)
+    cluster.add_pods(150, places)
+    operator()
+
+    def seen() -> Mapping[str, Mapping[str, int]]:
+        return {t: {n: cards[n] for n in NAMES} for t, cards in counted(scene).items()}
+
+    for _ in range(4):
+        expected = {card_type: cluster.count(card_type, ours) for card_type in KINDS}
+        wait_until(seen, partial(eq, expected), "the counts", PATIENCE_S)
+        cluster.change(15)
+        cluster.add_pods(15, places)
+
+
+class Witness(threading.Thread):
+    """Looks at the Capacities after every event; `broken` has the moments that must never be."""
+
+    def __init__(self, api: ApiClient, namespaces: set[str], pool: int) -> None:
+        super().__init__(daemon=True)
+        self._objects = CustomObjectsApi(api)
+        self._watch = watch.Watch()  # type: ignore[no-untyped-call]  # nobody typed it
+        self._stopped = threading.Event()
+        self._told = dict.fromkeys(namespaces, 0)
+        self._pool = pool
+        self.broken: list[Mapping[str, int]] = []
+        self.events = 0
+
+    def run(self) -> None:
+        """Look until stopped."""
+        version = "0"
+        while not self._stopped.is_set():
+            for event in self._watch.stream(  # type: ignore[no-untyped-call]  # nor this
+                self._objects.list_cluster_custom_object,
+                *(GROUP, VERSION, "capacities"),
+                resource_version=version,
+                timeout_seconds=1,
+            ):
+                self._look(event["object"])
+            version = self._watch.resource_version or version
+
+    def stop(self) -> None:
+        """End."""
+        self._stopped.set()
+        self.join()
+
+    def _look(self, capacity: Manifest) -> None:
+        namespace = capacity["metadata"]["namespace"]
+        if namespace not in self._told:
+            return
+        self.events += 1
+        found = {c["type"]: c["available"] for c in capacity.get("status", {}).get("counted", ())}
+        self._told[namespace] = found.get("H100", 0)
+        if sum(self._told.values()) > self._pool:
+            self.broken.append(dict(self._told))
+
+
+@contextmanager
+def witness(control_plane: ControlPlane, namespaces: set[str], pool: int) -> Iterator[Witness]:
+    """Look at the shares of a pool until the block ends."""
+    new_client = config.new_client_from_config
+    kubeconfig = str(control_plane.kubeconfig)
+    with new_client(kubeconfig) as api:  # type: ignore[no-untyped-call]  # nobody typed it
+        found = Witness(api, namespaces, pool)
+        found.start()
+        try:
+            yield found
+        finally:
+            found.stop()
+
+
+@pytest.mark.timeout(180)
+def test_two_namespaces_that_share_never_exceed_the_pool(
+    operator: StartOperator, scene: Scene, other: Scene, cluster: Machines
+) -> None:
+    pool, chance = 16, Random(5)  # noqa: S311 - the same shares each run
+    cluster.add_nodes(2 * len(KINDS))
+    both = {each.namespace: each for each in (scene, other)}
+    running = operator(namespace=",".join(both))
+    with witness(scene.control_plane, set(both), pool) as seen:
+        for number in range(4):
+            percents = {name: chance.randint(1, 100) for name in both}
+            for name, percent in percents.items():
+                both[name].apply(*accelerators(), capacity(share={"percent": percent}))
+            if number % 2:
+                running.kill()
+                running = operator(namespace=",".join(both))
+            wait_until(
+                lambda: [counted(each).get("H100", {}).get("available") for each in both.values()],
+                partial(eq, [divide(pool, percents)[name] for name in both]),
+                "the shares",
+                PATIENCE_S,
+            )
+
+    assert seen.broken == []
+    assert seen.events > 8
+
+
+def test_optimizations_hand_out_the_counted_cards_in_every_mode(
+    operator: StartOperator, scene: Scene, cluster: Machines, mode: Mode
+) -> None:
+    cluster.add_nodes(2 * len(KINDS))
+    model = objects.model("M", [objects.performance("H100")])
+    asked = objects.optimizer(optimize=False, parameters={"saturationPolicy": "PriorityExhaustive"})
+    server = objects.server("s", wanted=99)
+    scene.apply(ACCOUNT, *accelerators(), capacity(), model, objects.service_class(), server, asked)
+    in_mode(operator, mode.environment)()
+
+    def decided() -> int:
+        scene.request("inferno")
+        scene.wait_until_done("inferno")
+        replicas: int = scene.servers()["s"]["spec"]["desiredAlloc"]["numReplicas"]
+        return replicas
+
+    wait_until(decided, partial(eq, 16), "all cards", PATIENCE_S)
+    cluster.fill("H100", scene.namespace, cards=3)
+    wait_until(decided, partial(eq, 13), "the cards that are left", PATIENCE_S)
+
+    assert counted(scene)["H100"]["boundBy"] == "nodes"
+
+
+def test_without_the_right_to_nodes_the_condition_says_so(
+    operator: StartOperator, scene: Scene, control_plane: ControlPlane
+) -> None:
+    scene.apply(ACCOUNT, *accelerators(), capacity(), *_rights(scene.namespace))
+    operator(kubeconfig=control_plane.service_account_kubeconfig(scene.namespace, "default"))
+
+    def told() -> Manifest:
+        manifest = control_plane.get("capacity", "cards", scene.namespace)
+        return condition(manifest, "Counted")
+
+    found = wait_until(told, lambda c: c.get("reason") == "Rejected", "the condition", 30.0)
+
+    assert 'cannot list resource "nodes"' in found["message"]
+    assert "capacity.fromNodes" in found["message"]
+
+
+def _rights(namespace: str) -> list[Manifest]:
+    """All rights on our kinds, and none on others."""
+    rule = {"apiGroups": [GROUP], "resources": ["*"], "verbs": ["*"]}
+    api = "rbac.authorization.k8s.io"
+    header = {"apiVersion": f"{api}/v1", "metadata": {"name": "ours"}}
+    account = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
+    role = {"apiGroup": api, "kind": "Role", "name": "ours"}
+    return [
+        {**header, "kind": "Role", "rules": [rule]},
+        {**header, "kind": "RoleBinding", "roleRef": role, "subjects": [account]},
+    ]

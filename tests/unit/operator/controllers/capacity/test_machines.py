@@ -1,0 +1,85 @@
+"""What of nodes and pods matters to a count."""
+
+from typing import Any
+
+import pytest
+
+from inferno_operator.controllers.capacity.machines import (
+    machine_of,
+    number,
+    pod_of,
+    requested,
+    trimmed_node,
+    trimmed_pod,
+)
+from inferno_operator.resources.pods import reduced
+from tests.unit.operator.controllers.capacity.making import GPU, container, node, pod
+
+Manifest = dict[str, Any]
+
+SIDECAR = {"restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(  # as `kubectl describe node` sums requests up
+    ("containers", "init", "cards"),
+    [
+        ([container(2), container(1)], [], 3),
+        ([container(2)], [container(4)], 4),
+        ([container(2)], [container(1), container(1)], 2),
+        ([container(2)], [container(1, **SIDECAR)], 3),
+        ([container(1)], [container(1, **SIDECAR), container(3)], 4),
+        ([container(1)], [container(3), container(1, **SIDECAR)], 3),
+        ([container(0)], [], None),
+    ],
+)
+def test_a_pod_takes_the_larger_of_its_containers_and_of_each_init_container(
+    containers: list[Manifest], init: list[Manifest], cards: int | None
+) -> None:
+    spec = {"containers": containers, "initContainers": init}
+
+    assert requested(spec).get(GPU) == cards
+
+
+def test_a_limit_without_a_request_is_a_request_too() -> None:
+    limited = {"name": "c", "resources": {"limits": {GPU: "2", "cpu": "1"}}}
+
+    assert requested({"containers": [limited]}) == {GPU: 2}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "cards"),
+    [("8", 8), (8, 8), ("1k", 1000), ("1e1", 10), ("2500m", 2), ("1Ki", 1024), ("many", 0)],
+)
+def test_a_quantity_is_read_as_the_api_server_writes_it(quantity: object, cards: int) -> None:
+    assert number(quantity) == cards
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_finished_pod_uses_no_cards(phase: str) -> None:
+    assert pod_of(trimmed_pod(pod(phase=phase))) is None
+
+
+def test_of_a_pod_without_cards_only_its_name_is_kept() -> None:
+    trimmed = trimmed_pod(pod(cards=0, labels={"app": "web"}))
+
+    assert trimmed["metadata"].keys() == {"name", "namespace", "resourceVersion"}
+    assert trimmed.keys() == {"metadata"}
+
+
+def test_of_a_node_its_state_and_its_cards_are_kept() -> None:
+    manifest = node(cordoned=True, ready=False, taints=["dedicated"])
+    manifest["spec"]["taints"].append({"key": "soft", "effect": "PreferNoSchedule"})
+    machine = machine_of(trimmed_node(manifest))
+
+    assert (machine.is_cordoned, machine.is_ready) == (True, False)
+    assert machine.taints == {"dedicated"}
+    assert machine.cards == {GPU: 8}
+
+
+def test_of_a_reduced_pod_the_same_cards_are_counted() -> None:
+    whole = pod(cards=2, labels={"app": "x"})
+    whole["spec"]["initContainers"] = [container(4), container(1, **SIDECAR)]
+    whole["spec"]["volumes"] = [{"name": "models"}]
+
+    assert trimmed_pod(reduced(whole)) == trimmed_pod(whole)
+    assert "volumes" not in reduced(whole)["spec"]
