@@ -38,6 +38,7 @@ from inferno_operator.controllers.optimization.ports import Loads, Optimizer
 from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.plans.controller import PlansController
 from inferno_operator.logs import configure
 from inferno_operator.resources import RESOURCES, Resource
 from inferno_operator.resources.dialects import DIALECTS, Dialect
@@ -58,8 +59,9 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 WORKLOAD_KINDS = 8
 """Kinds of workloads that Servers name, with pods; more of them share the connections of calls."""
 
-WATCHED_KINDS = len(RESOURCES) + 2 + 2 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 6
-"""Upper limit: our kinds, those of measurement and actuation, and boosters with their children."""
+WATCHED_KINDS = len(RESOURCES) + 1 + 2 + 4 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 6
+"""Upper limit: our kinds, those of plans, measurement and actuation, and boosters with their
+children."""
 
 CALIBRATED_SOURCE = "vLLM"
 """The source whose replicas report what a calibration needs."""
@@ -111,12 +113,14 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         remaining = election.remaining if election else lambda: inf
         guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
         measurement = _measurement(settings, guard, prometheus_client, metrics)
-        optimization = _optimization(settings, guard, optimizer, measurement, metrics)
+        plans = PlansController(guard, OnDemand(guard), measurement, settings.namespaces, _now)
+        optimization = _optimization(settings, guard, optimizer, (measurement, plans), metrics)
         dialect = settings.model_booster
         if in_cluster and dialect is not None:
             dialect = await with_images(dialect, cluster, key.namespace)
         controllers: list[Controller] = [
             optimization,
+            plans,
             measurement,
             *_calibration(settings, guard, prometheus_client, measurement),
             *_others(settings, guard, dialect),
@@ -195,12 +199,22 @@ def _optimization(
     settings: Settings,
     cluster: GuardedCluster,
     optimizer: Optimizer,
-    loads: Loads,
+    others: tuple[Loads, PlansController],
     metrics: Metrics,
 ) -> OptimizationController:
-    """Return the optimization controller."""
-    source = OnDemand(cluster)
-    context = Context(cluster, source, optimizer, _now, settings.time_limit, metrics, loads)
+    """Return the optimization controller; it asks the others for loads and permissions."""
+    loads, plans = others
+    context = Context(
+        cluster,
+        OnDemand(cluster),
+        optimizer,
+        _now,
+        settings.time_limit,
+        metrics,
+        loads,
+        plans.gate,
+        plans.locks,
+    )
     store = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
     return OptimizationController(
         context, settings.namespaces, stateful=not settings.stateless, store=store

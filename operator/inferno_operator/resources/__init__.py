@@ -1,4 +1,4 @@
-"""The six custom resource kinds of `inferno.platform.ai/v1alpha1`.
+"""The seven custom resource kinds of `inferno.platform.ai/v1alpha1`.
 
 `parse` reads a manifest; the CRDs are generated from the same classes.
 """
@@ -16,6 +16,7 @@ from inferno_operator.resources.base import (
     Status,
 )
 from inferno_operator.resources.capacity import Capacity, CapacitySpec, Count
+from inferno_operator.resources.guard import Freeze, Guard
 from inferno_operator.resources.measurement import (
     CUSTOM,
     Measure,
@@ -52,7 +53,23 @@ from inferno_operator.resources.optimizer import (
     OptimizerStatus,
     Unserved,
 )
-from inferno_operator.resources.parsing import RESOURCES, ManifestError, parse
+from inferno_operator.resources.parsing import (
+    RESOURCES,
+    SYSTEM_RESOURCES,
+    ManifestError,
+    parse,
+)
+from inferno_operator.resources.plan import (
+    MAX_STEPS,
+    Approval,
+    Phase,
+    Placement,
+    Plan,
+    PlanSpec,
+    PlanStatus,
+    PlanStep,
+    PlanTotals,
+)
 from inferno_operator.resources.server import Server, ServerSpec, ServerStatus
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
 from inferno_operator.resources.workload import Workload
@@ -62,11 +79,14 @@ __all__ = [
     "CUSTOM",
     "DIGITS",
     "GROUP",
+    "MAX_STEPS",
     "RESOURCES",
+    "SYSTEM_RESOURCES",
     "VERSION",
     "Accelerator",
     "AcceleratorSpec",
     "Allocation",
+    "Approval",
     "Backend",
     "CalibratedData",
     "Capacity",
@@ -79,7 +99,9 @@ __all__ = [
     "DecodeParms",
     "FittedDecode",
     "FittedPrefill",
+    "Freeze",
     "Gain",
+    "Guard",
     "LastOptimization",
     "Level",
     "Load",
@@ -100,6 +122,13 @@ __all__ = [
     "Percentiles",
     "PerfParms",
     "PerformanceData",
+    "Phase",
+    "Placement",
+    "Plan",
+    "PlanSpec",
+    "PlanStatus",
+    "PlanStep",
+    "PlanTotals",
     "Power",
     "PrefillParms",
     "Quality",

@@ -13,7 +13,7 @@ from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
 from inferno_operator.adapters.kubernetes.api_server import ApiReader
 from inferno_operator.adapters.kubernetes.client import MERGE, TIMEOUT, answer_to
-from inferno_operator.resources import GROUP, RESOURCES, VERSION, Optimizer, Resource
+from inferno_operator.resources import GROUP, SYSTEM_RESOURCES, VERSION, Optimizer, Resource
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.ports import GoneError, Listing
@@ -23,7 +23,7 @@ FIELD_MANAGER = "kubectl-inferno"
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
-CONNECTIONS = 2 * len(RESOURCES)
+CONNECTIONS = 2 * len(SYSTEM_RESOURCES)
 """One watch and one call for each kind."""
 
 
@@ -46,7 +46,7 @@ class Session:
 
     async def objects(self) -> list[Observation]:
         """Return all objects of our kinds that are not being deleted."""
-        lists = await asyncio.gather(*map(self._observed, RESOURCES))
+        lists = await asyncio.gather(*map(self._observed, SYSTEM_RESOURCES))
         return [o for found in lists for o in found if o.deleted is None]
 
     async def optimizers(self) -> list[Observation]:

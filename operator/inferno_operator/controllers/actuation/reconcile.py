@@ -16,7 +16,7 @@ from inferno_operator.controllers.actuation.current import (
     running,
     unit_costs,
 )
-from inferno_operator.controllers.actuation.decision import wanted
+from inferno_operator.controllers.actuation.decision import Wanted, wanted
 from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.ownership import (
     FIELD_MANAGER,
@@ -24,6 +24,7 @@ from inferno_operator.controllers.actuation.ownership import (
     owned_backends,
 )
 from inferno_operator.controllers.actuation.plan import Inputs, Plan, decide
+from inferno_operator.controllers.actuation.recommendation import recommending
 from inferno_operator.controllers.actuation.release import (
     SERVER,
     names_workloads,
@@ -127,8 +128,10 @@ async def _release(observation: Observation, context: Context) -> Outcome:
 
 async def _read(observation: Observation, reference: ModelBoosterRef, context: Context) -> Inputs:
     """Read the inputs of the plan."""
-    inputs = Inputs(reference, wanted(observation), observation.status)
     key = observation.reference.key
+    why = await recommending(key.namespace, context.cluster)
+    decision = Wanted(None, why) if why else wanted(observation)
+    inputs = Inputs(reference, decision, observation.status)
     holder = context.index.holder(booster_place(reference, key.namespace))
     if holder is not None and holder != key:
         return replace(inputs, rival=holder.name)

@@ -10,6 +10,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from inferno_operator.controllers.optimization import status
+from inferno_operator.controllers.optimization.permission import (
+    Optimization,
+    Plans,
+    Unrecorded,
+)
 from inferno_operator.controllers.optimization.plan import Update, plan_troubles, plan_updates
 from inferno_operator.controllers.optimization.ports import Loads, Optimizer, TypedLoads
 from inferno_operator.controllers.optimization.schedule import Step, next_step
@@ -35,8 +40,8 @@ class Context:
     """What reconciles need.
 
     `time_limit` is that of the exact solver [s]; `observer` receives a call for each
-    optimization; `loads` knows measured loads; `locks` allow one optimization per namespace at
-    a time.
+    optimization; `loads` knows measured loads; `plans` says what may be written; `locks` allow
+    one optimization per namespace at a time.
     """
 
     cluster: Cluster
@@ -46,6 +51,7 @@ class Context:
     time_limit: float = 30.0
     observer: Observer = field(default_factory=Observer)
     loads: Loads = field(default_factory=TypedLoads)
+    plans: Plans = field(default_factory=Unrecorded)
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     @property
@@ -61,8 +67,8 @@ async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
         if observation.deleted is not None:
             return await _release(observation, context)
         step = next_step(observation, await _others(observation, context), context.now())
-        if step.optimizes:
-            return await _attempt(observation, step, context)
+        if step.resource is not None:
+            return await _attempt(observation, step, step.resource, context)
         await context.writer.write(step.update)
         return Outcome.due_after(step.again_after)
     except GoneError:
@@ -92,12 +98,14 @@ async def _others(observation: Observation, context: Context) -> list[Observatio
     return [observe(OptimizerResource, manifest) for manifest in listing.manifests]
 
 
-async def _attempt(observation: Observation, step: Step, context: Context) -> Outcome:
+async def _attempt(
+    observation: Observation, step: Step, optimizer: OptimizerResource, context: Context
+) -> Outcome:
     """Optimize, or write on the Optimizer why that failed."""
     key = observation.reference.key
     try:
         async with context.locks[key.namespace]:
-            await _optimize(observation, step, context)
+            await _optimize(observation, step, optimizer, context)
     except StaleError as error:
         logger.info("%s; trying again", error)
         return Outcome.FAILED
@@ -109,20 +117,29 @@ async def _attempt(observation: Observation, step: Step, context: Context) -> Ou
     return Outcome.due_after(step.again_after)
 
 
-async def _optimize(observation: Observation, step: Step, context: Context) -> None:
-    """Read the objects, solve, write the results on every object, and then clear the request."""
+async def _optimize(
+    observation: Observation, step: Step, optimizer: OptimizerResource, context: Context
+) -> None:
+    """Read the objects, solve, write the results on every object, and then clear the request.
+
+    Decisions that wait for approval are not written; they are in the Plan that is recorded.
+    """
     key, writer = observation.reference.key, context.writer
     context.observer.started(key)
     if step.is_requested:  # an optimization at an interval is only reported when it is done
         observation = await _write_status(observation, step.update, writer)
     objects = await context.source.objects(key.namespace)
     observations = await context.loads.with_loads(objects)
-    snapshot = build_system(readable(observations), step.resource, context.time_limit)
+    snapshot = build_system(readable(observations), optimizer, context.time_limit)
     solution = await context.optimizer.optimize(snapshot.system)
     updates = plan_updates(observations, snapshot, solution)
-    await writer.write_all(updates, status.digest(observation, updates))
+    permission = await context.plans.permit(
+        Optimization(optimizer, observations, updates, snapshot, solution, step.is_requested)
+    )
+    await writer.write_all(permission.updates, status.digest(observation, permission.updates))
+    await context.plans.written(permission)
     troubles = plan_troubles(observations, snapshot)
-    done = status.optimized(observation, solution, context.now(), troubles)
+    done = status.optimized(observation, solution, context.now(), troubles, permission.message)
     observation = await _write_status(observation, done, writer)
     if step.is_requested:
         await writer.clear_request(observation.reference)

@@ -1,0 +1,1 @@
+"""The plans controller: what optimizations decide is recorded, approved, and carried out."""
