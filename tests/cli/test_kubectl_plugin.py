@@ -65,7 +65,13 @@ def plugin(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("command", [[], ["plan"], ["optimize"], ["explain"], ["top"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *([], ["plan"], ["optimize"], ["explain"], ["top"]),
+        *(["plans"], ["diff"], ["approve"], ["reject"]),
+    ],
+)
 def test_every_help_has_an_example_and_the_options_of_kubectl(command: list[str]) -> None:
     text = CliRunner().invoke(app, [*command, "--help"]).stdout
 
@@ -74,7 +80,7 @@ def test_every_help_has_an_example_and_the_options_of_kubectl(command: list[str]
         assert option in text
 
 
-@pytest.mark.parametrize("command", [["plan"], ["optimize"], ["explain", "s"], ["top"]])
+@pytest.mark.parametrize("command", [["plan"], ["optimize"], ["explain", "s"], ["top"], ["plans"]])
 def test_a_cluster_without_our_definitions_is_told_so(
     empty_cluster: Path, command: list[str]
 ) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
     from inferno_operator.cli.measurement import Asked, Measurement
     from inferno_operator.cli.overview import Overview
+    from inferno_operator.resources import Plan
     from inferno_operator.resources.observation import Observation
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ OptimizerName = Annotated[
     str | None,
     typer.Argument(metavar="OPTIMIZER", help="Which one, where there are several."),
 ]
+PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name.")]
 PLACE_OPTIONS = {
     "namespace": typer.Option(
         "--namespace", "-n", metavar="NAME", help="Namespace; the context's by default."
@@ -283,6 +285,99 @@ def measure(
     with working("asking Prometheus"):
         found, asked = asyncio.run(measure(resources, endpoint))
     _show_measurements(output, found, asked)
+
+
+@app.command(
+    epilog="Example: kubectl inferno plans --namespace llm"
+    "\n\nExample: kubectl inferno plans -o json"
+)
+@_somewhere
+def plans(place: "Place", output: Output = Format.TABLE) -> None:
+    """Show the Plans that optimizations recorded, the newest first.
+
+    Those that wait for approval are shown with the reason.
+    """
+    from inferno_operator.cli.answer import in_order
+    from inferno_operator.cli.tables.plans import plans_parts
+
+    found = in_order(_run(place, lambda session: session.plans()))
+    show(
+        output,
+        lambda: [plan.to_json() for plan in found],
+        lambda: plans_parts(found, _now()),
+    )
+
+
+@app.command(
+    epilog="Example: kubectl inferno diff fleet-17"
+    "\n\nExample: kubectl inferno diff fleet-17 -n llm -o yaml"
+)
+@_somewhere
+def diff(place: "Place", name: PlanName, output: Output = Format.TABLE) -> None:
+    """Show what a Plan changes: each Server before and after, and the cost."""
+    from inferno_operator.cli.answer import choose_plan, in_order
+    from inferno_operator.cli.tables.plans import diff_parts
+
+    async def read(session: "Session") -> "Plan":
+        return choose_plan(in_order(await session.plans()), session.namespace, name)
+
+    chosen = _run(place, read)
+    show(output, chosen.to_json, lambda: diff_parts(chosen))
+
+
+@app.command(
+    epilog="Example: kubectl inferno approve fleet-17"
+    "\n\nExample: kubectl inferno approve fleet-17 -n llm --until 2h"
+)
+@_somewhere
+def approve(
+    place: "Place",
+    name: PlanName,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="When the approval ends: a time, or in 90m or 2h; never by default.",
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Approve a Plan, so that the operator carries it out.
+
+    Writes status.approval of the Plan with your rights. You need the ClusterRole inferno-approve.
+    """
+    _answer(place, name, "Approved", until, output)
+
+
+@app.command(epilog="Example: kubectl inferno reject fleet-17 --namespace llm")
+@_somewhere
+def reject(place: "Place", name: PlanName, output: Output = Format.TABLE) -> None:
+    """Reject a Plan, so that the operator never carries it out.
+
+    The same changes are not proposed again at the interval of the Optimizer while the inputs
+    stay the same. You need the ClusterRole inferno-approve.
+    """
+    _answer(place, name, "Rejected", None, output)
+
+
+def _answer(place: "Place", name: str, state: str, until: str | None, output: Format) -> None:
+    """Answer a Plan, and show the answer."""
+    from inferno_operator.cli.answer import approval, check_open, choose_plan, deadline, in_order
+    from inferno_operator.cli.tables.plans import summary
+    from inferno_operator.resources.objects import Key
+
+    end = None if until is None else deadline(until, _now())
+
+    async def answer(session: "Session") -> "Plan":
+        plan = choose_plan(in_order(await session.plans()), session.namespace, name)
+        check_open(plan)
+        given = approval(plan, state, await session.user(), end)
+        await session.answer(name, given)
+        return plan
+
+    plan = _run(place, answer)
+    told = f"Plan {Key(plan.metadata.namespace, name)}: {state.lower()}; {summary(plan)}"
+    show(output, lambda: {"plan": name, "state": state, "digest": plan.spec.digest}, lambda: [told])
 
 
 async def _ask(session: "Session", name: str | None) -> "Observation":

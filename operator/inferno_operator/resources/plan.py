@@ -147,6 +147,13 @@ class Plan(Resource):
     status: PlanStatus = PlanStatus()
 
     @property
+    def order(self) -> tuple[object, int, str]:
+        """What to sort by to have the oldest first; of those of one second, by number."""
+        created, name = self.age
+        number = name.rpartition("-")[2]
+        return created, int(number) if number.isdigit() else 0, name
+
+    @property
     def is_finished(self) -> bool:
         """Whether nothing more becomes of it."""
         return self.status.phase in FINISHED

@@ -49,8 +49,9 @@ class Book:
             They are not known now.
         """
         await self._mirror.complete()
-        found = (o for o in self._mirror.all(namespace) if o.kind is Plan and o.deleted is None)
-        return sorted((o for o in found if o.resource is not None), key=_age)
+        present = [o for o in self._mirror.all(namespace) if o.deleted is None]
+        plans = [(o.resource.order, o) for o in present if isinstance(o.resource, Plan)]
+        return [observation for _, observation in sorted(plans, key=lambda pair: pair[0])]
 
     def history(self, namespace: str) -> Mapping[str, int]:
         """Return how many finished Plans each Optimizer of a namespace keeps."""
@@ -92,12 +93,3 @@ class Book:
         keys = (o.reference.key.name.rpartition("-") for o in plans)
         numbers = [int(number) for owner, _, number in keys if owner == name and number.isdigit()]
         return f"{name}-{max(numbers, default=0) + 1}"
-
-
-def _age(observation: Observation) -> tuple[object, int, str]:
-    """Return what to sort Plans by: the time of creation, and their number within a second."""
-    plan = observation.resource
-    assert plan is not None  # noqa: S101 - only Plans that can be read are sorted
-    created, name = plan.age
-    number = name.rpartition("-")[2]
-    return created, int(number) if number.isdigit() else 0, name
