@@ -156,6 +156,30 @@ def approve_as_admin(scene: Scene, plan: str) -> None:
     scene.control_plane.kubectl("patch", *where, *what)
 
 
+@pytest.mark.parametrize("mode", ["Auto", "Approve"])
+def test_an_operator_killed_between_writes_leaves_a_plan_that_the_next_one_completes(
+    scene: Scene, operator: StartOperator, mode: str
+) -> None:
+    names = [f"s{number:03}" for number in range(120)]
+    system = objects.accelerator(), objects.model(), objects.service_class(), objects.capacity(500)
+    request = objects.optimizer(optimize=False)
+    request["spec"]["mode"] = mode
+    scene.apply(*system, *(objects.server(name, wanted=2) for name in names), request)
+    first = operator()
+    scene.request("inferno")
+    if mode == "Approve":
+        wait_for_phases(scene, inferno_1="Proposed")
+        approve_as_admin(scene, "inferno-1")
+    wait_until(lambda: desired(scene), bool, "the first writes", PATIENCE_S)
+    first.kill()
+    operator()
+    wait_for_phases(scene, inferno_1="Done")
+    done = scene.wait_until_done("inferno")
+
+    assert desired(scene) == dict.fromkeys(names, 2)
+    assert done["status"]["lastOptimization"]["allocated"] == len(names)
+
+
 @pytest.mark.usefixtures("deployment_controllers")
 def test_a_recommendation_touches_no_workload_until_the_mode_changes(
     scene: Scene, operator: StartOperator

@@ -13,6 +13,9 @@ from inferno_operator.resources.schema import Items, NonNegativeInteger, Number,
 DURATION = r"^([0-9]+h)?([0-9]+m)?$"
 MAX_WINDOWS = 64
 
+CLOCK_CHANGE = timedelta(hours=3)
+"""More than clocks are ever changed by: cron goes by what they show, which may come twice."""
+
 
 def _cron(text: str) -> str:
     """Return a cron expression of five fields, or raise a ValueError."""
@@ -56,12 +59,13 @@ class Freeze(Part):
     def end(self, now: datetime) -> datetime | None:
         """Return when the window that is open at a time ends; None if none is open.
 
-        The window lasts for the time that passes, also where clocks are changed meanwhile.
+        The window lasts for the time that passes, also where clocks are changed meanwhile. A
+        start that clocks skip is at the end of the gap; of one that comes twice, the first counts.
         """
-        local = now.astimezone(ZoneInfo(self.timezone))
-        just_after = local + timedelta(seconds=1)  # a window is open from its first instant
-        start = next(CronSim(self.start, just_after, reverse=True))
-        end = start.astimezone(UTC) + self.length
+        later = (now + CLOCK_CHANGE).astimezone(ZoneInfo(self.timezone))
+        starts = (start.astimezone(UTC) for start in CronSim(self.start, later, reverse=True))
+        last = next(start for start in starts if start <= now)
+        end = last + self.length
         return end if now < end else None
 
 

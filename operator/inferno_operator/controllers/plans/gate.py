@@ -1,6 +1,5 @@
 """Record what an optimization decided as a Plan, and say what of it may be written now."""
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -19,12 +18,10 @@ from inferno_operator.controllers.plans.proposal import Proposal, is_undecided, 
 from inferno_operator.resources import Optimizer, Plan, Server
 from inferno_operator.resources.objects import Now, kind_of
 from inferno_operator.resources.observation import Observation, readable
-from inferno_operator.runtime.ports import RejectedError
+from inferno_operator.runtime.ports import GoneError, RejectedError
 from inferno_optimizer.errors import InfernoError
 
 SERVER = kind_of(Server)
-
-logger = logging.getLogger(__name__)
 
 
 class Gate:
@@ -42,10 +39,10 @@ class Gate:
         RejectedError
             Plans may have to wait for approval, but there can be none.
         """
-        trouble = self._book.trouble()
-        if trouble is not None:
-            return _unrecorded(optimization, trouble)
         optimizer, proposal = optimization.optimizer, proposal_of(optimization)
+        trouble = self._book.trouble()
+        if isinstance(trouble, GoneError | RejectedError):
+            return _unrecorded(optimization, trouble)
         plans = await self._book.plans(optimizer.metadata.namespace)
         if proposal is None:
             await self._withdraw(plans, optimizer)
@@ -147,6 +144,5 @@ def _unrecorded(optimization: Optimization, trouble: InfernoError) -> Permission
     """Return what may be written without Plans, such as where their kind is not installed."""
     spec = optimization.optimizer.spec
     if spec.mode == "Approve" or spec.guard is not None:
-        raise RejectedError(f"mode {spec.mode} with a guard needs Plans: {trouble}") from trouble
-    logger.warning("decisions are not recorded as Plans: %s", trouble)
-    return Permission(optimization.updates)
+        raise RejectedError(f"mode Approve and guards need Plans: {trouble}") from trouble
+    return Permission(optimization.updates, f"decisions are not recorded as Plans: {trouble}")

@@ -120,22 +120,21 @@ async def _carry_out(
     book, now = context.book, context.now()
     try:
         decisions = unpack_decisions(plan.spec.decisions)
-        objects = await context.loads.with_loads(
-            await context.source.objects(plan.metadata.namespace)
-        )
-        change = _changed_input(plan, decisions, objects, optimizer)
-        if change:
-            await book.write(observation, status.superseded(observation, change, now))
-            return None
-        if plan.status.approval is not None:
-            observation = await book.write(observation, status.approved(observation, following.by))
-        await _write(observation, decisions, objects, context)
-    except (UnreadablePlanError, RejectedError) as error:
+    except UnreadablePlanError as error:
         failure = status.finished(observation, "Failed", error.reason, str(error), now)
         await book.write(observation, failure)
         return None
-    after = written(observation, plan, optimizer.spec.mode, following.by, now)
-    await book.write(observation, after)
+    found = await context.source.objects(plan.metadata.namespace)
+    objects = await context.loads.with_loads(found)
+    if change := _changed_input(plan, decisions, objects, optimizer):
+        await book.write(observation, status.superseded(observation, change, now))
+        return None
+    if plan.status.phase != "Approved":
+        observation = await book.write(observation, status.approved(observation, following.by))
+    await _write(observation, decisions, objects, context)
+    await book.write(
+        observation, written(observation, plan, optimizer.spec.mode, following.by, now)
+    )
     return SOONEST
 
 
@@ -160,11 +159,21 @@ async def _write(
     objects: Sequence[Observation],
     context: Context,
 ) -> None:
-    """Write decisions on the Servers; those that have them already stay as they are."""
+    """Write decisions on the Servers; those that have them already stay as they are.
+
+    Raises
+    ------
+    RejectedError
+        The API server refuses a write; the Plan says so, and a later try may succeed.
+    """
     servers = {o.reference.key.name: o for o in objects if o.kind is Server}
     updates = [d.update(servers[d.server]) for d in decisions if d.server in servers]
     writer = Writer(context.cluster, context.now)
-    await writer.write_all(updates, digest(observation, updates))
+    try:
+        await writer.write_all(updates, digest(observation, updates))
+    except RejectedError as error:
+        await context.book.write(observation, status.not_written(observation, error))
+        raise
 
 
 async def _follow(observation: Observation, plan: Plan, context: Context) -> float | None:

@@ -9,6 +9,7 @@ from inferno_operator.resources import Phase, PlanStatus
 from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation
+from inferno_optimizer.errors import InfernoError
 
 CARRIED_OUT = "CarriedOut"
 """The type of the condition of a Plan."""
@@ -46,6 +47,12 @@ def approved(observation: Observation, by: str) -> Update:
     """Return the update of a Plan that was approved, and is not written yet."""
     verdict = Verdict(CARRIED_OUT, holds=None, reason="Approved", message=f"approved by {by}")
     return _update(observation, "Approved", verdict, by=by)
+
+
+def not_written(observation: Observation, error: InfernoError) -> Update:
+    """Return the update of a Plan whose decisions the API server refuses."""
+    verdict = Verdict(CARRIED_OUT, holds=False, reason="NotWritten", message=str(error))
+    return _update(observation, "Approved", verdict)
 
 
 def acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:

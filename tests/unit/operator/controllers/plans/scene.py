@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,21 +15,53 @@ from inferno_operator.controllers.plans.book import Book
 from inferno_operator.controllers.plans.gate import Gate
 from inferno_operator.controllers.plans.reconcile import Context, reconcile_plans
 from inferno_operator.resources import Optimizer, Plan
-from inferno_operator.resources.objects import Key, kind_of
+from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.work_queue import Outcome
 from tests.unit.operator import objects
-from tests.unit.operator.objects import NOW, Manifest
+from tests.unit.operator.objects import NOW
 
 NAMESPACE = "default"
 INFERNO = Key(NAMESPACE, "inferno")
 
 
+class Killed(BaseException):
+    """The operator ends here; nothing of it may be caught."""
+
+
+class MortalCluster(FakeCluster):
+    """The operator is killed after so many writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: int | None = None
+
+    def kill_after(self, writes: int | None) -> None:
+        self._left = writes
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        self._count()
+        return await super().apply(kind, manifest, manager, force=force)
+
+    async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
+        self._count()
+        await super().merge(kind, manifest, manager)
+
+    def _count(self) -> None:
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                raise Killed
+
+
 class Scene:
     """Two Servers and enough cards; an Optimizer that the test writes."""
 
-    def __init__(self, cluster: FakeCluster, loads: Loads) -> None:
+    def __init__(self, cluster: MortalCluster, loads: Loads) -> None:
         self.cluster = cluster
+        self._loads = loads
         self.now = NOW
         self.mirror = Mirror(cluster, (Plan, Optimizer), ())
         source, locks = OnDemand(cluster), defaultdict[str, asyncio.Lock](asyncio.Lock)
@@ -90,6 +122,24 @@ class Scene:
             if kind == "Server" and "desiredAlloc" in manifest["spec"]
         }
 
+    def actuated(self, server: str, reason: str, status: str) -> None:
+        """Report as actuation does, about the newest generation."""
+        stored = self.cluster.objects["Server", Key(NAMESPACE, server)]
+        told = {
+            "type": "Actuated",
+            "status": status,
+            "reason": reason,
+            "message": "",
+            "observedGeneration": stored["metadata"]["generation"],
+            "lastTransitionTime": "2026-03-01T12:00:00Z",
+        }
+        others = [c for c in stored["status"]["conditions"] if c["type"] != "Actuated"]
+        stored["status"]["conditions"] = [*others, told]
+
+    def restarted(self) -> "AbstractAsyncContextManager[Scene]":
+        """Another operator on the same objects."""
+        return _running(Scene(self.cluster, self._loads))
+
     def phases(self) -> dict[str, str]:
         return {name: plan["status"].get("phase", "") for name, plan in self.plans().items()}
 
@@ -110,21 +160,25 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene_of(*manifests: Manifest, loads: Loads | None = None) -> AsyncIterator[Scene]:
+async def scene_of(
+    *manifests: Manifest, loads: Loads | None = None, cluster: MortalCluster | None = None
+) -> AsyncIterator[Scene]:
     """A scene with Servers s and t, which need 2 replicas and 1, or with these objects."""
-    cluster = FakeCluster()
+    cluster = cluster or MortalCluster()
     servers = manifests or (objects.server("S", wanted=2), objects.server("T", wanted=1))
     model, class_ = objects.model(), objects.service_class()
     for manifest in (objects.accelerator(), model, class_, objects.capacity(20), *servers):
         cluster.add(manifest)
-    scene = Scene(cluster, loads or TypedLoads())
+    async with _running(Scene(cluster, loads or TypedLoads())) as scene:
+        yield scene
+
+
+@asynccontextmanager
+async def _running(scene: Scene) -> AsyncIterator[Scene]:
     watching = asyncio.create_task(scene.mirror.run())
-    await scene.mirror.complete()
+    await scene.seen()
     try:
         yield scene
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-
-
-__all__ = ["INFERNO", "NAMESPACE", "Scene", "kind_of", "scene_of"]
