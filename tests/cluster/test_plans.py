@@ -198,7 +198,7 @@ def test_a_recommendation_touches_no_workload_until_the_mode_changes(
 
         scene.control_plane.wait_for("server", "w", is_told, scene.namespace, PATIENCE_S)
 
-    wait_for_reason("Held")
+    wait_for_reason("Recommended")
     before = scene.control_plane.get("deployment", "engine", scene.namespace)
     first.kill()
     operator()
@@ -207,7 +207,7 @@ def test_a_recommendation_touches_no_workload_until_the_mode_changes(
     scene.control_plane.patch("server", "w", load, scene.namespace)
     scene.request("inferno")
     wait_for_phases(scene, inferno_1="Done", inferno_2="Done")
-    wait_for_reason("Held")
+    wait_for_reason("Recommended")
     after = scene.control_plane.get("deployment", "engine", scene.namespace)
 
     assert desired(scene)["w"] == 3

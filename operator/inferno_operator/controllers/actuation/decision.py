@@ -16,6 +16,7 @@ UNDECIDED = frozenset(reason for reason in Reason if not reason.decided)
 class Wanted:
     """Wanted replicas by accelerator; None leaves them as they are, for the reason in `why`.
 
+    `reason` is the word for `why` in the condition.
     `fresh` is False while `desiredAlloc` and the condition `Allocated` are not written both:
     then nothing is changed or reported.
     """
@@ -23,6 +24,7 @@ class Wanted:
     replicas: Mapping[str, int] | None
     why: str = ""
     fresh: bool = True
+    reason: str = "Held"
 
 
 def wanted(observation: Observation) -> Wanted:

@@ -2,28 +2,48 @@
 
 Which Optimizer made a decision cannot be told from a Server. So one Optimizer with this mode
 stops actuation in its whole namespace. A reconcile reads the Optimizers themselves: a decision is
-written after its Optimizer, so no decision is seen without the mode of its Optimizer.
+written after its Optimizer, so no decision is seen without the mode of its Optimizer. If the
+Optimizer is deleted, what it recommended stays a recommendation until there is another one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
+from inferno_operator.controllers.actuation.decision import Wanted, wanted
+from inferno_operator.controllers.actuation.status import ACTUATED
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
+from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.informer import Informer
 from inferno_operator.runtime.ports import Change, Cluster, GoneError, Listing
 from inferno_optimizer.errors import InfernoError
 
 OPTIMIZER = kind_of(Optimizer)
 
+RECOMMENDED = "Recommended"
+"""The reason of the condition `Actuated` in mode Recommend."""
 
-async def recommending(namespace: str, cluster: Cluster) -> str:
-    """Return why only recommendations are made in a namespace; "" if decisions are actuated."""
+
+async def recommending(namespace: str, cluster: Cluster) -> str | None:
+    """Return why only recommendations are made in a namespace; "" if decisions are actuated.
+
+    None if there is no Optimizer.
+    """
     try:
         listing = await cluster.list(OPTIMIZER, namespace)
     except GoneError:  # the kind is not installed
-        return ""
+        return None
+    if not listing.manifests:
+        return None
     names = sorted(m["metadata"]["name"] for m in listing.manifests if _recommends(m))
     return f"Optimizer {names[0]!r} has mode Recommend" if names else ""
+
+
+def decision_for(observation: Observation, why: str | None) -> Wanted:
+    """Read the decision for a Server; `why` is that of `recommending`."""
+    before = observation.status.condition(ACTUATED)
+    if why is None and before is not None and before.reason == RECOMMENDED:
+        why = "its Optimizer, which had mode Recommend, was deleted"
+    return Wanted(None, why, reason=RECOMMENDED) if why else wanted(observation)
 
 
 def _recommends(manifest: Manifest | None) -> bool:

@@ -16,7 +16,6 @@ from inferno_operator.controllers.actuation.current import (
     running,
     unit_costs,
 )
-from inferno_operator.controllers.actuation.decision import Wanted, wanted
 from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.ownership import (
     FIELD_MANAGER,
@@ -24,7 +23,7 @@ from inferno_operator.controllers.actuation.ownership import (
     owned_backends,
 )
 from inferno_operator.controllers.actuation.plan import Inputs, Plan, decide
-from inferno_operator.controllers.actuation.recommendation import recommending
+from inferno_operator.controllers.actuation.recommendation import decision_for, recommending
 from inferno_operator.controllers.actuation.release import (
     SERVER,
     names_workloads,
@@ -130,8 +129,7 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
     """Read the inputs of the plan."""
     key = observation.reference.key
     why = await recommending(key.namespace, context.cluster)
-    decision = Wanted(None, why) if why else wanted(observation)
-    inputs = Inputs(reference, decision, observation.status)
+    inputs = Inputs(reference, decision_for(observation, why), observation.status)
     holder = context.index.holder(booster_place(reference, key.namespace))
     if holder is not None and holder != key:
         return replace(inputs, rival=holder.name)

@@ -87,7 +87,7 @@ async def _reconcile(
     now = context.now()
     why = await recommending(namespace, context.cluster)
     subjects = await read_subjects(
-        observations, context.world, context.cluster, context.memory, now, held=why
+        observations, context.world, context.cluster, context.memory, now, recommending=why
     )
     if subjects is None:
         return Outcome.SETTLED  # the list that is awaited causes a reconcile
