@@ -364,7 +364,6 @@ def _answer(place: "Place", name: str, state: str, until: str | None, output: Fo
     """Answer a Plan, and show the answer."""
     from inferno_operator.cli.answer import approval, check_open, choose_plan, deadline, in_order
     from inferno_operator.cli.tables.plans import summary
-    from inferno_operator.resources.objects import Key
 
     end = None if until is None else deadline(until, _now())
 
@@ -376,7 +375,7 @@ def _answer(place: "Place", name: str, state: str, until: str | None, output: Fo
         return plan
 
     plan = _run(place, answer)
-    told = f"Plan {Key(plan.metadata.namespace, name)}: {state.lower()}; {summary(plan)}"
+    told = f"Plan {name}: {state.lower()}; {summary(plan)}"
     show(output, lambda: {"plan": name, "state": state, "digest": plan.spec.digest}, lambda: [told])
 
 

@@ -107,7 +107,7 @@ def test_who_may_not_approve_is_told_which_role_is_missing(
     assert refused.returncode == 1
     assert "you need the ClusterRole inferno-approve in namespace 'team'" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
-    assert "Plan team/inferno-9: approved; 1 Server changes" in approved
+    assert "Plan inferno-9: approved; 1 Server changes" in approved
     assert answer == {
         "state": "Approved",
         "digest": "sha256:1",

@@ -61,7 +61,7 @@ def _answered(observation: Observation, plan: Plan, approval: Approval, now: dat
         return Next(status.waiting(observation, Hold("WrongDigest", message)))
     if approval.state == "Rejected":
         message = f"rejected by {by}"
-        return Next(status.finished(observation, "Rejected", "Rejected", message, now, by))
+        return Next(status.finished(observation, "Rejected", "NotApproved", message, now, by))
     if approval.until is not None and approval.until <= now:
         message = f"the approval of {by} ended at {approval.until:%Y-%m-%d %H:%M:%S UTC}"
         return Next(status.finished(observation, "Expired", "Expired", message, now, by))

@@ -34,11 +34,8 @@ class Arrivals:
 
 def waiting(observation: Observation, hold: Hold) -> Update:
     """Return the update of a Plan that waits for a person."""
-    key = observation.reference.key
-    message = (
-        f"{hold.message}; look at it with 'kubectl inferno diff {key.name} -n {key.namespace}',"
-        f" then approve or reject it"
-    )
+    name = observation.reference.key.name
+    message = f"{hold.message}; look at 'kubectl inferno diff {name}', then approve or reject it"
     verdict = Verdict(CARRIED_OUT, holds=False, reason=hold.reason, message=message)
     return _update(observation, "Proposed", verdict)
 

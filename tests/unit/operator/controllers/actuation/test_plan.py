@@ -74,7 +74,7 @@ class Fleet:
     def step(self, decision: Mapping[str, int] | None) -> Plan:
         """Plan, and write what was planned."""
         workload = Workload(self.booster, self.servings, self.bindings)
-        inputs = Inputs(self.reference, Wanted(decision), self.status, workload)
+        inputs = Inputs(self.reference, Wanted(decision, reason="Held"), self.status, workload)
         plan = decide(inputs, self.now)
         for write in plan.writes:
             self._apply(write)

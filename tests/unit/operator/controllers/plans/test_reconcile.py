@@ -83,7 +83,7 @@ async def test_beyond_the_guard_also_a_plan_of_mode_auto_waits(
         assert scene.desired() == {}
         assert told[0] == reason
         assert words in told[1]
-        assert "kubectl inferno diff inferno-1 -n default" in told[1]
+        assert "kubectl inferno diff inferno-1" in told[1]
         assert [e.reason for e in scene.cluster.events if e.about.kind.kind == "Plan"] == [reason]
 
 
