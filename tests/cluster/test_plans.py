@@ -80,7 +80,7 @@ def test_only_who_has_the_right_approves_and_nothing_changes_before(
     done = scene.wait_until_done("inferno")
     wait_for_phases(scene, inferno_1="Proposed")
 
-    assert "Plan inferno-1 waits" in condition(done, "Optimized")["message"]
+    assert "Plan inferno-1 is not carried out at once" in condition(done, "Optimized")["message"]
     assert 'cannot get resource "plans/status"' in answer(scene, "bob", "inferno-1")
     assert answer(scene, "ann", "inferno-1", digest="sha256:0") == ""
 

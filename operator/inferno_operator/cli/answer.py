@@ -10,7 +10,7 @@ from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 
-DURATION = re.compile(r"(?P<number>[0-9]+)(?P<unit>[smhd])")
+DURATION = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[smhd])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 

@@ -120,7 +120,7 @@ def _document(decision: StoredDecision) -> Manifest:
 def _decision(document: Mapping[str, Any]) -> StoredDecision:
     return StoredDecision(
         document["server"],
-        document["spec"],
+        {"desiredAlloc": document["spec"]["desiredAlloc"]},
         tuple(Verdict(**verdict) for verdict in document["verdicts"]),
         document["active"],
         document["load"],

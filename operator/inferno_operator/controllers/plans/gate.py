@@ -99,7 +99,7 @@ class Gate:
         following = Next() if is_acting else next_of(observation, plan, optimizer, now)
         if following.update is not None:
             told = following.update.verdicts[0].message
-            message = f"Plan {plan.metadata.name} waits: {told}"
+            message = f"Plan {plan.metadata.name} is not carried out at once: {told}"
             return Permission(_withheld(optimization, proposal.steps), message)
         after = written(observation, plan, optimizer.spec.mode, following.by, now)
         return Permission(_permitted(optimization), plan=observation, afterwards=after)

@@ -134,12 +134,9 @@ def _lag(observation: Observation) -> str:
 def decided(plan: Plan) -> Mapping[str, tuple[Placement, ...]]:
     """Return what a Plan decides, by name of the Server object.
 
-    Raises
-    ------
-    UnreadablePlanError
-        There are more changes than the Plan lists, and its decisions are left out.
+    If its decisions are left out, these are only the changes that it lists.
     """
-    if not plan.spec.steps_omitted:
+    if not plan.spec.steps_omitted or not plan.spec.decisions:
         return {step.server: step.after for step in plan.spec.steps}
     return {
         d.server: placements(ServerAllocation.model_validate(d.spec["desiredAlloc"]))

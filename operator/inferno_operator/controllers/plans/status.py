@@ -85,8 +85,15 @@ def finished(
 
 
 def superseded(observation: Observation, why: str, now: datetime) -> Update:
-    """Return the update of a Plan that something newer replaces."""
-    return finished(observation, "Superseded", "Superseded", why, now)
+    """Return the update of a Plan that something newer replaces.
+
+    How far it got is unknown if it was being carried out: that is no reason for a warning.
+    """
+    before = observation.status
+    is_acting = isinstance(before, PlanStatus) and before.phase == "Acting"
+    holds = None if is_acting else False
+    verdict = Verdict(CARRIED_OUT, holds, reason="Superseded", message=why)
+    return _update(observation, "Superseded", verdict, finished=now)
 
 
 def acting_for(observation: Observation, now: datetime) -> timedelta:

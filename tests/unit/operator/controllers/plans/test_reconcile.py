@@ -51,7 +51,7 @@ async def test_in_mode_approve_nothing_changes_until_a_person_approves() -> None
 
         assert scene.desired() == {}
         assert scene.phases() == {"inferno-1": "Proposed"}
-        assert "Plan inferno-1 waits" in scene.optimized()
+        assert "Plan inferno-1 is not carried out at once" in scene.optimized()
 
         scene.answer("inferno-1", "Approved")
         await scene.advance()
@@ -351,6 +351,27 @@ async def test_a_recommendation_is_done_as_soon_as_it_is_written() -> None:
         assert scene.desired() == {"s": 2, "t": 1}
         assert scene.phases() == {"inferno-1": "Done"}
         assert scene.told("inferno-1")[0] == "Recommended"
+
+
+async def test_a_plan_is_superseded_while_it_acts_as_soon_as_a_newer_one_acts() -> None:
+    workload = {"workloads": [{"accelerator": "A", "name": "w"}]}
+    async with scene_of(objects.server("S", spec=workload)) as scene:
+        scene.write_optimizer()
+        await scene.optimize()
+        await scene.advance()
+        held = {"freeze": [FROZEN]}
+        load = {"currentAlloc": objects.running(0, 3)}
+        scene.change("Server", "s", **load)
+        scene.change("Optimizer", "inferno", optimize=True, guard=held)
+        await scene.optimize()
+        await scene.advance()
+        proposed = scene.phases()
+        scene.answer("inferno-2", "Approved")
+        await scene.advance()
+        await scene.advance()
+
+        assert proposed == {"inferno-1": "Acting", "inferno-2": "Proposed"}
+        assert scene.phases() == {"inferno-1": "Superseded", "inferno-2": "Acting"}
 
 
 async def test_a_plan_is_done_when_its_servers_are_actuated() -> None:
