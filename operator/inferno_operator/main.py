@@ -118,9 +118,9 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         dialect = settings.model_booster
         if in_cluster and dialect is not None:
             dialect = await with_images(dialect, cluster, key.namespace)
-        controllers: list[Controller] = [
+        controllers: list[Controller] = [  # in the order in which they are stopped
+            plans,  # before the optimization, which it would complete
             optimization,
-            plans,
             measurement,
             *_calibration(settings, guard, prometheus_client, measurement),
             *_others(settings, guard, dialect),

@@ -178,6 +178,7 @@ class Optimizer(Resource):
         Column("Last", ".status.lastOptimization.time", "date"),
         READY,
         AGE,
+        Column("Mode", ".spec.mode", wide=True),
         Column("Solver", ".status.lastOptimization.certificate.solver", wide=True),
         Column("Seconds", ".status.lastOptimization.certificate.seconds", "number", wide=True),
     )

@@ -9,9 +9,9 @@ from inferno_operator.controllers.plans import status
 from inferno_operator.controllers.plans.book import Book
 from inferno_operator.controllers.plans.plan import (
     Next,
+    is_close,
     is_same,
     next_of,
-    still_holds,
     written,
 )
 from inferno_operator.controllers.plans.proposal import Proposal, is_undecided, proposal_of
@@ -47,8 +47,8 @@ class Gate:
         if proposal is None:
             await self._withdraw(plans, optimizer)
             return Permission(_permitted(optimization))
-        refused = None if optimization.is_requested else _rejected(plans, proposal)
-        if refused is not None:
+        refused = _rejected(plans, proposal, optimization)
+        if refused is not None and not optimization.is_requested:
             message = f"Plan {refused} was rejected; set spec.optimize to propose it again"
             return Permission(_withheld(optimization, proposal.steps), message)
         known = self._known(plans, proposal, optimization)
@@ -83,10 +83,11 @@ class Gate:
             return None
         if is_same(plan, proposal):
             return plans[-1]
+        if plan.status.phase != "Proposed":
+            return None
         waits = next_of(plans[-1], plan, optimization.optimizer, self._now()).update is not None
-        if waits and still_holds(plan, proposal, readable(optimization.observations)):
-            return plans[-1]
-        return None
+        resources = readable(optimization.observations)
+        return plans[-1] if waits and is_close(plan, proposal, resources) else None
 
     def _decided(
         self, observation: Observation, optimization: Optimization, proposal: Proposal
@@ -105,12 +106,16 @@ class Gate:
         return Permission(_permitted(optimization), plan=observation, afterwards=after)
 
 
-def _rejected(plans: Sequence[Observation], proposal: Proposal) -> str | None:
+def _rejected(
+    plans: Sequence[Observation], proposal: Proposal, optimization: Optimization
+) -> str | None:
     """Return the name of the newest Plan, if a person rejected what is proposed again."""
     plan = plans[-1].resource if plans else None
     if not isinstance(plan, Plan) or plan.status.phase != "Rejected":
         return None
-    return plan.metadata.name if is_same(plan, proposal) else None
+    resources = readable(optimization.observations)
+    is_again = is_same(plan, proposal) or is_close(plan, proposal, resources)
+    return plan.metadata.name if is_again else None
 
 
 def _permitted(optimization: Optimization) -> list[Update]:

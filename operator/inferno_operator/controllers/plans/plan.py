@@ -155,15 +155,13 @@ def is_same(plan: Plan, proposal: Proposal) -> bool:
     return all(known.get(name) == step.after for name, step in proposal.steps.items())
 
 
-def still_holds(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> bool:
-    """Whether a Plan that waits is still good enough, although a proposal differs from it.
+def is_close(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> bool:
+    """Whether an answer to a Plan is an answer to a proposal too, although the two may differ.
 
-    Loads that are measured move all the time, so decisions move too. The Plan stays if the
-    proposal changes no other Server, and no load has moved by more than the tolerance.
+    Loads that are measured move all the time, so decisions move too. The proposal is close if it
+    has the same inputs, changes no other Server, and no load has moved by more than the tolerance.
     """
-    if plan.status.phase != "Proposed" or not plan.spec.decisions:
-        return False
-    if plan.spec.inputs_digest != proposal.spec.inputs_digest:
+    if not plan.spec.decisions or plan.spec.inputs_digest != proposal.spec.inputs_digest:
         return False
     if not proposal.steps.keys() <= decided(plan).keys():
         return False

@@ -113,7 +113,7 @@ def test_a_diff_shows_each_server_before_and_after() -> None:
     assert "\n".join(map(str, parts)).splitlines() == [
         "SERVER  FROM             TO                                  CHANGE  REASON",
         "s       2 x A (batch 8)  1 x A (batch 8) + 3 x B (batch 16)  +20.00  BestEffort",
-        "t       2 x A (batch 8)  -                                  -20.50  NoCapacity",
+        "t       2 x A (batch 8)  -                                   -20.50  NoCapacity",
         "",
         "s: no cards of type T are left",
         "",

@@ -246,6 +246,22 @@ async def test_a_plan_that_waits_stays_while_measured_loads_move_a_little(
         assert scene.phases()[newest] == "Acting"
 
 
+async def test_a_rejected_plan_is_not_proposed_again_because_a_load_moved_a_little() -> None:
+    meter = Meter()
+    source = {"source": "vLLM", "labels": {"model_name": "m"}}
+    measured = objects.server("S", wanted=5, spec={"measure": source})
+    async with scene_of(measured, loads=meter) as scene:
+        scene.write_optimizer(mode="Approve", interval=60, optimize=False)
+        await scene.optimize()
+        scene.answer("inferno-1", "Rejected")
+        await scene.advance()
+        meter.factor = 1.2
+        scene.later(seconds=61)
+        await scene.optimize()
+
+        assert scene.phases() == {"inferno-1": "Rejected"}
+
+
 async def test_an_approved_plan_is_not_applied_if_a_measured_load_has_moved_far() -> None:
     meter = Meter()
     source = {"source": "vLLM", "labels": {"model_name": "m"}}
