@@ -19,8 +19,11 @@ from inferno_optimizer.errors import InputError
 MAX_INPUTS = 512 * 1024
 """Largest snapshot of the inputs [characters of base64]."""
 
-MAX_DECISIONS = 768 * 1024
+MAX_DECISIONS = 640 * 1024
 """Largest decisions [characters of base64]; an object has at most 1.5 MiB."""
+
+MAX_LISTED = 256 * 1024
+"""Largest list of changes [characters of JSON]."""
 
 
 class UnreadablePlanError(InputError):

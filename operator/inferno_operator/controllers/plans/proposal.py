@@ -1,7 +1,9 @@
 """From an optimization to the spec of a Plan; pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from inferno_operator.controllers.optimization.permission import Optimization
 from inferno_operator.controllers.optimization.plan import Update
@@ -10,6 +12,7 @@ from inferno_operator.controllers.optimization.status import certificate_of
 from inferno_operator.controllers.plans.contents import (
     MAX_DECISIONS,
     MAX_INPUTS,
+    MAX_LISTED,
     StoredDecision,
     pack,
     pack_decisions,
@@ -126,20 +129,27 @@ def _spec(
     system, resources = optimization.snapshot.system, readable(optimization.observations)
     inputs, stored = pack(encode_system(system)), pack_decisions(decisions)
     digest = inputs_digest(resources, optimization.optimizer, system.capacity)
-    shown = sorted(steps.values(), key=lambda step: (-abs(step.cost_change), step.server))
+    ordered = sorted(steps.values(), key=lambda step: (-abs(step.cost_change), step.server))
+    listed = _listed(ordered)
     totals = _totals(resources, steps, catalogue)
     return PlanSpec(
         optimizer=optimization.optimizer.metadata.name,
-        digest=digest_of([digest, [step.to_json() for step in shown], stored]),
+        digest=digest_of([digest, [step.to_json() for step in ordered], stored]),
         inputs_digest=digest,
         totals=totals,
-        steps=tuple(shown[:MAX_STEPS]),
-        steps_omitted=max(len(shown) - MAX_STEPS, 0),
+        steps=tuple(listed),
+        steps_omitted=len(ordered) - len(listed),
         decisions=stored if len(stored) <= MAX_DECISIONS else "",
         inputs=inputs if len(inputs) <= MAX_INPUTS else "",
         omitted=_omitted(len(inputs), len(stored)),
         certificate=certificate_of(optimization.solution.certificate),
     )
+
+
+def _listed(steps: Sequence[PlanStep]) -> Sequence[PlanStep]:
+    """Return the first steps, as many as a Plan lists."""
+    sizes = accumulate(len(json.dumps(step.to_json())) for step in steps[:MAX_STEPS])
+    return steps[: sum(size <= MAX_LISTED for size in sizes)]
 
 
 def _omitted(inputs: int, decisions: int) -> str:

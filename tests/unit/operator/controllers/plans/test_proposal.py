@@ -10,6 +10,7 @@ from inferno_operator.controllers.optimization.plan import plan_updates
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.plans.contents import (
     MAX_INPUTS,
+    MAX_LISTED,
     UnreadablePlanError,
     pack,
     unpack,
@@ -94,6 +95,18 @@ def test_ten_thousand_changes_fit_into_one_object_and_are_all_carried_out() -> N
     assert len(decided(plan)) == len(unpack_decisions(plan.spec.decisions)) == 10_000
     assert not plan.spec.omitted
     assert len(decode_system(unpack(plan.spec.inputs)).servers) == 10_000
+
+
+def test_long_reasons_do_not_make_a_plan_too_large() -> None:
+    name = "n" * 250
+    servers = [objects.server(f"S{n}", name=f"{name}{n:03}") for n in range(999)]
+
+    proposal = proposed(servers, cards=10_000)
+
+    assert proposal is not None
+    assert len(json.dumps(spec_manifest(proposal.spec)["steps"])) < MAX_LISTED * 1.05
+    assert 0 < len(proposal.spec.steps) < 999
+    assert len(proposal.spec.steps) + proposal.spec.steps_omitted == 999
 
 
 def test_inputs_that_are_too_large_are_left_out_and_it_says_so() -> None:
