@@ -11,6 +11,9 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 
 DURATION = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[smhd])")
+MAX_NAME = 256
+"""Longest name that an answer may have [characters]."""
+
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -72,6 +75,6 @@ def approval(plan: Plan, state: str, by: str, until: datetime | None) -> dict[st
     return {
         "state": state,
         "digest": plan.spec.digest,
-        "by": by or None,
+        "by": by[:MAX_NAME] or None,
         "until": until.strftime("%Y-%m-%dT%H:%M:%SZ") if until else None,
     }

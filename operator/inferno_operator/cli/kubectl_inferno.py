@@ -3,15 +3,13 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from functools import wraps
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from inferno_operator.cli import kubectl_plans
 from inferno_operator.cli.console import (
     Changes,
     Format,
@@ -22,6 +20,7 @@ from inferno_operator.cli.console import (
     warn,
     working,
 )
+from inferno_operator.cli.places import now, run, somewhere
 from inferno_operator.cli.prometheus_options import prometheus_options
 
 if TYPE_CHECKING:
@@ -29,10 +28,7 @@ if TYPE_CHECKING:
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
     from inferno_operator.cli.measurement import Asked, Measurement
     from inferno_operator.cli.overview import Overview
-    from inferno_operator.resources import Plan
     from inferno_operator.resources.observation import Observation
-
-T = TypeVar("T")
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, by the convention of shells."""
@@ -48,17 +44,6 @@ OptimizerName = Annotated[
     str | None,
     typer.Argument(metavar="OPTIMIZER", help="Which one, where there are several."),
 ]
-PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name.")]
-PLACE_OPTIONS = {
-    "namespace": typer.Option(
-        "--namespace", "-n", metavar="NAME", help="Namespace; the context's by default."
-    ),
-    "context": typer.Option(
-        "--context", metavar="NAME", help="Context of the kubeconfig; the current by default."
-    ),
-    "kubeconfig": typer.Option("--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG."),
-}
-"""Options that select the cluster and the namespace, as in kubectl."""
 
 
 def main() -> None:
@@ -66,29 +51,8 @@ def main() -> None:
     run_app(app, "kubectl inferno")
 
 
-def _somewhere(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `PLACE_OPTIONS` to a command, which gets a `Place` as first argument."""
-
-    @wraps(command, assigned=("__name__", "__doc__"))
-    def wrapped(invocation: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - the command's
-        from inferno_operator.adapters.kubernetes.kubectl import Place
-
-        before = invocation.find_root().params  # options after the command take precedence
-        place = {name: arguments.pop(name) or before.get(name) for name in PLACE_OPTIONS}
-        command(Place(**place), **arguments)
-
-    context = Parameter("invocation", Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    own = list(signature(command).parameters.values())[1:]
-    options = (
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, o])
-        for name, o in PLACE_OPTIONS.items()
-    )
-    wrapped.__signature__ = Signature([*own, context, *options])  # type: ignore[attr-defined]  # PEP 362
-    return wrapped
-
-
 @app.callback(epilog="Example: kubectl inferno top --namespace llm")
-@_somewhere
+@somewhere
 def kubectl_inferno(_place: "Place") -> None:
     """Look at LLM servers and decide where they run.
 
@@ -100,7 +64,7 @@ def kubectl_inferno(_place: "Place") -> None:
     epilog="Example: kubectl inferno plan"
     "\n\nExample: kubectl inferno plan fleet -n llm --set 'server.*.load.arrivalRate*=1.5'"
 )
-@_somewhere
+@somewhere
 def plan(
     place: "Place",
     optimizer: OptimizerName = None,
@@ -134,7 +98,7 @@ def plan(
     epilog="Example: kubectl inferno optimize --wait"
     "\n\nExample: kubectl inferno optimize fleet -n llm --wait --timeout 60 -o json"
 )
-@_somewhere
+@somewhere
 def optimize(
     place: "Place",
     optimizer: OptimizerName = None,
@@ -151,9 +115,9 @@ def optimize(
     """
     with _interruptible("stopped waiting; the request stays"):
         if wait:
-            _show_overview(output, _run(place, lambda s: _optimize(s, optimizer, timeout)))
+            _show_overview(output, run(place, lambda s: _optimize(s, optimizer, timeout)))
             return
-        asked = _run(place, lambda session: _ask(session, optimizer))
+        asked = run(place, lambda session: _ask(session, optimizer))
     show(
         output,
         lambda: asked.resource.to_json() if asked.resource else {},
@@ -165,7 +129,7 @@ def optimize(
     epilog="Example: kubectl inferno explain premium-granite-13b"
     "\n\nExample: kubectl inferno explain Premium-granite_13b -n llm -o yaml"
 )
-@_somewhere
+@somewhere
 def explain(
     place: "Place",
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")],
@@ -214,7 +178,7 @@ def explain(
             *option_parts(options),
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),
-            *condition_parts(conditions, _now()),
+            *condition_parts(conditions, now()),
         ),
     )
 
@@ -223,7 +187,7 @@ def explain(
     epilog="Example: kubectl inferno top --namespace llm"
     "\n\nExample: kubectl inferno top --once -o json"
 )
-@_somewhere
+@somewhere
 def top(
     place: "Place",
     output: Output = Format.TABLE,
@@ -247,14 +211,14 @@ def top(
         _show_overview(output, overview(_read(place)[1]))
         return
     with _interruptible("", status=0):
-        _run(place, lambda session: _follow(session, interval))
+        run(place, lambda session: _follow(session, interval))
 
 
 @app.command(
     epilog="Example: kubectl inferno measure --namespace llm"
     "\n\nExample: kubectl inferno measure premium-granite-13b --prometheus http://localhost:9090"
 )
-@_somewhere
+@somewhere
 @prometheus_options
 def measure(
     endpoint: "PrometheusEndpoint | None",
@@ -285,98 +249,6 @@ def measure(
     with working("asking Prometheus"):
         found, asked = asyncio.run(measure(resources, endpoint))
     _show_measurements(output, found, asked)
-
-
-@app.command(
-    epilog="Example: kubectl inferno plans --namespace llm"
-    "\n\nExample: kubectl inferno plans -o json"
-)
-@_somewhere
-def plans(place: "Place", output: Output = Format.TABLE) -> None:
-    """Show the Plans that optimizations recorded, the newest first.
-
-    Those that wait for approval are shown with the reason.
-    """
-    from inferno_operator.cli.answer import in_order
-    from inferno_operator.cli.tables.plans import plans_parts
-
-    found = in_order(_run(place, lambda session: session.plans()))
-    show(
-        output,
-        lambda: [plan.to_json() for plan in found],
-        lambda: plans_parts(found, _now()),
-    )
-
-
-@app.command(
-    epilog="Example: kubectl inferno diff fleet-17"
-    "\n\nExample: kubectl inferno diff fleet-17 -n llm -o yaml"
-)
-@_somewhere
-def diff(place: "Place", name: PlanName, output: Output = Format.TABLE) -> None:
-    """Show what a Plan changes: each Server before and after, and the cost."""
-    from inferno_operator.cli.answer import choose_plan, in_order
-    from inferno_operator.cli.tables.plans import diff_parts
-
-    async def read(session: "Session") -> "Plan":
-        return choose_plan(in_order(await session.plans()), session.namespace, name)
-
-    chosen = _run(place, read)
-    show(output, chosen.to_json, lambda: diff_parts(chosen))
-
-
-@app.command(
-    epilog="Example: kubectl inferno approve fleet-17"
-    "\n\nExample: kubectl inferno approve fleet-17 -n llm --until 2h"
-)
-@_somewhere
-def approve(
-    place: "Place",
-    name: PlanName,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="When the approval ends: a time, or in 90m or 2h; never by default.",
-        ),
-    ] = None,
-    output: Output = Format.TABLE,
-) -> None:
-    """Approve a Plan, so that the operator carries it out.
-
-    Writes status.approval of the Plan with your rights. You need the ClusterRole inferno-approve.
-    """
-    _answer(place, name, "Approved", until, output)
-
-
-@app.command(epilog="Example: kubectl inferno reject fleet-17 --namespace llm")
-@_somewhere
-def reject(place: "Place", name: PlanName, output: Output = Format.TABLE) -> None:
-    """Reject a Plan, so that the operator never carries it out.
-
-    The same changes are not proposed again at the interval of the Optimizer while the inputs
-    stay the same. You need the ClusterRole inferno-approve.
-    """
-    _answer(place, name, "Rejected", None, output)
-
-
-def _answer(place: "Place", name: str, state: str, until: str | None, output: Format) -> None:
-    """Answer a Plan, and show the answer."""
-    from inferno_operator.cli.answer import approval, check_open, choose_plan, deadline, in_order
-    from inferno_operator.cli.tables.plans import summary
-
-    end = None if until is None else deadline(until, _now())
-
-    async def answer(session: "Session") -> "Plan":
-        plan = choose_plan(in_order(await session.plans()), session.namespace, name)
-        check_open(plan)
-        given = approval(plan, state, await session.user(), end)
-        await session.answer(name, given)
-        return plan
-
-    plan = _run(place, answer)
-    told = f"Plan {name}: {state.lower()}; {summary(plan)}"
-    show(output, lambda: {"plan": name, "state": state, "digest": plan.spec.digest}, lambda: [told])
 
 
 async def _ask(session: "Session", name: str | None) -> "Observation":
@@ -411,7 +283,7 @@ async def _follow(session: "Session", interval: float) -> None:
 
         def draw(seen: "Sequence[Observation]", trouble: str) -> None:
             heading = [trouble, ""] if trouble else []
-            text = rich_text([*heading, *top_parts(overview(seen), _now())])
+            text = rich_text([*heading, *top_parts(overview(seen), now())])
             text.no_wrap, text.overflow = True, "ellipsis"
             live.update(text, refresh=True)
 
@@ -422,7 +294,7 @@ def _show_overview(output: Format, seen: "Overview") -> None:
     from inferno_operator.cli.overview import overview_document
     from inferno_operator.cli.tables.top import top_parts
 
-    show(output, lambda: overview_document(seen), lambda: top_parts(seen, _now()))
+    show(output, lambda: overview_document(seen), lambda: top_parts(seen, now()))
 
 
 def _show_measurements(
@@ -434,7 +306,7 @@ def _show_measurements(
     show(
         output,
         lambda: measurement_document(found, asked),
-        lambda: measurement_parts(found, asked, _now()),
+        lambda: measurement_parts(found, asked, now()),
     )
 
 
@@ -444,18 +316,7 @@ def _read(place: "Place") -> "tuple[str, Sequence[Observation]]":
     async def read(session: "Session") -> "tuple[str, Sequence[Observation]]":
         return session.namespace, await session.objects()
 
-    return _run(place, read)
-
-
-def _run(place: "Place", work: "Callable[[Session], Coroutine[Any, Any, T]]") -> T:
-    """Run a coroutine with a connection to the cluster."""
-    from inferno_operator.adapters.kubernetes.kubectl import connect
-
-    async def connected() -> T:
-        async with connect(place) as session:
-            return await work(session)
-
-    return asyncio.run(connected())
+    return run(place, read)
 
 
 @contextmanager
@@ -469,9 +330,7 @@ def _interruptible(message: str, status: int = INTERRUPTED) -> Iterator[None]:
         raise typer.Exit(status) from None
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
+app.add_typer(kubectl_plans.app)
 
 if __name__ == "__main__":
     main()

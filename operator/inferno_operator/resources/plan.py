@@ -97,7 +97,7 @@ class Approval(Part):
     """The Plan's spec.digest: it shows which Plan the answer is about."""
     until: Time | None = None
     """An approval is void after this time; absent means that it has no end."""
-    by: str = ""
+    by: Annotated[str, Field(max_length=256)] = ""
     """Who answers, as the client says."""
 
 

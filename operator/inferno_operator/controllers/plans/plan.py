@@ -9,7 +9,7 @@ from inferno_operator.controllers.plans import status
 from inferno_operator.controllers.plans.contents import unpack_decisions
 from inferno_operator.controllers.plans.hold import Hold, hold_of
 from inferno_operator.controllers.plans.inputs import moved_load
-from inferno_operator.controllers.plans.proposal import Proposal, placements
+from inferno_operator.controllers.plans.proposal import Proposal, placements, replicas
 from inferno_operator.controllers.plans.status import Arrivals
 from inferno_operator.resources import (
     Approval,
@@ -152,7 +152,10 @@ def is_same(plan: Plan, proposal: Proposal) -> bool:
     if plan.spec.inputs_digest != proposal.spec.inputs_digest:
         return False
     known = decided(plan)
-    return all(known.get(name) == step.after for name, step in proposal.steps.items())
+    return all(
+        name in known and replicas(known[name]) == replicas(step.after)
+        for name, step in proposal.steps.items()
+    )
 
 
 def is_close(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> bool:

@@ -29,6 +29,7 @@ from inferno_operator.resources import (
     Server,
     ServerAllocation,
 )
+from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
@@ -57,9 +58,10 @@ class Proposal:
 def proposal_of(optimization: Optimization) -> Proposal | None:
     """Return the changes that an optimization decided; None if no Server changes.
 
-    A Server changes if it gets another accelerator, number of replicas or batch size. Other
-    numbers of a decision, such as latencies, are no change. Neither is that no decision was
-    possible: what runs then stays as it is.
+    A Server changes if it gets another accelerator or number of replicas, which is what actuation
+    carries out. Other numbers of a decision are no change: batch sizes and latencies follow
+    measured loads, which move all the time. Neither is that no decision was possible: what runs
+    then stays as it is.
     """
     catalogue = Catalogue(optimization.snapshot.system)
     pairs = list(zip(optimization.observations, optimization.updates, strict=True))
@@ -86,6 +88,11 @@ def placements(whole: ServerAllocation | Allocation | None) -> tuple[Placement, 
     return tuple(sorted(found, key=lambda placement: placement.accelerator))
 
 
+def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:
+    """Return the replicas by accelerator."""
+    return {placement.accelerator: placement.replicas for placement in placed}
+
+
 def _name(update: Update) -> str:
     return update.reference.key.name if update.reference.kind.kind == Server.kind else ""
 
@@ -98,7 +105,7 @@ def _steps(pairs: Iterable[tuple[Observation, Update]], catalogue: Catalogue) ->
             continue
         before = _before(server, catalogue)
         after = ServerAllocation.model_validate(update.spec["desiredAlloc"])
-        if placements(before) == placements(after):
+        if replicas(placements(before)) == replicas(placements(after)):
             continue
         verdict = update.verdicts[-1]
         yield PlanStep(
@@ -112,8 +119,15 @@ def _steps(pairs: Iterable[tuple[Observation, Update]], catalogue: Catalogue) ->
 
 
 def _before(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
-    """Return what was decided before, or what runs if nothing was."""
-    return server.spec.desired_alloc or priced_current(server, catalogue)
+    """Return what was decided before, or what runs if nothing was.
+
+    A decision that was cleared because none was possible left what runs as it is.
+    """
+    desired, told = server.spec.desired_alloc, server.status.condition(ALLOCATED)
+    is_cleared = not placements(desired) and told is not None and told.reason in UNDECIDED
+    if desired is None or is_cleared:
+        return priced_current(server, catalogue)
+    return desired
 
 
 def _cost(allocation: Allocation | None) -> float:

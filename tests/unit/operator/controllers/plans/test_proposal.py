@@ -57,9 +57,8 @@ def decision(replicas: int, batch: int = 1) -> Manifest:
         ({}, ([], 2, 20.0)),
         (decision(3), ([3], 2, -10.0)),
         ({"currentAlloc": objects.running(1, 2)}, ([1], 2, 10.0)),
-        (decision(2, batch=8), ([2], 2, 0.0)),
     ],
-    ids=["a first decision", "another number", "from what runs", "another batch size"],
+    ids=["a first decision", "another number", "from what runs"],
 )
 def test_a_step_tells_what_there_was_and_what_is_decided(
     spec: Manifest, step: tuple[list[int], int, float]
@@ -74,11 +73,26 @@ def test_a_step_tells_what_there_was_and_what_is_decided(
 
 @pytest.mark.parametrize(
     "spec",
-    [decision(2), {**decision(2), "model": "typo"}],
-    ids=["only other latencies", "no decision is possible"],
+    [decision(2), decision(2, batch=8), {**decision(2), "model": "typo"}],
+    ids=["only other latencies", "another batch size", "no decision is possible"],
 )
 def test_what_changes_no_replicas_is_no_plan(spec: Manifest) -> None:
     assert proposed([objects.server("S", spec=spec)]) is None
+
+
+def test_the_end_of_a_typing_error_is_no_change_if_the_same_replicas_run_still() -> None:
+    told = {
+        "type": "Allocated",
+        "status": "False",
+        "reason": "UnknownModel",
+        "message": "",
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+    }
+    cleared = {"desiredAlloc": {"accelerator": "", "numReplicas": 0, "cost": 0}}
+    server = objects.server("S", spec={**cleared, "currentAlloc": objects.running(2, 2)})
+
+    assert proposed([server]) is not None
+    assert proposed([{**server, "status": {"conditions": [told]}}]) is None
 
 
 @pytest.mark.slow
