@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from inferno_operator.resources.schema import Items, NonNegativeInteger, Number, Part
 
-DURATION = r"^([0-9]+h)?([0-9]+m)?$"
+DURATION = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?$"
 MAX_WINDOWS = 64
 
 CLOCK_CHANGE = timedelta(hours=3)
@@ -64,8 +64,8 @@ class Freeze(Part):
         """
         later = (now + CLOCK_CHANGE).astimezone(ZoneInfo(self.timezone))
         starts = (start.astimezone(UTC) for start in CronSim(self.start, later, reverse=True))
-        last = next(start for start in starts if start <= now)
-        end = last + self.length
+        last = next((start for start in starts if start <= now), None)
+        end = last + self.length if last else now
         return end if now < end else None
 
 

@@ -117,7 +117,7 @@ async def _carry_out(
     observation: Observation, plan: Plan, optimizer: Optimizer, following: Next, context: Context
 ) -> float | None:
     """Write the decisions of a Plan on the Servers, if its inputs are still the same."""
-    book, now = context.book, context.now()
+    book, now, by = context.book, context.now(), following.by
     try:
         decisions = unpack_decisions(plan.spec.decisions)
     except UnreadablePlanError as error:
@@ -130,11 +130,10 @@ async def _carry_out(
         await book.write(observation, status.superseded(observation, change, now))
         return None
     if plan.status.phase != "Approved":
-        observation = await book.write(observation, status.approved(observation, following.by))
+        observation = await book.write(observation, status.approved(observation, by))
     await _write(observation, decisions, objects, context)
-    await book.write(
-        observation, written(observation, plan, optimizer.spec.mode, following.by, now)
-    )
+    logger.info("%s: written on %d Servers by %s", observation.reference, len(decisions), by)
+    await book.write(observation, written(observation, plan, optimizer.spec.mode, by, now))
     return SOONEST
 
 

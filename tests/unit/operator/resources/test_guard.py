@@ -49,6 +49,14 @@ def test_a_window_begins_once_where_clocks_change_at_its_start(begin: str, end: 
     assert opened == [minute for minute in minutes if utc(begin) <= minute < utc(end)]
 
 
+def test_windows_may_begin_rarely_and_last_long() -> None:
+    rare = Freeze(start="0 0 29 2 *", duration="1h")
+    longest = Freeze(start="0 0 29 2 *", duration="99999h99999m")
+
+    assert rare.end(utc("2026-03-01T12:00")) is None
+    assert longest.end(utc("2026-03-01T12:00")) == utc("2024-02-29T00:00") + longest.length
+
+
 @pytest.mark.parametrize(
     ("window", "message"),
     [
@@ -56,6 +64,7 @@ def test_a_window_begins_once_where_clocks_change_at_its_start(begin: str, end: 
         ({"start": "0 0 0 18 * *", "duration": "1h"}, "five fields"),
         ({"start": "0 0 31 2 *", "duration": "1h"}, "no cron expression"),
         ({"start": "0 18 * * 5", "duration": "1d"}, "duration"),
+        ({"start": "0 18 * * 5", "duration": "999999999999h"}, "duration"),
         ({"start": "0 18 * * 5", "duration": "1h", "timezone": "Berlin"}, "no time zone"),
         ({"start": "0 18 * * 5", "duration": "1h", "timezone": "../etc"}, "no time zone"),
     ],
