@@ -201,7 +201,8 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     yield name
     # Nobody is there to finish the deletion, so there is nothing to wait for; and what stayed
     # would be work for operators that watch all namespaces.
-    control_plane.api.delete_all("inferno", name)
+    for kinds in ("inferno", "plans"):
+        control_plane.api.delete_all(kinds, name)
     control_plane.api.delete_namespace(name)
 
 

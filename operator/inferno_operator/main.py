@@ -40,6 +40,7 @@ from inferno_operator.controllers.optimization.ports import Loads, Machines, Opt
 from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.plans.controller import PlansController
 from inferno_operator.logs import configure
 from inferno_operator.resources import RESOURCES, Resource
 from inferno_operator.resources.dialects import DIALECTS, Dialect
@@ -60,9 +61,9 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 WORKLOAD_KINDS = 8
 """Kinds of workloads that Servers name, with pods; more of them share the connections of calls."""
 
-WATCHED_KINDS = len(RESOURCES) + 2 + 2 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 7 + 4
-"""Upper limit: our kinds, those of measurement and actuation, boosters with their children, and
-those of counts: nodes, pods, Servers and Capacities."""
+WATCHED_KINDS = len(RESOURCES) + 1 + 2 + 4 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 7 + 4
+"""Upper limit: our kinds, those of plans, measurement and actuation, boosters with their children,
+and those of counts: nodes, pods, Servers and Capacities."""
 
 CALIBRATED_SOURCE = "vLLM"
 """The source whose replicas report what a calibration needs."""
@@ -116,11 +117,14 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         measurement = _measurement(settings, guard, prometheus_client, metrics)
         workloads = WorkloadController(guard, settings.namespaces, _system_of, _now)
         capacity = CapacityController(guard, settings.namespaces, _now, workloads.recheck)
-        optimization = _optimization(settings, guard, optimizer, measurement, capacity, metrics)
+        plans = PlansController(guard, OnDemand(guard), measurement, settings.namespaces, _now)
+        others = measurement, capacity, plans
+        optimization = _optimization(settings, guard, optimizer, others, metrics)
         dialect = settings.model_booster
         if in_cluster and dialect is not None:
             dialect = await with_images(dialect, cluster, key.namespace)
-        controllers: list[Controller] = [
+        controllers: list[Controller] = [  # in the order in which they are stopped
+            plans,  # before the optimization, which it would complete
             optimization,
             measurement,
             *_calibration(settings, guard, prometheus_client, measurement),
@@ -214,14 +218,23 @@ def _optimization(
     settings: Settings,
     cluster: GuardedCluster,
     optimizer: Optimizer,
-    loads: Loads,
-    machines: Machines,
+    others: tuple[Loads, Machines, PlansController],
     metrics: Metrics,
 ) -> OptimizationController:
-    """Return the optimization controller."""
-    source = OnDemand(cluster)
-    limit = settings.time_limit
-    context = Context(cluster, source, optimizer, _now, limit, metrics, loads, machines)
+    """Return the optimization controller; it asks the others for loads, nodes and permissions."""
+    loads, machines, plans = others
+    context = Context(
+        cluster,
+        OnDemand(cluster),
+        optimizer,
+        _now,
+        settings.time_limit,
+        metrics,
+        loads,
+        machines,
+        plans.gate,
+        plans.locks,
+    )
     store = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
     return OptimizationController(
         context, settings.namespaces, stateful=not settings.stateless, store=store

@@ -66,7 +66,11 @@ def plugin(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["plan"], ["optimize"], ["explain"], ["generate"], ["top"]]
+    "command",
+    [
+        *([], ["plan"], ["optimize"], ["explain"], ["generate"], ["top"]),
+        *(["plans"], ["diff"], ["approve"], ["reject"]),
+    ],
 )
 def test_every_help_has_an_example_and_the_options_of_kubectl(command: list[str]) -> None:
     text = CliRunner().invoke(app, [*command, "--help"]).stdout
@@ -77,7 +81,7 @@ def test_every_help_has_an_example_and_the_options_of_kubectl(command: list[str]
 
 
 @pytest.mark.parametrize(
-    "command", [["plan"], ["optimize"], ["explain", "s"], ["generate", "keda"], ["top"]]
+    "command", [["plan"], ["optimize"], ["explain", "s"], ["generate", "keda"], ["top"], ["plans"]]
 )
 def test_a_cluster_without_our_definitions_is_told_so(
     empty_cluster: Path, command: list[str]

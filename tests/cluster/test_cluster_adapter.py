@@ -12,7 +12,14 @@ import pytest
 
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.controllers.optimization.writer import Writer, apply_fields
-from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Resource, Server
+from inferno_operator.resources import (
+    API_VERSION,
+    RESOURCES,
+    SYSTEM_RESOURCES,
+    Optimizer,
+    Resource,
+    Server,
+)
 from inferno_operator.resources.objects import POD, Event, Key, Kind, Reference, kind_of
 from inferno_operator.resources.objects import Manifest as Stored
 from inferno_operator.runtime.ports import GoneError, RejectedError, Served, StaleError
@@ -144,7 +151,7 @@ async def test_an_object_is_read_as_it_is(scene: Scene, api: ApiServer) -> None:
     assert manifest["metadata"]["generation"] == 1
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.kind)
+@pytest.mark.parametrize("resource", SYSTEM_RESOURCES, ids=lambda resource: resource.kind)
 async def test_a_list_has_whole_objects_of_one_kind_and_namespace(
     scene: Scene, api: ApiServer, resource: type[Resource]
 ) -> None:

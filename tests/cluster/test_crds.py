@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.resources import API_VERSION, GROUP, RESOURCES, ManifestError, parse
+from inferno_operator.resources import (
+    API_VERSION,
+    GROUP,
+    RESOURCES,
+    SYSTEM_RESOURCES,
+    ManifestError,
+    parse,
+)
 from tests.controlplane import ControlPlane
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
@@ -95,7 +102,7 @@ def test_a_sample_applies_and_is_listed_by_the_category(
     listed = control_plane.kubectl("get", "inferno", "--namespace", namespace, "--output=name")
     kinds = {line.partition(".")[0] for line in listed.stdout.splitlines()}
 
-    assert kinds == {resource.kind.lower() for resource in RESOURCES}
+    assert kinds == {resource.kind.lower() for resource in SYSTEM_RESOURCES}
 
 
 def test_what_the_original_accepts_and_the_new_fields_are_accepted_and_read_back(

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.controllers.optimization.writer import apply_fields
-from inferno_operator.resources import API_VERSION, RESOURCES
+from inferno_operator.resources import API_VERSION, RESOURCES, Plan
 from inferno_operator.resources.objects import Key, Reference, kind_of
 from tests.cluster.scene import FINALIZER, Scene
 from tests.conftest import ROOT
@@ -241,7 +241,7 @@ def leads(operator: OperatorProcess) -> bool:
 def write_out_of_date(control_plane: ControlPlane, namespace: str) -> None:
     """Write statuses as the operator does, with its rights, of objects that have changed since.
 
-    That they changed is too rare to wait for.
+    That they changed is too rare to wait for, and so is that a Plan is deleted.
     """
     kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, "inferno-operator")
     asyncio.run(_write_out_of_date(control_plane, kubeconfig, namespace))
@@ -259,6 +259,8 @@ async def _write_out_of_date(control_plane: ControlPlane, kubeconfig: Path, name
             key = Key(namespace, metadata["name"])
             reference = Reference(kind_of(resource), key, metadata["uid"], version="1")
             await apply_fields(api_server, reference, status={"active": True})
+            if resource is Plan:  # what happens to the oldest one of a long history
+                await api_server.delete(reference)
 
 
 def _optimizer_secrets() -> dict[str, dict[str, bytes]]:

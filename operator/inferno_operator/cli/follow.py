@@ -7,7 +7,7 @@ from contextlib import aclosing
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.progress import Progress, Stage, progress
 from inferno_operator.controllers.optimization.source import Mirror
-from inferno_operator.resources import RESOURCES
+from inferno_operator.resources import SYSTEM_RESOURCES
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InfernoError, UnavailableError
@@ -92,7 +92,7 @@ async def follow_objects(session: Session, interval: float, draw: Draw) -> None:
         The first read of the objects fails.
     """
     namespace = session.namespace
-    mirror = Mirror(session.reader, RESOURCES, (namespace,), patience=interval)
+    mirror = Mirror(session.reader, SYSTEM_RESOURCES, (namespace,), patience=interval)
     seen: Sequence[Observation] = await session.objects()
     draw(seen, "")
     async with asyncio.TaskGroup() as group:

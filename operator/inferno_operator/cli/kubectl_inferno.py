@@ -3,15 +3,13 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from functools import wraps
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from inferno_operator.cli import kubectl_plans
 from inferno_operator.cli.autoscaler_options import (
     MOST,
     SECRET,
@@ -32,6 +30,7 @@ from inferno_operator.cli.console import (
     warn,
     working,
 )
+from inferno_operator.cli.places import now, run, somewhere
 from inferno_operator.cli.prometheus_options import prometheus_options
 
 if TYPE_CHECKING:
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from inferno_operator.cli.measurement import Asked, Measurement
     from inferno_operator.cli.overview import Overview
     from inferno_operator.resources.observation import Observation
-
-T = TypeVar("T")
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, by the convention of shells."""
@@ -57,16 +54,6 @@ OptimizerName = Annotated[
     str | None,
     typer.Argument(metavar="OPTIMIZER", help="Which one, where there are several."),
 ]
-PLACE_OPTIONS = {
-    "namespace": typer.Option(
-        "--namespace", "-n", metavar="NAME", help="Namespace; the context's by default."
-    ),
-    "context": typer.Option(
-        "--context", metavar="NAME", help="Context of the kubeconfig; the current by default."
-    ),
-    "kubeconfig": typer.Option("--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG."),
-}
-"""Options that select the cluster and the namespace, as in kubectl."""
 
 
 def main() -> None:
@@ -74,29 +61,8 @@ def main() -> None:
     run_app(app, "kubectl inferno")
 
 
-def _somewhere(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `PLACE_OPTIONS` to a command, which gets a `Place` as first argument."""
-
-    @wraps(command, assigned=("__name__", "__doc__"))
-    def wrapped(invocation: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - the command's
-        from inferno_operator.adapters.kubernetes.kubectl import Place
-
-        before = invocation.find_root().params  # options after the command take precedence
-        place = {name: arguments.pop(name) or before.get(name) for name in PLACE_OPTIONS}
-        command(Place(**place), **arguments)
-
-    context = Parameter("invocation", Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    own = list(signature(command).parameters.values())[1:]
-    options = (
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, o])
-        for name, o in PLACE_OPTIONS.items()
-    )
-    wrapped.__signature__ = Signature([*own, context, *options])  # type: ignore[attr-defined]  # PEP 362
-    return wrapped
-
-
 @app.callback(epilog="Example: kubectl inferno top --namespace llm")
-@_somewhere
+@somewhere
 def kubectl_inferno(_place: "Place") -> None:
     """Look at LLM servers and decide where they run.
 
@@ -108,7 +74,7 @@ def kubectl_inferno(_place: "Place") -> None:
     epilog="Example: kubectl inferno plan"
     "\n\nExample: kubectl inferno plan fleet -n llm --set 'server.*.load.arrivalRate*=1.5'"
 )
-@_somewhere
+@somewhere
 def plan(
     place: "Place",
     optimizer: OptimizerName = None,
@@ -142,7 +108,7 @@ def plan(
     epilog="Example: kubectl inferno optimize --wait"
     "\n\nExample: kubectl inferno optimize fleet -n llm --wait --timeout 60 -o json"
 )
-@_somewhere
+@somewhere
 def optimize(
     place: "Place",
     optimizer: OptimizerName = None,
@@ -159,9 +125,9 @@ def optimize(
     """
     with _interruptible("stopped waiting; the request stays"):
         if wait:
-            _show_overview(output, _run(place, lambda s: _optimize(s, optimizer, timeout)))
+            _show_overview(output, run(place, lambda s: _optimize(s, optimizer, timeout)))
             return
-        asked = _run(place, lambda session: _ask(session, optimizer))
+        asked = run(place, lambda session: _ask(session, optimizer))
     show(
         output,
         lambda: asked.resource.to_json() if asked.resource else {},
@@ -173,7 +139,7 @@ def optimize(
     epilog="Example: kubectl inferno explain premium-granite-13b"
     "\n\nExample: kubectl inferno explain Premium-granite_13b -n llm -o yaml"
 )
-@_somewhere
+@somewhere
 def explain(
     place: "Place",
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")],
@@ -222,7 +188,7 @@ def explain(
             *option_parts(options),
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),
-            *condition_parts(conditions, _now()),
+            *condition_parts(conditions, now()),
         ),
     )
 
@@ -231,7 +197,7 @@ def explain(
     epilog="Example: kubectl inferno generate keda | kubectl apply -f -"
     "\n\nExample: kubectl inferno generate hpa premium-granite-13b -n llm"
 )
-@_somewhere
+@somewhere
 def generate(
     place: "Place",
     autoscaler: Kind,
@@ -267,7 +233,7 @@ def generate(
     epilog="Example: kubectl inferno top --namespace llm"
     "\n\nExample: kubectl inferno top --once -o json"
 )
-@_somewhere
+@somewhere
 def top(
     place: "Place",
     output: Output = Format.TABLE,
@@ -291,14 +257,14 @@ def top(
         _show_overview(output, overview(_read(place)[1]))
         return
     with _interruptible("", status=0):
-        _run(place, lambda session: _follow(session, interval))
+        run(place, lambda session: _follow(session, interval))
 
 
 @app.command(
     epilog="Example: kubectl inferno measure --namespace llm"
     "\n\nExample: kubectl inferno measure premium-granite-13b --prometheus http://localhost:9090"
 )
-@_somewhere
+@somewhere
 @prometheus_options
 def measure(
     endpoint: "PrometheusEndpoint | None",
@@ -363,7 +329,7 @@ async def _follow(session: "Session", interval: float) -> None:
 
         def draw(seen: "Sequence[Observation]", trouble: str) -> None:
             heading = [trouble, ""] if trouble else []
-            text = rich_text([*heading, *top_parts(overview(seen), _now())])
+            text = rich_text([*heading, *top_parts(overview(seen), now())])
             text.no_wrap, text.overflow = True, "ellipsis"
             live.update(text, refresh=True)
 
@@ -374,7 +340,7 @@ def _show_overview(output: Format, seen: "Overview") -> None:
     from inferno_operator.cli.overview import overview_document
     from inferno_operator.cli.tables.top import top_parts
 
-    show(output, lambda: overview_document(seen), lambda: top_parts(seen, _now()))
+    show(output, lambda: overview_document(seen), lambda: top_parts(seen, now()))
 
 
 def _show_measurements(
@@ -386,7 +352,7 @@ def _show_measurements(
     show(
         output,
         lambda: measurement_document(found, asked),
-        lambda: measurement_parts(found, asked, _now()),
+        lambda: measurement_parts(found, asked, now()),
     )
 
 
@@ -396,18 +362,7 @@ def _read(place: "Place") -> "tuple[str, Sequence[Observation]]":
     async def read(session: "Session") -> "tuple[str, Sequence[Observation]]":
         return session.namespace, await session.objects()
 
-    return _run(place, read)
-
-
-def _run(place: "Place", work: "Callable[[Session], Coroutine[Any, Any, T]]") -> T:
-    """Run a coroutine with a connection to the cluster."""
-    from inferno_operator.adapters.kubernetes.kubectl import connect
-
-    async def connected() -> T:
-        async with connect(place) as session:
-            return await work(session)
-
-    return asyncio.run(connected())
+    return run(place, read)
 
 
 @contextmanager
@@ -421,9 +376,7 @@ def _interruptible(message: str, status: int = INTERRUPTED) -> Iterator[None]:
         raise typer.Exit(status) from None
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
+app.add_typer(kubectl_plans.app)
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""The six custom resource kinds of `inferno.platform.ai/v1alpha1`.
+"""The seven custom resource kinds of `inferno.platform.ai/v1alpha1`.
 
 `parse` reads a manifest; the CRDs are generated from the same classes.
 """
@@ -30,6 +30,7 @@ from inferno_operator.resources.capacity import (
     Share,
     UnmatchedCards,
 )
+from inferno_operator.resources.guard import Freeze, Guard
 from inferno_operator.resources.measurement import (
     CUSTOM,
     Measure,
@@ -66,7 +67,23 @@ from inferno_operator.resources.optimizer import (
     OptimizerStatus,
     Unserved,
 )
-from inferno_operator.resources.parsing import RESOURCES, ManifestError, parse
+from inferno_operator.resources.parsing import (
+    RESOURCES,
+    SYSTEM_RESOURCES,
+    ManifestError,
+    parse,
+)
+from inferno_operator.resources.plan import (
+    MAX_STEPS,
+    Approval,
+    Phase,
+    Placement,
+    Plan,
+    PlanSpec,
+    PlanStatus,
+    PlanStep,
+    PlanTotals,
+)
 from inferno_operator.resources.server import Server, ServerSpec, ServerStatus
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
 from inferno_operator.resources.workload import Workload
@@ -76,11 +93,14 @@ __all__ = [
     "CUSTOM",
     "DIGITS",
     "GROUP",
+    "MAX_STEPS",
     "RESOURCES",
+    "SYSTEM_RESOURCES",
     "VERSION",
     "Accelerator",
     "AcceleratorSpec",
     "Allocation",
+    "Approval",
     "Backend",
     "CalibratedData",
     "Capacity",
@@ -96,7 +116,9 @@ __all__ = [
     "DecodeParms",
     "FittedDecode",
     "FittedPrefill",
+    "Freeze",
     "Gain",
+    "Guard",
     "LastOptimization",
     "Level",
     "Load",
@@ -118,6 +140,13 @@ __all__ = [
     "Percentiles",
     "PerfParms",
     "PerformanceData",
+    "Phase",
+    "Placement",
+    "Plan",
+    "PlanSpec",
+    "PlanStatus",
+    "PlanStep",
+    "PlanTotals",
     "Power",
     "PrefillParms",
     "Quality",

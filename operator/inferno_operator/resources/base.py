@@ -98,6 +98,7 @@ class Resource(Part):
     kind: ClassVar[str]
     plural: ClassVar[str]
     short_names: ClassVar[tuple[str, ...]]
+    categories: ClassVar[tuple[str, ...]] = ("inferno",)
     columns: ClassVar[tuple[Column, ...]]
 
     metadata: Metadata

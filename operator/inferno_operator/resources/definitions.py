@@ -30,7 +30,7 @@ def crd(resource: type[Resource]) -> dict[str, Any]:
                 "plural": resource.plural,
                 "singular": resource.kind.lower(),
                 "shortNames": list(resource.short_names),
-                "categories": ["inferno"],
+                "categories": list(resource.categories),
             },
             "scope": "Namespaced",
             "versions": [_version(resource)],

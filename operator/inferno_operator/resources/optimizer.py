@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
+from inferno_operator.resources.guard import Guard
 from inferno_operator.resources.schema import (
     Fraction,
     Integer,
@@ -53,6 +54,13 @@ class OptimizerSpec(Part):
     """Ask for one optimization; the operator sets it back to false when it is done."""
     interval: PositiveInteger | None = None
     """Optimize again after this time [s]; absent means only when asked for."""
+    mode: Literal["Auto", "Approve", "Recommend"] = "Auto"
+    """Auto carries plans out; Approve waits until a person approves each; Recommend writes
+    desiredAlloc of Servers, and the operator scales nothing in the namespace."""
+    guard: Guard | None = None
+    """Limits beyond which a plan waits for approval also in mode Auto."""
+    history: PositiveInteger = 20
+    """How many finished Plans are kept."""
     data: OptimizerData
     """Input of the optimization besides the objects of the namespace."""
 
@@ -170,6 +178,7 @@ class Optimizer(Resource):
         Column("Last", ".status.lastOptimization.time", "date"),
         READY,
         AGE,
+        Column("Mode", ".spec.mode", wide=True),
         Column("Solver", ".status.lastOptimization.certificate.solver", wide=True),
         Column("Seconds", ".status.lastOptimization.certificate.seconds", "number", wide=True),
     )

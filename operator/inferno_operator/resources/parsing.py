@@ -13,13 +13,14 @@ from inferno_operator.resources.base import API_VERSION, Resource
 from inferno_operator.resources.capacity import Capacity
 from inferno_operator.resources.model import Model
 from inferno_operator.resources.optimizer import Optimizer
+from inferno_operator.resources.plan import Plan
 from inferno_operator.resources.schema import Part
 from inferno_operator.resources.server import Server
 from inferno_operator.resources.service_class import ServiceClass
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 
-RESOURCES: tuple[type[Resource], ...] = (
+SYSTEM_RESOURCES: tuple[type[Resource], ...] = (
     Accelerator,
     Model,
     ServiceClass,
@@ -27,6 +28,10 @@ RESOURCES: tuple[type[Resource], ...] = (
     Capacity,
     Optimizer,
 )
+"""The kinds that people write, and that an optimization is about."""
+
+RESOURCES: tuple[type[Resource], ...] = (*SYSTEM_RESOURCES, Plan)
+"""All our kinds."""
 
 PROBLEMS_SHOWN = 8
 """How many of the problems of one object a message tells."""

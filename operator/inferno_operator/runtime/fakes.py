@@ -31,7 +31,7 @@ class FakeCluster:
     """Objects in a dictionary, with the API server's rules for generations and versions.
 
     An apply sets the top-level fields of a spec and keeps the others; a status is replaced, but
-    for conditions that another manager has set.
+    for the answer of a person and for conditions that another manager has set.
 
     Attributes
     ----------
@@ -246,7 +246,8 @@ class FakeCluster:
         owners = self._owners.setdefault(stored["metadata"]["uid"], {})
         before = stored.get("status", {}).get("conditions", ())
         kept = [c for c in before if owners.get(c["type"], FIELD_MANAGER) != manager]
-        stored["status"] = copy.deepcopy(dict(status))
+        answer = {k: v for k, v in stored.get("status", {}).items() if k == "approval"}
+        stored["status"] = {**copy.deepcopy(dict(status)), **answer}
         own = stored["status"].get("conditions", ())
         owners.update({condition["type"]: manager for condition in own})
         if kept:

@@ -12,17 +12,21 @@ from tests.controlplane.waiting import wait_until
 from tests.deployment.rendering import OVERLAYS, kustomize
 from tests.deployment.run import Cluster
 from tests.plugin import Plugin
+from tests.unit.operator import objects
 
 TEAM = "team"
-ROLES = ("view", "edit", "inferno-optimize")
+ROLES = ("view", "edit", "admin", "inferno-optimize", "inferno-approve")
 READING = [
     f"{verb} {kind}"
     for verb in ("get", "list", "watch")
     for kind in ("accelerators", "capacities", "models", "optimizers", "servers", "serviceclasses")
 ]
+READING_PLANS = [f"{verb} plans" for verb in ("get", "list", "watch")]
+APPROVING = ["get plans/status", "update plans/status", "patch plans/status"]
+DELETING_PLANS = ["delete plans"]
 ASKING = ["patch optimizers"]
 WRITING = ["create models", "update capacities", "patch servers", "delete optimizers"]
-NOBODYS = ["patch servers/status", "patch optimizers/status"]
+NOBODYS = ["patch servers/status", "patch optimizers/status", "create plans", "patch plans"]
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +53,18 @@ def people(deployment_cluster: Cluster) -> Iterator[ControlPlane]:
 @pytest.mark.parametrize(
     ("role", "allowed", "refused"),
     [
-        ("view", READING, ASKING + WRITING + NOBODYS),
-        ("edit", READING + ASKING + WRITING, NOBODYS),
-        ("inferno-optimize", READING + ASKING, WRITING + NOBODYS),
+        ("view", READING + READING_PLANS, ASKING + WRITING + NOBODYS + APPROVING),
+        ("edit", READING + READING_PLANS + ASKING + WRITING + DELETING_PLANS, NOBODYS + APPROVING),
+        ("admin", READING + READING_PLANS + ASKING + WRITING + DELETING_PLANS, NOBODYS + APPROVING),
+        ("inferno-optimize", READING + READING_PLANS + ASKING, WRITING + NOBODYS + APPROVING),
+        ("inferno-approve", READING_PLANS + APPROVING, READING + ASKING + WRITING + NOBODYS),
     ],
 )
 def test_roles_allow_what_they_are_for(
     role: str, allowed: list[str], refused: list[str], people: ControlPlane
 ) -> None:
     # `view` and `edit` are the cluster's own: a controller adds our rights to them.
-    wait_until(lambda: may(people, role, "watch servers"), bool, "the rights to read", 30.0)
+    wait_until(lambda: may(people, role, "watch plans"), bool, "the rights to read", 30.0)
 
     answers = {asked: may(people, role, asked) for asked in allowed + refused}
 
@@ -84,6 +90,29 @@ def test_who_may_only_read_is_told_so(people: ControlPlane, tmp_path: Path) -> N
     assert refused.returncode != 0
     assert "cannot patch resource" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_who_may_not_approve_is_told_which_role_is_missing(
+    people: ControlPlane, tmp_path: Path
+) -> None:
+    digest = {"digest": "sha256:1", "inputsDigest": "sha256:2"}
+    totals = {"servers": 1, "costBefore": 0, "costAfter": 10}
+    spec = {"optimizer": "inferno", "totals": totals, **digest}
+    Scene(people, TEAM).apply(objects.manifest("Plan", spec, name="inferno-9"))
+
+    refused = plugin_of(people, "admin", tmp_path).run("approve", "inferno-9")
+    approved = plugin_of(people, "inferno-approve", tmp_path).output("approve", "inferno-9")
+    answer = people.get("plan.inferno.platform.ai", "inferno-9", TEAM)["status"]["approval"]
+
+    assert refused.returncode == 1
+    assert "you need the ClusterRole inferno-approve in namespace 'team'" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert "Plan inferno-9: approved; 1 Server changes" in approved
+    assert answer == {
+        "state": "Approved",
+        "digest": "sha256:1",
+        "by": f"system:serviceaccount:{TEAM}:inferno-approve",
+    }
 
 
 def may(control_plane: ControlPlane, role: str, asked: str) -> bool:

@@ -233,6 +233,6 @@ subjects:
 
 {{- define "inferno.reading" -}}
 - apiGroups: [inferno.platform.ai]
-  resources: [accelerators, capacities, models, optimizers, servers, serviceclasses]
+  resources: [accelerators, capacities, models, optimizers, plans, servers, serviceclasses]
   verbs: [get, list, watch]
 {{- end }}

@@ -2,28 +2,37 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
+from kubernetes.aio.client import (
+    ApiClient,
+    AuthenticationV1Api,
+    Configuration,
+    CustomObjectsApi,
+    V1SelfSubjectReview,
+)
 
 from inferno_operator.adapters.kubernetes.api_server import ApiReader
 from inferno_operator.adapters.kubernetes.client import MERGE, TIMEOUT, answer_to
-from inferno_operator.resources import GROUP, RESOURCES, VERSION, Optimizer, Resource
+from inferno_operator.resources import GROUP, SYSTEM_RESOURCES, VERSION, Optimizer, Plan, Resource
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.ports import GoneError, Listing
+from inferno_operator.runtime.ports import GoneError, Listing, RejectedError
 from inferno_optimizer.errors import InputError
 
 FIELD_MANAGER = "kubectl-inferno"
 
+APPROVER = "inferno-approve"
+"""The ClusterRole whose rights an answer to a Plan takes."""
+
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
-CONNECTIONS = 2 * len(RESOURCES)
+CONNECTIONS = 2 * len(SYSTEM_RESOURCES)
 """One watch and one call for each kind."""
 
 
@@ -46,7 +55,7 @@ class Session:
 
     async def objects(self) -> list[Observation]:
         """Return all objects of our kinds that are not being deleted."""
-        lists = await asyncio.gather(*map(self._observed, RESOURCES))
+        lists = await asyncio.gather(*map(self._observed, SYSTEM_RESOURCES))
         return [o for found in lists for o in found if o.deleted is None]
 
     async def optimizers(self) -> list[Observation]:
@@ -64,6 +73,38 @@ class Session:
             _request_timeout=TIMEOUT,
         )
         return observe(Optimizer, await answer_to(call, f"Optimizer {key}"))
+
+    async def plans(self) -> list[Observation]:
+        """Return the Plans of the namespace."""
+        return await self._observed(Plan)
+
+    async def user(self) -> str:
+        """Return the name of the user, as the API server knows it; "" if it does not tell."""
+        api = AuthenticationV1Api(self._api.api_client)
+        try:
+            call = api.create_self_subject_review(V1SelfSubjectReview(), _request_timeout=TIMEOUT)
+            review = await answer_to(call, "the user")
+        except RejectedError:
+            return ""
+        return str(review.status.user_info.username or "")
+
+    async def answer(self, name: str, approval: Mapping[str, str | None]) -> Observation:
+        """Write the answer of a person to a Plan; returns the Plan after the write."""
+        call = self._api.patch_namespaced_custom_object_status(
+            *(GROUP, VERSION, self.namespace, Plan.plural, name),
+            {"status": {"approval": dict(approval)}},
+            field_manager=FIELD_MANAGER,
+            _content_type=MERGE,
+            _request_timeout=TIMEOUT,
+        )
+        try:
+            return observe(Plan, await answer_to(call, f"Plan {Key(self.namespace, name)}"))
+        except RejectedError as error:
+            if "HTTP 403" not in str(error):
+                raise
+            raise RejectedError(
+                f"{error}: you need the ClusterRole {APPROVER} in namespace {self.namespace!r}"
+            ) from error
 
     async def states(self, name: str) -> AsyncGenerator[Observation, None]:
         """Yield an Optimizer as it is now and after each change, until the watch ends.

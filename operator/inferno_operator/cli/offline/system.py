@@ -109,7 +109,7 @@ def _is_of_others(document: Document) -> bool:
 
     One of our kinds in an unknown API group is a mistake, and is refused later.
     """
-    from inferno_operator.resources import GROUP, RESOURCES
+    from inferno_operator.resources import GROUP, SYSTEM_RESOURCES
     from inferno_operator.resources.dialects import DIALECTS
 
     content = document.content
@@ -117,7 +117,7 @@ def _is_of_others(document: Document) -> bool:
         return False
     group, kind = content["apiVersion"].rpartition("/")[0], content.get("kind")
     boosters = [(dialect.booster.group, dialect.booster.kind) for dialect in DIALECTS.values()]
-    ours = [resource.kind for resource in RESOURCES]
+    ours = [resource.kind for resource in SYSTEM_RESOURCES]
     return group != GROUP and (kind not in ours or (group, kind) in boosters)
 
 
@@ -137,12 +137,12 @@ def _parsed(document: Document) -> "Resource":
 
 def _manifest(document: Document) -> Mapping[str, object]:
     """Return the object in a document; refuse it if it is not of one of our kinds."""
-    from inferno_operator.resources import RESOURCES
+    from inferno_operator.resources import SYSTEM_RESOURCES
 
     content = document.content
     if not isinstance(content, Mapping) or not content.get("kind"):
         raise InputError("neither a Kubernetes object (it has no kind) nor SystemData")
-    kinds = [resource.kind for resource in RESOURCES]
+    kinds = [resource.kind for resource in SYSTEM_RESOURCES]
     if content["kind"] not in kinds:
         raise InputError(f"unknown kind {content['kind']!r}; known are {', '.join(kinds)}")
     return content

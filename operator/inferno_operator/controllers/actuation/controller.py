@@ -6,6 +6,7 @@ from functools import partial
 from itertools import count
 
 from inferno_operator.controllers.actuation.index import Index
+from inferno_operator.controllers.actuation.recommendation import RecommendationWatch
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
 from inferno_operator.controllers.actuation.release import SERVER, reference_of
 from inferno_operator.controllers.actuation.status import ACTUATED, RELEASED
@@ -47,8 +48,11 @@ class ActuationController:
 
     async def run(self) -> None:
         """Watch objects until cancelled."""
+        modes = RecommendationWatch(self._cluster, self._namespaces, self._mode_changed)
         try:
-            await Informer(self._cluster, [SERVER], self._namespaces, self).run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(Informer(self._cluster, [SERVER], self._namespaces, self).run())
+                group.create_task(modes.run())
         finally:
             await self.stop()
 
@@ -108,6 +112,9 @@ class ActuationController:
         if reference is None:
             return self._index.remove(key)
         return self._index.put(key, resource.age, reference)
+
+    def _mode_changed(self, namespace: str) -> None:
+        self._ask(self._index.keys(namespace))
 
     def _ask(self, keys: Iterable[Key]) -> None:
         for key in keys:

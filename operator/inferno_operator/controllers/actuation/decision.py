@@ -16,6 +16,7 @@ UNDECIDED = frozenset(reason for reason in Reason if not reason.decided)
 class Wanted:
     """Wanted replicas by accelerator; None leaves them as they are, for the reason in `why`.
 
+    `reason` is the word for `why` in the condition `Actuated`.
     `fresh` is False while `desiredAlloc` and the condition `Allocated` are not written both:
     then nothing is changed or reported.
     """
@@ -23,6 +24,7 @@ class Wanted:
     replicas: Mapping[str, int] | None
     why: str = ""
     fresh: bool = True
+    reason: str = ""
 
 
 def wanted(observation: Observation) -> Wanted:
@@ -34,9 +36,10 @@ def wanted(observation: Observation) -> Wanted:
     """
     server, condition = observation.resource, observation.status.condition(ALLOCATED)
     if not isinstance(server, Server) or condition is None:
-        return Wanted(None, "nothing was decided yet; set spec.optimize of an Optimizer to true")
+        why = "nothing was decided yet; set spec.optimize of an Optimizer to true"
+        return Wanted(None, why, reason="Held")
     if condition.reason in UNDECIDED:
-        return Wanted(None, f"{condition.reason}: {condition.message}")
+        return Wanted(None, f"{condition.reason}: {condition.message}", reason="Held")
     replicas = _replicas(server)
     if not replicas and not _is_about(condition, observation):
         return Wanted(None, fresh=False)

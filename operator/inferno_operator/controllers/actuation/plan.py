@@ -67,7 +67,8 @@ def decide(inputs: Inputs, now: datetime) -> Plan:
     if inputs.workload is None or not inputs.wanted.fresh:
         return Plan(None)
     if inputs.wanted.replicas is None:
-        return Plan(refusal("Held", f"the replicas stay as they are: {inputs.wanted.why}"))
+        why = f"the replicas stay as they are: {inputs.wanted.why}"
+        return Plan(refusal(inputs.wanted.reason, why))
     return _step(inputs, Move(inputs.reference, inputs.wanted.replicas, inputs.workload), now)
 
 

@@ -16,7 +16,6 @@ from inferno_operator.controllers.actuation.current import (
     running,
     unit_costs,
 )
-from inferno_operator.controllers.actuation.decision import wanted
 from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.ownership import (
@@ -25,6 +24,7 @@ from inferno_operator.controllers.actuation.ownership import (
     owned_backends,
 )
 from inferno_operator.controllers.actuation.plan import Inputs, Plan, decide
+from inferno_operator.controllers.actuation.recommendation import decision_for, recommending
 from inferno_operator.controllers.actuation.release import (
     SERVER,
     names_workloads,
@@ -126,8 +126,9 @@ async def _release(observation: Observation, context: Context) -> Outcome:
 
 async def _read(observation: Observation, reference: ModelBoosterRef, context: Context) -> Inputs:
     """Read the inputs of the plan."""
-    inputs = Inputs(reference, wanted(observation), observation.status)
     key = observation.reference.key
+    why = await recommending(key.namespace, context.cluster)
+    inputs = Inputs(reference, decision_for(observation, why), observation.status)
     rival = _rival(reference, key, context)
     if rival is not None:
         return replace(inputs, rival=rival)

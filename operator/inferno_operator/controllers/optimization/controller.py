@@ -14,7 +14,7 @@ from inferno_operator.controllers.optimization.synchronization import (
     StatefulOptimizer,
     Synchronization,
 )
-from inferno_operator.resources import RESOURCES, Optimizer, Server
+from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.runtime.cache import Difference
 from inferno_operator.runtime.finalizers import clean_up, release
@@ -57,7 +57,7 @@ class OptimizationController:
     ) -> None:
         self._cluster = context.cluster
         self._namespaces = namespaces
-        kinds = RESOURCES if stateful else (Optimizer,)
+        kinds = SYSTEM_RESOURCES if stateful else (Optimizer,)
         self._mirror = Mirror(
             context.cluster, kinds, namespaces, self._object_changed, self._all_known
         )
@@ -77,7 +77,7 @@ class OptimizationController:
 
     async def run(self) -> None:
         """Watch objects until cancelled."""
-        foreign = RESOURCES if self._synchronization is None else (Optimizer,)
+        foreign = SYSTEM_RESOURCES if self._synchronization is None else (Optimizer,)
         async with asyncio.TaskGroup() as group:
             group.create_task(clean_up(foreign, self._namespaces, self._cluster))
             group.create_task(self._mirror.run())

@@ -171,7 +171,7 @@ def _server_update(observation: Observation, decision: Decision) -> Update:
     )
     verdicts = (ready, *_warnings(decision), allocated)
     desired = desired_allocation(decision.allocation)
-    spec = None if observation.resource is None else _spec_change(observation.resource, desired)
+    spec = None if observation.resource is None else spec_change(observation.resource, desired)
     return Update.of(observation, verdicts, active=decision.reason.decided, spec=spec)
 
 
@@ -182,7 +182,7 @@ def _warnings(decision: Decision) -> Iterator[Verdict]:
         yield Verdict(WARNINGS, holds=True, reason="Implausible", message=message)
 
 
-def _spec_change(server: Resource, desired: Manifest) -> Manifest | None:
+def spec_change(server: Resource, desired: Manifest) -> Manifest | None:
     """The change of spec.desiredAlloc, or None if the Server already has it."""
     current = server.spec.desired_alloc if isinstance(server, Server) else None
     if current is not None and desired.items() <= current.to_json().items():

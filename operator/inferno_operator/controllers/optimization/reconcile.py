@@ -10,6 +10,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from inferno_operator.controllers.optimization import status
+from inferno_operator.controllers.optimization.permission import (
+    Optimization,
+    Plans,
+    Unrecorded,
+)
 from inferno_operator.controllers.optimization.placement import Nodes, solve_on_nodes, spanning
 from inferno_operator.controllers.optimization.plan import Update, plan_troubles, plan_updates
 from inferno_operator.controllers.optimization.ports import (
@@ -42,8 +47,8 @@ class Context:
     """What reconciles need.
 
     `time_limit` is that of the exact solver [s]; `observer` receives a call for each
-    optimization; `loads` knows measured loads, `machines` the nodes; `locks` allow one
-    optimization per namespace at a time.
+    optimization; `loads` knows measured loads, `machines` the nodes; `plans` says what may be
+    written; `locks` allow one optimization per namespace at a time.
     """
 
     cluster: Cluster
@@ -54,6 +59,7 @@ class Context:
     observer: Observer = field(default_factory=Observer)
     loads: Loads = field(default_factory=TypedLoads)
     machines: Machines = field(default_factory=Uncounted)
+    plans: Plans = field(default_factory=Unrecorded)
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     @property
@@ -69,8 +75,8 @@ async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
         if observation.deleted is not None:
             return await _release(observation, context)
         step = next_step(observation, await _others(observation, context), context.now())
-        if step.optimizes:
-            return await _attempt(observation, step, context)
+        if step.resource is not None:
+            return await _attempt(observation, step, step.resource, context)
         await context.writer.write(step.update)
         return Outcome.due_after(step.again_after)
     except GoneError:
@@ -100,12 +106,14 @@ async def _others(observation: Observation, context: Context) -> list[Observatio
     return [observe(OptimizerResource, manifest) for manifest in listing.manifests]
 
 
-async def _attempt(observation: Observation, step: Step, context: Context) -> Outcome:
+async def _attempt(
+    observation: Observation, step: Step, optimizer: OptimizerResource, context: Context
+) -> Outcome:
     """Optimize, or write on the Optimizer why that failed."""
     key = observation.reference.key
     try:
         async with context.locks[key.namespace]:
-            await _optimize(observation, step, context)
+            await _optimize(observation, step, optimizer, context)
     except StaleError as error:
         logger.info("%s; trying again", error)
         return Outcome.FAILED
@@ -117,8 +125,13 @@ async def _attempt(observation: Observation, step: Step, context: Context) -> Ou
     return Outcome.due_after(step.again_after)
 
 
-async def _optimize(observation: Observation, step: Step, context: Context) -> None:
-    """Read the objects, solve, write the results on every object, and then clear the request."""
+async def _optimize(
+    observation: Observation, step: Step, optimizer: OptimizerResource, context: Context
+) -> None:
+    """Read the objects, solve, write the results on every object, and then clear the request.
+
+    Decisions that wait for approval are not written; they are in the Plan that is recorded.
+    """
     key, writer = observation.reference.key, context.writer
     context.observer.started(key)
     if step.is_requested:  # an optimization at an interval is only reported when it is done
@@ -127,18 +140,23 @@ async def _optimize(observation: Observation, step: Step, context: Context) -> N
     objects = await context.source.objects(key.namespace)
     observations = await context.loads.with_loads(objects)
     resources = readable(observations)
-    snapshot = build_system(resources, step.resource, context.time_limit)
+    snapshot = build_system(resources, optimizer, context.time_limit)
     where = Nodes(nodes, spanning(resources))
     placed = await solve_on_nodes(snapshot.system, where, context.optimizer)
-    solution = placed.solution
-    updates = plan_updates(observations, snapshot, solution)
-    await writer.write_all(updates, status.digest(observation, updates))
+    updates = plan_updates(observations, snapshot, placed.solution)
+    permission = await context.plans.permit(
+        Optimization(optimizer, observations, updates, snapshot, placed.solution, step.is_requested)
+    )
+    await writer.write_all(permission.updates, status.digest(observation, permission.updates))
+    await context.plans.written(permission)
     troubles = [*placed.problems, *plan_troubles(observations, snapshot)]
-    done = status.optimized(observation, solution, context.now(), troubles)
+    done = status.optimized(
+        observation, placed.solution, context.now(), troubles, permission.message
+    )
     observation = await _write_status(observation, done, writer)
     if step.is_requested:
         await writer.clear_request(observation.reference)
-    context.observer.optimized(key, snapshot.system, solution)
+    context.observer.optimized(key, snapshot.system, placed.solution)
     logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
 
 

@@ -29,11 +29,6 @@ class Step:
     again_after: float | None = None
 
     @property
-    def optimizes(self) -> bool:
-        """Whether an optimization is due now."""
-        return self.resource is not None
-
-    @property
     def is_requested(self) -> bool:
         """Whether `spec.optimize` requested it, so that the request is to be cleared."""
         return self.resource is not None and self.resource.spec.optimize

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from inferno_operator.resources import RESOURCES, Optimizer, Resource
+from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer, Resource
 from inferno_operator.resources.objects import Kind, Manifest, Place, kind_of
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.cache import Cache, Difference
@@ -12,7 +12,7 @@ from inferno_operator.runtime.informer import Informer
 from inferno_operator.runtime.ports import Change, Listing, Reader
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
-READ = tuple(kind for kind in RESOURCES if kind is not Optimizer)
+READ = tuple(kind for kind in SYSTEM_RESOURCES if kind is not Optimizer)
 """The kinds that an optimization reads."""
 
 
@@ -103,12 +103,20 @@ class Mirror:
         why = next((str(error) for error in missing.values() if error), "not listed yet")
         return f"not known yet: {names}: {why}"
 
-    async def objects(self, namespace: str) -> Sequence[Observation]:
-        """Return all objects that are not being deleted, except Optimizers."""
+    def trouble(self) -> InfernoError | None:
+        """Return why objects are not known, if the API server refuses to list them."""
+        return next(filter(None, self._informer.missing.values()), None)
+
+    async def complete(self) -> None:
+        """Wait until all objects are known; raises `UnavailableError` if that takes too long."""
         try:
             await asyncio.wait_for(self._informer.complete(), self._patience)
         except TimeoutError as error:
             raise UnavailableError(self.missing()) from error
+
+    async def objects(self, namespace: str) -> Sequence[Observation]:
+        """Return all objects that are not being deleted, except Optimizers."""
+        await self.complete()
         return [o for o in self.all(namespace) if o.deleted is None and o.kind is not Optimizer]
 
     def all(self, namespace: str) -> list[Observation]:
@@ -119,6 +127,10 @@ class Mirror:
     def namespaces(self) -> frozenset[str]:
         """Return the namespaces that have objects."""
         return frozenset(place.key.namespace for place in self._cache.places())
+
+    def written(self, kind: Kind, manifest: Manifest) -> None:
+        """Take an object as the API server returned it to a write."""
+        self._note(self._cache.written(kind, manifest))
 
     def listed(self, listing: Listing) -> None:
         """Take a list of all objects of a kind."""

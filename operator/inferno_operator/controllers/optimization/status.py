@@ -55,11 +55,18 @@ def working(observation: Observation) -> Update:
 
 
 def optimized(
-    observation: Observation, solution: Solution, now: datetime, troubles: Sequence[str] = ()
+    observation: Observation,
+    solution: Solution,
+    now: datetime,
+    troubles: Sequence[str] = (),
+    waits: str = "",
 ) -> Update:
-    """Return the update after an optimization: its result, and the problems of its objects."""
+    """Return the update after an optimization: its result, and the problems of its objects.
+
+    `waits` says why decisions are not written yet.
+    """
     last = _last_optimization(observation, solution, now)
-    message = "; ".join([_summary(solution), *troubles[:TROUBLES_NAMED]])
+    message = "; ".join(filter(None, (_summary(solution), waits, *troubles[:TROUBLES_NAMED])))
     if len(troubles) > TROUBLES_NAMED:
         message += f"; and {len(troubles) - TROUBLES_NAMED} more problems"
     verdict = Verdict(OPTIMIZED, holds=True, reason="Optimized", message=message)
@@ -160,32 +167,36 @@ def _gain(gain: system.Gain) -> Gain:
     return Gain(priority=gain.priority, load=round(gain.load, DIGITS))
 
 
+def certificate_of(certificate: system.Certificate) -> Certificate:
+    """Return the certificate of a solution as a status has it."""
+    return Certificate(
+        solver=certificate.solver,
+        status=certificate.status,
+        objective=round(certificate.objective, DIGITS),
+        bound=None if certificate.bound is None else round(certificate.bound, DIGITS),
+        gap=None if certificate.gap is None else round(certificate.gap, DIGITS),
+        seconds=round(certificate.seconds, DIGITS),
+        levels=tuple(
+            Level(
+                priority=level.priority,
+                served=round(level.served, DIGITS),
+                bound=round(level.bound, DIGITS),
+            )
+            for level in certificate.levels
+        ),
+    )
+
+
 def _last_optimization(
     observation: Observation, solution: Solution, now: datetime
 ) -> LastOptimization:
-    certificate = solution.certificate
     return LastOptimization(
         time=now,
         requested_generation=observation.generation,
         servers=len(solution.decisions),
         allocated=len(solution.allocations),
         cost=round(solution.cost, DIGITS),
-        certificate=Certificate(
-            solver=certificate.solver,
-            status=certificate.status,
-            objective=round(certificate.objective, DIGITS),
-            bound=None if certificate.bound is None else round(certificate.bound, DIGITS),
-            gap=None if certificate.gap is None else round(certificate.gap, DIGITS),
-            seconds=round(certificate.seconds, DIGITS),
-            levels=tuple(
-                Level(
-                    priority=level.priority,
-                    served=round(level.served, DIGITS),
-                    bound=round(level.bound, DIGITS),
-                )
-                for level in certificate.levels
-            ),
-        ),
+        certificate=certificate_of(solution.certificate),
         unserved=tuple(
             Unserved(server=d.server, reason=d.reason, message=d.message)
             for d in solution.unserved[:UNSERVED_NAMED]

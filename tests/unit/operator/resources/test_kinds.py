@@ -28,7 +28,7 @@ from inferno_operator.resources.parsing import unknown_fields
 DATA = Path(__file__).parents[3] / "data/crds"
 ACCEPTED = list(yaml.safe_load_all((DATA / "accepted.yaml").read_text()))
 REFUSED = yaml.safe_load((DATA / "refused.yaml").read_text())
-KINDS = "Accelerator, Model, ServiceClass, Server, Capacity, Optimizer"
+KINDS = "Accelerator, Model, ServiceClass, Server, Capacity, Optimizer, Plan"
 
 Manifest = dict[str, Any]
 

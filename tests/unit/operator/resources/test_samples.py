@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.resources import API_VERSION, RESOURCES, parse
+from inferno_operator.resources import API_VERSION, SYSTEM_RESOURCES, parse
 
 SAMPLES = Path(__file__).parents[4] / "samples"
 NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
@@ -45,5 +45,5 @@ def test_a_sample_comes_back_unchanged_from_the_models(sample: str) -> None:
 def test_a_sample_has_all_kinds_and_leaves_the_namespace_open(sample: str) -> None:
     resources = [parse(manifest) for manifest in manifests(sample)]
 
-    assert {type(resource) for resource in resources} == set(RESOURCES)
+    assert {type(resource) for resource in resources} == set(SYSTEM_RESOURCES)
     assert {resource.metadata.namespace for resource in resources} == {""}

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.resources import RESOURCES, Capacity, Server
+from inferno_operator.resources import SYSTEM_RESOURCES, Capacity, Server
 from inferno_operator.resources.objects import Key, Kind, Place, kind_of
 from inferno_operator.runtime.cache import Cache, Difference
 from inferno_operator.runtime.ports import Change, Listing
@@ -21,7 +21,7 @@ from tests.unit.operator.objects import (
     service_class,
 )
 
-KINDS = {kind.kind: kind_of(kind) for kind in RESOURCES}
+KINDS = {kind.kind: kind_of(kind) for kind in SYSTEM_RESOURCES}
 SERVER = kind_of(Server)
 SPECS: dict[str, Callable[[str], Manifest]] = {
     "Accelerator": accelerator,

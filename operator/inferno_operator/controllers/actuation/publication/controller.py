@@ -1,6 +1,7 @@
 """Watch Servers in every operator, also in one that does not lead, and answer for them."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from inferno_operator.controllers.actuation.publication.plan import Published, publish
@@ -9,10 +10,12 @@ from inferno_operator.controllers.actuation.publication.variants import (
     variant,
     variants,
 )
+from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, recommended_by
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, Key, Kind, Manifest
-from inferno_operator.resources.observation import observe
+from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.runtime.cache import Cache, Difference
 from inferno_operator.runtime.informer import Informer
 from inferno_operator.runtime.ports import Change, GoneError, Listing, Reader, RejectedError
 from inferno_optimizer.errors import InfernoError, UnavailableError
@@ -40,12 +43,15 @@ class Publication:
         self._reader = reader
         self._namespaces = namespaces
         self._names_variants = names_variants
+        self._cache = Cache()
+        self._servers: dict[Key, Observation] = {}
+        self._optimizers: defaultdict[str, dict[str, Manifest]] = defaultdict(dict)
         self._published: dict[Key, Published] = {}
-        self._informer = Informer(reader, [SERVER], namespaces, self)
+        self._informer = Informer(reader, [SERVER, OPTIMIZER], namespaces, self)
         self._variants: Mapping[Target, str] = {}
 
     async def run(self) -> None:
-        """Watch Servers until cancelled."""
+        """Watch Servers and Optimizers until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._informer.run())
             if self._names_variants:
@@ -82,24 +88,12 @@ class Publication:
         return variant(decision, accelerator, self._variants)
 
     def listed(self, listing: Listing) -> None:
-        """Take a list of all Servers."""
-        found = {Key.of(manifest): manifest for manifest in listing.manifests}
-        for key in self._published.keys() - found.keys():
-            if listing.namespace in ("", key.namespace):
-                del self._published[key]
-        for key, manifest in found.items():
-            self._take(key, manifest)
+        """Take a list of all Servers or all Optimizers."""
+        self._take(self._cache.replace(listing))
 
     def changed(self, kind: Kind, change: Change) -> None:
-        """Take the creation, change or deletion of a Server."""
-        del kind
-        if change.manifest is None:
-            return
-        key = Key.of(change.manifest)
-        if change.gone:
-            self._published.pop(key, None)
-        else:
-            self._take(key, change.manifest)
+        """Take the creation, change or deletion of a Server or an Optimizer."""
+        self._take(self._cache.apply(kind, change))
 
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
         """Do nothing: the informer knows what is missing until the next list."""
@@ -120,13 +114,36 @@ class Publication:
         except (GoneError, RejectedError):
             return ()
 
-    def _take(self, key: Key, manifest: Manifest) -> None:
-        observation = observe(Server, manifest)
-        if observation.deleted is not None:
-            self._published.pop(key, None)
-        else:
-            self._published[key] = publish(observation, self._published.get(key))
+    def _take(self, differences: Iterable[Difference]) -> None:
+        keys, namespaces = set(), set()
+        for difference in differences:
+            key = difference.place.key
+            if difference.place.kind == SERVER:
+                keys.add(key)
+                self._note(key, difference.after)
+            else:
+                namespaces.add(key.namespace)
+                self._optimizers[key.namespace].pop(key.name, None)
+                if difference.after is not None:
+                    self._optimizers[key.namespace][key.name] = difference.after
+        if namespaces:
+            keys.update(key for key in self._servers if key.namespace in namespaces)
+        for key in keys:
+            self._publish(key)
+
+    def _note(self, key: Key, manifest: Manifest | None) -> None:
+        """Remember a Server; forget one that is gone, or is being deleted."""
+        self._servers.pop(key, None)
+        observation = None if manifest is None else observe(Server, manifest)
+        if observation is not None and observation.deleted is None:
+            self._servers[key] = observation
+
+    def _publish(self, key: Key) -> None:
+        before = self._published.pop(key, None)
+        if key in self._servers:
+            why = recommended_by(self._optimizers[key.namespace].values())
+            self._published[key] = publish(self._servers[key], before, why)
 
 
 def _trouble(error: InfernoError | None) -> str:
-    return f"decisions are not known: {error or 'the list of Servers is awaited'}"
+    return f"decisions are not known: {error or 'their list is awaited'}"

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.actuation.decision import placements, wanted
+from inferno_operator.controllers.actuation.decision import placements
+from inferno_operator.controllers.actuation.recommendation import decision_for
 from inferno_operator.resources import Server, Workload
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
@@ -78,9 +79,12 @@ class Published:
                 yield accelerator, 0
 
 
-def publish(observation: Observation, before: Published | None) -> Published:
+def publish(
+    observation: Observation, before: Published | None, recommended: str | None = ""
+) -> Published:
     """Return what to publish of a Server.
 
+    None stands where decisions are only recommended; see `recommendation.recommended_by`.
     A decision and the condition that explains it are two writes. In between, the decision
     `before` stands. None stands if nothing runs on an accelerator of the decision: the replicas on
     the others would be removed, and no others started.
@@ -88,7 +92,7 @@ def publish(observation: Observation, before: Published | None) -> Published:
     key, server = observation.reference.key, observation.resource
     if not isinstance(server, Server):
         return Published(key, None, observation.problem)
-    decision = wanted(observation)
+    decision = decision_for(observation, recommended)
     replicas, why = decision.replicas, decision.why
     if not decision.fresh:
         replicas, why = (before.replicas, before.why) if before else (None, WRITING)

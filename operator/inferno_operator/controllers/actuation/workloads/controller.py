@@ -1,9 +1,11 @@
 """Watch Servers, the workloads that they name, and pods; reconcile per namespace."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
 
+from inferno_operator.controllers.actuation.recommendation import RecommendationWatch
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.workloads.reconcile import (
     Context,
@@ -38,13 +40,16 @@ class WorkloadController:
         self._rounds = count()
         self._world = World(cluster, namespaces, self._changed)
         self._informer = Informer(cluster, [SERVER], namespaces, self._world)
+        self._modes = RecommendationWatch(cluster, namespaces, self._changed)
         context = Context(cluster, self._world, system_of, now)
         self.queue: WorkQueue[str] = WorkQueue(partial(reconcile, context=context))
 
     async def run(self) -> None:
         """Watch objects until cancelled."""
         try:
-            await self._informer.run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._informer.run())
+                group.create_task(self._modes.run())
         finally:
             await self.stop()
 

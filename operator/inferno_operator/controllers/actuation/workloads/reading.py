@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from inferno_operator.controllers.actuation.decision import wanted
+from inferno_operator.controllers.actuation.recommendation import decision_for
 from inferno_operator.controllers.actuation.status import ACTUATED, PAUSE, refusal
 from inferno_operator.controllers.actuation.workloads import status
 from inferno_operator.controllers.actuation.workloads.conflicts import (
@@ -100,6 +100,8 @@ class _Area:
     autoscalers: Sequence[Manifest]
     taken: dict[Place, tuple[str, str]]
     """The Server and accelerator of each workload, as they are found."""
+    recommending: str | None
+    """Why no decision is to be actuated; "" if decisions are, None without an Optimizer."""
 
 
 def workloads_of(observation: Observation) -> Sequence[Workload]:
@@ -114,10 +116,13 @@ async def read_subjects(
     cluster: Cluster,
     memory: Memory,
     now: datetime,
+    *,
+    recommending: str | None = None,
 ) -> list[Subject] | None:
     """Return the Servers of a namespace with their workloads, the oldest first.
 
-    None if the first list of a kind is awaited, which causes a reconcile.
+    `recommending` says why no decision is to be actuated, if so. None if the first list of a kind
+    is awaited, which causes a reconcile.
     """
     naming = [observation for observation in observations if workloads_of(observation)]
     served = await _served(naming, cluster, memory)
@@ -127,7 +132,9 @@ async def read_subjects(
         return None
     namespace = naming[0].reference.key.namespace
     await world.read_scales(_places(naming, served))
-    area = _Area(served, world.pods(namespace), await _autoscalers(namespace, cluster), {})
+    area = _Area(
+        served, world.pods(namespace), await _autoscalers(namespace, cluster), {}, recommending
+    )
     reader = _Reader(world, memory, area, now)
     servers = sorted(((o, o.resource) for o in naming), key=lambda pair: _age(pair[0]))
     return [reader.subject(o, s) for o, s in servers if isinstance(s, Server)]
@@ -186,7 +193,8 @@ class _Reader:
     def subject(self, observation: Observation, server: Server) -> Subject:
         """Return a Server with its workloads."""
         found = [self._found(w, observation) for w in server.spec.workloads]
-        return Subject(observation, server, wanted(observation), tuple(found))
+        decision = decision_for(observation, self._area.recommending)
+        return Subject(observation, server, decision, tuple(found))
 
     def _found(self, workload: Workload, observation: Observation) -> Found:
         """Return a workload as it is, or why it cannot be scaled."""

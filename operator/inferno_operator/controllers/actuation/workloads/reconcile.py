@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from inferno_operator.controllers.actuation.current import current_allocation, has_changed
 from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
+from inferno_operator.controllers.actuation.recommendation import recommending
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition
 from inferno_operator.controllers.actuation.workloads.fleet import ServerTargets, Steps
@@ -87,8 +88,9 @@ async def _reconcile(
     namespace: str, observations: Sequence[Observation], context: Context
 ) -> Outcome:
     now = context.now()
+    why = await recommending(namespace, context.cluster)
     subjects = await read_subjects(
-        observations, context.world, context.cluster, context.memory, now
+        observations, context.world, context.cluster, context.memory, now, recommending=why
     )
     if subjects is None:
         return Outcome.SETTLED  # the list that is awaited causes a reconcile

@@ -80,7 +80,7 @@ class Subject:
         if problems:
             return problems[0]
         if self.wanted.replicas is None:
-            return refusal("Held", f"the replicas stay as they are: {self.wanted.why}")
+            return refusal(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
         known = {item.workload.accelerator for item in self.found}
         if unknown := sorted(self.wanted.replicas.keys() - known):
             return no_workload(unknown)

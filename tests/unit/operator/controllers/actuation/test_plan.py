@@ -77,7 +77,7 @@ class Fleet:
         """Plan, and write what was planned."""
         scalers = {KTHENA.binding: list(self.bindings.values())}
         workload = Workload({"m": self.booster}, self.servings, scalers)
-        inputs = Inputs(self.reference, Wanted(decision), self.status, workload)
+        inputs = Inputs(self.reference, Wanted(decision, reason="Held"), self.status, workload)
         plan = decide(inputs, self.now)
         for write in plan.writes:
             self._apply(write)

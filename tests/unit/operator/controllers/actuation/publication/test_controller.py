@@ -17,7 +17,7 @@ from tests.unit.operator import objects
 
 SERVER = kind_of(Server)
 S = Key("default", "s")
-NOT_YET = "the list of Servers is awaited"
+NOT_YET = "their list is awaited"
 
 
 class CutCluster(FakeCluster):
@@ -189,3 +189,23 @@ async def test_without_the_right_to_list_autoscalers_a_variant_has_the_name_of_i
     async with watching(publication):
         await asyncio.sleep(61)
         assert publication.variant(publication.decision(S), "A") == "on-a"
+
+
+def optimizer(mode: str) -> dict[str, Any]:
+    manifest = objects.optimizer("plan")
+    return {**manifest, "spec": {**manifest["spec"], "mode": mode}}
+
+
+async def test_a_recommendation_is_not_published() -> None:
+    cluster = FakeCluster()
+    cluster.add(decided(2))
+    cluster.add(optimizer("Recommend"))
+    publication = Publication(cluster, ())
+
+    async with watching(publication):
+        with pytest.raises(UnavailableError, match="no decision stands: Optimizer 'plan' has mode"):
+            publication.decision(S).on("A")
+
+        cluster.add(optimizer("Auto"))
+        await until(lambda: publication.decision(S).replicas is not None)
+        assert publication.decision(S).on("A") == 2

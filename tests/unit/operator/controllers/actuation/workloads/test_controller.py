@@ -11,8 +11,9 @@ import pytest
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
 from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.resources import Optimizer
 from inferno_operator.resources.conditions import ALLOCATED
-from inferno_operator.resources.objects import EVENTS, POD, Key, Kind
+from inferno_operator.resources.objects import EVENTS, POD, Key, Kind, kind_of
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.ports import RejectedError, Served
 from inferno_optimizer.system import IDLE
@@ -248,6 +249,33 @@ async def test_nothing_is_written_once_everything_has_arrived() -> None:
         await asyncio.sleep(3600)
 
     assert scene.cluster.writes == []
+
+
+async def test_mode_recommend_stops_all_writes_to_workloads_and_its_end_resumes_them() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a")
+    recommending, auto = objects.optimizer(optimize=False), objects.optimizer(optimize=False)
+    recommending["spec"]["mode"] = "Recommend"
+    scene.cluster.add(recommending)
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Recommended")
+        message = scene.condition()["message"]
+        held = scene.replicas("a")
+        scene.cluster.add(auto)
+        await scene.until(lambda: scene.reason() == "Actuated")
+        resumed = scene.replicas("a")
+        scene.cluster.add(recommending)
+        scene.decide("S", A=4)
+        await scene.until(lambda: scene.reason() == "Recommended")
+        scene.cluster.remove(kind_of(Optimizer), Key("default", "inferno"))
+        await asyncio.sleep(3600)
+
+    assert (held, resumed, scene.replicas("a")) == (0, 2, 2)
+    assert "Optimizer 'inferno' has mode Recommend" in message
+    assert "was deleted" in scene.condition()["message"]
 
 
 async def test_two_servers_swap_full_pools() -> None:

@@ -1,0 +1,64 @@
+"""Where a command of `kubectl inferno` works: its options, and the connection to the cluster."""
+# ruff: noqa: PLC0415 - a function imports what only some commands need, so that `--help` is fast
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from inferno_operator.adapters.kubernetes.kubectl import Place, Session
+
+T = TypeVar("T")
+
+PLACE_OPTIONS = {
+    "namespace": typer.Option(
+        "--namespace", "-n", metavar="NAME", help="Namespace; the context's by default."
+    ),
+    "context": typer.Option(
+        "--context", metavar="NAME", help="Context of the kubeconfig; the current by default."
+    ),
+    "kubeconfig": typer.Option("--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG."),
+}
+"""Options that select the cluster and the namespace, as in kubectl."""
+
+
+def somewhere(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of `PLACE_OPTIONS` to a command, which gets a `Place` as first argument."""
+
+    @wraps(command, assigned=("__name__", "__doc__"))
+    def wrapped(invocation: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - the command's
+        from inferno_operator.adapters.kubernetes.kubectl import Place
+
+        before = invocation.find_root().params  # options after the command take precedence
+        place = {name: arguments.pop(name) or before.get(name) for name in PLACE_OPTIONS}
+        command(Place(**place), **arguments)
+
+    context = Parameter("invocation", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    own = list(signature(command).parameters.values())[1:]
+    options = (
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, o])
+        for name, o in PLACE_OPTIONS.items()
+    )
+    wrapped.__signature__ = Signature([*own, context, *options])  # type: ignore[attr-defined]  # PEP 362
+    return wrapped
+
+
+def run(place: "Place", work: "Callable[[Session], Coroutine[Any, Any, T]]") -> T:
+    """Run a coroutine with a connection to the cluster."""
+    from inferno_operator.adapters.kubernetes.kubectl import connect
+
+    async def connected() -> T:
+        async with connect(place) as session:
+            return await work(session)
+
+    return asyncio.run(connected())
+
+
+def now() -> datetime:
+    """Return the time of day."""
+    return datetime.now(UTC)

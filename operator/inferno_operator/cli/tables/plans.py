@@ -1,0 +1,89 @@
+"""Output of `kubectl inferno plans` and `diff`: recorded Plans, and what one changes.
+
+Costs are in cents/hour.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from inferno_operator.cli.tables.solution import Part, Table
+from inferno_operator.cli.tables.top import age
+from inferno_operator.resources import Placement, Plan, PlanStep
+
+PHASE_UNKNOWN = "-"
+"""Shown until the operator has looked at a Plan."""
+
+
+def plans_parts(plans: Sequence[Plan], now: datetime) -> Iterator[Part]:
+    """Yield a table of Plans, and why those wait that do."""
+    if not plans:
+        yield "no Plans in this namespace"
+        return
+    headings = ("PLAN", "OPTIMIZER", "PHASE", ">SERVERS", ">COST", ">CHANGE", "BY", ">AGE")
+    yield Table(headings, [_row(plan, now) for plan in plans])
+    if waiting := [plan for plan in plans if plan.status.phase == "Proposed"]:
+        yield ""
+        yield from (f"{plan.metadata.name}: {why(plan)}" for plan in waiting)
+
+
+def diff_parts(plan: Plan) -> Iterator[Part]:
+    """Yield what a Plan changes, its totals, and where it is."""
+    spec = plan.spec
+    yield Table(
+        ("SERVER", "FROM", "TO", ">CHANGE", "REASON"), [_step_row(step) for step in spec.steps]
+    )
+    yield ""
+    if notes := list(_notes(spec.steps)):
+        yield from notes
+        yield ""
+    if spec.steps_omitted:
+        yield f"and {spec.steps_omitted} more Servers, which the Plan does not list"
+    yield summary(plan)
+    yield f"{plan.status.phase or PHASE_UNKNOWN}: {why(plan)}"
+
+
+def summary(plan: Plan) -> str:
+    """Return how much a Plan changes, in one line."""
+    totals = plan.spec.totals
+    is_one = totals.servers == 1
+    servers = "1 Server changes" if is_one else f"{totals.servers} Servers change"
+    change = totals.cost_after - totals.cost_before
+    return (
+        f"{servers}; cost {totals.cost_before:.2f} -> {totals.cost_after:.2f}"
+        f" cents/hour ({change:+.2f})"
+    )
+
+
+def why(plan: Plan) -> str:
+    """Return what the operator says of a Plan."""
+    told = (condition.message for condition in plan.status.conditions)
+    return next(told, "the operator has not looked at it yet")
+
+
+def _row(plan: Plan, now: datetime) -> tuple[str, ...]:
+    totals, created = plan.spec.totals, plan.metadata.creation_timestamp
+    return (
+        plan.metadata.name,
+        plan.spec.optimizer,
+        plan.status.phase or PHASE_UNKNOWN,
+        str(totals.servers),
+        f"{totals.cost_after:.2f}",
+        f"{totals.cost_after - totals.cost_before:+.2f}",
+        plan.status.by,
+        age(created, now) if created else "",
+    )
+
+
+def _step_row(step: PlanStep) -> tuple[str, ...]:
+    change = f"{step.cost_change:+.2f}"
+    return (step.server, _cell(step.before), _cell(step.after), change, step.reason)
+
+
+def _cell(placements: Iterable[Placement]) -> str:
+    """Return replicas, accelerators and batch sizes; a dash if nothing runs."""
+    parts = [f"{p.replicas} x {p.accelerator} (batch {p.batch})" for p in placements]
+    return " + ".join(parts) or "-"
+
+
+def _notes(steps: Iterable[PlanStep]) -> Iterator[str]:
+    return (f"{step.server}: {step.message}" for step in steps if step.message)

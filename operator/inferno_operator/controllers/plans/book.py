@@ -1,0 +1,95 @@
+"""The Plans of all namespaces: in memory from a watch, and written to the API server."""
+
+from collections.abc import Mapping, Sequence
+
+from inferno_operator.controllers.optimization.plan import Update
+from inferno_operator.controllers.optimization.source import Mirror
+from inferno_operator.controllers.optimization.writer import Writer
+from inferno_operator.controllers.plans.proposal import Proposal, spec_manifest
+from inferno_operator.resources import API_VERSION, Optimizer, Plan
+from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
+from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.runtime.ports import FIELD_MANAGER, Cluster
+from inferno_optimizer.errors import InfernoError
+
+PLAN = kind_of(Plan)
+OPTIMIZER = kind_of(Optimizer)
+
+
+class Book:
+    """The Plans that there are.
+
+    Parameters
+    ----------
+    mirror
+        The Plans and Optimizers.
+    cluster
+        Where Plans are written.
+    now
+        The time of day.
+    """
+
+    def __init__(self, mirror: Mirror, cluster: Cluster, now: Now) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self._writer = Writer(cluster, now)
+
+    def trouble(self) -> InfernoError | None:
+        """Return why Plans are not known, such as that their kind is not installed."""
+        return self._mirror.trouble()
+
+    async def plans(self, namespace: str) -> Sequence[Observation]:
+        """Return the Plans of a namespace that can be read and are not being deleted.
+
+        The oldest come first.
+
+        Raises
+        ------
+        UnavailableError
+            They are not known now.
+        """
+        await self._mirror.complete()
+        present = [o for o in self._mirror.all(namespace) if o.deleted is None]
+        plans = [(o.resource.order, o) for o in present if isinstance(o.resource, Plan)]
+        return [observation for _, observation in sorted(plans, key=lambda pair: pair[0])]
+
+    def history(self, namespace: str) -> Mapping[str, int]:
+        """Return how many finished Plans each Optimizer of a namespace keeps."""
+        optimizers = (o.resource for o in self._mirror.all(namespace) if o.kind is Optimizer)
+        return {o.metadata.name: o.spec.history for o in optimizers if isinstance(o, Optimizer)}
+
+    async def create(self, optimizer: Optimizer, proposal: Proposal) -> Observation:
+        """Create a Plan that is deleted together with its Optimizer."""
+        key = Key(optimizer.metadata.namespace, await self._name(optimizer))
+        owner = {
+            "apiVersion": API_VERSION,
+            "kind": Optimizer.kind,
+            "name": optimizer.metadata.name,
+            "uid": optimizer.metadata.uid,
+            "controller": True,
+        }
+        metadata = {"name": key.name, "namespace": key.namespace, "ownerReferences": [owner]}
+        header = {"apiVersion": API_VERSION, "kind": Plan.kind, "metadata": metadata}
+        manifest = {**header, "spec": spec_manifest(proposal.spec)}
+        return self._written(await self._cluster.apply(PLAN, manifest, FIELD_MANAGER))
+
+    async def write(self, observation: Observation, update: Update) -> Observation:
+        """Write the status of a Plan, and return the Plan after the write."""
+        manifest = await self._writer.write(update)
+        return observation if manifest is None else self._written(manifest)
+
+    async def delete(self, observation: Observation) -> None:
+        """Delete a Plan."""
+        await self._cluster.delete(observation.reference)
+
+    def _written(self, manifest: Manifest) -> Observation:
+        self._mirror.written(PLAN, manifest)
+        return observe(Plan, manifest)
+
+    async def _name(self, optimizer: Optimizer) -> str:
+        """Return the next free name: that of the Optimizer, with a number."""
+        name = optimizer.metadata.name
+        plans = await self.plans(optimizer.metadata.namespace)
+        keys = (o.reference.key.name.rpartition("-") for o in plans)
+        numbers = [int(number) for owner, _, number in keys if owner == name and number.isdigit()]
+        return f"{name}-{max(numbers, default=0) + 1}"

@@ -1,0 +1,107 @@
+"""Whether what a Plan was decided from is still so; pure.
+
+A Plan is out of date if its inputs changed: the specs of the objects of the namespace, without
+what the operator writes there itself, and the parameters of the Optimizer. What is measured
+moves all the time. It is not part of the digest; instead, the load of each Server that the Plan
+changes has to stay within `TOLERANCE` of the load that the Plan was decided for. Counts of cards
+move with the nodes. They are not part of it either; the Plan has to fit into the cards there are.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+
+from inferno_operator.controllers.plans.contents import StoredDecision
+from inferno_operator.resources import Optimizer, PlanTotals, Resource, Server
+from inferno_operator.resources.objects import Manifest
+
+TOLERANCE = 0.25
+"""Share by which a measured load may differ from the one that a Plan was decided for."""
+
+LOAD = ("arrivalRate", "avgLength", "avgInTokens", "avgOutTokens")
+"""The fields of a load that decide."""
+
+
+def inputs_digest(resources: Iterable[Resource], optimizer: Optimizer) -> str:
+    """Return the digest of what an optimization decides from.
+
+    Parameters
+    ----------
+    resources
+        The objects of the namespace, in any order; Optimizers among them are ignored.
+    optimizer
+        The Optimizer whose parameters are used.
+    """
+    objects = sorted(
+        ([r.kind, r.metadata.name, _inputs(r)] for r in resources if _is_input(r)),
+        key=lambda item: item[:2],
+    )
+    parameters = optimizer.spec.data.optimizer.model_dump(mode="json")
+    return digest_of([parameters, objects])
+
+
+def digest_of(document: object) -> str:
+    """Return the digest of a JSON document."""
+    text = json.dumps(document, separators=(",", ":"), sort_keys=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource]) -> str:
+    """Return which measured Server has another load than its decision was made for; "" if none.
+
+    Servers that are not measured have their load in the digest.
+    """
+    servers = {r.metadata.name: r for r in resources if isinstance(r, Server)}
+    for decision in decisions:
+        server = servers.get(decision.server)
+        if server is None or server.spec.measure is None or decision.load is None:
+            continue
+        current = server.spec.current_alloc
+        now = current.load.to_json() if current and current.load else None
+        if now is None:
+            return f"Server {decision.server} is not measured any more"
+        for name in LOAD:
+            before, after = decision.load.get(name, 0), now.get(name, 0)
+            if abs(after - before) > TOLERANCE * before:
+                return f"Server {decision.server}: {name} was {before:g} and is {after:g} now"
+    return ""
+
+
+def missing_cards(totals: PlanTotals, capacity: Mapping[str, int]) -> str:
+    """Return of which cards there are fewer than a Plan takes; "" if of none.
+
+    Parameters
+    ----------
+    totals
+        Those of the Plan.
+    capacity
+        The cards that there are now, by type.
+    """
+    for cards in totals.cards:
+        available = capacity.get(cards.type, 0)
+        if cards.count > available:
+            return f"there are {available} cards of type {cards.type}, and it takes {cards.count}"
+    return ""
+
+
+def _is_input(resource: Resource) -> bool:
+    return not isinstance(resource, Optimizer)
+
+
+def _inputs(resource: Resource) -> Manifest:
+    """Return the spec of an object without what the operator writes there."""
+    spec = resource.spec.to_json()
+    if not isinstance(resource, Server):
+        return spec
+    current = resource.spec.current_alloc
+    kept = {
+        key: value for key, value in spec.items() if key not in ("desiredAlloc", "currentAlloc")
+    }
+    if current is None:
+        return kept
+    typed: dict[str, object] = {}
+    if resource.spec.measure is None:
+        typed["load"] = current.load.to_json() if current.load else None
+    if not (resource.spec.workloads or resource.spec.model_booster):
+        typed["runs"] = [[part.accelerator, part.num_replicas] for part in current.parts]
+    return {**kept, "typed": typed}

@@ -1,0 +1,192 @@
+"""Drive the Plans of a namespace to their end; safe to repeat.
+
+A reconcile reads the Plans and their Optimizers, decides what becomes of each, and does it: it
+writes decisions on Servers, or only the status of the Plan.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inferno_operator.controllers.optimization.ports import Loads
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.source import Source
+from inferno_operator.controllers.optimization.status import digest
+from inferno_operator.controllers.optimization.writer import Writer
+from inferno_operator.controllers.plans import status
+from inferno_operator.controllers.plans.book import OPTIMIZER, Book
+from inferno_operator.controllers.plans.contents import (
+    StoredDecision,
+    UnreadablePlanError,
+    unpack_decisions,
+)
+from inferno_operator.controllers.plans.inputs import (
+    inputs_digest,
+    missing_cards,
+    moved_load,
+)
+from inferno_operator.controllers.plans.plan import (
+    Next,
+    arrivals,
+    next_of,
+    pruned,
+    replaced,
+    written,
+)
+from inferno_operator.resources import Optimizer, Plan, Server
+from inferno_operator.resources.objects import Key, Now, kind_of
+from inferno_operator.resources.observation import Observation, observe, readable
+from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError
+from inferno_operator.runtime.work_queue import Outcome
+from inferno_optimizer.errors import InfernoError
+
+SERVER = kind_of(Server)
+
+SOONEST, LATEST = 1.0, 60.0
+"""Limits of the seconds until a Plan that is being carried out is looked at again."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What reconciles need.
+
+    `source` and `loads` give what a Plan would be decided from now; `locks` are those of the
+    optimizations, so that nobody else writes decisions of the namespace meanwhile.
+    """
+
+    cluster: Cluster
+    book: Book
+    source: Source
+    loads: Loads
+    now: Now
+    locks: defaultdict[str, asyncio.Lock]
+
+
+async def reconcile_plans(namespace: str, context: Context) -> Outcome:
+    """Take the next step of all Plans of a namespace."""
+    try:
+        async with context.locks[namespace]:
+            return await _reconcile(namespace, context)
+    except InfernoError as error:
+        logger.warning("Plans of namespace %s: %s; trying again", namespace, error)
+        return Outcome.FAILED
+
+
+async def _reconcile(namespace: str, context: Context) -> Outcome:
+    plans = await context.book.plans(namespace)
+    for observation, newer in replaced(plans):
+        why = f"Plan {newer} is newer"
+        await context.book.write(observation, status.superseded(observation, why, context.now()))
+    waits = [
+        await _advance(observation, context) for observation in await context.book.plans(namespace)
+    ]
+    plans = await context.book.plans(namespace)
+    for observation in pruned(plans, context.book.history(namespace)):
+        await context.book.delete(observation)
+    return Outcome.due_after(min(filter(None, waits), default=None))
+
+
+async def _advance(observation: Observation, context: Context) -> float | None:
+    """Take the next step of a Plan; returns the seconds until the one after it, if known."""
+    plan = observation.resource
+    if not isinstance(plan, Plan) or plan.is_finished:
+        return None
+    if plan.status.phase == "Acting":
+        return await _follow(observation, plan, context)
+    optimizer = await _optimizer(plan, context)
+    if optimizer is None:
+        return None
+    following = next_of(observation, plan, optimizer, context.now())
+    if following.update is None:
+        return await _carry_out(observation, plan, optimizer, following, context)
+    await context.book.write(observation, following.update)
+    return following.again_after
+
+
+async def _optimizer(plan: Plan, context: Context) -> Optimizer | None:
+    """Return the Optimizer of a Plan; None if it was deleted or cannot be read."""
+    key = Key(plan.metadata.namespace, plan.spec.optimizer)
+    try:
+        found = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
+    except GoneError:
+        return None
+    return found.resource if isinstance(found.resource, Optimizer) else None
+
+
+async def _carry_out(
+    observation: Observation, plan: Plan, optimizer: Optimizer, following: Next, context: Context
+) -> float | None:
+    """Write the decisions of a Plan on the Servers, if its inputs are still the same."""
+    book, now, by = context.book, context.now(), following.by
+    try:
+        decisions = unpack_decisions(plan.spec.decisions)
+    except UnreadablePlanError as error:
+        failure = status.finished(observation, "Failed", error.reason, str(error), now)
+        await book.write(observation, failure)
+        return None
+    found = await context.source.objects(plan.metadata.namespace)
+    objects = await context.loads.with_loads(found)
+    if change := _changed_input(plan, decisions, objects, optimizer):
+        await book.write(observation, status.superseded(observation, change, now))
+        return None
+    if plan.status.phase != "Approved":
+        observation = await book.write(observation, status.approved(observation, by))
+    await _write(observation, decisions, objects, context)
+    logger.info("%s: written on %d Servers by %s", observation.reference, len(decisions), by)
+    await book.write(observation, written(observation, plan, optimizer.spec.mode, by, now))
+    return SOONEST
+
+
+def _changed_input(
+    plan: Plan,
+    decisions: Sequence[StoredDecision],
+    objects: Sequence[Observation],
+    optimizer: Optimizer,
+) -> str:
+    """Return which input of a Plan changed since it was decided; "" if none."""
+    resources = readable(objects)
+    if inputs_digest(resources, optimizer) != plan.spec.inputs_digest:
+        return "its inputs changed: the spec of an object is not what it was decided from"
+    capacity = build_system(resources, optimizer).system.capacity
+    change = moved_load(decisions, resources) or missing_cards(plan.spec.totals, capacity)
+    return f"its inputs changed: {change}" if change else ""
+
+
+async def _write(
+    observation: Observation,
+    decisions: Sequence[StoredDecision],
+    objects: Sequence[Observation],
+    context: Context,
+) -> None:
+    """Write decisions on the Servers; those that have them already stay as they are.
+
+    Raises
+    ------
+    RejectedError
+        The API server refuses a write; the Plan says so, and a later try may succeed.
+    """
+    servers = {o.reference.key.name: o for o in objects if o.kind is Server}
+    updates = [d.update(servers[d.server]) for d in decisions if d.server in servers]
+    writer = Writer(context.cluster, context.now)
+    try:
+        await writer.write_all(updates, digest(observation, updates))
+    except RejectedError as error:
+        await context.book.write(observation, status.not_written(observation, error))
+        raise
+
+
+async def _follow(observation: Observation, plan: Plan, context: Context) -> float | None:
+    """Note how many Servers run what a Plan decided; returns the seconds until another look."""
+    listing = await context.cluster.list(SERVER, plan.metadata.namespace)
+    found = arrivals(plan, [observe(Server, manifest) for manifest in listing.manifests])
+    now, by = context.now(), plan.status.by
+    if found.is_complete:
+        await context.book.write(observation, status.done(observation, by, found, now))
+        return None
+    await context.book.write(observation, status.acting(observation, by, found))
+    age = status.acting_for(observation, now).total_seconds()
+    return min(max(age / 10, SOONEST), LATEST)

@@ -1,0 +1,162 @@
+"""Plan: what an optimization decided to change, who let it pass, and what became of it."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from inferno_operator.resources.base import AGE, Column, Resource, Status
+from inferno_operator.resources.capacity import Count
+from inferno_operator.resources.optimizer import Certificate
+from inferno_operator.resources.schema import (
+    Items,
+    NonEmptyText,
+    NonNegativeInteger,
+    Number,
+    Part,
+    Rule,
+    Time,
+)
+
+MAX_STEPS = 1000
+"""Most changes that a Plan lists; the size of objects is limited."""
+
+
+class Placement(Part):
+    """Replicas on one accelerator."""
+
+    accelerator: NonEmptyText
+    """The accelerator's spec.name."""
+    replicas: NonNegativeInteger
+    """Number of replicas."""
+    batch: NonNegativeInteger = 0
+    """Largest batch of a replica [requests]."""
+
+
+class PlanStep(Part):
+    """The change of one Server."""
+
+    server: NonEmptyText
+    """Name of the Server object."""
+    before: Annotated[Items[Placement], Field(alias="from")] = ()
+    """What was decided before, or what ran if nothing was; empty means nothing."""
+    after: Annotated[Items[Placement], Field(alias="to")] = ()
+    """What is decided; empty means nothing."""
+    cost_change: Number = 0.0
+    """Change of the cost [cents/hour]."""
+    reason: str
+    """CamelCase word for the decision, as in the Server's condition Allocated."""
+    message: str = ""
+    """Details for a person; empty if the Server gets what it needs."""
+
+
+class PlanTotals(Part):
+    """The Plan in numbers."""
+
+    servers: NonNegativeInteger
+    """Servers that change."""
+    cost_before: Number
+    """Cost of all Servers of the namespace before [cents/hour]."""
+    cost_after: Number
+    """Cost of all Servers of the namespace with the changes [cents/hour]."""
+    cards: Items[Count] = ()
+    """Cards that all Servers take by the Plan, by type; none where capacity is ignored."""
+
+
+class PlanSpec(Part):
+    """A decision and its inputs; it never changes."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("a Plan does not change", "self == oldSelf", lambda _: True),
+    )
+
+    optimizer: NonEmptyText
+    """Name of the Optimizer that decided."""
+    digest: NonEmptyText
+    """SHA-256 of the Plan: of its inputs and its decisions; an approval repeats it."""
+    inputs_digest: NonEmptyText
+    """SHA-256 of the inputs, without what is measured and what the operator writes itself."""
+    totals: PlanTotals
+    """The Plan in numbers."""
+    steps: Annotated[Items[PlanStep], Field(max_length=MAX_STEPS)] = ()
+    """The changes, one for each Server, those with the largest change of cost first."""
+    steps_omitted: NonNegativeInteger = 0
+    """Changes that are not listed, because there are too many; they are carried out too."""
+    decisions: str = ""
+    """All decisions as they are written on the Servers: JSON, gzip, base64."""
+    inputs: str = ""
+    """The system that was optimized, for `inferno optimize`: JSON, gzip, base64."""
+    omitted: str = ""
+    """Why inputs or decisions are left out; empty if they are there."""
+    certificate: Certificate | None = None
+    """How good the solution is."""
+
+
+class Approval(Part):
+    """The answer of a person, written to the status subresource."""
+
+    state: Literal["Approved", "Rejected"]
+    """The answer."""
+    digest: NonEmptyText
+    """The Plan's spec.digest: it shows which Plan the answer is about."""
+    until: Time | None = None
+    """An approval is void after this time; absent means that it has no end."""
+    by: Annotated[str, Field(max_length=256)] = ""
+    """Who answers, as the client says."""
+
+
+Phase = Literal[
+    "Proposed", "Approved", "Acting", "Done", "Superseded", "Expired", "Rejected", "Failed"
+]
+
+FINISHED = frozenset({"Done", "Superseded", "Expired", "Rejected", "Failed"})
+"""The phases of a Plan that nothing more becomes of."""
+
+
+class PlanStatus(Status):
+    """What became of a Plan."""
+
+    phase: Phase | None = None
+    """Where the Plan is; absent until the operator has looked at it."""
+    by: str = ""
+    """Who let it pass or stopped it: the mode of the Optimizer, or who approved or rejected."""
+    finished: Time | None = None
+    """When it reached its last phase."""
+    arrived: NonNegativeInteger | None = None
+    """Servers that run what was decided, as far as the operator scales them."""
+    approval: Approval | None = None
+    """The answer of a person."""
+
+
+class Plan(Resource):
+    """Plan is a change of Servers that an Optimizer decided, and what became of it."""
+
+    kind: ClassVar[str] = "Plan"
+    plural: ClassVar[str] = "plans"
+    short_names: ClassVar[tuple[str, ...]] = ("ipl",)
+    categories: ClassVar[tuple[str, ...]] = ()
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Optimizer", ".spec.optimizer"),
+        Column("Phase", ".status.phase"),
+        Column("Servers", ".spec.totals.servers", "integer"),
+        Column("Arrived", ".status.arrived", "integer"),
+        Column("Cost-Before", ".spec.totals.costBefore", "number"),
+        Column("Cost-After", ".spec.totals.costAfter", "number"),
+        Column("By", ".status.by"),
+        AGE,
+        Column("Why", '.status.conditions[?(@.type=="CarriedOut")].message', wide=True),
+    )
+
+    spec: PlanSpec
+    status: PlanStatus = PlanStatus()
+
+    @property
+    def order(self) -> tuple[object, int, str]:
+        """What to sort by to have the oldest first; of those of one second, by number."""
+        created, name = self.age
+        number = name.rpartition("-")[2]
+        return created, int(number) if number.isdigit() else 0, name
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more becomes of it."""
+        return self.status.phase in FINISHED

@@ -1,0 +1,222 @@
+"""Plans on a real API server: approved by right, replaced, held back, cleaned up."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cluster.scene import Scene, condition
+from tests.cluster.test_workloads import deployment
+from tests.conftest import ROOT, StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import wait_until
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("crds_installed")
+
+PATIENCE_S = 60.0
+APPROVER = ROOT / "manifests" / "kustomize" / "rbac" / "people" / "approve.yaml"
+
+
+def fill(scene: Scene, *more: Manifest, wanted: int = 2, **optimizer: object) -> None:
+    """Two Servers that need 2 replicas and 1, and an Optimizer that asks for nothing yet."""
+    request = objects.optimizer(optimize=False)
+    request["spec"].update(optimizer)
+    servers = objects.server("S", wanted=wanted), objects.server("T", wanted=1)
+    system = objects.accelerator(), objects.model(), objects.service_class(), objects.capacity(20)
+    scene.apply(*system, *servers, *more, request)
+
+
+def plans(scene: Scene) -> dict[str, Manifest]:
+    found = scene.control_plane.items("plans", scene.namespace)
+    return {plan["metadata"]["name"]: plan for plan in found}
+
+
+def phases(scene: Scene) -> dict[str, str]:
+    return {name: plan.get("status", {}).get("phase", "") for name, plan in plans(scene).items()}
+
+
+def wait_for_phases(scene: Scene, **wanted: str) -> None:
+    names = {name.replace("_", "-"): phase for name, phase in wanted.items()}
+    wait_until(lambda: phases(scene), lambda found: found == names, f"{names}", PATIENCE_S)
+
+
+def desired(scene: Scene) -> dict[str, int]:
+    """The replicas that are decided, by Server; those without a decision are left out."""
+    return {
+        name: server["spec"]["desiredAlloc"]["numReplicas"]
+        for name, server in scene.servers().items()
+        if "desiredAlloc" in server["spec"]
+    }
+
+
+def answer(scene: Scene, user: str, plan: str, digest: str = "", state: str = "Approved") -> str:
+    """Answer a Plan with kubectl in the name of a user; returns what kubectl complains of."""
+    digest = digest or plans(scene)[plan]["spec"]["digest"]
+    body = {"status": {"approval": {"state": state, "digest": digest, "by": user}}}
+    where = ("--namespace", scene.namespace, f"--as={user}", "--subresource=status")
+    what = ("plan.inferno.platform.ai", plan, "--type=merge", "--patch", json.dumps(body))
+    return scene.control_plane.kubectl("patch", *where, *what, check=False).stderr
+
+
+def allow(scene: Scene, user: str, role: str) -> None:
+    where = ("--namespace", scene.namespace)
+    scene.control_plane.kubectl("apply", "--filename", APPROVER)
+    name = f"{user}-{role}"
+    options = (f"--clusterrole={role}", f"--user={user}")
+    scene.control_plane.kubectl("create", "rolebinding", name, *options, *where)
+
+
+def test_only_who_has_the_right_approves_and_nothing_changes_before(
+    scene: Scene, operator: StartOperator
+) -> None:
+    fill(scene, mode="Approve")
+    allow(scene, "ann", "inferno-approve")
+    allow(scene, "bob", "admin")
+    operator()
+    scene.request("inferno")
+    done = scene.wait_until_done("inferno")
+    wait_for_phases(scene, inferno_1="Proposed")
+
+    assert "Plan inferno-1 is not carried out at once" in condition(done, "Optimized")["message"]
+    assert 'cannot get resource "plans/status"' in answer(scene, "bob", "inferno-1")
+    assert answer(scene, "ann", "inferno-1", digest="sha256:0") == ""
+
+    def is_told(found: dict[str, Manifest]) -> bool:
+        reason: str = condition(found["inferno-1"], "CarriedOut").get("reason", "")
+        return reason == "WrongDigest"
+
+    wait_until(lambda: plans(scene), is_told, "the refusal", PATIENCE_S)
+
+    assert desired(scene) == {}
+    assert answer(scene, "ann", "inferno-1") == ""
+
+    wait_for_phases(scene, inferno_1="Done")
+
+    assert desired(scene) == {"s": 2, "t": 1}
+    assert plans(scene)["inferno-1"]["status"]["by"] == "ann"
+
+
+def test_a_plan_does_not_change_and_belongs_to_its_optimizer(
+    scene: Scene, operator: StartOperator, control_plane: ControlPlane
+) -> None:
+    control_plane.start_controller_manager()
+    try:
+        fill(scene, history=1)
+        operator()
+        scene.request("inferno")
+        wait_for_phases(scene, inferno_1="Done")
+        change = ("--type=merge", "--patch", '{"spec": {"digest": "other"}}')
+        where = ("plan.inferno.platform.ai", "inferno-1", "--namespace", scene.namespace)
+        refused = control_plane.kubectl("patch", *where, *change, check=False)
+        load = {"spec": {"currentAlloc": {"load": {"arrivalRate": 270, "avgLength": 1}}}}
+        control_plane.patch("server", "s", load, scene.namespace)
+        scene.request("inferno")
+        wait_for_phases(scene, inferno_2="Done")
+
+        assert "a Plan does not change" in refused.stderr
+        assert desired(scene) == {"s": 5, "t": 1}
+
+        control_plane.kubectl(
+            "delete", "optimizer", "inferno", "--namespace", scene.namespace, "--wait=false"
+        )
+        wait_for_phases(scene)
+    finally:
+        control_plane.stop_controller_manager()
+
+
+def test_a_plan_whose_inputs_changed_is_superseded_and_not_applied(
+    scene: Scene, operator: StartOperator
+) -> None:
+    fill(scene, guard={"maxServersChanged": 1})
+    operator()
+    scene.request("inferno")
+    wait_for_phases(scene, inferno_1="Proposed")
+    told = condition(plans(scene)["inferno-1"], "CarriedOut")
+
+    assert told["reason"] == "BeyondGuard"
+    assert "2 Servers change, spec.guard.maxServersChanged is 1" in told["message"]
+
+    count = {"spec": {"count": [{"type": "T", "count": 19}]}}
+    scene.control_plane.patch("capacity", "cards", count, scene.namespace)
+    approve_as_admin(scene, "inferno-1")
+    wait_for_phases(scene, inferno_1="Superseded")
+
+    assert desired(scene) == {}
+    assert "inputs changed" in condition(plans(scene)["inferno-1"], "CarriedOut")["message"]
+
+
+def approve_as_admin(scene: Scene, plan: str) -> None:
+    digest = plans(scene)[plan]["spec"]["digest"]
+    approval = {"status": {"approval": {"state": "Approved", "digest": digest}}}
+    where = ("--namespace", scene.namespace, "--subresource=status", "--type=merge")
+    what = ("plan.inferno.platform.ai", plan, "--patch", json.dumps(approval))
+    scene.control_plane.kubectl("patch", *where, *what)
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Approve"])
+def test_an_operator_killed_between_writes_leaves_a_plan_that_the_next_one_completes(
+    scene: Scene, operator: StartOperator, mode: str
+) -> None:
+    names = [f"s{number:03}" for number in range(120)]
+    system = objects.accelerator(), objects.model(), objects.service_class(), objects.capacity(500)
+    request = objects.optimizer(optimize=False)
+    request["spec"]["mode"] = mode
+    scene.apply(*system, *(objects.server(name, wanted=2) for name in names), request)
+    first = operator()
+    scene.request("inferno")
+    if mode == "Approve":
+        wait_for_phases(scene, inferno_1="Proposed")
+        approve_as_admin(scene, "inferno-1")
+    wait_until(lambda: desired(scene), bool, "the first writes", PATIENCE_S)
+    first.kill()
+    operator()
+    wait_for_phases(scene, inferno_1="Done")
+    done = scene.wait_until_done("inferno")
+
+    assert desired(scene) == dict.fromkeys(names, 2)
+    assert done["status"]["lastOptimization"]["allocated"] == len(names)
+
+
+@pytest.mark.usefixtures("deployment_controllers")
+def test_a_recommendation_touches_no_workload_until_the_mode_changes(
+    scene: Scene, operator: StartOperator
+) -> None:
+    workload = {"accelerator": "A", "name": "engine"}
+    served = objects.server("W", wanted=2, spec={"workloads": [workload]})
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    fill(scene, served, deployment("engine"), account, mode="Recommend")
+    first = operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+
+    def wait_for_reason(reason: str) -> None:
+        def is_told(server: Manifest) -> bool:
+            return condition(server, "Actuated").get("reason") == reason
+
+        scene.control_plane.wait_for("server", "w", is_told, scene.namespace, PATIENCE_S)
+
+    wait_for_reason("Recommended")
+    before = scene.control_plane.get("deployment", "engine", scene.namespace)
+    first.kill()
+    operator()
+    wait_for_phases(scene, inferno_1="Done")
+    load = {"spec": {"currentAlloc": {"load": {"arrivalRate": 150, "avgLength": 1}}}}
+    scene.control_plane.patch("server", "w", load, scene.namespace)
+    scene.request("inferno")
+    wait_for_phases(scene, inferno_1="Done", inferno_2="Done")
+    wait_for_reason("Recommended")
+    after = scene.control_plane.get("deployment", "engine", scene.namespace)
+
+    assert desired(scene)["w"] == 3
+    assert after["spec"]["replicas"] == 0
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+
+    scene.control_plane.patch("optimizer", "inferno", {"spec": {"mode": "Auto"}}, scene.namespace)
+
+    def is_scaled(manifest: Manifest) -> bool:
+        return bool(manifest["spec"]["replicas"] == 3)
+
+    scene.control_plane.wait_for("deployment", "engine", is_scaled, scene.namespace, PATIENCE_S)
