@@ -95,10 +95,19 @@ class Bench:
 
     def undecided_servers(self) -> int:
         """Servers that were written nothing to."""
+        return sum(not item.get("status", {}).get("conditions") for item in self._servers())
+
+    def servers_with_replicas(self) -> int:
+        """Servers for which replicas were decided."""
+        decided = (item["spec"].get("desiredAlloc", {}) for item in self._servers())
+        return sum(allocation.get("numReplicas", 0) > 0 for allocation in decided)
+
+    def _servers(self) -> list[JsonObject]:
         found: Any = self._api.list_namespaced_custom_object(
             GROUP, VERSION, NAMESPACE, PLURALS["Server"]
         )
-        return sum(not item.get("status", {}).get("conditions") for item in found["items"])
+        items: list[JsonObject] = found["items"]
+        return items
 
     def wait_until_calm(self) -> None:
         """Wait until nobody writes to our objects for a while."""

@@ -191,7 +191,7 @@ ROWS = (
     ),
     Row(
         "workloads",
-        "operator, 1,000 Servers on Deployments, from the first decision to the last replicas",
+        "operator, 1,000 Servers on Deployments, `optimize: true` to the last replicas",
         Case("workloads", {"servers": 1000}, 300),
         [Limit("seconds", 5), Limit("unscaled", 0), Limit("idle_writes", 0)],
     ),

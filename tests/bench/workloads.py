@@ -1,15 +1,15 @@
 """How long the numbers of replicas of a plan take to reach the Deployments."""
 
-import threading
-import time
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Self
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
-from kubernetes import client, config, watch
+from kubernetes import client, config
 
-from tests.bench.cluster import DECISION_S, GROUP, NAMESPACE, VERSION, WRITERS, Bench
+from tests.bench.cluster import DECISION_S, NAMESPACE, WRITERS, Bench
 from tests.bench.library import SEED, SOLVERS, Numbers
 from tests.bench.manifests import manifests
 from tests.controlplane import ControlPlane
@@ -18,9 +18,12 @@ from tests.controlplane.processes import ROOT
 from tests.controlplane.waiting import wait_until
 from tests.generate import JsonObject, fleet
 
+SCALED = re.compile(r"^(\S+ \S+) INFO .*: scaled from 0 to \d+ replicas$", re.MULTILINE)
+"""The line of the log about a number of replicas that is written."""
+
 
 def workloads(*, servers: int, accelerators: int = 2) -> Numbers:
-    """From the first decision that is written to the last number of replicas of a Deployment.
+    """From `optimize: true` to the last number of replicas of a Deployment.
 
     Each Server has a Deployment for each accelerator, and nothing runs yet. Nobody makes pods:
     what is measured is the operator.
@@ -40,19 +43,25 @@ def workloads(*, servers: int, accelerators: int = 2) -> Numbers:
         )
         process.wait_until_ready()
         wait_until(bench.undecided_servers, lambda count: count == 0, "a first look", DECISION_S)
-        with (
-            _Changes(control_plane, (GROUP, VERSION, "servers"), "desiredAlloc") as decided,
-            _Changes(control_plane, ("apps", "v1", "deployments"), "replicas") as scaled,
-        ):
-            bench.seconds_to_decide(process)
-            bench.wait_until_calm()
-        first, last = min(decided.times.values()), max(decided.times.values())
+        bench.wait_until_calm()
+        asked = datetime.now().astimezone()
+        decided = bench.seconds_to_decide(process)
+        bench.wait_until_calm()
+        scaled = _times_of_scales(process.log_path)
         return {
-            "seconds": max(scaled.times.values()) - first,
-            "decision_seconds": last - first,
-            "unscaled": len(decided.times) - len(scaled.times),
+            "seconds": (max(scaled) - asked).total_seconds(),
+            "decision_seconds": decided,
+            "unscaled": bench.servers_with_replicas() - len(scaled),
             **bench.at_rest(process.pid),
         }
+
+
+def _times_of_scales(log: Path) -> list[datetime]:
+    """Return when the operator wrote a number of replicas, as it logs."""
+    return [
+        datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").astimezone()
+        for found in SCALED.finditer(log.read_text())
+    ]
 
 
 def _with_workloads(objects: Iterator[JsonObject], accelerators: list[str]) -> Iterator[JsonObject]:
@@ -97,58 +106,3 @@ def _deployment(name: str) -> JsonObject:
 def _connection(control_plane: ControlPlane) -> Any:  # noqa: ANN401 - the client has no types
     path = str(control_plane.kubeconfig)
     return config.new_client_from_config(path)  # type: ignore[no-untyped-call]  # nobody typed it
-
-
-class _Changes(threading.Thread):
-    """A context in which the first change of each object is noted, by its name [s].
-
-    Parameters
-    ----------
-    control_plane
-        Where to look.
-    place
-        Group, version and plural of the kind.
-    field
-        A field of the spec; changes count as soon as it has a number of replicas.
-    """
-
-    def __init__(
-        self, control_plane: ControlPlane, place: tuple[str, str, str], field: str
-    ) -> None:
-        super().__init__(daemon=True)
-        self._objects = client.CustomObjectsApi(_connection(control_plane))
-        self._path = (place[0], place[1], NAMESPACE, place[2])
-        self._field = field
-        self._stopped = threading.Event()
-        self.times: dict[str, float] = {}
-
-    def __enter__(self) -> Self:
-        listing: Any = self._objects.list_namespaced_custom_object(*self._path, limit=1)
-        self._version = listing["metadata"]["resourceVersion"]
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stopped.set()
-        self.join()
-
-    def run(self) -> None:
-        """Look until stopped."""
-        changes = watch.Watch()  # type: ignore[no-untyped-call]  # nobody typed it
-        while not self._stopped.is_set():
-            for event in changes.stream(  # type: ignore[no-untyped-call]  # nor this
-                self._objects.list_namespaced_custom_object,
-                *self._path,
-                resource_version=changes.resource_version or self._version,
-                timeout_seconds=1,
-            ):
-                value = event["object"]["spec"].get(self._field)
-                replicas = value["numReplicas"] if isinstance(value, dict) else value
-                if replicas:
-                    name = event["object"]["metadata"]["name"]
-                    self.times.setdefault(name, time.perf_counter())

@@ -166,7 +166,7 @@ async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
 async def _report_all(
     pairs: Sequence[tuple[Subject, ServerTargets]], steps: Steps, supply: Supply, context: Context
 ) -> None:
-    """Report on all Servers; if very many change, only problems get an event."""
+    """Report on all Servers; if very many change, only the first problems get an event."""
     events: list[Event] = []
 
     async def report(pair: tuple[Subject, ServerTargets]) -> None:
@@ -175,9 +175,9 @@ async def _report_all(
             events.append(event)
 
     await write_each(pairs, report)
-    for event in events:
-        if len(events) <= EVENTS or event.type == "Warning":
-            await context.cluster.publish(event)
+    if len(events) > EVENTS:
+        events = [event for event in events if event.type == "Warning"][:EVENTS]
+    await write_each(events, context.cluster.publish)
 
 
 async def _report(
