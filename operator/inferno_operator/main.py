@@ -7,7 +7,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from math import inf
@@ -21,37 +21,19 @@ from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.adapters.optimizers.local import LocalOptimizer
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.adapters.prometheus import client as prometheus
-from inferno_operator.controllers.actuation.controller import ActuationController
+from inferno_operator.composition import Parts, compose
 from inferno_operator.controllers.actuation.publication.controller import Publication
-from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
-from inferno_operator.controllers.boosters.controller import BoosterController
-from inferno_operator.controllers.calibration.controller import CalibrationController
-from inferno_operator.controllers.calibration.replicas import (
-    PrometheusWindows,
-    Subject,
-    subject,
-)
-from inferno_operator.controllers.capacity.controller import CapacityController
-from inferno_operator.controllers.measurement.catalogue import catalogue_with
-from inferno_operator.controllers.measurement.controller import MeasurementController
-from inferno_operator.controllers.measurement.survey import Survey
-from inferno_operator.controllers.optimization.controller import OptimizationController
-from inferno_operator.controllers.optimization.ports import Loads, Machines, Optimizer
-from inferno_operator.controllers.optimization.reconcile import Context
-from inferno_operator.controllers.optimization.snapshot import build_system
-from inferno_operator.controllers.optimization.source import OnDemand
-from inferno_operator.controllers.plans.controller import PlansController
+from inferno_operator.controllers.optimization.ports import Optimizer
 from inferno_operator.logs import configure
-from inferno_operator.resources import RESOURCES, Resource
+from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.dialects import DIALECTS, Dialect
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.leader_election import Election
-from inferno_operator.runtime.manager import Controller, Manager
+from inferno_operator.runtime.manager import Manager
 from inferno_operator.runtime.prometheus import Prometheus
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
 from inferno_optimizer.errors import InfernoError
-from inferno_optimizer.system import System
 
 LEASE = "inferno-operator"
 
@@ -64,9 +46,6 @@ WORKLOAD_KINDS = 8
 WATCHED_KINDS = len(RESOURCES) + 1 + 2 + 4 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 7 + 4
 """Upper limit: our kinds, those of plans, measurement and actuation, boosters with their children,
 and those of counts: nodes, pods, Servers and Capacities."""
-
-CALIBRATED_SOURCE = "vLLM"
-"""The source whose replicas report what a calibration needs."""
 
 PROGRESS_SECONDS = 300.0
 """Seconds without progress, in addition to the solver's time limit, after which it is stuck."""
@@ -114,45 +93,51 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         election = Election(store, identity, _elapsed, _now) if settings.leader_election else None
         remaining = election.remaining if election else lambda: inf
         guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
-        measurement = _measurement(settings, guard, prometheus_client, metrics)
-        workloads = WorkloadController(guard, settings.namespaces, _system_of, _now)
-        capacity = CapacityController(guard, settings.namespaces, _now, workloads.recheck)
-        plans = PlansController(guard, OnDemand(guard), measurement, settings.namespaces, _now)
-        others = measurement, capacity, plans
-        optimization = _optimization(settings, guard, optimizer, others, metrics)
-        dialect = settings.model_booster
-        if in_cluster and dialect is not None:
-            dialect = await with_images(dialect, cluster, key.namespace)
-        controllers: list[Controller] = [  # in the order in which they are stopped
-            plans,  # before the optimization, which it would complete
-            optimization,
-            measurement,
-            *_calibration(settings, guard, prometheus_client, measurement),
-            capacity,
-            workloads,
-            *_others(settings, guard, dialect),
-        ]
+        dialect = await _dialect(settings, cluster, key.namespace, in_cluster=in_cluster)
+        parts = Parts(guard, optimizer, metrics, prometheus_client, dialect, _now)
+        controllers = compose(settings, parts)
+        publication = _publication(settings, guard, metrics, remaining)
         patience = PROGRESS_SECONDS + settings.time_limit
-        wva = settings.wva_metrics
-        publication = Publication(guard, settings.namespaces, names_variants=wva)
-        manager = Manager(guard, controllers, election, _elapsed, patience, (publication,))
+        manager = Manager(guard, controllers.all, election, _elapsed, patience, (publication,))
+        optimization = controllers.optimization
         metrics.follow(
             leading=lambda: remaining() > 0, queue_depth=lambda: optimization.queue.depth
         )
-        # Only the leader exports decisions: autoscalers add the series of several operators up.
-        metrics.publish(
-            lambda: publication.decisions() if remaining() > 0 else (),
-            publication.variant if wva else None,
-        )
-        decisions = Decisions(publication.decision, settings.publish_token)
 
         def unready() -> str:
             answers = publication.unready() if settings.publish_token else ""
             return manager.unready(optimization.unready) or answers
 
+        decisions = Decisions(publication.decision, settings.publish_token)
         host = "" if in_cluster else health.LOOPBACK
         async with health.serve(host, health_port, manager.stuck, unready, metrics.page, decisions):
             await manager.run()
+
+
+def _publication(
+    settings: Settings, cluster: GuardedCluster, metrics: Metrics, remaining: Callable[[], float]
+) -> Publication:
+    """Return what knows the decisions; only the leader exports them as metrics.
+
+    Autoscalers add the series of several operators up.
+    """
+    with_variants = settings.wva_metrics
+    publication = Publication(cluster, settings.namespaces, names_variants=with_variants)
+    metrics.publish(
+        lambda: publication.decisions() if remaining() > 0 else (),
+        publication.variant if with_variants else None,
+    )
+    return publication
+
+
+async def _dialect(
+    settings: Settings, cluster: ApiServer, namespace: str, *, in_cluster: bool
+) -> Dialect | None:
+    """Return the dialect of the Model Booster controller, in a cluster with the images there."""
+    dialect = settings.model_booster
+    if dialect is None or not in_cluster:
+        return dialect
+    return await with_images(dialect, cluster, namespace)
 
 
 @asynccontextmanager
@@ -180,80 +165,6 @@ async def _prometheus(settings: Settings, metrics: Metrics) -> AsyncIterator[Pro
         return
     async with prometheus.connect(settings.prometheus, metrics) as client:
         yield client
-
-
-def _measurement(
-    settings: Settings, cluster: GuardedCluster, client: Prometheus | None, metrics: Metrics
-) -> MeasurementController:
-    """Return the measurement controller; without Prometheus it only says so on the Servers."""
-    sources = catalogue_with(settings.measure_sources)
-    survey = None if client is None else Survey(client, sources, time.time)
-    interval = settings.measure_interval
-    return MeasurementController(cluster, survey, settings.namespaces, interval, _now, metrics)
-
-
-def _calibration(
-    settings: Settings,
-    cluster: GuardedCluster,
-    client: Prometheus | None,
-    measurement: MeasurementController,
-) -> Sequence[Controller]:
-    """Return the calibration controller, if there is a Prometheus."""
-    if client is None:
-        return ()
-
-    def subjects() -> Sequence[Subject]:
-        found = (
-            subject(key.namespace, server, server.spec.measure.labels)
-            for key, server in measurement.servers()
-            if server.spec.measure and server.spec.measure.source == CALIBRATED_SOURCE
-        )
-        return [item for item in found if item is not None]
-
-    windows = PrometheusWindows(client, subjects)
-    return (CalibrationController(cluster, windows, settings.namespaces, _now),)
-
-
-def _optimization(
-    settings: Settings,
-    cluster: GuardedCluster,
-    optimizer: Optimizer,
-    others: tuple[Loads, Machines, PlansController],
-    metrics: Metrics,
-) -> OptimizationController:
-    """Return the optimization controller; it asks the others for loads, nodes and permissions."""
-    loads, machines, plans = others
-    context = Context(
-        cluster,
-        OnDemand(cluster),
-        optimizer,
-        _now,
-        settings.time_limit,
-        metrics,
-        loads,
-        machines,
-        plans.gate,
-        plans.locks,
-    )
-    store = optimizer if isinstance(optimizer, StatefulRemoteOptimizer) else None
-    return OptimizationController(
-        context, settings.namespaces, stateful=not settings.stateless, store=store
-    )
-
-
-def _others(
-    settings: Settings, cluster: GuardedCluster, dialect: Dialect | None
-) -> Sequence[Controller]:
-    """Return the controller of boosters and, with a dialect, the Model Booster controller."""
-    actuation = ActuationController(cluster, settings.namespaces, _now)
-    if dialect is None:
-        return (actuation,)
-    return actuation, BoosterController(cluster, dialect, settings.namespaces, _now)
-
-
-def _system_of(resources: Iterable[Resource]) -> System:
-    """Return the system that the objects of a namespace describe."""
-    return build_system(resources).system
 
 
 async def with_images(dialect: Dialect, cluster: ApiServer, namespace: str) -> Dialect:

@@ -1,0 +1,158 @@
+"""Put the controllers together: what each gets to know of the others."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.adapters.optimizers.remote import StatefulRemoteOptimizer
+from inferno_operator.controllers.actuation.controller import ActuationController
+from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
+from inferno_operator.controllers.boosters.controller import BoosterController
+from inferno_operator.controllers.calibration.controller import CalibrationController
+from inferno_operator.controllers.calibration.replicas import (
+    PrometheusWindows,
+    Subject,
+    subject,
+)
+from inferno_operator.controllers.capacity.controller import CapacityController
+from inferno_operator.controllers.measurement.catalogue import catalogue_with
+from inferno_operator.controllers.measurement.controller import MeasurementController
+from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.controllers.optimization.controller import OptimizationController
+from inferno_operator.controllers.optimization.ports import Machines, Optimizer
+from inferno_operator.controllers.optimization.reconcile import Context
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.plans.controller import PlansController
+from inferno_operator.resources import Resource
+from inferno_operator.resources.dialects import Dialect
+from inferno_operator.resources.objects import Now
+from inferno_operator.runtime.manager import Controller
+from inferno_operator.runtime.prometheus import Prometheus
+from inferno_operator.runtime.write_guard import GuardedCluster
+from inferno_operator.settings import Settings
+from inferno_optimizer.system import System
+
+CALIBRATED_SOURCE = "vLLM"
+"""The source whose replicas report what a calibration needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What controllers work with.
+
+    Attributes
+    ----------
+    cluster, optimizer, metrics
+        The API server, what optimizes, and who receives figures.
+    prometheus
+        Answers queries; None if the settings do not say where Prometheus is.
+    dialect
+        The ModelBoosters that the Model Booster controller looks after; None: it does not run.
+    now
+        The time of day.
+    """
+
+    cluster: GuardedCluster
+    optimizer: Optimizer
+    metrics: Metrics
+    prometheus: Prometheus | None
+    dialect: Dialect | None
+    now: Now
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """The controllers in the order in which they are stopped; one of them is `optimization`."""
+
+    optimization: OptimizationController
+    all: Sequence[Controller]
+
+
+def compose(settings: Settings, parts: Parts) -> Controllers:
+    """Return the controllers that the settings ask for."""
+    cluster, namespaces, now = parts.cluster, settings.namespaces, parts.now
+    measurement = _measurement(settings, parts)
+    workloads = WorkloadController(cluster, namespaces, _system_of, now)
+    capacity = CapacityController(cluster, namespaces, now, workloads.recheck)
+    plans = PlansController(cluster, OnDemand(cluster), measurement, namespaces, now)
+    optimization = _optimization(settings, parts, measurement, capacity, plans)
+    controllers: tuple[Controller, ...] = (
+        plans,  # before the optimization, which it would complete
+        optimization,
+        measurement,
+        *_calibration(settings, parts, measurement),
+        capacity,
+        workloads,
+        ActuationController(cluster, namespaces, now),
+        *_boosters(settings, parts),
+    )
+    return Controllers(optimization, controllers)
+
+
+def _measurement(settings: Settings, parts: Parts) -> MeasurementController:
+    """Return the measurement controller; without Prometheus it only says so on the Servers."""
+    sources = catalogue_with(settings.measure_sources)
+    survey = None if parts.prometheus is None else Survey(parts.prometheus, sources, time.time)
+    interval = settings.measure_interval
+    return MeasurementController(
+        parts.cluster, survey, settings.namespaces, interval, parts.now, parts.metrics
+    )
+
+
+def _calibration(
+    settings: Settings, parts: Parts, measurement: MeasurementController
+) -> Sequence[Controller]:
+    """Return the calibration controller, if there is a Prometheus."""
+    if parts.prometheus is None:
+        return ()
+
+    def subjects() -> Sequence[Subject]:
+        found = (
+            subject(key.namespace, server, server.spec.measure.labels)
+            for key, server in measurement.servers()
+            if server.spec.measure and server.spec.measure.source == CALIBRATED_SOURCE
+        )
+        return [item for item in found if item is not None]
+
+    windows = PrometheusWindows(parts.prometheus, subjects)
+    return (CalibrationController(parts.cluster, windows, settings.namespaces, parts.now),)
+
+
+def _optimization(
+    settings: Settings,
+    parts: Parts,
+    measurement: MeasurementController,
+    machines: Machines,
+    plans: PlansController,
+) -> OptimizationController:
+    """Return the optimization controller; it asks the others for loads, nodes and permissions."""
+    context = Context(
+        parts.cluster,
+        OnDemand(parts.cluster),
+        parts.optimizer,
+        parts.now,
+        settings.time_limit,
+        observer=parts.metrics,
+        loads=measurement,
+        machines=machines,
+        plans=plans.gate,
+        locks=plans.locks,
+    )
+    store = parts.optimizer if isinstance(parts.optimizer, StatefulRemoteOptimizer) else None
+    return OptimizationController(
+        context, settings.namespaces, stateful=not settings.stateless, store=store
+    )
+
+
+def _boosters(settings: Settings, parts: Parts) -> Sequence[Controller]:
+    """Return the Model Booster controller, if the settings name a dialect."""
+    if parts.dialect is None:
+        return ()
+    return (BoosterController(parts.cluster, parts.dialect, settings.namespaces, parts.now),)
+
+
+def _system_of(resources: Iterable[Resource]) -> System:
+    """Return the system that the objects of a namespace describe."""
+    return build_system(resources).system
