@@ -46,6 +46,7 @@ def operator(*, servers: int, accelerators: int = 20, solver: str = "greedy") ->
         process.wait_until_ready()
         first = bench.seconds_to_decide(process)
         undecided = bench.undecided_servers()
+        bench.wait_until_calm()  # the Plan is done when its Servers have been looked at
         before = bench.writes()
         again = bench.seconds_to_decide(process)
         repeated = bench.writes() - before
