@@ -48,7 +48,7 @@ Start = Mapping[pulp.LpVariable, float]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Is told, while a search runs, the values of all columns of a better solution, or a bound."""
+    """Is told, while a search runs, the values of columns in a better solution, and bounds."""
 
     solution: Callable[[FloatArray], object]
     bound: Callable[[float], None]
@@ -156,9 +156,13 @@ def _path_of_cbc() -> str:
 ENGINES: Sequence[Engine] = (highs, cbc)
 
 
-def watched(watch: Watch) -> Sequence[Engine]:
-    """The engines, of which HiGHS is watched."""
-    return partial(highs, watch=watch), cbc
+def watched(watch: Watch, columns: Sequence[pulp.LpVariable]) -> Sequence[Engine]:
+    """The engines, of which HiGHS tells the values of these columns, in their order."""
+
+    def told(values: FloatArray) -> None:
+        watch.solution(values[[column.index for column in columns]])  # PuLP sorts them by name
+
+    return partial(highs, watch=Watch(told, watch.bound)), cbc
 
 
 def branch_and_bound(

@@ -119,7 +119,9 @@ class Columns:
             self._sum(mine, np.flatnonzero(mine))
             + pulp.LpAffineExpression([*self._missed.values()])
         )
-        engines = ENGINES if incumbent is None else watched(self._watch(incumbent, base))
+        engines = (
+            ENGINES if incumbent is None else watched(self._watch(incumbent, base), self._columns)
+        )
         found = branch_and_bound(self._problem, self.start(start), limits, engines)
         if not found.solution:
             return None
@@ -130,7 +132,7 @@ class Columns:
     def _chosen(self, values: FloatArray) -> BoolArray:
         """The rows that values of the columns choose, with the fixed ones."""
         chosen = self._opening.fixed.copy()
-        chosen[self._rows[values[: len(self._rows)] > HALF]] = True
+        chosen[self._rows[values > HALF]] = True
         return chosen
 
     def _watch(self, incumbent: Incumbent[BoolArray], base: float) -> Watch:

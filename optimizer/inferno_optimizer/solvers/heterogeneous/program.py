@@ -153,7 +153,7 @@ class MixProgram:
             terms = zip(matrix.columns[mine].tolist(), matrix.values[mine].tolist(), strict=True)
             problem += pulp.LpAffineExpression([(columns[i], a) for i, a in terms]) >= limit
         start = dict(zip(columns, self._columns_of(known).tolist(), strict=True))
-        engines = ENGINES if watch is None else watched(watch)
+        engines = ENGINES if watch is None else watched(watch, columns)
         found = branch_and_bound(problem, start, limits, engines)
         if not found.solution:
             return None, found.bound
