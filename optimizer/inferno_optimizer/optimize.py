@@ -75,4 +75,5 @@ def _certificate(
         seconds=sum(seconds for _, seconds in phases),
         levels=answer.levels,
         phases=phases,
+        curve=answer.curve,
     )

@@ -266,7 +266,8 @@ class Options:
     With `hold_undecided`, the cards of servers for which no decision is possible are subtracted
     from the capacity; `time_limit` [s] bounds the exact solver. `priority_tolerance` is the share
     of the largest servable load of a priority that the exact solver may give up for lower
-    priorities and for the value; None leaves the choice to the solver.
+    priorities and for the value; None leaves the choice to the solver. With `trace`, the
+    certificate tells how the exact solver improved the plan.
     """
 
     unlimited: bool = False
@@ -277,6 +278,7 @@ class Options:
     hold_undecided: bool = False
     time_limit: float = 30.0
     priority_tolerance: float | None = None
+    trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,13 +375,43 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The state of the exact solver when the plan or the bound improved.
+
+    The solver maximizes the served load priority by priority, and then it minimizes the value.
+
+    Attributes
+    ----------
+    seconds
+        Time since the solver began, as the time limit counts it.
+    priority
+        The priority whose load is maximized; None while the value is minimized.
+    served
+        Load that the best plan so far serves entirely, by priority [requests/min]; priorities
+        that the solver has not reached yet have 0.
+    value
+        Total value of this plan.
+    bound
+        The most load of the priority that is proven to be possible, or the least value; None if
+        nothing is proven yet.
+    """
+
+    seconds: float
+    priority: int | None
+    served: Mapping[int, float]
+    value: float
+    bound: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """Proof of the quality of a plan.
 
     `objective` is the total value of the fully served servers (lower is better; best-effort
     shares are not included). `bound` is a proven lower bound of it among the plans that serve
     as much; None if the solver gives no bound; then `levels` is empty too. `phases` are the
-    steps of the optimization with their durations [s].
+    steps of the optimization with their durations [s]. `curve` is empty unless the option
+    `trace` asks for it; its last point is the plan itself.
     """
 
     solver: str
@@ -389,6 +421,7 @@ class Certificate:
     seconds: float
     levels: tuple[Level, ...] = ()
     phases: tuple[tuple[str, float], ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
 
     @property
     def gap(self) -> float | None:

@@ -64,6 +64,16 @@ def test_optimize_one_answers_with_the_numbers_of_the_reference(
         assert ours[name]["cost"] == pytest.approx(expected.cost, rel=1e-4)
 
 
+def test_the_curve_of_the_solver_is_told_to_a_client_that_asks(client: httpx.Client) -> None:
+    options = {"optimizer": {"milpSolver": True, "trace": True}}
+
+    reply = client.post("/optimizeOne", json={"system": {**SYSTEM, "optimizerData": options}})
+
+    certificate = reply.json()["certificate"]
+    assert certificate["curve"][-1]["value"] == certificate["objective"]
+    assert [p["priority"] for p in certificate["curve"]][-1] is None
+
+
 def test_an_answer_tells_what_is_proven_and_who_is_unserved_and_why(client: httpx.Client) -> None:
     lost = {**SYSTEM["serverData"]["servers"][0], "model": "granit"}
     body = {"system": {**SYSTEM, "serverData": {"servers": [lost]}}}

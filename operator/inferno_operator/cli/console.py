@@ -73,6 +73,22 @@ def limited(system: "System", time_limit: float) -> "System":
     return replace(system, options=replace(system.options, time_limit=time_limit))
 
 
+def traced(system: "System") -> "System":
+    """Return the system with the option to tell how the exact solver improved the plan.
+
+    Raises
+    ------
+    InputError
+        The options name another solver.
+    """
+    options = system.options
+    if options.unlimited or not options.milp:
+        raise InputError(
+            "--trace is for the exact solver: it needs milpSolver: true, without unlimited: true"
+        )
+    return replace(system, options=replace(options, trace=True))
+
+
 def warn(warnings: Iterable[str]) -> None:
     """Print warnings to standard error, one on each line."""
     for warning in warnings:

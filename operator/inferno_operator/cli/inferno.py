@@ -29,6 +29,7 @@ from inferno_operator.cli.console import (
     limited,
     run_app,
     show,
+    traced,
     warn,
     working,
     write,
@@ -105,12 +106,20 @@ def optimize(
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
     time_limit: TimeLimit = 30.0,
     *,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw how the exact solver improved the plan (SVG); -o json prints it too.",
+        ),
+    ] = None,
     lenient: Lenient = False,
 ) -> None:
     """Show what every server would get.
 
     Needs no cluster and changes nothing.
     """
+    from inferno_operator.cli.curve import draw
     from inferno_operator.cli.offline.system import read_system, refuse_unknown
     from inferno_operator.cli.tables.solution import solution_parts
     from inferno_operator.cli.tables.what_if import comparison_parts
@@ -121,10 +130,13 @@ def optimize(
     from inferno_optimizer.wire.what_if import apply_changes
 
     system = limited(read_system(paths, warn if lenient else refuse_unknown), time_limit)
+    system = system if trace is None else traced(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
     with working(f"optimizing {len(system.servers)} servers"):
         solution = optimize(system)
+    if trace is not None:
+        write(trace, draw(solution.certificate))
     if not changes:
         show(output, lambda: encode_solution(solution), lambda: solution_parts(system, solution))
         return

@@ -1,30 +1,23 @@
 """Draws a calibration as SVG: measurements, fitted lines with their upper confidence; pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import floor, log10
 
+from inferno_operator.cli import svg
+from inferno_operator.cli.svg import Frame
 from inferno_optimizer.calibration.calibrate import Calibration
 from inferno_optimizer.calibration.confidence import Z
 from inferno_optimizer.calibration.fit import interference_ms
 from inferno_optimizer.calibration.verdict import LineFit
 from inferno_optimizer.calibration.windows import Rejection, Requirements, Window, judged
 
-WIDTH, HEIGHT = 380.0, 260.0
-LEFT, TOP, RIGHT, BOTTOM = 56.0, 34.0, 16.0, 44.0
-"""Size of a panel, and its margins [px]."""
-
-TICKS = 5
-STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 CURVE = 40
 """Pieces of which the edge of the band is made."""
 
-STYLE = """\
-text { font: 11px sans-serif; fill: #333 } .title { font-weight: bold; font-size: 12px }
-.axis { stroke: #999; fill: none } .band { fill: #4a90d9; opacity: .2 }
-.line { stroke: #2266aa; fill: none; stroke-width: 1.5 } .used { fill: #2266aa }
-.rejected { stroke: #c33; fill: none }"""
+STYLE = f"""\
+{svg.STYLE} .used {{ fill: #2266aa }}
+.rejected {{ stroke: #c33; fill: none }}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +38,11 @@ class Panel:
     y_label: str
     line: LineFit
     points: Sequence[Point]
+
+    @property
+    def frame(self) -> Frame:
+        """The axes."""
+        return Frame(self.title, self.x_label, self.y_label, self.x_most, self.y_most)
 
     @property
     def x_most(self) -> float:
@@ -73,13 +71,7 @@ def plot(windows: Sequence[Window], result: Calibration, requirements: Requireme
     """
     judgements = judged(windows, requirements)
     panels = (_decode(judgements, result), _prefill(judgements, result))
-    drawn = "\n".join(_panel(panel, number) for number, panel in enumerate(panels))
-    width = len(panels) * WIDTH
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {HEIGHT:g}"'
-        f' width="{width:g}" height="{HEIGHT:g}">\n<style>{STYLE}</style>\n'
-        f'<rect width="100%" height="100%" fill="#fff"/>\n{drawn}\n</svg>\n'
-    )
+    return svg.document([_panel(panel) for panel in panels], len(panels), STYLE)
 
 
 Judgements = Sequence[tuple[Window, Rejection | None]]
@@ -108,48 +100,10 @@ def _prefill(judgements: Judgements, result: Calibration) -> Panel:
     return Panel("Prefill", label, "time [ms]", result.facts.prefill, points)
 
 
-def _panel(panel: Panel, number: int) -> str:
-    parts = (*_axes(panel), _band(panel), _fitted(panel), *map(_mark(panel), panel.points))
-    inner = "\n".join(parts)
-    return f'<g transform="translate({number * WIDTH:g} 0)">\n{inner}\n</g>'
-
-
-def _place(panel: Panel, x: float, y: float) -> tuple[float, float]:
-    """Where a point is drawn [px]."""
-    across = WIDTH - LEFT - RIGHT
-    down = HEIGHT - TOP - BOTTOM
-    share = min(max(y / panel.y_most, 0.0), 1.0)
-    return LEFT + across * x / panel.x_most, TOP + down * (1.0 - share)
-
-
-def _path(panel: Panel, points: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in (_place(panel, *point) for point in points))
-
-
-def _axes(panel: Panel) -> Iterator[str]:
-    corners = [(0.0, panel.y_most), (0.0, 0.0), (panel.x_most, 0.0)]
-    yield f'<polyline class="axis" points="{_path(panel, corners)}"/>'
-    yield f'<text class="title" x="{LEFT:g}" y="18">{escape(panel.title)}</text>'
-    yield _text(LEFT + (WIDTH - LEFT - RIGHT) / 2, HEIGHT - 8, panel.x_label, "middle")
-    yield _text(4, TOP - 4, panel.y_label, "start")
-    for value in ticks(panel.x_most):
-        x, y = _place(panel, value, 0.0)
-        yield _text(x, y + 15, f"{value:g}", "middle")
-    for value in ticks(panel.y_most):
-        x, y = _place(panel, 0.0, value)
-        yield _text(x - 6, y + 4, f"{value:g}", "end")
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-
-
-def ticks(most: float) -> list[float]:
-    """Round values from 0 to the end of an axis, about `TICKS` of them."""
-    rough = most / TICKS
-    power = 10.0 ** floor(log10(rough))
-    step = next(factor * power for factor in STEPS if factor * power >= rough)
-    return [step * number for number in range(int(most / step) + 1)]
+def _panel(panel: Panel) -> str:
+    frame = panel.frame
+    parts = (*frame.axes(), _band(panel), _fitted(panel), *(_mark(frame, p) for p in panel.points))
+    return "\n".join(parts)
 
 
 def _band(panel: Panel) -> str:
@@ -158,22 +112,16 @@ def _band(panel: Panel) -> str:
     positions = [panel.x_most * number / CURVE for number in range(CURVE + 1)]
     upper = [(x, line.at(x) + Z * line.error(x)) for x in positions]
     lower = [(x, line.at(x) - Z * line.error(x)) for x in reversed(positions)]
-    return f'<polygon class="band" points="{_path(panel, [*upper, *lower])}"/>'
+    return panel.frame.area([*upper, *lower])
 
 
 def _fitted(panel: Panel) -> str:
-    ends = [(x, panel.line.at(x)) for x in (0.0, panel.x_most)]
-    return f'<polyline class="line" points="{_path(panel, ends)}"/>'
+    return panel.frame.line([(x, panel.line.at(x)) for x in (0.0, panel.x_most)])
 
 
-def _mark(panel: Panel) -> Callable[[Point], str]:
-    """Draws a point; one that is not used is a ring whose title says why."""
-
-    def drawn(point: Point) -> str:
-        x, y = _place(panel, point.x, point.y)
-        kind = "rejected" if point.reason else "used"
-        title = escape(f"{point.x:.4g}, {point.y:.4g} ms {point.reason}".rstrip())
-        circle = f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="3">'
-        return f"{circle}<title>{title}</title></circle>"
-
-    return drawn
+def _mark(frame: Frame, point: Point) -> str:
+    """A measurement; one that is not used is a ring whose title says why."""
+    x, y = frame.place(point.x, point.y)
+    kind = "rejected" if point.reason else "used"
+    title = escape(f"{point.x:.4g}, {point.y:.4g} ms {point.reason}".rstrip())
+    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{title}</title></circle>'

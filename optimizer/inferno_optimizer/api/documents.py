@@ -204,7 +204,7 @@ OPTIONS = _document(
         "delayedBestEffort": FLAG,
         "saturationPolicy": TEXT,
     },
-    later={"holdUndecided": FLAG, "priorityTolerance": SHARE},
+    later={"holdUndecided": FLAG, "priorityTolerance": SHARE, "trace": FLAG},
 )
 
 SYSTEM = _document(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.system import Gain, Level, MarginalValue, Status
+from inferno_optimizer.system import CurvePoint, Gain, Level, MarginalValue, Status
 
 NO_ROW = -1
 NO_LEVEL = -1
@@ -136,7 +136,8 @@ class Answer:
     """An assignment with what its solver knows of it; see `system.Certificate`.
 
     `levels` tell of the load of each priority in use. `marginal` tells what one more card of
-    each type is worth; empty where the solver does not tell.
+    each type is worth; empty where the solver does not tell. `curve` tells how the solver improved
+    the plan, if the options ask for it.
     """
 
     solver: str
@@ -145,3 +146,4 @@ class Answer:
     bound: float | None = None
     levels: tuple[Level, ...] = ()
     marginal: tuple[MarginalValue, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()

@@ -15,6 +15,7 @@ import numpy as np
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import Answer, Assignment, Mix, Timer
+from inferno_optimizer.solvers.curve import Recorder
 from inferno_optimizer.solvers.exact.lexicographic import GIVEN_UP, solve_by_levels
 from inferno_optimizer.solvers.exact.program import Program, weight_of
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greedy
@@ -22,7 +23,7 @@ from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import Certificate, Level, MarginalValue, Status
+from inferno_optimizer.system import Certificate, CurvePoint, Level, MarginalValue, Status
 
 OPTIMAL = 1e-4
 """Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
@@ -43,14 +44,19 @@ def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], f
     deadline = clock() + options.time_limit
     solve = _solve_mixed if options.heterogeneous else _solve_single
     timer = Timer(lambda: deadline - clock(), RESERVED * options.time_limit)
-    plan = solve(candidates, capacity, timer)
+    recorder = Recorder(clock)
+    plan = solve(candidates, capacity, timer, recorder)
     levels = _levels(candidates, plan.assignment, plan.most_served)
     bound = min(plan.least_value, plan.assignment.objective(candidates))
     unproven = Status.TIME_LIMIT if plan.out_of_time else Status.FEASIBLE
     answer = Answer("milp", unproven, plan.assignment, bound, levels, plan.one_more)
     if _distance(candidates, answer) <= OPTIMAL:
-        return replace(answer, status=Status.OPTIMAL)
-    return _or_greedy(candidates, capacity, answer)
+        answer = replace(answer, status=Status.OPTIMAL)
+    else:
+        answer = _or_greedy(candidates, capacity, answer)
+    if options.trace:
+        answer = replace(answer, curve=_ended(candidates, answer, plan.curve, recorder.seconds))
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +68,14 @@ class _Plan:
     least_value: float
     one_more: tuple[MarginalValue, ...]
     out_of_time: bool
+    curve: tuple[CurvePoint, ...] = ()
 
 
-def _solve_single(candidates: Candidates, capacity: IntArray, timer: Timer) -> _Plan:
+def _solve_single(
+    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: Recorder
+) -> _Plan:
     """One row for each case."""
+    options = candidates.system.options
     room = capacity[candidates.pairs.type]
     rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
     if not len(rows):
@@ -74,7 +84,10 @@ def _solve_single(candidates: Candidates, capacity: IntArray, timer: Timer) -> _
     undominated = program.undominated()
     rows = rows[undominated]
     outcome = solve_by_levels(
-        program.take(undominated), timer, tolerance=candidates.system.options.priority_tolerance
+        program.take(undominated),
+        timer,
+        tolerance=options.priority_tolerance,
+        observe=recorder.observe if options.trace else None,
     )
     priorities = _priorities(candidates, candidates.pairs.case[rows])
     return _Plan(
@@ -83,26 +96,42 @@ def _solve_single(candidates: Candidates, capacity: IntArray, timer: Timer) -> _
         outcome.least_value,
         outcome.one_more.described(priorities),
         outcome.out_of_time,
+        recorder.curve(priorities, _loads(candidates, ()), 0.0),
     )
 
 
-def _solve_mixed(candidates: Candidates, capacity: IntArray, timer: Timer) -> _Plan:
+def _solve_mixed(
+    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: Recorder
+) -> _Plan:
     """A mix of rows for each case; those that take no cards are none of the solver's."""
-    table = MixTable.of(candidates, capacity)
-    outcome = solve_mixes(
-        table, capacity, timer, candidates.system.options.priority_tolerance or 0.0
-    )
+    table, options = MixTable.of(candidates, capacity), candidates.system.options
+    observe = recorder.observe if options.trace else None
+    outcome = solve_mixes(table, capacity, timer, options.priority_tolerance or 0.0, observe)
     singles, mixes = table.given(outcome.counts)
     assignment = _filled(candidates, capacity, singles, mixes)
     others = np.setdiff1d(assignment.served(candidates), table.case)
     priorities = _priorities(candidates, table.case)
     most = dict(zip(priorities, outcome.most_served.tolist(), strict=True))
-    for case in others.tolist():
-        priority = candidates.cases[case].priority
-        most[priority] = most.get(priority, 0.0) + weight_of(candidates.cases[case])
-    least = outcome.least_value + float(candidates.value[assignment.rows[others]].sum())
-    one_more = outcome.one_more.described(priorities)
-    return _Plan(assignment, most, least, one_more, outcome.out_of_time)
+    besides = _loads(candidates, others.tolist())
+    value = float(candidates.value[assignment.rows[others]].sum())
+    return _Plan(
+        assignment,
+        {p: most.get(p, 0.0) + load for p, load in besides.items()},
+        outcome.least_value + value,
+        outcome.one_more.described(priorities),
+        outcome.out_of_time,
+        recorder.curve(priorities, besides, value),
+    )
+
+
+def _ended(
+    candidates: Candidates, answer: Answer, curve: tuple[CurvePoint, ...], seconds: float
+) -> tuple[CurvePoint, ...]:
+    """The curve up to the plan of the answer, to which the search is not all there is."""
+    served = {level.priority: level.served for level in answer.levels}
+    value = answer.assignment.objective(candidates)
+    end = CurvePoint(seconds, None, served, value, answer.bound)
+    return curve if curve and replace(curve[-1], seconds=seconds) == end else (*curve, end)
 
 
 def _levels(

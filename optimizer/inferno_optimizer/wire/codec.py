@@ -22,6 +22,7 @@ from inferno_optimizer.wire.objects import (
     ANSWER,
     BODY,
     CERTIFICATE,
+    CURVE_POINT,
     GAIN,
     LEVEL,
     OPTION,
@@ -249,5 +250,6 @@ def _certificate(solution: Solution) -> dict[str, Any]:
         "phases": dict(certificate.phases),
     }
     gains = {use.type: GAIN.write(use.gain) for use in solution.capacity if use.gain is not None}
-    told = {"prices": prices, "gains": gains}
+    curve = [CURVE_POINT.write(point) for point in certificate.curve]
+    told = {"prices": prices, "gains": gains, "curve": curve}
     return proof | {key: values for key, values in told.items() if values}

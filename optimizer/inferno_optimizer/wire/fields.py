@@ -167,7 +167,10 @@ def _read_share(value: object) -> float:
 
 def optional(kind: Kind[T]) -> Scalar[T | None]:
     """The kind of a value that may be absent; None then stands for it."""
-    write: Callable[[Any], object] = kind.write
+
+    def write(value: T | None) -> object:
+        return None if value is None else kind.write(value)
+
     return Scalar(None, kind.read, write, kind.schema, kind.unknown)
 
 

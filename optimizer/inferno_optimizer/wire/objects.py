@@ -1,6 +1,6 @@
 """Tables of the JSON objects of the REST API: the key for each attribute."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import starmap
 from operator import attrgetter
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from inferno_optimizer.system import (
     Accelerator,
     Allocation,
     Certificate,
+    CurvePoint,
     DecodeParameters,
     Gain,
     Generation,
@@ -43,7 +44,6 @@ from inferno_optimizer.wire.fields import (
     Object,
     Scalar,
     Section,
-    nullable,
     optional,
     read_integer,
     read_text,
@@ -267,6 +267,21 @@ ANSWER = Object(
     left_out=_not_predicted,
 )
 
+
+class _PriorityLoad(NamedTuple):
+    priority: int
+    load: float
+
+
+def _by_priority(loads: Iterable[_PriorityLoad]) -> Mapping[int, float]:
+    return dict(loads)
+
+
+def _loads(served: Mapping[int, float]) -> Iterator[_PriorityLoad]:
+    """Loads by priority as items of a list."""
+    return starmap(_PriorityLoad, served.items())
+
+
 LEVEL = Object(
     Level,
     {
@@ -274,6 +289,19 @@ LEVEL = Object(
         "served": ("served", NUMBER),
         "bound": ("bound", NUMBER),
         "load": ("load", NUMBER),
+    },
+)
+
+_SERVED = Object(_PriorityLoad, {"priority": ("priority", INTEGER), "load": ("load", NUMBER)})
+
+CURVE_POINT = Object(
+    CurvePoint,
+    {
+        "seconds": ("seconds", NUMBER),
+        "priority": ("priority", optional(INTEGER)),
+        "served": ("served", List("load", ("priority",), _SERVED, _by_priority, _loads)),
+        "value": ("value", NUMBER),
+        "bound": ("bound", optional(NUMBER)),
     },
 )
 
@@ -288,6 +316,7 @@ CERTIFICATE = Object(
         "bound": ("bound", optional(NUMBER)),
         "seconds": ("seconds", NUMBER),
         "levels": ("levels", List("level", ("priority",), LEVEL, tuple, tuple)),
+        "curve": ("curve", List("point", ("seconds",), CURVE_POINT, tuple, tuple)),
     },
 )
 
@@ -424,10 +453,6 @@ _CAPACITY = List(
 )
 
 
-def _number_or_null(number: float | None) -> object:
-    return number
-
-
 _OPTIONS = Object(
     Options,
     {
@@ -437,11 +462,10 @@ _OPTIONS = Object(
         "saturationPolicy": ("saturation_policy", _POLICY),
         "delayedBestEffort": ("delayed_best_effort", FLAG),
         "holdUndecided": ("hold_undecided", FLAG),
-        "priorityTolerance": (
-            "priority_tolerance",
-            Scalar(None, SHARE.read, _number_or_null, nullable(SHARE.schema)),
-        ),
+        "priorityTolerance": ("priority_tolerance", optional(SHARE)),
+        "trace": ("trace", FLAG),
     },
+    left_out=lambda options: () if options.trace else ("trace",),
     unused=("useCplex",),
 )
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
+from typing import Protocol
 
 import highspy
 import numpy as np
 import pulp
 
 from inferno_optimizer.errors import SolverError
+from inferno_optimizer.sizing.queueing import FloatArray
 
 FEASIBLE_POINT = 2
 """HiGHS's word for a solution that satisfies every constraint."""
@@ -43,8 +46,20 @@ Start = Mapping[pulp.LpVariable, float]
 """Values of all variables, which keep every constraint; empty where no solution is known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Is told, while a search runs, the values of columns in a better solution, and bounds."""
+
+    solution: Callable[[FloatArray], object]
+    bound: Callable[[float], None]
+
+
 Engine = Callable[[pulp.LpProblem, Start, Limits], Found]
 """Minimizes a problem from a start; raises PuLP's error on failure."""
+
+SOLUTION = highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution
+MOMENT = highspy.cb.HighsCallbackType.kCallbackMipInterrupt
+"""When HiGHS tells of a solution, and when it asks whether to go on, which is often."""
 
 
 class _StartedHiGHS(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
@@ -74,18 +89,41 @@ class _StartedHiGHS(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
         return status
 
 
-def highs(problem: pulp.LpProblem, start: Start, limits: Limits) -> Found:
-    """HiGHS."""
-    options = {"msg": False, "threads": 1, "gapRel": 0.0, "gapAbs": limits.gap}
+def highs(
+    problem: pulp.LpProblem, start: Start, limits: Limits, watch: Watch | None = None
+) -> Found:
+    """HiGHS, which can be watched."""
+    options: dict[str, object] = {"msg": False, "threads": 1, "gapRel": 0.0, "gapAbs": limits.gap}
     if limits.nodes is not None:
         options["mip_max_nodes"] = limits.nodes
     if limits.eager:
         options |= EAGER
+    if watch is not None:
+        options["callbackTuple"] = (_callback(watch), None)
+        options["callbacksToActivate"] = [SOLUTION, MOMENT]
     problem.solve(_StartedHiGHS(start, timeLimit=limits.seconds, **options))
     # PuLP calls a time limit optimal; HiGHS itself tells what it has, and its bound.
     information = problem.solverModel.getInfo()
     known = information.primal_solution_status == FEASIBLE_POINT
     return Found(known, float(information.mip_dual_bound))
+
+
+class _Known(Protocol):
+    """What HiGHS tells in a callback."""
+
+    mip_solution: FloatArray
+    mip_dual_bound: float
+
+
+def _callback(watch: Watch) -> Callable[..., None]:
+    """What HiGHS calls: with the kind of event, a text, what it knows, and two things for us."""
+
+    def told(kind: object, _text: str, known: _Known, *_: object) -> None:
+        if kind == SOLUTION:
+            watch.solution(known.mip_solution)
+        watch.bound(float(known.mip_dual_bound))
+
+    return told
 
 
 def cbc(problem: pulp.LpProblem, _start: Start, limits: Limits) -> Found:
@@ -115,11 +153,23 @@ def _path_of_cbc() -> str:
     return str(cbcbox.cbc_bin_path())
 
 
+ENGINES: Sequence[Engine] = (highs, cbc)
+
+
+def watched(watch: Watch, columns: Sequence[pulp.LpVariable]) -> Sequence[Engine]:
+    """The engines, of which HiGHS tells the values of these columns, in their order."""
+
+    def told(values: FloatArray) -> None:
+        watch.solution(values[[column.index for column in columns]])  # PuLP sorts them by name
+
+    return partial(highs, watch=Watch(told, watch.bound)), cbc
+
+
 def branch_and_bound(
     problem: pulp.LpProblem,
     start: Start,
     limits: Limits,
-    engines: Sequence[Engine] = (highs, cbc),
+    engines: Sequence[Engine] = ENGINES,
 ) -> Found:
     """Minimize with the first of the engines that does not fail.
 

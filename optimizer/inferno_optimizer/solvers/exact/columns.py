@@ -6,9 +6,17 @@ import numpy as np
 import pulp
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits, Start, branch_and_bound
+from inferno_optimizer.solvers.exact.branch_and_bound import (
+    ENGINES,
+    Limits,
+    Start,
+    Watch,
+    branch_and_bound,
+    watched,
+)
 from inferno_optimizer.solvers.exact.neighbourhood import Opening
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.incumbent import Incumbent
 
 HALF = 0.5
 """Binary columns come back as numbers close to 0 or 1."""
@@ -89,15 +97,21 @@ class Columns:
             load_served += missed
         self._problem += load_served >= float(load - served)
 
-    def minimize(self, objective: FloatArray, limits: Limits, start: BoolArray) -> Choice | None:
+    def minimize(
+        self,
+        objective: FloatArray,
+        limits: Limits,
+        start: BoolArray,
+        incumbent: Incumbent[BoolArray] | None = None,
+    ) -> Choice | None:
         """Least sum over the chosen rows; None if the limits are met before there is any.
 
-        The search starts from a known solution where that is one of these columns too.
+        The search starts from a known solution where that is one of these columns too. An
+        incumbent is improved while it runs.
         """
         base = float(objective[self._opening.fixed].sum())
-        chosen = self._opening.fixed.copy()
         if not len(self._rows):
-            return Choice(chosen, base, base)
+            return Choice(self._opening.fixed.copy(), base, base)
         if limits.seconds <= 0:
             return None
         mine = objective[self._rows]
@@ -105,13 +119,32 @@ class Columns:
             self._sum(mine, np.flatnonzero(mine))
             + pulp.LpAffineExpression([*self._missed.values()])
         )
-        found = branch_and_bound(self._problem, self.start(start), limits)
+        engines = (
+            ENGINES if incumbent is None else watched(self._watch(incumbent, base), self._columns)
+        )
+        found = branch_and_bound(self._problem, self.start(start), limits, engines)
         if not found.solution:
             return None
-        values = np.array([column.varValue or 0.0 for column in self._columns])
-        chosen[self._rows[values > HALF]] = True
+        chosen = self._chosen(np.array([column.varValue or 0.0 for column in self._columns]))
         value = float(objective[chosen].sum())
         return Choice(chosen, value, min(base + found.bound, value))
+
+    def _chosen(self, values: FloatArray) -> BoolArray:
+        """The rows that values of the columns choose, with the fixed ones."""
+        chosen = self._opening.fixed.copy()
+        chosen[self._rows[values > HALF]] = True
+        return chosen
+
+    def _watch(self, incumbent: Incumbent[BoolArray], base: float) -> Watch:
+        """Offers solutions to an incumbent, and proves bounds, above what is fixed."""
+
+        def offer(values: FloatArray) -> None:
+            incumbent.offer(self._chosen(values))
+
+        def prove(bound: float) -> None:
+            incumbent.prove(base + bound)
+
+        return Watch(offer, prove)
 
     def start(self, known: BoolArray) -> Start:
         """Values of all columns; none where the known solution breaks a constraint."""

@@ -15,6 +15,7 @@ from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.neighbourhood import Opening
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
+from inferno_optimizer.solvers.incumbent import Incumbent
 
 ROWS = 1_500
 """Rows of a part at first: what branch and bound improves in about a second."""
@@ -48,28 +49,27 @@ class Task:
     good_enough: float
 
 
-def improve(task: Task, known: BoolArray, seconds_left: Callable[[], float]) -> BoolArray:
-    """A choice that is no worse than a known one, fits, and keeps the floors as that does.
+def improve(task: Task, incumbent: Incumbent[BoolArray], seconds_left: Callable[[], float]) -> None:
+    """Improve the incumbent by choices that fit, and keep the floors as it does.
 
     Parameters
     ----------
     task
         What to minimize.
-    known
-        The choice to begin with; shape (rows,).
+    incumbent
+        The choice to begin with, which the better ones replace.
     seconds_left
         Time that remains.
     """
     random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
     failures = 0
     while failures < TIRED * (GROWTH + 1) and seconds_left() > 0:
-        if float(task.objective @ known) <= task.good_enough:
+        if incumbent.value <= task.good_enough:
             break
-        part = _part(task.program, known, failures // TIRED, random)
-        found = _solve(task, known, part, seconds_left())
-        failures = failures + 1 if found is None else 0
-        known = known if found is None else found
-    return known
+        part = _part(task.program, incumbent.plan, failures // TIRED, random)
+        found = _solve(task, incumbent.plan, part, seconds_left())
+        better = found is not None and incumbent.offer(found)
+        failures = 0 if better else failures + 1
 
 
 def _solve(task: Task, known: BoolArray, part: BoolArray, seconds: float) -> BoolArray | None:

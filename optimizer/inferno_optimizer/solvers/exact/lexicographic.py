@@ -5,14 +5,14 @@ first solution is improved by local search unless it is close to that.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.exact.columns import Choice, Columns
+from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.local_search import search
 from inferno_optimizer.solvers.exact.neighbourhood import Opening, leave_everything_open
@@ -20,6 +20,7 @@ from inferno_optimizer.solvers.exact.one_more_card import value_of_one_more
 from inferno_optimizer.solvers.exact.packing import fill, pack
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
+from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
 
 GAP = 5e-5
 """Relative distance from the bound at which a larger program is searched no further."""
@@ -61,7 +62,11 @@ class Outcome:
 
 
 def solve_by_levels(
-    program: Program, timer: Timer, sizes: Sizes = Sizes(), tolerance: float | None = None
+    program: Program,
+    timer: Timer,
+    sizes: Sizes = Sizes(),
+    tolerance: float | None = None,
+    observe: Observer | None = None,
 ) -> Outcome:
     """Solve a program with at least one row.
 
@@ -76,20 +81,28 @@ def solve_by_levels(
     tolerance
         Share of the most load of a level that later objectives may take; None means `GIVEN_UP`,
         or nothing of a small program.
+    observe
+        Is told of every improvement; None where nobody wants to know.
     """
-    progress = _Progress(program, timer, sizes, tolerance)
-    for level in range(progress.levels):
-        progress.serve(level)
-    return progress.finish()
+    search = _Search(program, timer, sizes, tolerance, observe)
+    for level in range(search.levels):
+        search.serve(level)
+    return search.finish()
 
 
-class _Progress:
+class _Search:
     """The levels done so far: rows chosen, floors that later objectives keep."""
 
     def __init__(
-        self, program: Program, timer: Timer, sizes: Sizes, tolerance: float | None
+        self,
+        program: Program,
+        timer: Timer,
+        sizes: Sizes,
+        tolerance: float | None,
+        observe: Observer | None,
     ) -> None:
         self._program, self._timer, self._sizes = program, timer, sizes
+        self._observe = observe
         self._seconds_left = timer.to_search
         self._exact = len(program.case) <= sizes.small
         by_default = SLACK if self._exact else GIVEN_UP
@@ -102,7 +115,6 @@ class _Progress:
         self._floors = np.zeros(0)
         self._bounds = np.zeros(0)
         self._whole = 0
-        self._prices: Prices | None = None  # of the last objective, where it took any
 
     def serve(self, level: int) -> None:
         """Serve the most load of one level, the earlier ones keeping theirs."""
@@ -110,41 +122,50 @@ class _Progress:
         part = self._program.take(rows)
         objective = np.where(part.level == level, -part.weight, 0.0)
         total = float(self._loads[level])
-        found = self._most(part, objective, fill(part, self._chosen[rows]), total, level)
+        incumbent = self._incumbent(part, objective, fill(part, self._chosen[rows]), level)
+        if -incumbent.value >= total * (1 - SLACK):
+            incumbent.prove(-total)  # nothing is left to search
+        else:
+            self._minimize(part, objective, incumbent, self.levels + 1 - level)
         self._chosen = np.zeros_like(self._chosen)
-        self._chosen[rows[found.chosen]] = True
-        served, most = -found.objective, min(-found.bound, total)
+        self._chosen[rows[incumbent.plan]] = True
+        served, most = -incumbent.value, min(-incumbent.bound, total)
         if self._keeps_whole and self._whole == level and served >= total * (1 - SLACK):
             self._whole += 1
         floor = min(served * (1 - SLACK), most * (1 - self._tolerance))
         self._bounds = np.append(self._bounds, most)
         self._floors = np.append(self._floors, floor)
 
-    def _most(
-        self,
-        program: Program,
-        objective: FloatArray,
-        known: BoolArray,
-        total: float,
-        level: int,
-    ) -> Choice:
-        """Nothing is left to search where a first solution serves everything already."""
-        served = -float(objective @ known)
-        if served >= total * (1 - SLACK):
-            return Choice(known, -served, -total)
-        return self._minimize(program, objective, known, self.levels + 1 - level)
-
     def finish(self) -> Outcome:
         """The least value among solutions that keep the floors."""
         program = self._program
-        found = self._minimize(program, program.value, fill(program, self._chosen), 1)
-        prices = self._prices
-        if prices is None:
-            prices = price(program, program.value, self._floors, self._whole, self._seconds_left)
-        least = min(max(found.bound, prices.bound), found.objective)
+        incumbent = self._incumbent(program, program.value, fill(program, self._chosen), None)
+        self._minimize(program, program.value, incumbent, 1)
+        if self._exact:
+            left = self._seconds_left
+            prices = price(program, program.value, self._floors, self._whole, left)
+            incumbent.prove(prices.bound)
         out_of_time = self._seconds_left() <= 0
-        one_more = self._one_more(found.chosen)
-        return Outcome(found.chosen, self._bounds, least, one_more, out_of_time)
+        one_more = self._one_more(incumbent.plan)
+        return Outcome(incumbent.plan, self._bounds, incumbent.bound, one_more, out_of_time)
+
+    def _incumbent(
+        self, program: Program, objective: FloatArray, known: BoolArray, level: int | None
+    ) -> Incumbent[BoolArray]:
+        """The known solution as the incumbent of a stage."""
+        observe, levels = self._observe, self.levels
+
+        def worth(chosen: BoolArray) -> float:
+            return float(objective @ chosen)
+
+        if observe is None:
+            return Incumbent(known, worth)
+
+        def tell(chosen: BoolArray, bound: float) -> None:
+            value = float(program.value @ chosen)
+            observe(Progress(level, program.served(chosen, levels), value, bound))
+
+        return Incumbent(known, worth, tell)
 
     def _one_more(self, chosen: BoolArray) -> OneMoreCard:
         """What one more card of each type is worth at the loads that are served now."""
@@ -154,79 +175,85 @@ class _Progress:
         return value_of_one_more(self._program, floors, short.tolist(), chosen, left)
 
     def _minimize(
-        self, program: Program, objective: FloatArray, known: BoolArray, ahead: int
-    ) -> Choice:
+        self,
+        program: Program,
+        objective: FloatArray,
+        incumbent: Incumbent[BoolArray],
+        ahead: int,
+    ) -> None:
         """Minimize the first of the objectives ahead, each of which gets its share of time."""
         seconds = self._seconds_left() / ahead
         if self._exact:
-            first = Choice(known, float(objective @ known), -np.inf)
-            opening, limits = leave_everything_open(program), Limits(seconds, 0.0)
-            return self._exactly(program, objective, first, opening, limits)
+            opening = leave_everything_open(program)
+            self._exactly(program, objective, incumbent, opening, Limits(seconds, 0.0))
+            return
         reserved = self._seconds_left() - seconds
-        return self._nearly(program, objective, known, lambda: self._seconds_left() - reserved)
+        self._nearly(program, objective, incumbent, lambda: self._seconds_left() - reserved)
 
     def _exactly(
         self,
         program: Program,
         objective: FloatArray,
-        known: Choice,
+        incumbent: Incumbent[BoolArray],
         opening: Opening,
         limits: Limits,
-    ) -> Choice:
-        """Let the MILP solver look for a better choice than a known one among all open rows."""
+    ) -> None:
+        """Let the MILP solver look for a better choice than the incumbent among all open rows."""
         columns = Columns(program, opening, self._floors, self._whole)
-        found = columns.minimize(objective, limits, known.chosen)
-        if found is None:
-            return known
-        best = found if found.objective < known.objective else known
-        bound = max(known.bound, found.bound)
-        return replace(best, bound=min(bound, best.objective))
+        watching = incumbent if incumbent.observed else None
+        found = columns.minimize(objective, limits, incumbent.plan, watching)
+        if found is not None:
+            incumbent.offer(found.chosen)
+            incumbent.prove(found.bound)
 
     def _nearly(
         self,
         program: Program,
         objective: FloatArray,
-        known: BoolArray,
+        incumbent: Incumbent[BoolArray],
         seconds_left: Callable[[], float],
-    ) -> Choice:
+    ) -> None:
         """Stop where a first solution is close to what prices prove; or search."""
         prices = price(program, objective, self._floors, self._whole, seconds_left)
+        incumbent.prove(prices.bound)
         packed = pack(program, prices)
-        if self._keeps_floors(program, packed) and objective @ packed < objective @ known:
-            known = packed
-        if objective @ known - prices.bound > GAP * max(1.0, abs(prices.bound)):
+        if self._keeps_floors(program, packed):
+            incumbent.offer(packed)
+        if incumbent.value > _good_enough(prices):
             floors = Floors(self._floors, self._whole)
-            found = search(program, prices, floors, known, seconds_left)
-            known, prices = self._better(program, known, prices, found)
-        self._prices = prices
+            found = search(program, prices, floors, incumbent.plan, seconds_left)
+            prices = self._offer(program, incumbent, prices, found)
         task = Task(program, objective, Floors(self._floors, self._whole), _good_enough(prices))
-        if np.count_nonzero(_better_rows(task, prices, known)) > self._sizes.medium:
-            known = improve(task, known, seconds_left)
-        value, better = float(objective @ known), _better_rows(task, prices, known)
+        if np.count_nonzero(_better_rows(task, prices, incumbent.value)) > self._sizes.medium:
+            improve(task, incumbent, seconds_left)
+        better = _better_rows(task, prices, incumbent.value)
         is_too_large = np.count_nonzero(better) > self._sizes.large
-        if value <= task.good_enough or is_too_large or seconds_left() <= 0:
-            return Choice(known, value, min(prices.bound, value))
+        if incumbent.value <= task.good_enough or is_too_large or seconds_left() <= 0:
+            return
         opening = Opening(np.zeros_like(better), better)
         limits = Limits(seconds_left(), task.good_enough - prices.bound)
-        return self._exactly(
-            program, objective, Choice(known, value, prices.bound), opening, limits
-        )
+        self._exactly(program, objective, incumbent, opening, limits)
 
-    def _better(
-        self, program: Program, known: BoolArray, prices: Prices, found: BoolArray
-    ) -> tuple[BoolArray, Prices]:
-        """The one that is closer to what is proven; floors that it misses a little are lowered."""
+    def _offer(
+        self, program: Program, incumbent: Incumbent[BoolArray], prices: Prices, found: BoolArray
+    ) -> Prices:
+        """Offer what was found; floors that it misses a little are lowered, if it is accepted.
+
+        Returns the prices at the floors that hold then.
+        """
         served = program.served(found, len(self._floors))
         floors = np.minimum(self._floors, served)
         if np.any(floors < self._floors * (1 - self._tolerance)):
-            return known, prices
+            return prices
         objective, lowered = prices.objective, prices
         if np.any(floors < self._floors):
             lowered = price(program, objective, floors, self._whole)
-        if objective @ found - lowered.bound >= objective @ known - prices.bound:
-            return known, prices
+        if objective @ found - lowered.bound >= incumbent.value - prices.bound:
+            return prices
+        if not incumbent.offer(found, lowered.bound):
+            return prices
         self._floors = floors
-        return found, lowered
+        return lowered
 
     def _keeps_floors(self, program: Program, chosen: BoolArray) -> bool:
         served = program.served(chosen, len(self._floors))
@@ -238,10 +265,9 @@ def _good_enough(prices: Prices) -> float:
     return prices.bound + GAP * max(1.0, abs(prices.bound))
 
 
-def _better_rows(task: Task, prices: Prices, known: BoolArray) -> BoolArray:
-    """Rows that may be part of a better solution; none if the known one is good enough."""
-    value = float(task.objective @ known)
+def _better_rows(task: Task, prices: Prices, value: float) -> BoolArray:
+    """Rows of which one with a lower value may consist; none if the value is good enough."""
     if value <= task.good_enough:
-        return np.zeros_like(known)
+        return np.zeros(len(task.objective), dtype=np.bool_)
     better: BoolArray = prices.excess <= value - prices.bound
     return better

@@ -10,10 +10,11 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits, Watch
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.program import Goal, MixProgram, Relaxed
+from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
 
 GAP = 5e-4
 """Relative distance from the bound at which a larger program is searched no further."""
@@ -59,7 +60,11 @@ class Outcome:
 
 
 def solve_mixes(
-    table: MixTable, capacity: IntArray, timer: Timer, tolerance: float = 0.0
+    table: MixTable,
+    capacity: IntArray,
+    timer: Timer,
+    tolerance: float = 0.0,
+    observe: Observer | None = None,
 ) -> Outcome:
     """Solve the problem of a table.
 
@@ -73,22 +78,32 @@ def solve_mixes(
         Time that remains; when it ends, the best plan so far is the answer.
     tolerance
         Share of the most load of a level that later goals may take.
+    observe
+        Is told of every improvement; None where nobody wants to know.
     """
     if not len(table.case):
         nothing = np.zeros(table.rows.shape, dtype=np.int64)
         unknown = OneMoreCard.unknown(len(capacity))
         return Outcome(nothing, np.zeros(0), 0.0, unknown, out_of_time=False)
-    progress = _Progress(table, capacity, timer, tolerance)
-    for level in range(progress.levels):
-        progress.serve(level)
-    return progress.finish()
+    search = _Search(table, capacity, timer, tolerance, observe)
+    for level in range(search.levels):
+        search.serve(level)
+    return search.finish()
 
 
-class _Progress:
+class _Search:
     """The levels done so far: a plan, floors that later goals keep, inequalities in use."""
 
-    def __init__(self, table: MixTable, capacity: IntArray, timer: Timer, tolerance: float) -> None:
+    def __init__(
+        self,
+        table: MixTable,
+        capacity: IntArray,
+        timer: Timer,
+        tolerance: float,
+        observe: Observer | None,
+    ) -> None:
         self._table, self._capacity, self._timer = table, capacity, timer
+        self._observe = observe
         self._tolerance = max(tolerance, SLACK)
         self._seconds_left = timer.to_search
         self._exact = np.count_nonzero(table.most) <= SMALL
@@ -147,39 +162,70 @@ class _Progress:
         levels = self.levels if level is None else level
         part = np.flatnonzero(self._table.level <= levels)
         table, relaxed = self._table.take(part), self._sharpen(level, part)
-        known = table.filled(self._counts[part], self._capacity)
-        value, bound = _objective(table, level, known), relaxed.objective
-        gap = 0.0 if self._exact else GAP * max(1.0, abs(bound))
+        incumbent = self._incumbent(level, table, table.filled(self._counts[part], self._capacity))
+        incumbent.prove(relaxed.objective)
+        gap = 0.0 if self._exact else GAP * max(1.0, abs(relaxed.objective))
         limits = Limits((self._seconds_left() - reserved) * self._share, gap, eager=True)
-        if value - bound > gap and limits.seconds > 0:
-            found, proven = self._program(level, part, self._floors).solve(known, limits)
-            known, bound = self._better(table, level, known, found), max(bound, proven)
+        if incumbent.value - relaxed.objective > gap and limits.seconds > 0:
+            program = self._program(level, part, self._floors)
+            watch = self._watch(program, incumbent) if incumbent.observed else None
+            found, proven = program.solve(incumbent.plan, limits, watch)
+            self._offer(table, incumbent, found)
+            incumbent.prove(proven)
         if not self._exact:
-            known = self._improve(level, part, known, bound + gap, reserved)
-        self._counts[part] = known
-        return min(bound, _objective(table, level, known))
+            self._improve(level, part, incumbent, gap, reserved)
+        self._counts[part] = incumbent.plan
+        return incumbent.bound
+
+    def _incumbent(
+        self, level: int | None, table: MixTable, known: IntArray
+    ) -> Incumbent[IntArray]:
+        """The known plan as the incumbent of a goal."""
+        observe, levels = self._observe, self.levels
+
+        def worth(counts: IntArray) -> float:
+            return _objective(table, level, counts)
+
+        if observe is None:
+            return Incumbent(known, worth)
+
+        def tell(counts: IntArray, bound: float) -> None:
+            served, value = _loads(table, counts, levels), _objective(table, None, counts)
+            observe(Progress(level, served, value, bound))
+
+        return Incumbent(known, worth, tell)
+
+    def _watch(self, program: MixProgram, incumbent: Incumbent[IntArray]) -> Watch:
+        """Offers plans to the incumbent while the MILP solver runs."""
+
+        def offer(values: FloatArray) -> None:
+            self._offer(program.table, incumbent, program.counts(values))
+
+        return Watch(offer, incumbent.prove)
 
     def _improve(
-        self, level: int | None, part: IntArray, known: IntArray, enough: float, reserved: float
-    ) -> IntArray:
+        self,
+        level: int | None,
+        part: IntArray,
+        incumbent: Incumbent[IntArray],
+        gap: float,
+        reserved: float,
+    ) -> None:
         """Solve parts of the plan again, cases on a few types of card, while time remains."""
         table, failures = self._table.take(part), 0
         random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
-        while failures < TIRED and _objective(table, level, known) > enough:
+        while failures < TIRED and incumbent.value > incumbent.bound + gap:
             limits = Limits(min(self._seconds_left() - reserved, SECONDS), 0.0, NODES)
             if limits.seconds <= 0:
                 break
+            known = incumbent.plan
             cases = _on_few_types(table, known, random)
             found = self._program_beside(level, part, known, cases).solve(known[cases], limits)[0]
-            if found is None:
-                failures += 1
-                continue
-            changed = known.copy()
-            changed[cases] = found
-            better = self._better(table, level, known, changed)
-            failures = failures + 1 if better is known else 0
-            known = better
-        return known
+            failures += 1
+            if found is not None:
+                changed = known.copy()
+                changed[cases] = found
+                failures = 0 if self._offer(table, incumbent, changed) else failures
 
     def _program_beside(
         self, level: int | None, part: IntArray, known: IntArray, cases: IntArray
@@ -187,26 +233,21 @@ class _Progress:
         """The program of some cases with what all others leave them: cards, and loads to serve."""
         others = self._table.take(np.delete(part, cases))
         counts = np.delete(known, cases, axis=0)
-        served = others.covered(counts)
-        loads = np.bincount(others.level[served], others.weight[served], self.levels)
-        levels = len(self._floors)
+        loads, levels = _loads(others, counts, self.levels), len(self._floors)
         goal = Goal(level, np.maximum(self._floors - loads[:levels], 0.0), min(self._whole, levels))
         left = self._capacity - others.used(counts, len(self._capacity))
         inequalities = self._inequalities.take(self._used).among(part[cases])
         return MixProgram(self._table.take(part[cases]), left, goal, inequalities)
 
-    def _better(
-        self, table: MixTable, level: int | None, known: IntArray, found: IntArray | None
-    ) -> IntArray:
-        """A plan that was found, if it is better than the known one and keeps the floors."""
+    def _offer(
+        self, table: MixTable, incumbent: Incumbent[IntArray], found: IntArray | None
+    ) -> bool:
+        """Offer a plan that was found, if it keeps the floors; return whether it is accepted."""
         if found is None:
-            return known
-        found = table.trimmed(found)
-        served, levels = table.covered(found), len(self._floors)
-        loads = np.bincount(table.level[served], table.weight[served], self.levels)
-        keeps = np.all(loads[:levels] >= self._floors)
-        better = keeps and _objective(table, level, found) < _objective(table, level, known)
-        return found if better else known
+            return False
+        found, levels = table.trimmed(found), len(self._floors)
+        keeps = np.all(_loads(table, found, self.levels)[:levels] >= self._floors)
+        return bool(keeps) and incumbent.offer(found)
 
     def _program(self, level: int | None, part: IntArray, floors: FloatArray) -> MixProgram:
         inequalities = self._inequalities.take(self._used).among(part)
@@ -236,6 +277,14 @@ def _on_few_types(table: MixTable, counts: IntArray, random: np.random.Generator
     there = counts > 0
     mine = np.any(there & few[table.type], axis=1) | ~there.any(axis=1)
     return np.flatnonzero(mine)
+
+
+def _loads(table: MixTable, counts: IntArray, levels: int) -> FloatArray:
+    """Load that a plan serves of each level."""
+    served = table.covered(counts)
+    loads = np.zeros(levels)
+    np.add.at(loads, table.level[served], table.weight[served])
+    return loads
 
 
 def _objective(table: MixTable, level: int | None, counts: IntArray) -> float:

@@ -15,7 +15,13 @@ import pulp
 
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits, branch_and_bound
+from inferno_optimizer.solvers.exact.branch_and_bound import (
+    ENGINES,
+    Limits,
+    Watch,
+    branch_and_bound,
+    watched,
+)
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
@@ -120,10 +126,12 @@ class MixProgram:
         model.row_upper_ = np.full(len(least), np.inf)
         return model
 
-    def solve(self, known: IntArray, limits: Limits) -> tuple[IntArray | None, float]:
+    def solve(
+        self, known: IntArray, limits: Limits, watch: Watch | None = None
+    ) -> tuple[IntArray | None, float]:
         """Counts of a best plan, None if there is no time for any, and a proven bound.
 
-        The search begins with a known plan.
+        The search begins with a known plan, and can be watched.
 
         Raises
         ------
@@ -145,13 +153,17 @@ class MixProgram:
             terms = zip(matrix.columns[mine].tolist(), matrix.values[mine].tolist(), strict=True)
             problem += pulp.LpAffineExpression([(columns[i], a) for i, a in terms]) >= limit
         start = dict(zip(columns, self._columns_of(known).tolist(), strict=True))
-        found = branch_and_bound(problem, start, limits)
+        engines = ENGINES if watch is None else watched(watch, columns)
+        found = branch_and_bound(problem, start, limits, engines)
         if not found.solution:
             return None, found.bound
-        values = [column.varValue or 0.0 for column in columns[: len(self._place)]]
+        return self.counts(np.array([column.varValue or 0.0 for column in columns])), found.bound
+
+    def counts(self, values: FloatArray) -> IntArray:
+        """Replicas of each item, of values of all columns."""
         counts = np.zeros(self.table.rows.shape, dtype=np.int64)
-        counts[self._place, self._item] = np.rint(values)
-        return counts, found.bound
+        counts[self._place, self._item] = np.rint(values[: len(self._place)])
+        return counts
 
     @cached_property
     def objective(self) -> FloatArray:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from inferno_operator.cli.offline.runs import REQUIREMENTS
-from inferno_operator.cli.plot import plot, ticks
+from inferno_operator.cli.plot import plot
 from inferno_optimizer.calibration.calibrate import Evidence, calibrate
 from inferno_optimizer.calibration.windows import Window
 
@@ -20,14 +20,6 @@ def window(batch: float) -> Window:
 def drawn(windows: list[Window]) -> ET.Element:
     (result,) = calibrate([Evidence(windows)], 0.0, REQUIREMENTS)
     return ET.fromstring(plot(windows, result, REQUIREMENTS))  # noqa: S314 - made here
-
-
-@pytest.mark.parametrize(
-    ("most", "values"),
-    [(64, [0, 20, 40, 60]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (33000, [0, 10000, 20000, 30000])],
-)
-def test_an_axis_has_about_five_round_values(most: float, values: list[float]) -> None:
-    assert ticks(most) == pytest.approx(values)
 
 
 def test_runs_lie_on_their_line() -> None:

@@ -8,13 +8,16 @@ import pulp
 import pytest
 
 from inferno_optimizer.errors import SolverError
+from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.exact.branch_and_bound import (
     Engine,
     Found,
     Limits,
+    Watch,
     branch_and_bound,
     cbc,
     highs,
+    watched,
 )
 
 WEIGHTS = (12, 7, 11, 8, 9, 6, 5, 14, 3)
@@ -55,6 +58,18 @@ def test_each_solver_finds_and_proves_the_best_selection(engine: Engine) -> None
     assert sum(
         worth for worth, column in zip(WORTH, columns, strict=True) if column.varValue > 0.5
     ) == pytest.approx(MOST_WORTH)
+
+
+def test_a_watch_is_told_solutions_in_the_order_of_the_columns_and_bounds() -> None:
+    problem, columns = knapsack()
+    solutions, bounds = list[FloatArray](), list[float]()
+    watch = Watch(solutions.append, bounds.append)
+
+    branch_and_bound(problem, nothing(columns), AMPLE, watched(watch, columns[::-1]))
+
+    assert solutions[-1][::-1] @ WORTH == pytest.approx(MOST_WORTH)
+    assert solutions[-1][::-1] @ WEIGHTS <= ROOM
+    assert max(bounds) <= -MOST_WORTH + 1e-6
 
 
 def test_cbc_steps_in_where_highs_fails() -> None:

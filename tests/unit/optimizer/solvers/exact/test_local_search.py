@@ -25,6 +25,7 @@ from inferno_optimizer.solvers.exact.packing import fill, pack
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
+from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
 from tests.unit.optimizer.programs import random_program, relaxed
@@ -166,8 +167,11 @@ def test_parts_that_are_solved_again_only_improve_a_choice(seed: int) -> None:
     objective = np.where(program.level == 2, -program.weight, 0.0)
     task = Task(program, objective, floors, good_enough=-np.inf)
 
-    found = improve(task, known, time_for(20))
+    incumbent = Incumbent(known, lambda chosen: float(objective @ chosen))
 
+    improve(task, incumbent, time_for(20))
+
+    found = incumbent.plan
     assert np.all(program.used(found) <= program.capacity)
     assert np.bincount(program.place[found]).max() == 1
     assert np.all(program.served(found, 2) >= floors.loads - 1e-6)

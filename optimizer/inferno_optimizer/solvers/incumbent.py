@@ -1,0 +1,102 @@
+"""The incumbent of a search: the best plan so far, with a proven bound of the objective."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray
+
+Plan = TypeVar("Plan")
+"""Rows that are chosen, or replicas of items."""
+
+UNKNOWN = -np.inf
+"""The bound of an objective of which nothing is proven."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The state of a search.
+
+    Attributes
+    ----------
+    level
+        The level whose load is maximized; None while the value is minimized.
+    served
+        Load that the incumbent serves of each level; shape (levels,).
+    value
+        Value of the incumbent.
+    bound
+        No plan has a lower objective: the load of the level with its sign changed, or the value.
+    """
+
+    level: int | None
+    served: FloatArray
+    value: float
+    bound: float
+
+    @property
+    def objective(self) -> float:
+        """What the incumbent has of what is minimized."""
+        return self.value if self.level is None else -float(self.served[self.level])
+
+
+Observer = Callable[[Progress], None]
+"""Is told of every improvement of the incumbent or of the bound."""
+
+
+class Incumbent(Generic[Plan]):
+    """The best plan of one stage. Here, and nowhere else, is a plan accepted.
+
+    Parameters
+    ----------
+    plan
+        The plan to begin with; feasible, as all that are offered.
+    objective
+        What is minimized, of a plan.
+    tell
+        Is told the plan and the bound at the beginning and whenever one of them improves; None
+        where nobody wants to know.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        objective: Callable[[Plan], float],
+        tell: Callable[[Plan, float], None] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.value = objective(plan)
+        self.bound = UNKNOWN
+        self._objective, self._tell = objective, tell
+        self._report()
+
+    @property
+    def observed(self) -> bool:
+        """Whether anybody wants to know of improvements."""
+        return self._tell is not None
+
+    def offer(self, plan: Plan, bound: float | None = None) -> bool:
+        """Accept a feasible plan if its objective is lower; return whether it is.
+
+        A plan that keeps lower floors comes with the bound that holds for these.
+        """
+        value = self._objective(plan)
+        if value >= self.value:
+            return False
+        self.plan, self.value = plan, value
+        self.bound = min(self.bound if bound is None else bound, value)
+        self._report()
+        return True
+
+    def prove(self, bound: float) -> None:
+        """Raise the bound, if it is higher than what was proven before."""
+        bound = min(bound, self.value)
+        if bound > self.bound:
+            self.bound = bound
+            self._report()
+
+    def _report(self) -> None:
+        if self._tell is not None:
+            self._tell(self.plan, self.bound)

@@ -1,0 +1,137 @@
+"""The curve of the exact solver: it never gets worse, and the plan is at least its best point."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solvers.assignment import Timer
+from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
+from inferno_optimizer.solvers.incumbent import Progress
+from inferno_optimizer.system import CurvePoint, System
+from inferno_optimizer.wire.codec import decode_solution, decode_system, encode_solution
+from tests.generate import fleet
+from tests.unit.optimizer.programs import random_program
+
+LARGE = Sizes(small=0, medium=0, large=0)
+PARTS = Sizes(small=0, medium=0)
+SMALL = Sizes()
+"""As large programs are solved: by exchanges, also by parts; and as small ones are."""
+
+ROUNDING = 1e-6
+
+
+def ticking(seconds: float) -> Callable[[], float]:
+    """A clock on which so much time passes with every reading."""
+    readings = itertools.count()
+    return lambda: next(readings) * seconds
+
+
+def jumping(readings: int) -> Callable[[], float]:
+    """A clock that stands still for some readings, and then jumps beyond any limit."""
+    times = itertools.chain([0.0] * readings, itertools.repeat(1e6))
+    return lambda: next(times)
+
+
+def traced(seed: int, time_limit: float, *, heterogeneous: bool = False) -> System:
+    """A tight fleet for the exact solver, with the option to trace."""
+    system = decode_system(fleet(8 if heterogeneous else 25, 6, seed, 3.0))
+    options = replace(
+        system.options,
+        unlimited=False,
+        milp=True,
+        heterogeneous=heterogeneous,
+        time_limit=time_limit,
+        priority_tolerance=0.0,
+        trace=True,
+    )
+    return replace(system, options=options)
+
+
+def ranks(curve: Sequence[CurvePoint]) -> Iterator[tuple[float, ...]]:
+    """What the points are compared by: smaller is better."""
+    for point in curve:
+        loads = [-round(load, 6) for _, load in sorted(point.served.items())]
+        yield (*loads, round(point.value, 6) if point.priority is None else math.inf)
+
+
+def gaps(curve: Sequence[CurvePoint]) -> Iterator[float]:
+    """How far plans are from what is proven; negative would be better than that."""
+    for point in curve:
+        if point.bound is not None and point.priority is None:
+            yield point.value - point.bound
+        elif point.bound is not None and point.priority is not None:
+            yield point.bound - point.served[point.priority]
+
+
+@pytest.mark.parametrize("heterogeneous", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_curve_never_gets_worse_and_ends_with_the_plan(
+    seed: int,
+    heterogeneous: bool,
+) -> None:
+    certificate = optimize(traced(seed, 60.0, heterogeneous=heterogeneous)).certificate
+
+    curve = certificate.curve
+    stages = [point.priority for point in curve]
+    assert [stage for stage, _ in itertools.groupby(stages)] == [1, 2, 3, None]
+    assert list(ranks(curve)) == sorted(ranks(curve), reverse=True)
+    assert [point.seconds for point in curve] == sorted(point.seconds for point in curve)
+    assert min(gaps(curve)) >= -ROUNDING
+    assert curve[-1].served == {level.priority: level.served for level in certificate.levels}
+    assert (curve[-1].value, curve[-1].bound) == (certificate.objective, certificate.bound)
+
+
+@pytest.mark.parametrize("heterogeneous", [False, True])
+def test_without_the_request_there_is_no_curve_and_the_plan_is_the_same(
+    heterogeneous: bool,
+) -> None:
+    system = traced(1, 60.0, heterogeneous=heterogeneous)
+    untraced = replace(system, options=replace(system.options, trace=False))
+
+    solution, expected = optimize(system), optimize(untraced)
+
+    assert expected.certificate.curve == ()
+    assert solution.decisions == expected.decisions
+
+
+@pytest.mark.parametrize("heterogeneous", [False, True])
+@pytest.mark.parametrize("time_limit", [0.0, 0.02, 0.05, 0.1, 0.3, 1.0])
+def test_whatever_the_time_limit_no_point_of_the_curve_is_better_than_the_plan(
+    time_limit: float,
+    heterogeneous: bool,
+) -> None:
+    solution = optimize(traced(2, time_limit, heterogeneous=heterogeneous), ticking(0.01))
+
+    *_, last = order = list(ranks(solution.certificate.curve))
+    assert last == min(order)
+    assert all(use.used <= use.usable for use in solution.capacity)
+
+
+def test_a_curve_survives_its_way_through_json() -> None:
+    system = traced(0, 60.0)
+    solution = optimize(system)
+
+    assert decode_solution(encode_solution(solution), system).certificate.curve == (
+        solution.certificate.curve
+    )
+
+
+@pytest.mark.parametrize("sizes", [SMALL, LARGE, PARTS])
+@pytest.mark.parametrize("readings", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55])
+def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(readings: int, sizes: Sizes) -> None:
+    program = random_program(5, cases=60)
+    clock, seen = jumping(readings), list[Progress]()
+
+    outcome = solve_by_levels(program, Timer(lambda: 20.0 - clock()), sizes, 0.0, seen.append)
+
+    levels = int(program.level.max()) + 1
+    served, best = program.served(outcome.chosen, levels), max(tuple(p.served) for p in seen)
+    assert np.all(program.used(outcome.chosen) <= program.capacity)
+    assert np.bincount(program.place[outcome.chosen]).max() == 1
+    assert tuple(served + ROUNDING) >= best
+    assert float(program.value[outcome.chosen].sum()) <= seen[-1].value + ROUNDING

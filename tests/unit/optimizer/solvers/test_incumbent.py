@@ -1,0 +1,52 @@
+"""The incumbent of a stage accepts what is better, and tells of it."""
+
+import pytest
+
+from inferno_optimizer.solvers.incumbent import UNKNOWN, Incumbent
+
+
+def cost(plan: float) -> float:
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("offered", "accepted", "kept"), [(4.0, True, 4.0), (5.0, False, 5.0), (6.0, False, 5.0)]
+)
+def test_only_a_better_plan_is_accepted(offered: float, accepted: bool, kept: float) -> None:
+    incumbent = Incumbent(5.0, cost)
+
+    assert incumbent.offer(offered) == accepted
+    assert (incumbent.plan, incumbent.value) == (kept, kept)
+
+
+def test_a_bound_only_rises_and_never_above_the_incumbent() -> None:
+    incumbent = Incumbent(5.0, cost)
+
+    bounds = []
+    for bound in (1.0, 0.5, 3.0, 9.0):
+        incumbent.prove(bound)
+        bounds.append(incumbent.bound)
+
+    assert bounds == [1.0, 1.0, 3.0, 5.0]
+
+
+def test_a_plan_that_keeps_lower_floors_has_a_bound_of_its_own() -> None:
+    incumbent = Incumbent(5.0, cost)
+    incumbent.prove(4.0)
+
+    incumbent.offer(3.0, bound=2.0)
+
+    assert (incumbent.value, incumbent.bound) == (3.0, 2.0)
+
+
+def test_every_improvement_is_told_once() -> None:
+    told: list[tuple[float, float]] = []
+    incumbent = Incumbent(5.0, cost, lambda plan, bound: told.append((plan, bound)))
+
+    incumbent.prove(1.0)
+    incumbent.prove(1.0)
+    incumbent.offer(4.0)
+    incumbent.offer(4.0)
+    incumbent.prove(4.0)
+
+    assert told == [(5.0, UNKNOWN), (5.0, 1.0), (4.0, 1.0), (4.0, 4.0)]
