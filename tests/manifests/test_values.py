@@ -418,7 +418,7 @@ OF_SELECTORS = {
         ({"actuation": False}, OF_NODES | OF_LIMITS | OF_PODS | OF_SELECTORS),
         ({"workloads": []}, OF_NODES | OF_LIMITS | OF_PODS),
     ],
-    ids=str,
+    ids=["cluster", "namespaced", "no actuation", "no workloads"],
 )
 def test_the_right_to_count_nodes_is_granted_where_a_value_asks_for_it(
     values: dict[str, Any], added: set[tuple[str, str, str]], rendered: Render
