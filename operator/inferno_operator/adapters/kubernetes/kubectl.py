@@ -11,10 +11,8 @@ import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import (
     ApiClient,
-    AuthenticationV1Api,
     Configuration,
     CustomObjectsApi,
-    V1SelfSubjectReview,
 )
 
 from inferno_operator.adapters.kubernetes.api_server import ApiReader
@@ -80,13 +78,17 @@ class Session:
 
     async def user(self) -> str:
         """Return the name of the user, as the API server knows it; "" if it does not tell."""
-        api = AuthenticationV1Api(self._api.api_client)
+        group, version = "authentication.k8s.io", "v1"
+        call = self._api.create_cluster_custom_object(
+            *(group, version, "selfsubjectreviews"),
+            {"apiVersion": f"{group}/{version}", "kind": "SelfSubjectReview"},
+            _request_timeout=TIMEOUT,
+        )
         try:
-            call = api.create_self_subject_review(V1SelfSubjectReview(), _request_timeout=TIMEOUT)
             review = await answer_to(call, "the user")
         except RejectedError:
             return ""
-        return str(review.status.user_info.username or "")
+        return str(review.get("status", {}).get("userInfo", {}).get("username", ""))
 
     async def answer(self, name: str, approval: Mapping[str, str | None]) -> Observation:
         """Write the answer of a person to a Plan; returns the Plan after the write."""
