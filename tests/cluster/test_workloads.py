@@ -32,6 +32,7 @@ pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
 APPLY = "application/apply-patch+yaml"
 PLAN_S = 120.0
 QUIET_S = 3.0
+NOTICE_S = 3.0
 ELECTION = {"INFERNO_LEADER_ELECTION": "true"}
 SETTLED = frozenset({"Actuated", "NoRoom", "Blocked"})
 
@@ -309,13 +310,16 @@ def test_random_plans_on_full_pools_never_exceed_the_cards_and_never_drop_a_load
     operators = course.start(operator)
     moments = course.moments(chance)
     ends: Counter[str] = Counter()
+    known = dict.fromkeys(names, 0)
     for number in range(course.plans):
         plan = random_plan(names, fleet.cards, chance)
         loads = {n: max(sum(r.values()) - chance.randint(0, 2), 0) for n, r in plan.items()}
         serving = witness.serving()
-        witness.need({name: min(loads[name], serving[name]) for name in names})
+        witness.need({name: min(known[name], loads[name], serving[name]) for name in names})
         fleet.decide(plan, loads)
+        witness.pause(NOTICE_S)  # nobody keeps replicas for a load that is not known yet
         witness.need(loads)
+        known = loads
         for _ in range(moments[number]):
             witness.pause(chance.uniform(0.2, 2.0))
             course.disturb(operators, operator)
