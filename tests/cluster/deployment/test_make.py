@@ -156,4 +156,4 @@ def test_the_installer_has_all_that_deploy_applies(make: Make, tmp_path: Path) -
         "containers"
     ]
     assert container["image"] == IMAGE
-    assert sum(m["kind"] == "CustomResourceDefinition" for m in manifests) == 6
+    assert sum(m["kind"] == "CustomResourceDefinition" for m in manifests) == 7
