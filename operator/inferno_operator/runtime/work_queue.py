@@ -145,6 +145,7 @@ class WorkQueue(Generic[K]):
     async def _pause(self, entry: _Entry, seconds: float) -> bool:
         """Wait; returns True as soon as a newer version is requested, else False."""
         try:
-            return await asyncio.wait_for(entry.wake.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for would lose a cancellation meanwhile
+                return await entry.wake.wait()
         except TimeoutError:
             return False

@@ -77,7 +77,8 @@ class CapacityController:
         Waits for the first count, for a limited time.
         """
         try:
-            await asyncio.wait_for(self._counted.wait(), PATIENCE_SECONDS)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._counted.wait()
         except TimeoutError:
             return ()
         found = self._context.counts.get(namespace)

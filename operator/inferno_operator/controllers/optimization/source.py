@@ -110,7 +110,8 @@ class Mirror:
     async def complete(self) -> None:
         """Wait until all objects are known; raises `UnavailableError` if that takes too long."""
         try:
-            await asyncio.wait_for(self._informer.complete(), self._patience)
+            async with asyncio.timeout(self._patience):
+                await self._informer.complete()
         except TimeoutError as error:
             raise UnavailableError(self.missing()) from error
 

@@ -357,3 +357,17 @@ async def test_the_longest_run_is_that_of_the_oldest_reconcile_that_runs() -> No
     assert idle == 0.0
     assert queue.longest_run == pytest.approx(3.0)
     await queue.close()
+
+
+async def test_a_queue_that_is_closed_just_as_a_key_is_asked_for_again_ends() -> None:
+    reconciler = Reconciler([Outcome.due_after(3600.0)])
+    queue = WorkQueue(reconciler)
+    queue.add("a", 1)
+    await reconciler.wait_for_runs(1)
+    await asyncio.sleep(0)
+    queue.add("a", 2)
+
+    async with asyncio.timeout(PATIENCE_S):
+        await queue.close()
+
+    assert reconciler.started == ["a"]
