@@ -269,6 +269,7 @@ def test_the_columns_of_an_optimizer_show_the_last_optimization(
     assert parse(stored).status.to_json() == status
     assert shown == {
         "NAME": "fleet",
+        "MODE": "Auto",
         "OPTIMIZE": "false",
         "DONE": "true",
         "SERVERS": "20",

@@ -1,5 +1,6 @@
 """A real Prometheus and simulated replicas that it scrapes."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,9 @@ def processes() -> Iterator[Processes]:
 
 @pytest.fixture(scope="module")
 def prometheus(processes: Processes, prometheus_program: Path) -> Iterator[Prometheus]:
-    with Prometheus(processes, prometheus_program, name="shared") as prometheus:
+    with Prometheus(
+        processes, prometheus_program, name=f"shared-{time.monotonic_ns()}"
+    ) as prometheus:
         yield prometheus
 
 
