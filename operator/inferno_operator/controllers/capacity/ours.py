@@ -141,4 +141,4 @@ def _selectors(
     if booster is not None:
         label = f"{DIALECTS[booster.dialect].pod_prefix}name"
         for backend in booster.backends:
-            yield backend.accelerator, f"{label}={booster.name}-{backend.name}"
+            yield backend.accelerator, f"{label}={booster.serving_of(backend)}"

@@ -355,11 +355,19 @@ async def test_pods_of_a_workload_that_was_created_anew_with_another_selector_ar
     assert (scene.cards()["ours"], scene.cards()["others"]) == (2, 0)
 
 
-async def test_pods_of_boosters_that_servers_scale_are_ours() -> None:
+@pytest.mark.parametrize(
+    ("backend", "serving"),
+    [({}, "llama-b"), ({"booster": "llama-h100"}, "llama-h100-b")],
+    ids=["of the booster", "of a booster of its own"],
+)
+async def test_pods_of_boosters_that_servers_scale_are_ours(
+    backend: Manifest, serving: str
+) -> None:
     scene = Scene()
-    booster = {"name": "llama", "backends": [{"name": "b", "accelerator": "H100"}]}
+    backends = [{"name": "b", "accelerator": "H100", **backend}]
+    booster = {"name": "llama", "backends": backends}
     scene.cluster.add(objects.server("llama", spec={"modelBooster": booster}))
-    labels = {"modelserving.volcano.sh/name": "llama-b"}
+    labels = {"modelserving.volcano.sh/name": serving}
     scene.add_pod("llama-b-0-0", cards=4, namespace="default", labels=labels)
 
     async with scene.running():
