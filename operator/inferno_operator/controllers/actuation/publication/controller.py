@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
 from inferno_operator.controllers.actuation.publication.plan import Published, publish
 from inferno_operator.controllers.actuation.publication.variants import (
     Target,
@@ -13,11 +14,11 @@ from inferno_operator.controllers.actuation.publication.variants import (
 from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, recommended_by
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.resources import Server
-from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, Key, Kind, Manifest
+from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.cache import Cache, Difference
 from inferno_operator.runtime.informer import Informer
-from inferno_operator.runtime.ports import Change, GoneError, Listing, Reader, RejectedError
+from inferno_operator.runtime.ports import Change, GoneError, Listing, Reader
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 VARIANTS_SECONDS = 60.0
@@ -101,18 +102,13 @@ class Publication:
     async def _name_variants(self) -> None:
         while True:
             try:
-                found = [await self._autoscalers(name) for name in self._namespaces or ("",)]
+                found = [
+                    await list_autoscalers(self._reader, name) for name in self._namespaces or ("",)
+                ]
                 self._variants = variants(item for items in found for item in items)
             except UnavailableError:
                 pass  # the names stay as they were
             await asyncio.sleep(VARIANTS_SECONDS)
-
-    async def _autoscalers(self, namespace: str) -> Sequence[Manifest]:
-        """Return the HPAs of a namespace, or of all (""); none without the right to list them."""
-        try:
-            return (await self._reader.list(HORIZONTAL_POD_AUTOSCALER, namespace)).manifests
-        except (GoneError, RejectedError):
-            return ()
 
     def _take(self, differences: Iterable[Difference]) -> None:
         keys, namespaces = set(), set()

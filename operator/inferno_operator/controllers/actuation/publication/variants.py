@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from inferno_operator.controllers.actuation.autoscalers import scaled_object_of, target_of
 from inferno_operator.controllers.actuation.publication.plan import Published
 from inferno_operator.resources.objects import Manifest
 
@@ -21,10 +22,8 @@ def variants(autoscalers: Iterable[Manifest]) -> Mapping[Target, str]:
     for autoscaler in autoscalers:
         metadata = autoscaler["metadata"]
         if metadata.get("annotations", {}).get(MANAGED) == "true":
-            reference = autoscaler.get("spec", {}).get("scaleTargetRef", {})
-            group = reference.get("apiVersion", "").rpartition("/")[0]
-            target = metadata["namespace"], group, reference.get("kind"), reference.get("name")
-            found[target] = _name(metadata)
+            target = metadata["namespace"], *target_of(autoscaler)
+            found[target] = scaled_object_of(autoscaler) or metadata["name"]
     return found
 
 
@@ -39,10 +38,3 @@ def variant(decision: Published, accelerator: str, known: Mapping[Target, str]) 
     group = workload.api_version.rpartition("/")[0]
     target = decision.key.namespace, group, workload.kind, workload.name
     return known.get(target, workload.name)
-
-
-def _name(metadata: Manifest) -> str:
-    owners = metadata.get("ownerReferences", ())
-    names = (owner["name"] for owner in owners if owner["kind"] == "ScaledObject")
-    name: str = next(names, metadata["name"])
-    return name

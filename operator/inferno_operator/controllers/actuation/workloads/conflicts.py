@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from inferno_operator.controllers.actuation.autoscalers import scaled_object_of, target_of
 from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
 from inferno_operator.resources.objects import Manifest, Place
 
@@ -34,20 +35,15 @@ class ForeignWriter:
 def autoscaler_of(place: Place, autoscalers: Iterable[Manifest]) -> ForeignWriter | None:
     """Return the HorizontalPodAutoscaler that scales a workload, or the ScaledObject behind it."""
     for autoscaler in autoscalers:
-        target = autoscaler.get("spec", {}).get("scaleTargetRef", {})
-        group = target.get("apiVersion", "").rpartition("/")[0]
-        named = group, target.get("kind"), target.get("name")
-        if named == (place.kind.group, place.kind.kind, place.key.name):
+        if target_of(autoscaler) == (place.kind.group, place.kind.kind, place.key.name):
             return ForeignWriter(_name(autoscaler))
     return None
 
 
 def _name(autoscaler: Manifest) -> str:
     own = f"HorizontalPodAutoscaler {autoscaler['metadata']['name']!r}"
-    for owner in autoscaler["metadata"].get("ownerReferences", ()):
-        if owner["kind"] == "ScaledObject":
-            return f"ScaledObject {owner['name']!r} with {own}"
-    return own
+    scaled_object = scaled_object_of(autoscaler)
+    return own if scaled_object is None else f"ScaledObject {scaled_object!r} with {own}"
 
 
 def last_writer(manifest: Manifest) -> str | None:

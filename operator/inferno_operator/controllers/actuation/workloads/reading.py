@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
 from inferno_operator.controllers.actuation.recommendation import decision_for
 from inferno_operator.controllers.actuation.status import ACTUATED, PAUSE, refusal
 from inferno_operator.controllers.actuation.workloads import status
@@ -23,7 +24,6 @@ from inferno_operator.controllers.actuation.workloads.world import World
 from inferno_operator.resources import Server, Workload
 from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import (
-    HORIZONTAL_POD_AUTOSCALER,
     POD,
     Key,
     Kind,
@@ -33,7 +33,7 @@ from inferno_operator.resources.objects import (
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import version_of
-from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, Served
+from inferno_operator.runtime.ports import Cluster, Served
 
 TRIES = 3
 """Failed writes in a row after which a Server is blocked."""
@@ -133,7 +133,7 @@ async def read_subjects(
     namespace = naming[0].reference.key.namespace
     await world.read_scales(_places(naming, served))
     area = _Area(
-        served, world.pods(namespace), await _autoscalers(namespace, cluster), {}, recommending
+        served, world.pods(namespace), await list_autoscalers(cluster, namespace), {}, recommending
     )
     reader = _Reader(world, memory, area, now)
     servers = sorted(((o, o.resource) for o in naming), key=lambda pair: _age(pair[0]))
@@ -166,14 +166,6 @@ async def _served(
         if served is not None and served.is_scalable:
             memory.kinds[name] = served
     return found
-
-
-async def _autoscalers(namespace: str, cluster: Cluster) -> Sequence[Manifest]:
-    """Return the HorizontalPodAutoscalers of a namespace; none without the right to list them."""
-    try:
-        return (await cluster.list(HORIZONTAL_POD_AUTOSCALER, namespace)).manifests
-    except (GoneError, RejectedError):
-        return ()
 
 
 def _age(observation: Observation) -> tuple[object, str]:

@@ -1,0 +1,27 @@
+"""HorizontalPodAutoscalers: which workload each scales, and which ScaledObject made it."""
+
+from collections.abc import Sequence
+
+from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, Manifest
+from inferno_operator.runtime.ports import GoneError, Reader, RejectedError
+
+
+async def list_autoscalers(reader: Reader, namespace: str) -> Sequence[Manifest]:
+    """Return the autoscalers of a namespace, or of all (""); none without the right to list."""
+    try:
+        return (await reader.list(HORIZONTAL_POD_AUTOSCALER, namespace)).manifests
+    except (GoneError, RejectedError):
+        return ()
+
+
+def target_of(autoscaler: Manifest) -> tuple[str, str, str]:
+    """Return the API group, the kind and the name of the object that an autoscaler scales."""
+    target = autoscaler.get("spec", {}).get("scaleTargetRef", {})
+    group = target.get("apiVersion", "").rpartition("/")[0]
+    return group, target.get("kind", ""), target.get("name", "")
+
+
+def scaled_object_of(autoscaler: Manifest) -> str | None:
+    """Return the name of the ScaledObject that an autoscaler belongs to, if it does."""
+    owners = autoscaler["metadata"].get("ownerReferences", ())
+    return next((owner["name"] for owner in owners if owner["kind"] == "ScaledObject"), None)
