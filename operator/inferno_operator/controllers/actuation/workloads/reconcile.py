@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from inferno_operator.controllers.actuation.current import current_allocation, has_changed
 from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
-from inferno_operator.controllers.actuation.recommendation import recommending
+from inferno_operator.controllers.actuation.recommendation import recommended_by
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition
 from inferno_operator.controllers.actuation.workloads.fleet import ServerTargets, Steps
@@ -38,7 +38,7 @@ from inferno_operator.resources import (
     ServiceClass,
 )
 from inferno_operator.resources.conditions import Verdict
-from inferno_operator.resources.objects import EVENTS, Event, Now, Reference, kind_of
+from inferno_operator.resources.objects import EVENTS, Event, Manifest, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import Cluster, Scale, StaleError
@@ -51,6 +51,9 @@ READ = (Accelerator, Capacity, Model, Optimizer, ServiceClass)
 
 ARRIVAL_SECONDS = 1.0
 """Time until the next reconcile while the decisions of a plan are being written."""
+
+Objects = Mapping[type[Resource], Sequence[Manifest]]
+"""Objects of a namespace by kind."""
 
 SystemOf = Callable[[Iterable[Resource]], System]
 """Builds the system that the objects of a namespace describe."""
@@ -88,13 +91,15 @@ async def _reconcile(
     namespace: str, observations: Sequence[Observation], context: Context
 ) -> Outcome:
     now = context.now()
-    why = await recommending(namespace, context.cluster)
+    # Read after the Servers: a decision is written after the mode of its Optimizer.
+    objects = await _read(namespace, context)
+    why = recommended_by(objects[Optimizer])
     subjects = await read_subjects(
         observations, context.world, context.cluster, context.memory, now, recommending=why
     )
     if subjects is None:
         return Outcome.SETTLED  # the list that is awaited causes a reconcile
-    supply = await _supply(namespace, observations, context)
+    supply = _supply(objects, observations, context)
     targets = [server_targets(subject, supply, now) for subject in subjects]
     steps = next_steps(targets, _capacity(supply, observations))
     failures = await _write(steps, subjects, context)
@@ -107,13 +112,15 @@ async def _reconcile(
     return Outcome.due_after(min(filter(None, (due_after(*p, now) for p in pairs)), default=None))
 
 
-async def _supply(namespace: str, observations: Sequence[Observation], context: Context) -> Supply:
-    """Read the cards, and what the replicas need and carry."""
-    found = list(observations)
-    for kind in READ:
-        listing = await context.cluster.list(kind_of(kind), namespace)
-        found += [observe(kind, manifest) for manifest in listing.manifests]
-    return Supply(context.system_of(readable(found)))
+async def _read(namespace: str, context: Context) -> Objects:
+    """Read the objects that are not watched."""
+    return {kind: (await context.cluster.list(kind_of(kind), namespace)).manifests for kind in READ}
+
+
+def _supply(objects: Objects, observations: Sequence[Observation], context: Context) -> Supply:
+    """Return the cards, and what the replicas need and carry."""
+    others = [observe(kind, manifest) for kind, found in objects.items() for manifest in found]
+    return Supply(context.system_of(readable([*observations, *others])))
 
 
 def _capacity(supply: Supply, observations: Iterable[Observation]) -> Mapping[str, int]:
