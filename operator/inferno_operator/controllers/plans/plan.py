@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from inferno_operator.controllers.actuation.status import ACTUATED
 from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.controllers.plans import status
 from inferno_operator.controllers.plans.contents import unpack_decisions
@@ -21,9 +22,6 @@ from inferno_operator.resources import (
     ServerAllocation,
 )
 from inferno_operator.resources.observation import Observation
-
-ACTUATED = "Actuated"
-"""The condition in which actuation says whether a Server runs what was decided."""
 
 SOMEBODY = "somebody"
 """Who answered, if the client does not say."""

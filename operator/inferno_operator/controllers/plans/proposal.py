@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.optimization.permission import Optimization
 from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.controllers.optimization.snapshot import priced_current
@@ -36,8 +37,6 @@ from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Reason
 from inferno_optimizer.wire.codec import encode_system
-
-UNDECIDED = frozenset(reason for reason in Reason if not reason.decided)
 
 
 @dataclass(frozen=True, slots=True)
