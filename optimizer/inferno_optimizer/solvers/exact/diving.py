@@ -21,9 +21,6 @@ INTEGRAL = 1e-6
 STEP = 0.9
 """Cases down to this share of the size of the largest that is split are decided with it."""
 
-SMALL = 10.0
-"""Cases up to so many times the median size are left to the end."""
-
 HALF = 0.5
 
 CLOSE = 1e-6
@@ -53,6 +50,7 @@ def dive(
     program: Program,
     relaxation: Relaxation,
     sizes: FloatArray,
+    small: float,
     whole: int,
     seconds_left: Callable[[], float],
 ) -> Dive | None:
@@ -66,16 +64,17 @@ def dive(
         The rows, and their relaxation, of which the decisions are made.
     sizes
         What the cards of each case are worth; shape (cases,).
+    small
+        Cases up to this size are left undecided.
     whole
         The first so many levels are served entirely.
     seconds_left
         Time that remains.
     """
     descent = _Descent(program, relaxation, sizes, whole, seconds_left)
-    smallest = SMALL * float(np.median(sizes))
     while descent.goes_on and seconds_left() > 0:
         largest = float(sizes[descent.split()].max(initial=0.0))
-        if largest <= smallest:
+        if largest <= small:
             break
         descent.settle(STEP * largest)
         descent.round(STEP * largest)

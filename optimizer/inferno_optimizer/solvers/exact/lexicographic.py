@@ -14,10 +14,10 @@ from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
-from inferno_optimizer.solvers.exact.local_search import search
+from inferno_optimizer.solvers.exact.local_search import descend, exchange, round_off
 from inferno_optimizer.solvers.exact.neighbourhood import Opening, leave_everything_open
 from inferno_optimizer.solvers.exact.one_more_card import value_of_one_more
-from inferno_optimizer.solvers.exact.packing import fill, pack
+from inferno_optimizer.solvers.exact.packing import add, fill, pack, stand
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
@@ -30,6 +30,10 @@ SLACK = 1e-9
 
 GIVEN_UP = 5e-4
 """The same of a larger program: the last bit of load would make the rest no concern at all."""
+
+
+FAIR = 0.6
+"""Share of what later objectives may take that a small change of what stands aims at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ class _Search:
         self.levels = int(program.level.max()) + 1
         first = program.starts
         self._loads = np.bincount(program.level[first], program.weight[first], self.levels)
-        self._chosen = np.zeros(len(program.case), dtype=np.bool_)
+        self._chosen = stand(program)
         self._floors = np.zeros(0)
         self._bounds = np.zeros(0)
         self._whole = 0
@@ -127,8 +131,9 @@ class _Search:
             incumbent.prove(-total)  # nothing is left to search
         else:
             self._minimize(part, objective, incumbent, self.levels + 1 - level)
-        self._chosen = np.zeros_like(self._chosen)
-        self._chosen[rows[incumbent.plan]] = True
+        chosen = np.zeros_like(self._chosen)
+        chosen[rows[incumbent.plan]] = True
+        self._chosen = add(self._program, chosen, self._chosen)
         served, most = -incumbent.value, min(-incumbent.bound, total)
         if self._keeps_whole and self._whole == level and served >= total * (1 - SLACK):
             self._whole += 1
@@ -182,13 +187,19 @@ class _Search:
         ahead: int,
     ) -> None:
         """Minimize the first of the objectives ahead, each of which gets its share of time."""
-        seconds = self._seconds_left() / ahead
+        stands = ahead > 1 and bool(program.stays.any())
+        share = ahead - 1 if stands else ahead  # a small change has a low value as well
+        seconds = self._seconds_left() / share
         if self._exact:
             opening = leave_everything_open(program)
             self._exactly(program, objective, incumbent, opening, Limits(seconds, 0.0))
             return
         reserved = self._seconds_left() - seconds
-        self._nearly(program, objective, incumbent, lambda: self._seconds_left() - reserved)
+
+        def left() -> float:
+            return self._seconds_left() - reserved
+
+        self._nearly(program, objective, incumbent, left, stands=stands)
 
     def _exactly(
         self,
@@ -212,17 +223,19 @@ class _Search:
         objective: FloatArray,
         incumbent: Incumbent[BoolArray],
         seconds_left: Callable[[], float],
+        *,
+        stands: bool,
     ) -> None:
         """Stop where a first solution is close to what prices prove; or search."""
         prices = price(program, objective, self._floors, self._whole, seconds_left)
         incumbent.prove(prices.bound)
+        if stands and self._change_little(program, prices, incumbent, seconds_left):
+            return
         packed = pack(program, prices)
         if self._keeps_floors(program, packed):
             incumbent.offer(packed)
         if incumbent.value > _good_enough(prices):
-            floors = Floors(self._floors, self._whole)
-            found = search(program, prices, floors, incumbent.plan, seconds_left)
-            prices = self._offer(program, incumbent, prices, found)
+            prices = self._search(program, prices, incumbent, seconds_left)
         task = Task(program, objective, Floors(self._floors, self._whole), _good_enough(prices))
         if np.count_nonzero(_better_rows(task, prices, incumbent.value)) > self._sizes.medium:
             improve(task, incumbent, seconds_left)
@@ -234,21 +247,64 @@ class _Search:
         limits = Limits(seconds_left(), task.good_enough - prices.bound)
         self._exactly(program, objective, incumbent, opening, limits)
 
-    def _offer(
-        self, program: Program, incumbent: Incumbent[BoolArray], prices: Prices, found: BoolArray
+    def _change_little(
+        self,
+        program: Program,
+        prices: Prices,
+        incumbent: Incumbent[BoolArray],
+        seconds_left: Callable[[], float],
+    ) -> bool:
+        """Serve nearly the most with little change of what stands; returns whether that is done."""
+        good = prices.bound * (1 - self._tolerance)
+        if incumbent.value <= good:
+            return True
+        most = -prices.bound * (1 - FAIR * self._tolerance)
+        floors = Floors(np.append(self._floors, most), self._whole)
+        changes = price(program, program.value, floors.loads, floors.whole, seconds_left)
+        centre = descend(program, changes, floors, incumbent.plan, seconds_left)
+        found = round_off(program, centre, self._whole)
+        if self._keeps_floors(program, found):
+            incumbent.offer(found)
+        return incumbent.value <= good
+
+    def _search(
+        self,
+        program: Program,
+        prices: Prices,
+        incumbent: Incumbent[BoolArray],
+        seconds_left: Callable[[], float],
     ) -> Prices:
-        """Offer what was found; floors that it misses a little are lowered, if it is accepted.
+        """Dive, then exchange around where that ends, or around what is known.
+
+        Returns the prices at the floors that hold then.
+        """
+        floors = Floors(self._floors, self._whole)
+        least = self._floors * (1 - self._tolerance)
+        centre = descend(program, prices, floors, incumbent.plan, seconds_left)
+        rounded = round_off(program, centre, self._whole)
+        prices = self._offer(program, incumbent, prices, rounded, least)
+        found = exchange(program, prices, floors, centre, seconds_left)
+        return self._offer(program, incumbent, prices, found, least)
+
+    def _offer(
+        self,
+        program: Program,
+        incumbent: Incumbent[BoolArray],
+        prices: Prices,
+        found: BoolArray,
+        least: FloatArray,
+    ) -> Prices:
+        """Offer what was found; floors that it misses are lowered, at least to `least`.
 
         Returns the prices at the floors that hold then.
         """
         served = program.served(found, len(self._floors))
         floors = np.minimum(self._floors, served)
-        if np.any(floors < self._floors * (1 - self._tolerance)):
+        whole = slice(0, self._whole)
+        if np.any(floors < least) or np.any(floors[whole] < self._floors[whole]):
             return prices
-        objective, lowered = prices.objective, prices
-        if np.any(floors < self._floors):
-            lowered = price(program, objective, floors, self._whole)
-        if objective @ found - lowered.bound >= incumbent.value - prices.bound:
+        lowered = prices.lowered(self._floors - floors)
+        if prices.objective @ found - lowered.bound >= incumbent.value - prices.bound:
             return prices
         if not incumbent.offer(found, lowered.bound):
             return prices

@@ -1,22 +1,26 @@
 """Good solutions of a large program: a dive decides the large cases, exchanges the small ones."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
-from inferno_optimizer.solvers.exact.packing import fill
+from inferno_optimizer.solvers.exact.packing import fill, make_room
 from inferno_optimizer.solvers.exact.prices import Prices
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import Relaxation
 
-NEAR = 0.1
+NEAR = 0.03
 """A row enters the relaxation if it costs more than the best of its case by at most this share
 of the case's cards, or of a typical case's objective."""
+
+SMALL = 10.0
+"""Cases up to so many times the median size are left to exchanges."""
 
 PENALTY = 3.0
 """What load below a floor costs, as a multiple of what it is worth."""
@@ -28,50 +32,28 @@ ENOUGH = 2e-5
 """Distance, relative to the bound, up to which exchanges are searched."""
 
 
-def search(
+def descend(
     program: Program,
     prices: Prices,
     floors: Floors,
     known: BoolArray,
     seconds_left: Callable[[], float],
-) -> BoolArray:
-    """Look for rows that make the objective of `prices` small, at least for what a dive leaves.
-
-    A floor may be missed by a little: what that is worth is part of the comparison. Where there
-    is no time for a dive, or it finds nothing, exchanges are sought around a known choice.
-    """
-    centre, loads = _dive(program, prices, floors, seconds_left)
-    if centre is None:
-        nothing = np.zeros(len(program.starts), dtype=np.bool_)
-        centre = Centre(known, nothing, prices.excess)
-    start = fill(program, centre.chosen, centre.split)
-    opening = leave_exchanges_open(program, centre, floors.whole)
-    columns = Columns(program, opening, floors.loads, floors.whole, PENALTY * loads)
-    limits = Limits(seconds_left(), ENOUGH * abs(prices.bound), NODES)
-    choice = columns.minimize(prices.objective, limits, start)
-    found = start if choice is None else choice.chosen
-    filled = fill(program, found)
-    return filled if prices.objective @ filled < prices.objective @ found else found
-
-
-def _dive(
-    program: Program, prices: Prices, floors: Floors, seconds_left: Callable[[], float]
-) -> tuple[Centre | None, FloatArray]:
-    """Decide the large cases among rows that may be worth it; with the price of loads."""
-    sizes = prices.sizes(program)
-    typical = abs(prices.bound) / len(program.starts)
-    rows = np.flatnonzero(prices.excess <= NEAR * np.maximum(sizes[program.place], typical))
-    near = program.take(rows)
-    cases = program.place[rows[near.starts]]
+) -> Centre:
+    """Decide the large cases among rows that may be worth it; what is known if there is no time."""
+    fixed, rows = _certain_and_open(program, prices)
+    near = replace(program.take(rows), capacity=program.capacity - program.used(fixed))
+    sizes, cases = prices.sizes(program), program.place[rows[near.starts]]
+    loads = floors.loads - program.served(fixed, len(floors.loads))
     relaxation = Relaxation(
-        near, prices.objective[rows], floors.loads, PENALTY * prices.loads, floors.whole
+        near, prices.objective[rows], loads, PENALTY * prices.loads, floors.whole
     )
-    dived = dive(near, relaxation, sizes[cases], floors.whole, seconds_left)
-    if dived is None:
-        return None, prices.loads
-    chosen = np.zeros(len(program.case), dtype=np.bool_)
-    chosen[rows] = dived.chosen
+    small = SMALL * float(np.median(sizes))
+    dived = dive(near, relaxation, sizes[cases], small, floors.whole, seconds_left)
     split = np.zeros(len(program.starts), dtype=np.bool_)
+    if dived is None:
+        return Centre(known, split, prices.excess, prices.loads)
+    chosen = fixed.copy()
+    chosen[rows] = dived.chosen
     split[cases] = dived.split
     vertex = dived.vertex
     excess = (
@@ -79,4 +61,44 @@ def _dive(
         + vertex.cards[program.type] * program.cards
         - vertex.loads[program.level] * program.weight
     )
-    return Centre(chosen, split, excess), vertex.loads[: len(floors.loads)]
+    return Centre(chosen, split, excess, vertex.loads[: len(floors.loads)])
+
+
+def round_off(program: Program, centre: Centre, whole: int) -> BoolArray:
+    """Give the split cases of a centre what fits; nobody is left out of the first levels.
+
+    Other floors may be missed by a little.
+    """
+    chosen = fill(program, centre.chosen, centre.split)
+    return fill(program, make_room(program, chosen, whole))
+
+
+def exchange(
+    program: Program,
+    prices: Prices,
+    floors: Floors,
+    centre: Centre,
+    seconds_left: Callable[[], float],
+) -> BoolArray:
+    """Look around a centre for rows that make the objective of `prices` small.
+
+    A floor may be missed by a little: what that is worth is part of the comparison.
+    """
+    start = fill(program, centre.chosen, centre.split)
+    opening = leave_exchanges_open(program, centre, floors.whole)
+    columns = Columns(program, opening, floors.loads, floors.whole, PENALTY * centre.loads)
+    limits = Limits(seconds_left(), ENOUGH * abs(prices.bound), NODES)
+    choice = columns.minimize(prices.objective, limits, start)
+    found = start if choice is None else choice.chosen
+    filled = fill(program, found)
+    return filled if prices.objective @ filled < prices.objective @ found else found
+
+
+def _certain_and_open(program: Program, prices: Prices) -> tuple[BoolArray, IntArray]:
+    """Rows without an alternative that may be worth it, and those of which some are chosen."""
+    typical = abs(prices.bound) / len(program.starts)
+    margin = NEAR * np.maximum(prices.sizes(program), typical)
+    near = prices.excess <= margin[program.place]
+    single = np.add.reduceat(near.astype(np.int64), program.starts) == 1
+    certain = near & (single & (prices.left_out > margin))[program.place]
+    return certain, np.flatnonzero(near & ~certain)

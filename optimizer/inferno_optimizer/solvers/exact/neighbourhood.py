@@ -48,11 +48,14 @@ class Centre:
         Cases that are not decided at all; shape (cases,).
     excess
         Objective of each row with its cards and its load at their prices; shape (rows,).
+    loads
+        Price of the load of each level with a floor; shape (levels,).
     """
 
     chosen: BoolArray
     split: BoolArray
     excess: FloatArray
+    loads: FloatArray
 
 
 def leave_everything_open(program: Program) -> Opening:

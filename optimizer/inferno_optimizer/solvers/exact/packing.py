@@ -36,22 +36,92 @@ def pack(program: Program, prices: Prices) -> BoolArray:
     return chosen
 
 
+def stand(program: Program) -> BoolArray:
+    """Leave every server as it is, the most important first; others get what is left.
+
+    Where a server cannot stay, the row that costs the least is the smallest change.
+    """
+    keep = np.lexsort((-program.weight, ~program.stays, program.level))
+    standing = _take(program, np.zeros_like(program.stays), keep[program.stays[keep]])
+    share = program.cards / np.maximum(program.capacity[program.type], 1.0)
+    size = np.minimum.reduceat(share, program.starts)[program.place]
+    others = np.lexsort((program.value, program.place, -size, program.level))
+    return _take(program, standing, others)
+
+
 def fill(program: Program, chosen: BoolArray, cases: BoolArray | None = None) -> BoolArray:
     """The chosen rows, and of the other cases the first that fit, the largest load first.
 
-    Servers that may stay as they are come before the others of their level.
-
     Where `cases` are told, shape (cases,), no others get a row.
     """
-    left = program.capacity - program.used(chosen)
+    order = np.lexsort((program.cards, -program.weight, program.level))
+    if cases is not None:
+        order = order[cases[program.place[order]]]
+    return _take(program, chosen, order)
+
+
+def add(program: Program, chosen: BoolArray, more: BoolArray) -> BoolArray:
+    """The chosen rows, and of the others those of `more` that fit, the most important first."""
+    order = np.lexsort((-program.weight, program.level))
+    return _take(program, chosen, order[more[order]])
+
+
+def make_room(program: Program, chosen: BoolArray, whole: int) -> BoolArray:
+    """Give all cases of the first levels a row, at the expense of the others.
+
+    Each takes the row for which the least load has to go.
+    """
     chosen = chosen.copy()
-    done = np.zeros(len(program.starts), dtype=np.bool_) if cases is None else ~cases
+    missing = program.level[program.starts] < whole
+    missing[program.place[chosen]] = False
+    lower = np.flatnonzero(chosen & (program.level >= whole))
+    lower = lower[np.argsort(program.weight[lower] / np.maximum(program.cards[lower], 1.0))]
+    left = program.capacity - program.used(chosen)
+    for case in np.flatnonzero(missing).tolist():
+        first = int(program.starts[case])
+        rows = range(first, first + int(program.lengths[case]))
+        ways = {row: _in_the_way(program, row, lower, left) for row in rows}
+        possible = {row: gone for row, gone in ways.items() if gone is not None}
+        if not possible:
+            continue
+        row = min(possible, key=lambda row: (program.weight[possible[row]].sum(), row))
+        gone = possible[row]
+        chosen[gone], chosen[row] = False, True
+        lower = lower[chosen[lower]]
+        left[program.type[row]] += program.cards[gone].sum() - program.cards[row]
+    return chosen
+
+
+def _in_the_way(program: Program, row: int, lower: IntArray, left: FloatArray) -> IntArray | None:
+    """Which of the lower rows go, the first first, so that a row fits; None if it does not."""
+    need = float(program.cards[row] - left[program.type[row]])
+    mine = lower[program.type[lower] == program.type[row]]
+    freed = np.cumsum(program.cards[mine])
+    if need > freed.max(initial=0.0):
+        return None
+    gone = mine[: int(np.searchsorted(freed, need)) + 1] if need > 0 else mine[:0]
+    surplus = float(program.cards[gone].sum()) - need
+    spared = []
+    for other in gone[::-1].tolist():
+        if program.cards[other] <= surplus:
+            surplus -= program.cards[other]
+            spared.append(other)
+    return np.setdiff1d(gone, spared)
+
+
+def _take(program: Program, chosen: BoolArray, rows: IntArray) -> BoolArray:
+    """The chosen rows, and in turn those that fit, for cases that have none yet."""
+    left = (program.capacity - program.used(chosen)).tolist()
+    done = np.zeros(len(program.starts), dtype=np.bool_)
     done[program.place[chosen]] = True
-    for row in np.lexsort((program.cards, -program.weight, ~program.stays, program.level)).tolist():
-        case, card_type = program.place[row], program.type[row]
-        if not done[case] and program.cards[row] <= left[card_type]:
-            chosen[row] = done[case] = True
-            left[card_type] -= program.cards[row]
+    chosen, rows = chosen.copy(), rows[~done[program.place[rows]]]
+    served = set()
+    columns = rows, program.place[rows], program.type[rows], program.cards[rows]
+    for row, case, card_type, cards in zip(*(c.tolist() for c in columns), strict=True):
+        if case not in served and cards <= left[card_type]:
+            chosen[row] = True
+            served.add(case)
+            left[card_type] -= cards
     return chosen
 
 

@@ -13,7 +13,7 @@ is less than `ENOUGH` [Nesterov, Math. Prog. 103 (2005) 127-152].
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,15 @@ RIDGE = 1e-10
 """Added to a Hessian scaled to a diagonal of 1: two constraints may bind the same cases."""
 
 HALVINGS = 30
+
+REACH = 300.0
+"""Excess in temperatures from which a row has no share in its case at first: exp(-300)."""
+
+WIDER = 10.0
+"""How many times farther rows are taken in where multipliers move so far that others matter."""
+
+MANY = 0.7
+"""Share of the rows from which leaving out the others saves nothing."""
 
 EASED = 1e-3
 """Cards of each type that are added while multipliers are sought. Where a load that must be
@@ -82,6 +91,11 @@ class Prices:
     def sizes(self, program: Program) -> FloatArray:
         """What the cards of each case are worth on its cheapest row; shape (cases,)."""
         return np.minimum.reduceat(self.cards[program.type] * program.cards, program.starts)
+
+    def lowered(self, loads: FloatArray) -> "Prices":
+        """The same multipliers where floors are lower by so much load; shape (levels,)."""
+        worth = float(self.loads @ loads)
+        return replace(self, bound=self.bound - worth * (1 + ROUNDING * len(loads)))
 
 
 def price(
@@ -146,7 +160,7 @@ class Dual:
         self, program: Program, objective: FloatArray, floors: FloatArray, whole: int
     ) -> None:
         self._program, self._objective = program, objective
-        self._floors = len(floors)
+        self._floors, self._whole = len(floors), whole
         self.limits = np.concatenate((program.capacity, -floors))
         eased = np.concatenate((program.capacity + EASED, -floors * (1 - EASED_LOAD)))
         self._eased: FloatArray = eased
@@ -167,6 +181,17 @@ class Dual:
         rewards = np.append(multipliers[types:], 0.0)[self._level] * self._program.weight
         paid = multipliers[:types][self._program.type] * self._program.cards
         return np.abs(self._objective) + paid + rewards
+
+    def near(self, multipliers: FloatArray, excess: float) -> "Dual":
+        """The same without the rows that cost more than the best of their case by so much."""
+        costs, starts = self.costs(multipliers), self._program.starts
+        best = np.minimum.reduceat(costs, starts)
+        best = np.where(self.optional, np.minimum(best, 0.0), best)
+        rows = np.flatnonzero(costs <= best[self._program.place] + excess)
+        if not len(rows) or len(rows) > MANY * len(costs):
+            return self
+        near = self._program.take(rows)
+        return Dual(near, self._objective[rows], -self.limits[len(near.capacity) :], self._whole)
 
     def value(self, multipliers: FloatArray, temperature: float) -> float:
         """The smoothed function alone."""
@@ -241,12 +266,25 @@ class Dual:
 def _climb(dual: Dual, seconds_left: Callable[[], float]) -> FloatArray:
     """Multipliers at which the function is highest, to `ENOUGH`."""
     multipliers, temperature = dual.start()
+    reach = REACH
     for _ in range(COOLINGS):
-        multipliers, here = _climb_smooth(dual, multipliers, temperature)
+        multipliers, here, reach = _climb_near(dual, multipliers, temperature, reach)
         if here.hidden <= ENOUGH * max(1.0, abs(here.value)) or seconds_left() <= 0:
             break
         temperature *= COOLING
     return multipliers
+
+
+def _climb_near(
+    dual: Dual, multipliers: FloatArray, temperature: float, reach: float
+) -> tuple[FloatArray, Smooth, float]:
+    """Newton's method with the rows within reach; with more of them if others matter then."""
+    while True:
+        near = dual.near(multipliers, reach * temperature)
+        found, here = _climb_smooth(near, multipliers, temperature)
+        if near is dual or dual.value(found, temperature) >= here.value - CLOSE * temperature:
+            return found, here, reach
+        reach *= WIDER
 
 
 def _climb_smooth(

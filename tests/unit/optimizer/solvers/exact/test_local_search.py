@@ -12,17 +12,17 @@ from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
-from inferno_optimizer.solvers.exact.diving import SMALL, dive
+from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
-from inferno_optimizer.solvers.exact.local_search import search
+from inferno_optimizer.solvers.exact.local_search import SMALL, descend, exchange
 from inferno_optimizer.solvers.exact.neighbourhood import (
     Centre,
     leave_everything_open,
     leave_exchanges_open,
 )
-from inferno_optimizer.solvers.exact.packing import fill, pack
-from inferno_optimizer.solvers.exact.prices import price
+from inferno_optimizer.solvers.exact.packing import fill, make_room, pack, stand
+from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
 from inferno_optimizer.solvers.incumbent import Incumbent
@@ -47,6 +47,15 @@ def fleet_program(servers: int, demand: float) -> Program:
 def worth(program: Program) -> np.ndarray:
     """An objective that serves as much as is good."""
     return program.value - 2.0 * program.weight
+
+
+def search(
+    program: Program, prices: Prices, known: np.ndarray, seconds_left: Callable[[], float]
+) -> np.ndarray:
+    """Dive, then exchange around where that ends; without floors."""
+    floors = Floors(NO_FLOORS, 0)
+    centre = descend(program, prices, floors, known, seconds_left)
+    return exchange(program, prices, floors, centre, seconds_left)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -99,6 +108,7 @@ def test_a_dive_leaves_no_large_case_undecided() -> None:
         program,
         Relaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0),
         sizes,
+        SMALL * float(np.median(sizes)),
         0,
         lambda: 60.0,
     )
@@ -113,7 +123,8 @@ def test_exchanges_keep_what_is_fixed_and_leave_room_for_every_kind() -> None:
     program = fleet_program(300, demand=1.0)
     prices = price(program, worth(program), NO_FLOORS, 0)
     chosen = pack(program, prices)
-    centre = Centre(chosen, np.zeros(len(program.starts), dtype=np.bool_), prices.excess)
+    split = np.zeros(len(program.starts), dtype=np.bool_)
+    centre = Centre(chosen, split, prices.excess, prices.loads)
 
     opening = leave_exchanges_open(program, centre, whole=0)
 
@@ -130,7 +141,7 @@ def test_search_comes_close_to_what_prices_prove(demand: float) -> None:
     program = program.take(program.undominated())
     prices = price(program, worth(program), NO_FLOORS, 0)
 
-    found = search(program, prices, Floors(NO_FLOORS, 0), nothing(program), lambda: 60.0)
+    found = search(program, prices, nothing(program), lambda: 60.0)
 
     assert np.all(program.used(found) <= program.capacity)
     assert prices.objective[found].sum() <= prices.bound + 1e-3 * abs(prices.bound)
@@ -141,7 +152,7 @@ def test_without_time_a_search_keeps_what_is_known() -> None:
     prices = price(program, worth(program), NO_FLOORS, 0)
     known = pack(program, prices)
 
-    found = search(program, prices, Floors(NO_FLOORS, 0), known, lambda: 0.0)
+    found = search(program, prices, known, lambda: 0.0)
 
     assert prices.objective[found].sum() <= prices.objective[known].sum()
     assert np.all(program.used(found) <= program.capacity)
@@ -153,7 +164,7 @@ def test_a_dive_that_is_cut_short_still_leads_to_a_good_choice(readings: int) ->
     load = -program.weight
     prices = price(program, load, NO_FLOORS, 0)
 
-    found = search(program, prices, Floors(NO_FLOORS, 0), nothing(program), time_for(readings))
+    found = search(program, prices, nothing(program), time_for(readings))
 
     assert np.all(program.used(found) <= program.capacity)
     assert load[found].sum() <= 0.9 * prices.bound
@@ -193,15 +204,32 @@ def test_a_start_that_breaks_a_constraint_is_not_given_to_the_solver() -> None:
     assert not hard.start(start)
 
 
-def test_servers_that_may_stay_as_they_are_get_cards_before_others_of_their_level() -> None:
-    program = random_program(1, cases=200, levels=1)
-    settled = replace(
-        program, stays=fill(replace(program, weight=1 / program.weight), nothing(program))
-    )
+@pytest.mark.parametrize("seed", range(10))
+def test_servers_that_fit_stay_as_they_are(seed: int) -> None:
+    program = random_program(seed, cases=200)
+    standing = fill(replace(program, weight=1 / program.weight), nothing(program))
+    settled = replace(program, stays=standing)
 
-    again = fill(settled, nothing(program))
+    again = stand(settled)
 
-    assert np.array_equal(again & settled.stays, settled.stays)
+    assert np.array_equal(again & standing, standing)
+    assert np.all(program.used(again) <= program.capacity)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_room_is_made_at_the_expense_of_lower_levels(seed: int) -> None:
+    program = random_program(seed, cases=60)
+    lower_first = replace(program, level=program.level.max() - program.level)
+    known = fill(lower_first, nothing(program))
+
+    found = make_room(program, known, 1)
+
+    mine = program.level == 0
+    assert np.all(program.used(found) <= program.capacity)
+    assert np.bincount(program.place[found]).max() == 1
+    assert np.array_equal(found & mine & known, known & mine)
+    assert program.served(found, 1)[0] > program.served(known, 1)[0]
+    assert not np.any(found & ~known & ~mine)
 
 
 def nothing(program: Program) -> np.ndarray:
