@@ -75,7 +75,7 @@ class Candidates:
 
     `usable` rows meet all targets with `replicas` replicas. `unit_cost` is the cost of one
     replica [cents/hour]; `value` is what solvers minimize: the change of cost, plus a penalty
-    for another accelerator.
+    for another accelerator. `stays` tells rows that leave a server as it is.
     """
 
     system: System
@@ -87,6 +87,7 @@ class Candidates:
     replicas: IntArray
     unit_cost: FloatArray
     value: FloatArray
+    stays: npt.NDArray[np.bool_]
 
     @property
     def cost(self) -> FloatArray:
@@ -153,9 +154,10 @@ def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
     prices = np.array([a.cost for a in system.accelerators], dtype=np.float64)
     counts = _accelerators_per_replica(system)[pairs.profile]
     unit_cost = prices[pairs.accelerator] * counts
-    value = _value(cases, catalogue, pairs, replicas, unit_cost * replicas)
+    stays = _stays(cases, catalogue, pairs, replicas)
+    value = _value(cases, catalogue, pairs, stays, unit_cost * replicas)
     return Candidates(
-        system, tuple(cases), types, pairs, sizing, usable, replicas, unit_cost, value
+        system, tuple(cases), types, pairs, sizing, usable, replicas, unit_cost, value, stays
     )
 
 
@@ -284,11 +286,34 @@ def _replicas(
     return usable, np.where(usable, np.maximum(rounded, fewest), 0)
 
 
+def _stays(
+    cases: Sequence[Case], catalogue: Catalogue, pairs: Pairs, replicas: IntArray
+) -> npt.NDArray[np.bool_]:
+    """Rows with the accelerator and the replicas that a server has now, and no others."""
+    current = [c.server.current for c in cases]
+    mixed = np.array([bool(a.mix) for a in current], dtype=np.bool_)[pairs.case]
+    equal = _integers(a.replicas for a in current)[pairs.case] == replicas
+    unchanged: npt.NDArray[np.bool_] = _same_accelerator(cases, catalogue, pairs) & equal & ~mixed
+    return unchanged
+
+
+def _same_accelerator(
+    cases: Sequence[Case], catalogue: Catalogue, pairs: Pairs
+) -> npt.NDArray[np.bool_]:
+    """Rows with the accelerator that a server has now; released rows where it has none."""
+    current = [c.server.current for c in cases]
+    accelerator = _integers(catalogue.accelerators.get(a.accelerator, -1) for a in current)
+    nothing = np.array([not a.accelerator for a in current], dtype=np.bool_)
+    return np.where(
+        pairs.released, nothing[pairs.case], accelerator[pairs.case] == pairs.accelerator
+    )
+
+
 def _value(
     cases: Sequence[Case],
     catalogue: Catalogue,
     pairs: Pairs,
-    replicas: IntArray,
+    stays: npt.NDArray[np.bool_],
     cost: FloatArray,
 ) -> FloatArray:
     """Change of cost plus the penalty for another accelerator; 0 if nothing changes.
@@ -296,13 +321,8 @@ def _value(
     For a server on several accelerators, the penalty counts each part that stops or starts.
     """
     current = [c.server.current for c in cases]
-    accelerator = _integers(catalogue.accelerators.get(a.accelerator, -1) for a in current)
-    nothing = np.array([not a.accelerator for a in current], dtype=np.bool_)
-    same_accelerator = np.where(
-        pairs.released, nothing[pairs.case], accelerator[pairs.case] == pairs.accelerator
-    )
-    same = same_accelerator & (_integers(a.replicas for a in current)[pairs.case] == replicas)
     old_cost = np.array([a.cost for a in current], dtype=np.float64)[pairs.case]
+    same_accelerator = _same_accelerator(cases, catalogue, pairs)
     penalty = np.where(same_accelerator, 0.0, PENALTY_SHARE * (old_cost + cost))
     for case in np.flatnonzero([bool(a.mix) for a in current]):
         mine = np.flatnonzero(pairs.case == case)
@@ -310,8 +330,8 @@ def _value(
         for row, accelerator_of in zip(mine, pairs.accelerator[mine].tolist(), strict=True):
             started = 0.0 if accelerator_of in kept else cost[row]
             stopped = old_cost[row] - kept.get(accelerator_of, 0.0)
-            penalty[row], same[row] = PENALTY_SHARE * (stopped + started), False
-    return np.where(same, 0.0, penalty + cost - old_cost)
+            penalty[row] = PENALTY_SHARE * (stopped + started)
+    return np.where(stays, 0.0, penalty + cost - old_cost)
 
 
 def _generation(system: System) -> IntArray:

@@ -17,7 +17,7 @@ from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.local_search import descend, exchange, round_off
 from inferno_optimizer.solvers.exact.neighbourhood import Opening, leave_everything_open
 from inferno_optimizer.solvers.exact.one_more_card import value_of_one_more
-from inferno_optimizer.solvers.exact.packing import add, fill, pack, stand
+from inferno_optimizer.solvers.exact.packing import add, fill, insert, pack, stand
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
@@ -32,8 +32,10 @@ GIVEN_UP = 5e-4
 """The same of a larger program: the last bit of load would make the rest no concern at all."""
 
 
-FAIR = 0.6
-"""Share of what later objectives may take that a small change of what stands aims at."""
+STEADY = 4.0
+"""How many times what later objectives may take a plan may miss that hardly changes what stands."""
+
+HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,10 @@ class _Search:
         self._tolerance = by_default if tolerance is None else max(tolerance, SLACK)
         self._keeps_whole = not tolerance  # by default nobody is left out where all can be served
         self.levels = int(program.level.max()) + 1
+        self._stands, nothing = _stands(program), np.zeros_like(program.stays)
+        self._chosen = stand(program) if self._stands else nothing
         first = program.starts
         self._loads = np.bincount(program.level[first], program.weight[first], self.levels)
-        self._chosen = stand(program)
         self._floors = np.zeros(0)
         self._bounds = np.zeros(0)
         self._whole = 0
@@ -187,19 +190,16 @@ class _Search:
         ahead: int,
     ) -> None:
         """Minimize the first of the objectives ahead, each of which gets its share of time."""
-        stands = ahead > 1 and bool(program.stays.any())
-        share = ahead - 1 if stands else ahead  # a small change has a low value as well
-        seconds = self._seconds_left() / share
+        seconds = self._seconds_left() / ahead
         if self._exact:
             opening = leave_everything_open(program)
             self._exactly(program, objective, incumbent, opening, Limits(seconds, 0.0))
             return
         reserved = self._seconds_left() - seconds
-
-        def left() -> float:
-            return self._seconds_left() - reserved
-
-        self._nearly(program, objective, incumbent, left, stands=stands)
+        is_last = ahead == 1
+        self._nearly(
+            program, objective, incumbent, lambda: self._seconds_left() - reserved, is_last=is_last
+        )
 
     def _exactly(
         self,
@@ -224,54 +224,49 @@ class _Search:
         incumbent: Incumbent[BoolArray],
         seconds_left: Callable[[], float],
         *,
-        stands: bool,
+        is_last: bool,
     ) -> None:
         """Stop where a first solution is close to what prices prove; or search."""
         prices = price(program, objective, self._floors, self._whole, seconds_left)
         incumbent.prove(prices.bound)
-        if stands and self._change_little(program, prices, incumbent, seconds_left):
-            return
-        packed = pack(program, prices)
-        if self._keeps_floors(program, packed):
-            incumbent.offer(packed)
+        least = self._floors * (1 - self._tolerance)
+        if self._stands:
+            standing = fill(program, insert(program, stand(program), prices))
+            prices = self._offer(program, incumbent, prices, standing, least)
+            steady = STEADY * self._tolerance * abs(prices.bound)
+            if not is_last and incumbent.value <= prices.bound + steady:
+                return
+        self._offer(program, incumbent, prices, pack(program, prices), self._floors)
         if incumbent.value > _good_enough(prices):
-            prices = self._search(program, prices, incumbent, seconds_left)
-        task = Task(program, objective, Floors(self._floors, self._whole), _good_enough(prices))
-        if np.count_nonzero(_better_rows(task, prices, incumbent.value)) > self._sizes.medium:
-            improve(task, incumbent, seconds_left)
-        better = _better_rows(task, prices, incumbent.value)
-        is_too_large = np.count_nonzero(better) > self._sizes.large
-        if incumbent.value <= task.good_enough or is_too_large or seconds_left() <= 0:
-            return
-        opening = Opening(np.zeros_like(better), better)
-        limits = Limits(seconds_left(), task.good_enough - prices.bound)
-        self._exactly(program, objective, incumbent, opening, limits)
+            prices = self._search(program, prices, incumbent, least, seconds_left)
+        self._refine(program, prices, incumbent, seconds_left)
 
-    def _change_little(
+    def _refine(
         self,
         program: Program,
         prices: Prices,
         incumbent: Incumbent[BoolArray],
         seconds_left: Callable[[], float],
-    ) -> bool:
-        """Serve nearly the most with little change of what stands; returns whether that is done."""
-        good = prices.bound * (1 - self._tolerance)
-        if incumbent.value <= good:
-            return True
-        most = -prices.bound * (1 - FAIR * self._tolerance)
-        floors = Floors(np.append(self._floors, most), self._whole)
-        changes = price(program, program.value, floors.loads, floors.whole, seconds_left)
-        centre = descend(program, changes, floors, incumbent.plan, seconds_left)
-        found = round_off(program, centre, self._whole)
-        if self._keeps_floors(program, found):
-            incumbent.offer(found)
-        return incumbent.value <= good
+    ) -> None:
+        """Solve parts again, and at the end all rows of which a better solution may consist."""
+        floors, good = Floors(self._floors, self._whole), _good_enough(prices)
+        task = Task(program, prices.objective, floors, good)
+        if np.count_nonzero(_better_rows(task, prices, incumbent.value)) > self._sizes.medium:
+            improve(task, incumbent, seconds_left)
+        better = _better_rows(task, prices, incumbent.value)
+        is_too_large = np.count_nonzero(better) > self._sizes.large
+        if incumbent.value <= good or is_too_large or seconds_left() <= 0:
+            return
+        opening = Opening(np.zeros_like(better), better)
+        limits = Limits(seconds_left(), good - prices.bound)
+        self._exactly(program, prices.objective, incumbent, opening, limits)
 
     def _search(
         self,
         program: Program,
         prices: Prices,
         incumbent: Incumbent[BoolArray],
+        least: FloatArray,
         seconds_left: Callable[[], float],
     ) -> Prices:
         """Dive, then exchange around where that ends, or around what is known.
@@ -279,9 +274,8 @@ class _Search:
         Returns the prices at the floors that hold then.
         """
         floors = Floors(self._floors, self._whole)
-        least = self._floors * (1 - self._tolerance)
         centre = descend(program, prices, floors, incumbent.plan, seconds_left)
-        rounded = round_off(program, centre, self._whole)
+        rounded = round_off(program, prices, centre)
         prices = self._offer(program, incumbent, prices, rounded, least)
         found = exchange(program, prices, floors, centre, seconds_left)
         return self._offer(program, incumbent, prices, found, least)
@@ -311,9 +305,10 @@ class _Search:
         self._floors = floors
         return lowered
 
-    def _keeps_floors(self, program: Program, chosen: BoolArray) -> bool:
-        served = program.served(chosen, len(self._floors))
-        return bool(np.all(served >= self._floors))
+
+def _stands(program: Program) -> bool:
+    """Whether there is a plan already: most of the cases may stay as they are."""
+    return len(np.unique(program.place[program.stays])) > HALF * len(program.starts)
 
 
 def _good_enough(prices: Prices) -> float:

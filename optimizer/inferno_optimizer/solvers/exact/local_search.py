@@ -10,7 +10,7 @@ from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
-from inferno_optimizer.solvers.exact.packing import fill, make_room
+from inferno_optimizer.solvers.exact.packing import fill, insert
 from inferno_optimizer.solvers.exact.prices import Prices
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import Relaxation
@@ -64,13 +64,13 @@ def descend(
     return Centre(chosen, split, excess, vertex.loads[: len(floors.loads)])
 
 
-def round_off(program: Program, centre: Centre, whole: int) -> BoolArray:
-    """Give the split cases of a centre what fits; nobody is left out of the first levels.
+def round_off(program: Program, prices: Prices, centre: Centre) -> BoolArray:
+    """Give the split cases of a centre what fits, or what others lose less by.
 
-    Other floors may be missed by a little.
+    Floors may be missed by a little.
     """
     chosen = fill(program, centre.chosen, centre.split)
-    return fill(program, make_room(program, chosen, whole))
+    return fill(program, insert(program, chosen, prices))
 
 
 def exchange(

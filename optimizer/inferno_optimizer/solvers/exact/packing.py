@@ -37,16 +37,9 @@ def pack(program: Program, prices: Prices) -> BoolArray:
 
 
 def stand(program: Program) -> BoolArray:
-    """Leave every server as it is, the most important first; others get what is left.
-
-    Where a server cannot stay, the row that costs the least is the smallest change.
-    """
-    keep = np.lexsort((-program.weight, ~program.stays, program.level))
-    standing = _take(program, np.zeros_like(program.stays), keep[program.stays[keep]])
-    share = program.cards / np.maximum(program.capacity[program.type], 1.0)
-    size = np.minimum.reduceat(share, program.starts)[program.place]
-    others = np.lexsort((program.value, program.place, -size, program.level))
-    return _take(program, standing, others)
+    """Rows that leave servers as they are, within capacity, the most important first."""
+    order = np.lexsort((-program.weight, program.level))
+    return _take(program, np.zeros_like(program.stays), order[program.stays[order]])
 
 
 def fill(program: Program, chosen: BoolArray, cases: BoolArray | None = None) -> BoolArray:
@@ -66,42 +59,52 @@ def add(program: Program, chosen: BoolArray, more: BoolArray) -> BoolArray:
     return _take(program, chosen, order[more[order]])
 
 
-def make_room(program: Program, chosen: BoolArray, whole: int) -> BoolArray:
-    """Give all cases of the first levels a row, at the expense of the others.
+def insert(program: Program, chosen: BoolArray, prices: Prices) -> BoolArray:
+    """Insert cases without a row where they cost the least, and eject what loses less by it.
 
-    Each takes the row for which the least load has to go.
+    Cases that must be served come first, and large ones before small ones.
     """
     chosen = chosen.copy()
-    missing = program.level[program.starts] < whole
-    missing[program.place[chosen]] = False
-    lower = np.flatnonzero(chosen & (program.level >= whole))
-    lower = lower[np.argsort(program.weight[lower] / np.maximum(program.cards[lower], 1.0))]
     left = program.capacity - program.used(chosen)
-    for case in np.flatnonzero(missing).tolist():
+    loss = prices.left_out[program.place] - prices.excess
+    others = np.flatnonzero(chosen & np.isfinite(loss))
+    others = others[np.argsort(loss[others] / np.maximum(program.cards[others], 1.0))]
+    for case in _missing(program, chosen, prices):
         first = int(program.starts[case])
-        rows = range(first, first + int(program.lengths[case]))
-        ways = {row: _in_the_way(program, row, lower, left) for row in rows}
-        possible = {row: gone for row, gone in ways.items() if gone is not None}
-        if not possible:
-            continue
-        row = min(possible, key=lambda row: (program.weight[possible[row]].sum(), row))
-        gone = possible[row]
-        chosen[gone], chosen[row] = False, True
-        lower = lower[chosen[lower]]
-        left[program.type[row]] += program.cards[gone].sum() - program.cards[row]
+        least, best = float(prices.left_out[case]), None
+        for row in range(first, first + int(program.lengths[case])):
+            ejected = _in_the_way(program, row, others, left)
+            if ejected is not None and prices.excess[row] + loss[ejected].sum() < least:
+                least, best = float(prices.excess[row] + loss[ejected].sum()), (row, ejected)
+        if best is not None:
+            row, ejected = best
+            chosen[ejected], chosen[row] = False, True
+            others = others[chosen[others]]
+            left[program.type[row]] += program.cards[ejected].sum() - program.cards[row]
     return chosen
 
 
-def _in_the_way(program: Program, row: int, lower: IntArray, left: FloatArray) -> IntArray | None:
-    """Which of the lower rows go, the first first, so that a row fits; None if it does not."""
+def _missing(program: Program, chosen: BoolArray, prices: Prices) -> list[int]:
+    """Cases without a row, in the order in which they are inserted."""
+    missing = np.ones(len(program.starts), dtype=np.bool_)
+    missing[program.place[chosen]] = False
+    cases = np.flatnonzero(missing)
+    optional = np.isfinite(prices.left_out)
+    order = np.lexsort((cases, -prices.sizes(program)[cases], optional[cases]))
+    return cases[order].tolist()  # type: ignore[no-any-return]  # numpy types it so
+
+
+def _in_the_way(program: Program, row: int, others: IntArray, left: FloatArray) -> IntArray | None:
+    """Which of the other rows go, the first first, so that a row fits; None if it does not."""
     need = float(program.cards[row] - left[program.type[row]])
-    mine = lower[program.type[lower] == program.type[row]]
+    if need <= 0:
+        return others[:0]
+    mine = others[program.type[others] == program.type[row]]
     freed = np.cumsum(program.cards[mine])
     if need > freed.max(initial=0.0):
         return None
-    gone = mine[: int(np.searchsorted(freed, need)) + 1] if need > 0 else mine[:0]
-    surplus = float(program.cards[gone].sum()) - need
-    spared = []
+    gone = mine[: int(np.searchsorted(freed, need)) + 1]
+    surplus, spared = float(program.cards[gone].sum()) - need, []
     for other in gone[::-1].tolist():
         if program.cards[other] <= surplus:
             surplus -= program.cards[other]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 
 ENOUGH = 1e-7
@@ -41,11 +41,8 @@ RIDGE = 1e-10
 
 HALVINGS = 30
 
-REACH = 300.0
-"""Excess in temperatures from which a row has no share in its case at first: exp(-300)."""
-
-WIDER = 10.0
-"""How many times farther rows are taken in where multipliers move so far that others matter."""
+REACH = 100.0
+"""Excess in temperatures from which a row has no share in its case: exp(-100)."""
 
 MANY = 0.7
 """Share of the rows from which leaving out the others saves nothing."""
@@ -182,16 +179,20 @@ class Dual:
         paid = multipliers[:types][self._program.type] * self._program.cards
         return np.abs(self._objective) + paid + rewards
 
-    def near(self, multipliers: FloatArray, excess: float) -> "Dual":
-        """The same without the rows that cost more than the best of their case by so much."""
-        costs, starts = self.costs(multipliers), self._program.starts
-        best = np.minimum.reduceat(costs, starts)
+    def near(self, multipliers: FloatArray, excess: float) -> IntArray:
+        """Rows that cost at most so much more than the best of their case."""
+        costs, program = self.costs(multipliers), self._program
+        best = np.minimum.reduceat(costs, program.starts)
         best = np.where(self.optional, np.minimum(best, 0.0), best)
-        rows = np.flatnonzero(costs <= best[self._program.place] + excess)
-        if not len(rows) or len(rows) > MANY * len(costs):
+        return np.flatnonzero(costs <= best[program.place] + excess)
+
+    def restricted(self, rows: IntArray) -> "Dual":
+        """The same with these rows only; with all where that saves nothing."""
+        if not len(rows) or len(rows) > MANY * len(self._objective):
             return self
-        near = self._program.take(rows)
-        return Dual(near, self._objective[rows], -self.limits[len(near.capacity) :], self._whole)
+        program = self._program.take(rows)
+        floors = -self.limits[len(program.capacity) :]
+        return Dual(program, self._objective[rows], floors, self._whole)
 
     def value(self, multipliers: FloatArray, temperature: float) -> float:
         """The smoothed function alone."""
@@ -266,9 +267,8 @@ class Dual:
 def _climb(dual: Dual, seconds_left: Callable[[], float]) -> FloatArray:
     """Multipliers at which the function is highest, to `ENOUGH`."""
     multipliers, temperature = dual.start()
-    reach = REACH
     for _ in range(COOLINGS):
-        multipliers, here, reach = _climb_near(dual, multipliers, temperature, reach)
+        multipliers, here = _climb_near(dual, multipliers, temperature)
         if here.hidden <= ENOUGH * max(1.0, abs(here.value)) or seconds_left() <= 0:
             break
         temperature *= COOLING
@@ -276,15 +276,17 @@ def _climb(dual: Dual, seconds_left: Callable[[], float]) -> FloatArray:
 
 
 def _climb_near(
-    dual: Dual, multipliers: FloatArray, temperature: float, reach: float
-) -> tuple[FloatArray, Smooth, float]:
-    """Newton's method with the rows within reach; with more of them if others matter then."""
+    dual: Dual, multipliers: FloatArray, temperature: float
+) -> tuple[FloatArray, Smooth]:
+    """Newton's method with the rows that matter here; with more of them if others matter there."""
+    rows = np.zeros(0, dtype=np.int64)
+    found = multipliers
     while True:
-        near = dual.near(multipliers, reach * temperature)
+        rows = np.union1d(rows, dual.near(found, REACH * temperature))
+        near = dual.restricted(rows)
         found, here = _climb_smooth(near, multipliers, temperature)
         if near is dual or dual.value(found, temperature) >= here.value - CLOSE * temperature:
-            return found, here, reach
-        reach *= WIDER
+            return found, here
 
 
 def _climb_smooth(

@@ -48,7 +48,7 @@ class Program:
             level=np.unique(priority, return_inverse=True)[1],
             weight=weight,
             capacity=capacity.astype(np.float64),
-            stays=candidates.value[rows] == 0.0,
+            stays=candidates.stays[rows],
         )
 
     def take(self, rows: IntArray | BoolArray) -> "Program":
