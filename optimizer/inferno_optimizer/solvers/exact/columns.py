@@ -153,9 +153,7 @@ class Columns:
         fits = not np.any(known & ~(opening.fixed | opening.free) | opening.fixed & ~known)
         fits &= bool(np.all(program.used(known) <= program.capacity))
         fits &= all(load <= 0 or level in self._missed for level, load in missing.items())
-        served = np.zeros(len(program.starts), dtype=np.bool_)
-        served[program.place[known]] = True
-        fits &= bool(np.all(served[program.level[program.starts] < self._whole]))
+        fits &= program.serves_all_of(known, self._whole)
         if not fits:
             return {}
         start = dict(zip(self._columns, known[self._rows].astype(float).tolist(), strict=True))

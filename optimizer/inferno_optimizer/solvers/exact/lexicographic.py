@@ -278,6 +278,8 @@ class _Search:
         rounded = round_off(program, prices, centre)
         prices = self._offer(program, incumbent, prices, rounded, least)
         found = exchange(program, prices, floors, centre, seconds_left)
+        if found is None:
+            return prices
         return self._offer(program, incumbent, prices, found, least)
 
     def _offer(
@@ -292,10 +294,8 @@ class _Search:
 
         Returns the prices at the floors that hold then.
         """
-        served = program.served(found, len(self._floors))
-        floors = np.minimum(self._floors, served)
-        whole = slice(0, self._whole)
-        if np.any(floors < least) or np.any(floors[whole] < self._floors[whole]):
+        floors = np.minimum(self._floors, program.served(found, len(self._floors)))
+        if np.any(floors < least) or not program.serves_all_of(found, self._whole):
             return prices
         lowered = prices.lowered(self._floors - floors)
         if prices.objective @ found - lowered.bound >= incumbent.value - prices.bound:

@@ -15,7 +15,7 @@ from inferno_optimizer.solvers.exact.prices import Prices
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import Relaxation
 
-NEAR = 0.03
+NEAR = 0.1
 """A row enters the relaxation if it costs more than the best of its case by at most this share
 of the case's cards, or of a typical case's objective."""
 
@@ -79,8 +79,8 @@ def exchange(
     floors: Floors,
     centre: Centre,
     seconds_left: Callable[[], float],
-) -> BoolArray:
-    """Look around a centre for rows that make the objective of `prices` small.
+) -> BoolArray | None:
+    """Look around a centre for rows that make the objective of `prices` small, if there is time.
 
     A floor may be missed by a little: what that is worth is part of the comparison.
     """
@@ -89,9 +89,10 @@ def exchange(
     columns = Columns(program, opening, floors.loads, floors.whole, PENALTY * centre.loads)
     limits = Limits(seconds_left(), ENOUGH * abs(prices.bound), NODES)
     choice = columns.minimize(prices.objective, limits, start)
-    found = start if choice is None else choice.chosen
-    filled = fill(program, found)
-    return filled if prices.objective @ filled < prices.objective @ found else found
+    if choice is None:
+        return None
+    filled = fill(program, choice.chosen)
+    return filled if prices.objective @ filled < choice.objective else choice.chosen
 
 
 def _certain_and_open(program: Program, prices: Prices) -> tuple[BoolArray, IntArray]:

@@ -44,6 +44,12 @@ HALVINGS = 30
 REACH = 100.0
 """Excess in temperatures from which a row has no share in its case: exp(-100)."""
 
+TRIES = 3
+"""How often such rows are sought at a temperature before all of them take part."""
+
+BEYOND = 1e60
+"""Larger than any price: where rows are missing, multipliers may grow without a bound."""
+
 MANY = 0.7
 """Share of the rows from which leaving out the others saves nothing."""
 
@@ -279,14 +285,14 @@ def _climb_near(
     dual: Dual, multipliers: FloatArray, temperature: float
 ) -> tuple[FloatArray, Smooth]:
     """Newton's method with the rows that matter here; with more of them if others matter there."""
-    rows = np.zeros(0, dtype=np.int64)
-    found = multipliers
-    while True:
-        rows = np.union1d(rows, dual.near(found, REACH * temperature))
+    rows = dual.near(multipliers, REACH * temperature)
+    for _ in range(TRIES):
         near = dual.restricted(rows)
         found, here = _climb_smooth(near, multipliers, temperature)
         if near is dual or dual.value(found, temperature) >= here.value - CLOSE * temperature:
             return found, here
+        rows = np.union1d(rows, dual.near(found, REACH * temperature))
+    return _climb_smooth(dual, multipliers, temperature)
 
 
 def _climb_smooth(
@@ -302,7 +308,7 @@ def _climb_smooth(
         length = _length(dual, multipliers, step, here.value, decrement, temperature)
         if length == 0.0:
             break
-        multipliers = multipliers + length * step
+        multipliers = np.minimum(multipliers + length * step, BEYOND)
         here = dual.smooth(multipliers, temperature)
     return multipliers, here
 

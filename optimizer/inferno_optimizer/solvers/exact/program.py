@@ -101,6 +101,12 @@ class Program:
         np.add.at(load, self.level[chosen], self.weight[chosen])
         return load[:levels]
 
+    def serves_all_of(self, chosen: BoolArray, levels: int) -> bool:
+        """Whether every case of the first levels has a row."""
+        served = np.zeros(len(self.starts), dtype=np.bool_)
+        served[self.place[chosen]] = True
+        return bool(np.all(served[self.level[self.starts] < levels]))
+
     def used(self, chosen: BoolArray) -> FloatArray:
         """Cards of each type that chosen rows take."""
         cards = np.zeros(len(self.capacity))

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.sizing.candidates import build_candidates
+from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -82,6 +84,18 @@ def test_the_value_is_the_change_of_cost_with_a_tenth_of_both_for_moving(
     assert {name: option.value for name, option in found.items()} == pytest.approx(
         {"A100": on_a100, "G2": on_g2}
     )
+
+
+def test_only_the_row_that_runs_now_leaves_a_server_as_it_is() -> None:
+    demand = Demand("a", {"X": 1, "Y": 1, "Z": 1}, current=Allocation("X", 1, cost=11))
+    catalogue = Catalogue(system_of([demand], accelerators(X=11, Y=9, Z=5)).by_name())
+    case = catalogue.case(catalogue.system.servers[0])
+    assert isinstance(case, Case)
+
+    found = build_candidates(catalogue, [case])
+
+    assert found.value.tolist() == pytest.approx([0.0, 0.0, -4.4])
+    assert found.stays.tolist() == [True, False, False]
 
 
 @given(
