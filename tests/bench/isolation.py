@@ -20,6 +20,7 @@ from tests.bench import (
     measurement,
     placement,
     program,
+    replan,
     rest,
     workloads,
 )
@@ -37,6 +38,7 @@ MEASURES: Mapping[str, Callable[..., library.Numbers]] = MappingProxyType(
         "fleet": library.fleet_figures,
         "savings": library.savings,
         "program": program.optimize_file,
+        "replan": replan.replan,
         "rest": rest.one_request,
         "clients": rest.concurrent_clients,
         "operator": cluster.operator,

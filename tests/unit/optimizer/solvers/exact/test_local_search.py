@@ -233,6 +233,27 @@ def test_cases_that_must_be_served_are_inserted_at_the_expense_of_others(seed: i
     assert np.bincount(program.place[found]).max() == 1
 
 
+@pytest.mark.parametrize("every", [10, 30, 100])
+def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every: int) -> None:
+    program = fleet_program(300, demand=2.0)
+    program = program.take(program.undominated())
+    sizes = Sizes(small=0, medium=0, large=0)
+    standing = solve_by_levels(program, Timer(time_for(60)), sizes).chosen
+    gone = standing & (program.place % every == 0)
+    changed = replace(program, stays=standing).take(~gone)
+    first = changed.starts
+    loads = np.bincount(changed.level[first], changed.weight[first])
+    objective = np.where(changed.level == 2, -changed.weight, 0.0)
+    prices = price(changed, objective, loads[:2], 2)
+
+    found = fill(changed, insert(changed, stand(changed), prices))
+
+    packed = pack(changed, prices)
+    assert changed.serves_all_of(found, 2)
+    assert np.count_nonzero(found & ~changed.stays) <= 1.2 * np.count_nonzero(gone)
+    assert changed.served(found, 3)[2] > changed.served(packed, 3)[2]
+
+
 def nothing(program: Program) -> np.ndarray:
     """No row at all."""
     return np.zeros(len(program.case), dtype=np.bool_)
