@@ -242,7 +242,7 @@ def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every
     gone = standing & (program.place % every == 0)
     changed = replace(program, stays=standing).take(~gone)
     first = changed.starts
-    loads = np.bincount(changed.level[first], changed.weight[first])
+    loads = np.bincount(changed.level[first], changed.weight[first]).astype(np.float64)
     objective = np.where(changed.level == 2, -changed.weight, 0.0)
     prices = price(changed, objective, loads[:2], 2)
 
