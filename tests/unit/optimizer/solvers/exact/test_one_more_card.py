@@ -72,6 +72,21 @@ def test_one_more_card_is_worth_what_the_relaxation_with_it_shows(seed: int, siz
             assert gained == pytest.approx([0.0] * len(gained), abs=ROUNDING)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_every_price_lies_between_what_a_card_more_saves_and_a_card_less_costs(seed: int) -> None:
+    whole = random_program(seed, cases=40)
+    program = replace(whole, capacity=np.ceil(whole.capacity / 2))
+    worth = program.value - 2.0 * program.weight
+
+    prices = price(program, worth, np.zeros(0), 0)
+
+    now = relaxed(program, worth.tolist())
+    for card_type, found in enumerate(prices.cards.tolist()):
+        saved = now - relaxed(with_cards(program, card_type, 1), worth.tolist())
+        lost = relaxed(with_cards(program, card_type, -1), worth.tolist()) - now
+        assert saved - ROUNDING <= found <= lost + ROUNDING
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_multipliers_stay_small_where_the_load_that_is_kept_takes_every_card(seed: int) -> None:
     program, floors = forced(seed)
