@@ -63,7 +63,7 @@ cluster-test: $(READY) ## Run the tests on a real control plane
 	$(PYTEST) -m cluster $(ARGS)
 
 .PHONY: soak
-soak: $(READY) ## Run 30 random plans on a control plane, with kills and leader changes (30 min)
+soak: $(READY) ## Run 30 random plans on a control plane, with kills and leader changes (45 min)
 	$(BIN)/pytest --numprocesses 0 --soak -s tests/cluster/test_workloads.py -k random_plans $(ARGS)
 
 .PHONY: control-plane
