@@ -60,14 +60,19 @@ def operator(*, servers: int, accelerators: int = 20, solver: str = "greedy") ->
         }
 
 
+def client_of(control_plane: ControlPlane) -> client.CustomObjectsApi:
+    """A client that costs little."""
+    path = str(control_plane.kubeconfig)
+    api = config.new_client_from_config(path)  # type: ignore[no-untyped-call]  # not ours
+    return client.CustomObjectsApi(api)
+
+
 class Bench:
     """The control plane, through a client that costs little."""
 
     def __init__(self, control_plane: ControlPlane) -> None:
         self._control_plane = control_plane
-        path = str(control_plane.kubeconfig)
-        api = config.new_client_from_config(path)  # type: ignore[no-untyped-call]  # not ours
-        self._api = client.CustomObjectsApi(api)
+        self._api = client_of(control_plane)
 
     def create(self, objects: Iterable[JsonObject]) -> None:
         """Create all of them, several at a time."""

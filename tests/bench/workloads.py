@@ -5,14 +5,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from kubernetes import client, config
-
-from tests.bench.cluster import DECISION_S, NAMESPACE, WRITERS, Bench
+from tests.bench.cluster import DECISION_S, NAMESPACE, WRITERS, Bench, client_of
 from tests.bench.library import SEED, SOLVERS, Numbers
 from tests.bench.manifests import manifests
 from tests.controlplane import ControlPlane
+from tests.controlplane.deployments import deployment
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.processes import ROOT
 from tests.controlplane.waiting import wait_until
@@ -79,7 +77,7 @@ def _with_workloads(objects: Iterator[JsonObject], accelerators: list[str]) -> I
 
 def _create_deployments(control_plane: ControlPlane, objects: list[JsonObject]) -> None:
     """Create the Deployments that Servers name, without replicas."""
-    api = client.CustomObjectsApi(_connection(control_plane))
+    api = client_of(control_plane)
     wanted = [
         workload["name"]
         for item in objects
@@ -89,21 +87,8 @@ def _create_deployments(control_plane: ControlPlane, objects: list[JsonObject]) 
 
     def create(name: str) -> None:
         api.create_namespaced_custom_object(
-            "apps", "v1", NAMESPACE, "deployments", _deployment(name)
+            "apps", "v1", NAMESPACE, "deployments", deployment(name)
         )
 
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(create, wanted))
-
-
-def _deployment(name: str) -> JsonObject:
-    labels = {"app": name}
-    container = {"name": "engine", "image": "example.com/engine"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
-
-
-def _connection(control_plane: ControlPlane) -> Any:  # noqa: ANN401 - the client has no types
-    path = str(control_plane.kubeconfig)
-    return config.new_client_from_config(path)  # type: ignore[no-untyped-call]  # nobody typed it

@@ -25,6 +25,7 @@ from tests.cluster.scene import Scene
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.cluster import DEPLOYMENTS
+from tests.controlplane.deployments import deployment
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.deployment.definitions import keda_definitions
@@ -112,19 +113,6 @@ class Deployed:
     def replicas(self, count: int) -> None:
         patch = {"spec": {"replicas": count}}
         self._plane.patch("deployment", self._name, patch, NAMESPACE, "scale")
-
-
-def deployment(name: str, replicas: int) -> Manifest:
-    labels = {"app": name}
-    container = {"name": "engine", "image": "engine"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
 
 
 def server(*workloads: Manifest) -> Manifest:

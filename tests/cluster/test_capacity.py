@@ -16,9 +16,9 @@ from inferno_operator.controllers.capacity.shares import divide
 from inferno_operator.resources import GROUP, VERSION
 from tests.cluster.machines import KINDS, Machines, machines
 from tests.cluster.scene import Mode, Scene, condition, in_mode
-from tests.cluster.test_workloads import deployment
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
+from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.scene import Scene, condition
-from tests.cluster.test_workloads import deployment
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
+from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
 

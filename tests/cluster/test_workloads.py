@@ -20,6 +20,7 @@ from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.scene import Scene, condition
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
+from tests.controlplane.deployments import deployment
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
@@ -182,21 +183,6 @@ def _counts(deployment: Manifest) -> set[int]:
     status = deployment.get("status", {})
     ready, exist = status.get("readyReplicas", 0), status.get("replicas", 0)
     return {deployment["spec"]["replicas"], ready, exist}
-
-
-def deployment(name: str) -> Manifest:
-    labels = {"app": name}
-    container = {"name": "engine", "image": "example.com/engine"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }
 
 
 def random_plan(names: list[str], cards: Mapping[str, int], chance: Random) -> dict[str, Any]:

@@ -83,33 +83,21 @@ def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path
     assert comparable(rendered) == comparable(expected)
 
 
-def test_both_measure_with_the_same_prometheus(helm: Path, kubectl: Path, tmp_path: Path) -> None:
-    overlay = copy_with_components(tmp_path, "stateless", "prometheus")
-    expected = [m for m in kustomize(kubectl, overlay) if m["kind"] != "Namespace"]
-
-    rendered = helm_template(helm, f"--set=prometheus.url={PROMETHEUS}")
-
-    assert comparable(rendered) == comparable(expected)
-
-
-def test_both_publish_decisions_for_keda_with_the_same_token(
-    helm: Path, kubectl: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("component", "value"),
+    [
+        ("prometheus", f"prometheus.url={PROMETHEUS}"),
+        ("publish", "publish.tokenSecret=inferno-publish-token"),
+        ("capacity", "capacity.fromNodes=true"),
+    ],
+)
+def test_a_value_of_the_chart_is_a_component_of_the_overlays(
+    component: str, value: str, helm: Path, kubectl: Path, tmp_path: Path
 ) -> None:
-    overlay = copy_with_components(tmp_path, "stateless", "publish")
+    overlay = copy_with_components(tmp_path, "stateless", component)
     expected = [m for m in kustomize(kubectl, overlay) if m["kind"] != "Namespace"]
 
-    rendered = helm_template(helm, "--set=publish.tokenSecret=inferno-publish-token")
-
-    assert comparable(rendered) == comparable(expected)
-
-
-def test_both_grant_the_same_rights_to_count_nodes(
-    helm: Path, kubectl: Path, tmp_path: Path
-) -> None:
-    overlay = copy_with_components(tmp_path, "stateless", "capacity")
-    expected = [m for m in kustomize(kubectl, overlay) if m["kind"] != "Namespace"]
-
-    rendered = helm_template(helm, "--set=capacity.fromNodes=true")
+    rendered = helm_template(helm, f"--set={value}")
 
     assert comparable(rendered) == comparable(expected)
 

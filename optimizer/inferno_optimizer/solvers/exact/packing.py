@@ -70,18 +70,30 @@ def insert(program: Program, chosen: BoolArray, prices: Prices) -> BoolArray:
     others = np.flatnonzero(chosen & np.isfinite(loss))
     others = others[np.argsort(loss[others] / np.maximum(program.cards[others], 1.0))]
     for case in _missing(program, chosen, prices):
-        first = int(program.starts[case])
-        least, best = float(prices.left_out[case]), None
-        for row in range(first, first + int(program.lengths[case])):
-            ejected = _in_the_way(program, row, others, left)
-            if ejected is not None and prices.excess[row] + loss[ejected].sum() < least:
-                least, best = float(prices.excess[row] + loss[ejected].sum()), (row, ejected)
-        if best is not None:
-            row, ejected = best
+        way = _cheapest_way(program, prices, case, others, left)
+        if way is not None:
+            row, ejected = way
             chosen[ejected], chosen[row] = False, True
             others = others[chosen[others]]
             left[program.type[row]] += program.cards[ejected].sum() - program.cards[row]
     return chosen
+
+
+def _cheapest_way(
+    program: Program, prices: Prices, case: int, others: IntArray, left: FloatArray
+) -> tuple[int, IntArray] | None:
+    """The row of a case, and the other rows that go for it, that cost less than leaving it out."""
+    least, cheapest = float(prices.left_out[case]), None
+    first = int(program.starts[case])
+    for row in range(first, first + int(program.lengths[case])):
+        ejected = _in_the_way(program, row, others, left)
+        if ejected is None:
+            continue
+        lost = prices.left_out[program.place[ejected]] - prices.excess[ejected]
+        cost = float(prices.excess[row] + lost.sum())
+        if cost < least:
+            least, cheapest = cost, (row, ejected)
+    return cheapest
 
 
 def _missing(program: Program, chosen: BoolArray, prices: Prices) -> list[int]:
