@@ -275,12 +275,11 @@ class _Search:
         """
         floors = Floors(self._floors, self._whole)
         centre = descend(program, prices, floors, incumbent.plan, seconds_left)
-        rounded = round_off(program, prices, centre)
-        prices = self._offer(program, incumbent, prices, rounded, least)
         found = exchange(program, prices, floors, centre, seconds_left)
-        if found is None:
-            return prices
-        return self._offer(program, incumbent, prices, found, least)
+        if found is not None:
+            prices = self._offer(program, incumbent, prices, found, least)
+        rounded = round_off(program, prices, centre)
+        return self._offer(program, incumbent, prices, rounded, least)
 
     def _offer(
         self,
