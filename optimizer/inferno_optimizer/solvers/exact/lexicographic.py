@@ -227,15 +227,19 @@ class _Search:
         is_last: bool,
     ) -> None:
         """Stop where a first solution is close to what prices prove; or search."""
-        prices = price(program, objective, self._floors, self._whole, seconds_left)
+        may_end = self._stands and not is_last  # and then it takes no time from the others
+        left = self._seconds_left if may_end else seconds_left
+        prices = price(program, objective, self._floors, self._whole, left)
         incumbent.prove(prices.bound)
         least = self._floors * (1 - self._tolerance)
         if self._stands:
             standing = fill(program, insert(program, stand(program), prices))
             prices = self._offer(program, incumbent, prices, standing, least)
             steady = STEADY * self._tolerance * abs(prices.bound)
-            if not is_last and incumbent.value <= prices.bound + steady:
+            if may_end and incumbent.value <= prices.bound + steady:
                 return
+        if seconds_left() <= 0 and is_last:
+            return
         self._offer(program, incumbent, prices, pack(program, prices), self._floors)
         if incumbent.value > _good_enough(prices):
             prices = self._search(program, prices, incumbent, least, seconds_left)
