@@ -17,7 +17,7 @@ from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.local_search import descend, exchange, round_off
 from inferno_optimizer.solvers.exact.neighbourhood import Opening, leave_everything_open
 from inferno_optimizer.solvers.exact.one_more_card import value_of_one_more
-from inferno_optimizer.solvers.exact.packing import add, fill, insert, pack, stand
+from inferno_optimizer.solvers.exact.packing import add, change_little, fill, pack, stand
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
@@ -233,7 +233,7 @@ class _Search:
         incumbent.prove(prices.bound)
         least = self._floors * (1 - self._tolerance)
         if self._stands:
-            standing = fill(program, insert(program, stand(program), prices))
+            standing = change_little(program, prices)
             prices = self._offer(program, incumbent, prices, standing, least)
             steady = STEADY * self._tolerance * abs(prices.bound)
             if may_end and incumbent.value <= prices.bound + steady:

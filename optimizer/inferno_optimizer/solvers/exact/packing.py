@@ -42,6 +42,14 @@ def stand(program: Program) -> BoolArray:
     return _take(program, np.zeros_like(program.stays), order[program.stays[order]])
 
 
+def change_little(program: Program, prices: Prices) -> BoolArray:
+    """Leave servers as they are, insert the others, and fill the rest with what is dear."""
+    chosen = insert(program, stand(program), prices)
+    loss = prices.left_out[program.place] - prices.excess
+    order = np.lexsort((prices.excess, -loss / np.maximum(program.cards, 1.0)))
+    return _take(program, chosen, order)
+
+
 def fill(program: Program, chosen: BoolArray, cases: BoolArray | None = None) -> BoolArray:
     """The chosen rows, and of the other cases the first that fit, the largest load first.
 

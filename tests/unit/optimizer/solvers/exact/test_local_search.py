@@ -21,7 +21,7 @@ from inferno_optimizer.solvers.exact.neighbourhood import (
     leave_everything_open,
     leave_exchanges_open,
 )
-from inferno_optimizer.solvers.exact.packing import fill, insert, pack, stand
+from inferno_optimizer.solvers.exact.packing import change_little, fill, insert, pack, stand
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
@@ -246,7 +246,7 @@ def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every
     objective = np.where(changed.level == 2, -changed.weight, 0.0)
     prices = price(changed, objective, loads[:2], 2)
 
-    found = fill(changed, insert(changed, stand(changed), prices))
+    found = change_little(changed, prices)
 
     packed = pack(changed, prices)
     assert changed.serves_all_of(found, 2)
