@@ -516,20 +516,19 @@ def binding(name: str, spec: Manifest) -> Manifest:
 def test_kinds_that_are_missing_are_named_and_found_later(
     actuated: Actuated, operator: StartOperator
 ) -> None:
-    definitions = ("--filename", MATRIXINFER_CRDS)
-    kubectl = actuated.scene.control_plane.kubectl
-    kubectl("delete", "--ignore-not-found", *definitions)  # other tests may have installed them
-    operator()
-    actuated.apply(wanted=2, dialect="matrixinfer")
-
-    told = actuated.wait_for("CRDMissing")
-    assert "models.registry.matrixinfer.ai" in told["message"]
-
-    actuated.scene.control_plane.install_crds(MATRIXINFER_CRDS)
+    plane = actuated.scene.control_plane
+    plane.kubectl("delete", "--ignore-not-found", "--filename", MATRIXINFER_CRDS)
+    group = ("get", "--raw", "/apis/registry.matrixinfer.ai/v1alpha1")
     try:
-        actuated.wait_for("NoModelBooster")
+        wait_until(lambda: plane.kubectl(*group, check=False).returncode, bool, "no models", 30.0)
+        operator()
+        actuated.apply(wanted=2, dialect="matrixinfer")
+        told = actuated.wait_for("CRDMissing")
     finally:
-        kubectl("delete", *definitions, "--wait=false")
+        plane.install_crds(MATRIXINFER_CRDS)  # and there they stay: other tests need them
+
+    assert "models.registry.matrixinfer.ai" in told["message"]
+    actuated.wait_for("NoModelBooster")
 
 
 def test_two_servers_do_not_share_a_booster(

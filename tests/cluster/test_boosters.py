@@ -376,12 +376,6 @@ def test_a_definition_that_is_missing_is_named_and_found_later(
         advice = f"{MATRIXINFER.route} is not served: install the custom resource definitions"
         return advice in condition(manifest, "Failed").get("message", "")
 
-    wait_until(  # another test may have deleted a definition of the group just now
-        lambda: plane.kubectl("get", str(MATRIXINFER.booster), check=False).returncode,
-        lambda code: code == 0,
-        "the kind served",
-        30.0,
-    )
     boosters.apply(booster("m", backend("a"), dialect=MATRIXINFER))
     if first == "operator":
         start(operator, "matrixinfer")
