@@ -129,7 +129,7 @@ def release(plane: ControlPlane, request: pytest.FixtureRequest) -> Release:
     release: Release = request.param
     plane.install_crds(DEFINITIONS / release.name)
     if release.scaler == POLICIES:
-        plane.kubectl("delete", "crd", BINDINGS)
+        plane.kubectl("delete", "--ignore-not-found", "crd", BINDINGS)
     return release
 
 
