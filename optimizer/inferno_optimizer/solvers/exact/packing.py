@@ -38,15 +38,13 @@ def pack(program: Program, prices: Prices) -> BoolArray:
 
 def stand(program: Program) -> BoolArray:
     """Rows that leave servers as they are, within capacity, the most important first."""
-    order = np.lexsort((-program.weight, program.level))
-    return _take(program, np.zeros_like(program.stays), order[program.stays[order]])
+    return add(program, np.zeros_like(program.stays), program.stays)
 
 
 def change_little(program: Program, prices: Prices) -> BoolArray:
     """Leave servers as they are, insert the others, and fill the rest with what is dear."""
     chosen = insert(program, stand(program), prices)
-    loss = prices.left_out[program.place] - prices.excess
-    order = np.lexsort((prices.excess, -loss / np.maximum(program.cards, 1.0)))
+    order = np.lexsort((prices.excess, -prices.losses(program) / np.maximum(program.cards, 1.0)))
     return _take(program, chosen, order)
 
 
@@ -74,11 +72,11 @@ def insert(program: Program, chosen: BoolArray, prices: Prices) -> BoolArray:
     """
     chosen = chosen.copy()
     left = program.capacity - program.used(chosen)
-    loss = prices.left_out[program.place] - prices.excess
+    loss = prices.losses(program)
     others = np.flatnonzero(chosen & np.isfinite(loss))
     others = others[np.argsort(loss[others] / np.maximum(program.cards[others], 1.0))]
     for case in _missing(program, chosen, prices):
-        way = _cheapest_way(program, prices, case, others, left)
+        way = _cheapest_way(program, prices, case, loss, others, left)
         if way is not None:
             row, ejected = way
             chosen[ejected], chosen[row] = False, True
@@ -88,7 +86,12 @@ def insert(program: Program, chosen: BoolArray, prices: Prices) -> BoolArray:
 
 
 def _cheapest_way(
-    program: Program, prices: Prices, case: int, others: IntArray, left: FloatArray
+    program: Program,
+    prices: Prices,
+    case: int,
+    loss: FloatArray,
+    others: IntArray,
+    left: FloatArray,
 ) -> tuple[int, IntArray] | None:
     """The row of a case, and the other rows that go for it, that cost less than leaving it out."""
     least, cheapest = float(prices.left_out[case]), None
@@ -97,8 +100,7 @@ def _cheapest_way(
         ejected = _in_the_way(program, row, others, left)
         if ejected is None:
             continue
-        lost = prices.left_out[program.place[ejected]] - prices.excess[ejected]
-        cost = float(prices.excess[row] + lost.sum())
+        cost = float(prices.excess[row] + loss[ejected].sum())
         if cost < least:
             least, cheapest = cost, (row, ejected)
     return cheapest
@@ -106,9 +108,7 @@ def _cheapest_way(
 
 def _missing(program: Program, chosen: BoolArray, prices: Prices) -> list[int]:
     """Cases without a row, in the order in which they are inserted."""
-    missing = np.ones(len(program.starts), dtype=np.bool_)
-    missing[program.place[chosen]] = False
-    cases = np.flatnonzero(missing)
+    cases = np.flatnonzero(~program.has_row(chosen))
     optional = np.isfinite(prices.left_out)
     order = np.lexsort((cases, -prices.sizes(program)[cases], optional[cases]))
     return cases[order].tolist()  # type: ignore[no-any-return]  # numpy types it so
@@ -135,9 +135,7 @@ def _in_the_way(program: Program, row: int, others: IntArray, left: FloatArray) 
 def _take(program: Program, chosen: BoolArray, rows: IntArray) -> BoolArray:
     """The chosen rows, and in turn those that fit, for cases that have none yet."""
     left = (program.capacity - program.used(chosen)).tolist()
-    done = np.zeros(len(program.starts), dtype=np.bool_)
-    done[program.place[chosen]] = True
-    chosen, rows = chosen.copy(), rows[~done[program.place[rows]]]
+    chosen, rows = chosen.copy(), rows[~program.has_row(chosen)[program.place[rows]]]
     served = set()
     columns = rows, program.place[rows], program.type[rows], program.cards[rows]
     for row, case, card_type, cards in zip(*(c.tolist() for c in columns), strict=True):

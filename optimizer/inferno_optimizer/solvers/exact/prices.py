@@ -95,6 +95,10 @@ class Prices:
         """What the cards of each case are worth on its cheapest row; shape (cases,)."""
         return np.minimum.reduceat(self.cards[program.type] * program.cards, program.starts)
 
+    def losses(self, program: Program) -> FloatArray:
+        """What it loses to leave the case of a chosen row out; shape (rows,)."""
+        return self.left_out[program.place] - self.excess
+
     def lowered(self, loads: FloatArray) -> "Prices":
         """The same multipliers where floors are lower by so much load; shape (levels,)."""
         worth = float(self.loads @ loads)
@@ -127,7 +131,7 @@ def price(
     multipliers = _climb(dual, seconds_left)
     costs = dual.costs(multipliers)
     least = np.minimum.reduceat(costs, program.starts)
-    best = np.where(dual.optional, np.minimum(least, 0.0), least)
+    best = dual.or_nothing(least)
     types = len(program.capacity)
     return Prices(
         cards=multipliers[:types],
@@ -185,11 +189,14 @@ class Dual:
         paid = multipliers[:types][self._program.type] * self._program.cards
         return np.abs(self._objective) + paid + rewards
 
+    def or_nothing(self, least: FloatArray) -> FloatArray:
+        """The least costs of cases, or 0 where a case may be left out; shape (cases,)."""
+        return np.where(self.optional, np.minimum(least, 0.0), least)
+
     def near(self, multipliers: FloatArray, excess: float) -> IntArray:
         """Rows that cost at most so much more than the best of their case."""
         costs, program = self.costs(multipliers), self._program
-        best = np.minimum.reduceat(costs, program.starts)
-        best = np.where(self.optional, np.minimum(best, 0.0), best)
+        best = self.or_nothing(np.minimum.reduceat(costs, program.starts))
         return np.flatnonzero(costs <= best[program.place] + excess)
 
     def restricted(self, rows: IntArray) -> "Dual":

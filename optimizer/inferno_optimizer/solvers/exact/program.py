@@ -103,9 +103,13 @@ class Program:
 
     def serves_all_of(self, chosen: BoolArray, levels: int) -> bool:
         """Whether every case of the first levels has a row."""
+        return bool(np.all(self.has_row(chosen)[self.level[self.starts] < levels]))
+
+    def has_row(self, chosen: BoolArray) -> BoolArray:
+        """Cases of which a row is chosen; shape (cases,)."""
         served = np.zeros(len(self.starts), dtype=np.bool_)
         served[self.place[chosen]] = True
-        return bool(np.all(served[self.level[self.starts] < levels]))
+        return served
 
     def used(self, chosen: BoolArray) -> FloatArray:
         """Cards of each type that chosen rows take."""
