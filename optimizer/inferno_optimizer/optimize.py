@@ -40,7 +40,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     cards = cards_to_hand_out(catalogue, undecided)
     capacity = np.array([cards[t] for t in candidates.types], dtype=np.int64)
     sized = clock()
-    answer = solve(candidates, capacity, clock)
+    answer = solve(candidates, capacity, clock, start)
     assigned = clock()
     used = answer.assignment.used(candidates)
     decided = decide(candidates, answer.assignment, np.maximum(capacity - used, 0))

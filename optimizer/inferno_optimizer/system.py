@@ -264,10 +264,10 @@ class Options:
     """Options of the optimization; `unlimited` overrides `milp`; without both, it is greedy.
 
     With `hold_undecided`, the cards of servers for which no decision is possible are subtracted
-    from the capacity; `time_limit` [s] bounds the exact solver. `priority_tolerance` is the share
-    of the largest servable load of a priority that the exact solver may give up for lower
-    priorities and for the value; None leaves the choice to the solver. With `trace`, the
-    certificate tells how the exact solver improved the plan.
+    from the capacity; `time_limit` [s] bounds sizing and the exact solver together.
+    `priority_tolerance` is the share of the largest servable load of a priority that the exact
+    solver may give up for lower priorities and for the value; None leaves the choice to the
+    solver. With `trace`, the certificate tells how the exact solver improved the plan.
     """
 
     unlimited: bool = False

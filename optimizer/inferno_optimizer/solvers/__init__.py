@@ -10,7 +10,9 @@ from inferno_optimizer.solvers.milp import solve_milp
 from inferno_optimizer.solvers.unlimited import solve_unlimited
 
 
-def solve(candidates: Candidates, capacity: IntArray, clock: Callable[[], float]) -> Answer:
+def solve(
+    candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
+) -> Answer:
     """Answer with the solver that the options name.
 
     Parameters
@@ -21,10 +23,12 @@ def solve(candidates: Candidates, capacity: IntArray, clock: Callable[[], float]
         Cards of each of the table's types, none negative; shape (types,).
     clock
         Seconds that only ever grow; the exact solver's time limit is measured on it.
+    start
+        When the time limit began on that clock: sizing takes its part of it.
     """
     options = candidates.system.options
     if options.unlimited:
         return solve_unlimited(candidates)
     if options.milp:
-        return solve_milp(candidates, capacity, clock)
+        return solve_milp(candidates, capacity, clock, start)
     return solve_greedy(candidates, capacity)

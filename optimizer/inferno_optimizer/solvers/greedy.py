@@ -5,13 +5,13 @@ values are compared in it: two that differ by the rounding of doubles are equal.
 original leaves to chance, go by name.
 """
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count, groupby
 
 import numpy as np
+import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
@@ -26,35 +26,23 @@ SAME_VALUE = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A case in line, with its usable rows by value and the one it tries now."""
+    """A case in line, with its usable rows by value.
+
+    The rank of a row orders the cases that try theirs at the same time, the smallest first: by
+    priority, then by what the case loses when it does not get the row, then by larger value.
+    """
 
     case: int
     priority: int
     rows: tuple[int, ...]
-    values: tuple[float, ...]
-    position: int = 0
-
-    @property
-    def regret(self) -> float:
-        """What it loses when it does not get the row it tries now."""
-        if self.position + 1 == len(self.rows):
-            return math.inf
-        value, next_value = self.values[self.position : self.position + 2]
-        if math.isclose(value, next_value, rel_tol=SAME_VALUE):
-            return 0.0
-        return float(np.float32(next_value - value))
-
-    @property
-    def rank(self) -> tuple[int, float, float]:
-        """Smaller comes first: by priority, then larger regret, then larger value."""
-        return self.priority, -self.regret, -float(np.float32(self.values[self.position]))
+    ranks: tuple[tuple[int, float, float], ...]
 
 
 def solve_greedy(candidates: Candidates, capacity: IntArray) -> Answer:
     """Serve the cases by rank; then share out what is left, as the saturation policy says."""
     options = candidates.system.options
     ledger = Ledger(candidates, capacity)
-    line = entries_by_rank(candidates)
+    line = entries_by_rank(candidates, ledger.unserved())
     if options.delayed_best_effort:
         share_out(ledger, serve(ledger, line), options.saturation_policy)
     else:
@@ -63,19 +51,34 @@ def solve_greedy(candidates: Candidates, capacity: IntArray) -> Answer:
     return Answer("greedy", Status.FEASIBLE, ledger.assignment())
 
 
-def entries_by_rank(candidates: Candidates) -> list[Entry]:
-    """All cases with a usable row, in the order in which they are served at first."""
+def entries_by_rank(candidates: Candidates, wanted: npt.NDArray[np.bool_]) -> list[Entry]:
+    """Wanted cases, shape (cases,), with a usable row, in the order in which they are served."""
     ranked = candidates.ranked()
+    ranked = ranked[wanted[candidates.pairs.case[ranked]]]
     owners = candidates.pairs.case[ranked]
-    entries = []
-    for rows in np.split(ranked, np.flatnonzero(np.diff(owners)) + 1):
-        if len(rows):
-            case = int(candidates.pairs.case[rows[0]])
-            values = tuple(candidates.value[rows].tolist())
-            priority = candidates.cases[case].priority
-            entries.append(Entry(case, priority, tuple(rows.tolist()), values))
+    starts = np.flatnonzero(np.diff(owners, prepend=-1))
+    ends = np.append(starts[1:], len(ranked))[: len(starts)]
+    rows, ranks = ranked.tolist(), _ranks(candidates, ranked)
+    entries = [
+        Entry(case, ranks[first][0], tuple(rows[first:end]), tuple(ranks[first:end]))
+        for case, first, end in zip(
+            *(column.tolist() for column in (owners[starts], starts, ends)), strict=True
+        )
+    ]
     names = [case.server.name for case in candidates.cases]
-    return sorted(entries, key=lambda entry: (*entry.rank, names[entry.case]))
+    return sorted(entries, key=lambda entry: (*entry.ranks[0], names[entry.case]))
+
+
+def _ranks(candidates: Candidates, ranked: IntArray) -> list[tuple[int, float, float]]:
+    """Rank of each of the rows, which are sorted by case and value; see `Entry`."""
+    owners, value = candidates.pairs.case[ranked], candidates.value[ranked]
+    priority = np.array([case.priority for case in candidates.cases], dtype=np.int64)[owners]
+    after = np.append(value[1:], 0.0)
+    same = np.abs(after - value) <= SAME_VALUE * np.maximum(np.abs(value), np.abs(after))
+    regret = np.where(same, 0.0, (after - value).astype(np.float32))
+    regret[np.diff(owners, append=-1) != 0] = np.inf
+    columns = priority, -regret, -value.astype(np.float32)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def serve(ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:
@@ -83,18 +86,17 @@ def serve(ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:
 
     Returns those that ran out of rows, in the order in which they did.
     """
-    line = [(entry.rank, place, entry) for place, entry in enumerate(entries)]
+    line = [(entry.ranks[0], place, 0, entry) for place, entry in enumerate(entries)]
     heapify(line)
     first = count(-1, -1)  # of equals the one that was put back last comes first
     unserved = []
     while line:
-        _, _, entry = heappop(line)
-        row = entry.rows[entry.position]
+        _, _, position, entry = heappop(line)
+        row, position = entry.rows[position], position + 1
         if ledger.fits(row):
             ledger.take_all(row)
-        elif entry.position + 1 < len(entry.rows):
-            stepped = replace(entry, position=entry.position + 1)
-            heappush(line, (stepped.rank, next(first), stepped))
+        elif position < len(entry.rows):
+            heappush(line, (entry.ranks[position], next(first), position, entry))
         else:
             unserved.append(entry)
     return unserved

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
@@ -65,9 +66,11 @@ class Ledger:
             self._left[self._type[row]] -= replicas * self._cards[row]
         self._mixes[self._case[mix.rows[0]]] = mix
 
-    def served(self, case: int) -> bool:
-        """Whether a case got anything."""
-        return self._rows[case] != NO_ROW or case in self._mixes
+    def unserved(self) -> npt.NDArray[np.bool_]:
+        """Cases that got nothing; shape (cases,)."""
+        nothing: npt.NDArray[np.bool_] = np.array(self._rows) == NO_ROW
+        nothing[[*self._mixes]] = False
+        return nothing
 
     def assignment(self) -> Assignment:
         """Who got what."""

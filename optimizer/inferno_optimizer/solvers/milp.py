@@ -32,8 +32,10 @@ RESERVED = 0.1
 """Share of the time limit that is kept for what one more card of each type is worth."""
 
 
-def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], float]) -> Answer:
-    """Serve as much as possible by priority at the least value, within the time limit.
+def solve_milp(
+    candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
+) -> Answer:
+    """Serve as much as possible by priority at the least value, within the time limit from `start`.
 
     Raises
     ------
@@ -41,7 +43,7 @@ def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], f
         When the solver fails.
     """
     options = candidates.system.options
-    deadline = clock() + options.time_limit
+    deadline = start + options.time_limit
     solve = _solve_mixed if options.heterogeneous else _solve_single
     timer = Timer(lambda: deadline - clock(), RESERVED * options.time_limit)
     recorder = Recorder(clock)
@@ -49,11 +51,12 @@ def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], f
     levels = _levels(candidates, plan.assignment, plan.most_served)
     bound = min(plan.least_value, plan.assignment.objective(candidates))
     unproven = Status.TIME_LIMIT if plan.out_of_time else Status.FEASIBLE
-    answer = Answer("milp", unproven, plan.assignment, bound, levels, plan.one_more)
+    answer = Answer("milp", unproven, plan.assignment, bound, levels)
     if _distance(candidates, answer) <= OPTIMAL:
         answer = replace(answer, status=Status.OPTIMAL)
-    else:
+    elif any(level.gap > _given_up(candidates) for level in levels):
         answer = _or_greedy(candidates, capacity, answer)
+    answer = replace(answer, marginal=plan.one_more())
     if options.trace:
         answer = replace(answer, curve=_ended(candidates, answer, plan.curve, recorder.seconds))
     return answer
@@ -61,12 +64,15 @@ def solve_milp(candidates: Candidates, capacity: IntArray, clock: Callable[[], f
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """An assignment, and what is proven: the most load by priority, and the least value."""
+    """An assignment, and what is proven: the most load by priority, and the least value.
+
+    `one_more` tells what one more card of each type is worth, in the time that remains.
+    """
 
     assignment: Assignment
     most_served: Mapping[int, float]
     least_value: float
-    one_more: tuple[MarginalValue, ...]
+    one_more: Callable[[], tuple[MarginalValue, ...]]
     out_of_time: bool
     curve: tuple[CurvePoint, ...] = ()
 
@@ -79,7 +85,7 @@ def _solve_single(
     room = capacity[candidates.pairs.type]
     rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
     if not len(rows):
-        return _Plan(_filled(candidates, capacity, rows), {}, 0.0, (), out_of_time=False)
+        return _Plan(_filled(candidates, capacity, rows), {}, 0.0, tuple, out_of_time=False)
     program = Program.of(candidates, rows, capacity)
     undominated = program.undominated()
     rows = rows[undominated]
@@ -94,7 +100,7 @@ def _solve_single(
         _filled(candidates, capacity, rows[outcome.chosen]),
         dict(zip(priorities, outcome.most_served.tolist(), strict=True)),
         outcome.least_value,
-        outcome.one_more.described(priorities),
+        lambda: outcome.one_more().described(priorities),
         outcome.out_of_time,
         recorder.curve(priorities, _loads(candidates, ()), 0.0),
     )
@@ -118,7 +124,7 @@ def _solve_mixed(
         assignment,
         {p: most.get(p, 0.0) + load for p, load in besides.items()},
         outcome.least_value + value,
-        outcome.one_more.described(priorities),
+        lambda: outcome.one_more().described(priorities),
         outcome.out_of_time,
         recorder.curve(priorities, besides, value),
     )
@@ -155,12 +161,17 @@ def _or_greedy(candidates: Candidates, capacity: IntArray, answer: Answer) -> An
     """What greedy finds, where that serves more: time may have ended before anything good."""
     greedy = solve_greedy(candidates, capacity).assignment
     mine, other = _served(candidates, answer.assignment), _served(candidates, greedy)
-    given_up = max(GIVEN_UP, candidates.system.options.priority_tolerance or 0.0)
+    given_up = _given_up(candidates)
     differs = [p for p, load in mine.items() if abs(other[p] - load) > given_up * load]
     if not differs or other[differs[0]] < mine[differs[0]]:
         return answer
     levels = tuple(replace(level, served=other[level.priority]) for level in answer.levels)
     return replace(answer, assignment=greedy, bound=None, levels=levels)
+
+
+def _given_up(candidates: Candidates) -> float:
+    """Share of the load of a priority that later goals may take."""
+    return max(GIVEN_UP, candidates.system.options.priority_tolerance or 0.0)
 
 
 def _filled(
@@ -173,8 +184,8 @@ def _filled(
     for row in chosen.tolist():
         if ledger.fits(row):  # a solver's tolerance could let a card too many pass
             ledger.take_all(row)
-    line = [entry for entry in entries_by_rank(candidates) if not ledger.served(entry.case)]
-    share_out(ledger, serve(ledger, line), candidates.system.options.saturation_policy)
+    unserved = serve(ledger, entries_by_rank(candidates, ledger.unserved()))
+    share_out(ledger, unserved, candidates.system.options.saturation_policy)
     return ledger.assignment()
 
 

@@ -57,13 +57,14 @@ class Outcome:
     """Rows chosen, with proven bounds of the load of each level and of the value.
 
     A bound of a level holds among the solutions that serve as much of the levels before it;
-    that of the value among those that serve as much of all.
+    that of the value among those that serve as much of all. `one_more` tells what one more card
+    of each type is worth, in the time that remains.
     """
 
     chosen: BoolArray
     most_served: FloatArray
     least_value: float
-    one_more: OneMoreCard
+    one_more: Callable[[], OneMoreCard]
     out_of_time: bool
 
 
@@ -153,9 +154,10 @@ class _Search:
             left = self._seconds_left
             prices = price(program, program.value, self._floors, self._whole, left)
             incumbent.prove(prices.bound)
-        out_of_time = self._seconds_left() <= 0
-        one_more = self._one_more(incumbent.plan)
-        return Outcome(incumbent.plan, self._bounds, incumbent.bound, one_more, out_of_time)
+        chosen, out_of_time = incumbent.plan, self._seconds_left() <= 0
+        return Outcome(
+            chosen, self._bounds, incumbent.bound, lambda: self._one_more(chosen), out_of_time
+        )
 
     def _incumbent(
         self, program: Program, objective: FloatArray, known: BoolArray, level: int | None

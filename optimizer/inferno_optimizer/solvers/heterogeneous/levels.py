@@ -4,6 +4,7 @@ For each of these goals the linear relaxation is sharpened by inequalities until
 few of them, and then the MILP solver gets both: what is proven is proven of all mixes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,13 +50,14 @@ class Outcome:
     """Replicas of each item, with proven bounds of the load of each level and of the value.
 
     A bound of a level holds among the plans that serve as much of the levels before it; that
-    of the value among those that serve as much of all.
+    of the value among those that serve as much of all. `one_more` tells what one more card of
+    each type is worth, in the time that remains.
     """
 
     counts: IntArray
     most_served: FloatArray
     least_value: float
-    one_more: OneMoreCard
+    one_more: Callable[[], OneMoreCard]
     out_of_time: bool
 
 
@@ -84,7 +86,7 @@ def solve_mixes(
     if not len(table.case):
         nothing = np.zeros(table.rows.shape, dtype=np.int64)
         unknown = OneMoreCard.unknown(len(capacity))
-        return Outcome(nothing, np.zeros(0), 0.0, unknown, out_of_time=False)
+        return Outcome(nothing, np.zeros(0), 0.0, lambda: unknown, out_of_time=False)
     search = _Search(table, capacity, timer, tolerance, observe)
     for level in range(search.levels):
         search.serve(level)
@@ -134,7 +136,7 @@ class _Search:
         """The least value among plans that keep the floors."""
         bound = self._minimize(None)
         out_of_time = self._seconds_left() <= 0
-        return Outcome(self._counts, self._bounds, bound, self._one_more(), out_of_time)
+        return Outcome(self._counts, self._bounds, bound, self._one_more, out_of_time)
 
     def _one_more(self) -> OneMoreCard:
         """What one more card of each type is worth at the loads that are served now."""

@@ -178,7 +178,7 @@ def test_without_any_time_there_is_a_plan_and_the_status_says_so() -> None:
     assert all(use.used <= use.available for use in solution.capacity)
 
 
-@pytest.mark.parametrize("readings", [3, 4, 5])
+@pytest.mark.parametrize("readings", [1, 3, 4, 5], ids=["while servers are sized", "3", "4", "5"])
 def test_a_plan_cut_short_serves_no_less_than_the_greedy_one(readings: int) -> None:
     system = crowded(MILP)
     greedy = optimize(replace(system, options=Options()))

@@ -57,7 +57,7 @@ def test_one_more_card_is_worth_what_the_relaxation_with_it_shows(seed: int, siz
 
     outcome = solve_by_levels(program, AMPLE, sizes)
 
-    told, floors = outcome.one_more, kept(program, outcome)
+    told, floors = outcome.one_more(), kept(program, outcome)
     now = relaxed(program, program.value.tolist(), floors.tolist())
     for card_type, level in enumerate(told.level.tolist()):
         gained = gains(program, card_type, 1, outcome)
