@@ -29,7 +29,7 @@ NODES = 100
 SECONDS = 5.0
 """The longest that a part may take."""
 
-TIRED = 10
+TIRED = 30
 """Parts without any improvement after which parts get larger."""
 
 GROWTH = 2

@@ -23,7 +23,10 @@ from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
 
 GAP = 5e-5
-"""Relative distance from the bound at which a larger program is searched no further."""
+"""Relative distance from the bound at which a larger program is searched no further.
+
+A level may be farther, by what later objectives may take of it anyway.
+"""
 
 SLACK = 1e-9
 """What later objectives may take from the load of a level, relative: room for rounding."""
@@ -35,6 +38,16 @@ GIVEN_UP = 5e-4
 STEADY = 4.0
 """How many times what later objectives may take a plan may miss that hardly changes what stands."""
 
+FIRST = 0.1
+"""Share of the time after the search in which the MILP solver may prove that a plan is best."""
+
+PARTS, PARTS_OF_FEW = 0.3, 0.8
+"""Share of what then remains in which parts are solved again, of many rows and of few: where the
+solver has not finished few rows at once, it finds little among them later."""
+
+SHARE = 0.5
+"""Share of the remaining time that a level may take; what comes later is worth less."""
+
 HALF = 0.5
 
 
@@ -43,8 +56,8 @@ class Sizes:
     """Up to `small` rows a program is solved as it is, to the last digit.
 
     Of a larger one the MILP solver gets the rows that can be part of a better solution than the
-    known one: at once if they are no more than `medium`; or, if they are no more than `large`,
-    after parts of the program were solved again for as long as that helps.
+    known one, if they are no more than `large`, after parts of the program were solved again; and
+    at once, for a short time, if they are no more than `medium`.
     """
 
     small: int = 3_000
@@ -134,7 +147,7 @@ class _Search:
         if -incumbent.value >= total * (1 - SLACK):
             incumbent.prove(-total)  # nothing is left to search
         else:
-            self._minimize(part, objective, incumbent, self.levels + 1 - level)
+            self._minimize(part, objective, incumbent, is_last=False)
         chosen = np.zeros_like(self._chosen)
         chosen[rows[incumbent.plan]] = True
         self._chosen = add(self._program, chosen, self._chosen)
@@ -149,7 +162,7 @@ class _Search:
         """The least value among solutions that keep the floors."""
         program = self._program
         incumbent = self._incumbent(program, program.value, fill(program, self._chosen), None)
-        self._minimize(program, program.value, incumbent, 1)
+        self._minimize(program, program.value, incumbent, is_last=True)
         if self._exact:
             left = self._seconds_left
             prices = price(program, program.value, self._floors, self._whole, left)
@@ -189,16 +202,16 @@ class _Search:
         program: Program,
         objective: FloatArray,
         incumbent: Incumbent[BoolArray],
-        ahead: int,
+        *,
+        is_last: bool,
     ) -> None:
-        """Minimize the first of the objectives ahead, each of which gets its share of time."""
-        seconds = self._seconds_left() / ahead
+        """Minimize an objective in its share of the time; the last one has all that remains."""
+        seconds = self._seconds_left() * (1.0 if is_last else SHARE)
         if self._exact:
             opening = leave_everything_open(program)
             self._exactly(program, objective, incumbent, opening, Limits(seconds, 0.0))
             return
         reserved = self._seconds_left() - seconds
-        is_last = ahead == 1
         self._nearly(
             program, objective, incumbent, lambda: self._seconds_left() - reserved, is_last=is_last
         )
@@ -243,29 +256,49 @@ class _Search:
         if seconds_left() <= 0 and is_last:
             return
         self._offer(program, incumbent, prices, pack(program, prices), self._floors)
-        if incumbent.value > _good_enough(prices):
+        gap = GAP if is_last else self._gap(program, prices)
+        if incumbent.value > _good_enough(prices, gap):
             prices = self._search(program, prices, incumbent, least, seconds_left)
-        self._refine(program, prices, incumbent, seconds_left)
+        self._refine(program, prices, incumbent, gap, seconds_left)
+
+    def _gap(self, program: Program, prices: Prices) -> float:
+        """Relative distance from the bound at which a level is searched no further.
+
+        Later objectives may take what the tolerance allows; but where all might be served, that
+        is what is looked for.
+        """
+        everything = prices.objective[program.starts].sum()
+        return GAP if prices.bound <= everything * (1 - SLACK) else max(GAP, self._tolerance)
 
     def _refine(
         self,
         program: Program,
         prices: Prices,
         incumbent: Incumbent[BoolArray],
+        gap: float,
         seconds_left: Callable[[], float],
     ) -> None:
-        """Solve parts again, and at the end all rows of which a better solution may consist."""
-        floors, good = Floors(self._floors, self._whole), _good_enough(prices)
-        task = Task(program, prices.objective, floors, good)
-        if np.count_nonzero(_better_rows(task, prices, incumbent.value)) > self._sizes.medium:
-            improve(task, incumbent, seconds_left)
+        """Solve all rows of which a better solution may consist, and parts of them, in turn."""
+        floors = Floors(self._floors, self._whole)
+        task = Task(program, prices.objective, floors, _good_enough(prices, gap))
+        rows = np.count_nonzero(_better_rows(task, prices, incumbent.value))
+        is_few = rows <= self._sizes.medium
+        if is_few:
+            self._together(task, prices, incumbent, FIRST * seconds_left())
+        together = seconds_left() * (1 - (PARTS_OF_FEW if is_few else PARTS))
+        reserved = together if rows <= self._sizes.large else 0.0
+        improve(task, incumbent, lambda: seconds_left() - reserved)
+        self._together(task, prices, incumbent, seconds_left())
+
+    def _together(
+        self, task: Task, prices: Prices, incumbent: Incumbent[BoolArray], seconds: float
+    ) -> None:
+        """Let the MILP solver have all rows that matter, if they are not too many for it."""
         better = _better_rows(task, prices, incumbent.value)
-        is_too_large = np.count_nonzero(better) > self._sizes.large
-        if incumbent.value <= good or is_too_large or seconds_left() <= 0:
-            return
-        opening = Opening(np.zeros_like(better), better)
-        limits = Limits(seconds_left(), good - prices.bound)
-        self._exactly(program, prices.objective, incumbent, opening, limits)
+        if 0 < np.count_nonzero(better) <= self._sizes.large and seconds > 0:
+            opening = Opening(np.zeros_like(better), better)
+            limits = Limits(seconds, task.good_enough - prices.bound)
+            self._exactly(task.program, task.objective, incumbent, opening, limits)
 
     def _search(
         self,
@@ -316,9 +349,9 @@ def _stands(program: Program) -> bool:
     return len(np.unique(program.place[program.stays])) > HALF * len(program.starts)
 
 
-def _good_enough(prices: Prices) -> float:
-    """An objective that is close enough to what prices prove."""
-    return prices.bound + GAP * max(1.0, abs(prices.bound))
+def _good_enough(prices: Prices, gap: float) -> float:
+    """An objective that is so close, relative, to what prices prove."""
+    return prices.bound + gap * max(1.0, abs(prices.bound))
 
 
 def _better_rows(task: Task, prices: Prices, value: float) -> BoolArray:
