@@ -305,7 +305,7 @@ def test_a_tight_fleet_of_a_thousand_is_close_to_what_is_proven() -> None:
     program = fleet_program(1000, demand=2.0)
     program = program.take(program.undominated())
 
-    outcome = solve_by_levels(program, Timer(lambda: 60.0), Sizes(small=0, medium=0, large=0))
+    outcome = solve_by_levels(program, Timer(time_for(400)), Sizes(small=0, medium=0, large=0))
 
     served = program.served(outcome.chosen, 3)
     assert np.all(program.used(outcome.chosen) <= program.capacity)
