@@ -28,7 +28,7 @@ FIRST = 0.25
 NEAR = 0.3
 """Share of what then remains in which the MILP solver has all mixes that are near."""
 
-WHOLE = 0.5
+WHOLE = 0.35
 """The same for the whole program after that."""
 
 CASES = 15
@@ -135,7 +135,9 @@ class Stage:
         """
         if not self._is_open():
             return
-        incumbent, limits = self._incumbent, Limits(share * self._seconds_left(), self._gap)
+        incumbent = self._incumbent
+        gap = self._gap if bound else self._gap / 2  # what is proven of some is more than of all
+        limits = Limits(share * self._seconds_left(), gap)
         watch = Watch(
             lambda values: self._offer(program.counts(values)),
             incumbent.prove if bound else lambda _: None,
@@ -156,7 +158,7 @@ class Stage:
                 break
             known = self._incumbent.plan
             cases = _some(near.beyond(known), int(size), random)
-            found = self._part(near, cases).solve(known[cases], Limits(seconds, 0.0, NODES))[0]
+            found = self._part(near, cases).solve(None, Limits(seconds, 0.0, NODES))[0]
             changed = known.copy()
             changed[cases] = known[cases] if found is None else found
             failures = 0 if self._offer(changed) else failures + 1
