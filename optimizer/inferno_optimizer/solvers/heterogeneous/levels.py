@@ -1,7 +1,8 @@
 """Several accelerators for one server: level by level the most load, then the least value.
 
 For each of these goals the linear relaxation is sharpened by inequalities until it violates
-few of them, and then the MILP solver gets both: what is proven is proven of all mixes.
+few of them. A small program then goes to the MILP solver as it is, a larger one to `stage`: what
+is proven is proven of all mixes.
 """
 
 from dataclasses import dataclass

@@ -57,11 +57,19 @@ class Relaxed:
 
 @dataclass(frozen=True)
 class MixProgram:
-    """The program of a problem, sharpened by inequalities, and by prices where there are any.
+    """The program of a problem.
 
-    What mixes cost at least when cards have prices is a valid inequality for each case.
-
-    Cases of which all mixes that matter are listed have no items in the table of the problem.
+    Attributes
+    ----------
+    problem
+        What is minimized, and subject to what.
+    inequalities
+        Valid inequalities that sharpen it.
+    prices
+        Prices of cards, if there are any: that mixes cost no less than the cheapest one of their
+        case is a valid inequality, too.
+    listed
+        Mixes that cases may have, which then have no items in the table of the problem.
     """
 
     problem: Problem
@@ -195,7 +203,7 @@ class MixProgram:
         if level is not None:
             replicas = np.zeros(len(replicas))
             served = np.where(table.level == level, -table.weight, 0.0)
-            return np.concatenate((replicas, served, np.zeros(self._extra)))
+            return np.concatenate((replicas, served, np.zeros(sum(map(len, self._others)))))
         kept = -table.stop[self._items][self._kept]
         stay = table.stay[self._items][self._stay]
         return np.concatenate((replicas, served, kept, stay, self._worth(table)))
@@ -237,14 +245,14 @@ class MixProgram:
         return self.listed or Mixes.none(self.table.rows.shape[1])
 
     @property
-    def _extra(self) -> int:
-        """Columns behind those that tell whether cases are served."""
-        return len(self._kept) + len(self._stay) + len(self._listed.place)
+    def _others(self) -> tuple[IntArray, IntArray, IntArray]:
+        """What the columns behind those that tell whether cases are served are of."""
+        return self._kept, self._stay, self._listed.place
 
     @property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:
         """Least and most of each column."""
-        upper = np.ones(len(self._place) + len(self.table.case) + self._extra)
+        upper = np.ones(sum(map(len, self._columns)))
         upper[: len(self._place)] = self.table.most[self._items]
         lower = np.zeros(len(upper))
         first = len(self._place)
@@ -263,31 +271,18 @@ class MixProgram:
         return dict(zip(columns, values.tolist(), strict=True))
 
     @cached_property
+    def _columns(self) -> tuple[IntArray, ...]:
+        """Which columns are replicas, served, kept, stay, and listed."""
+        sizes = np.array([len(self._place), len(self.table.case), *map(len, self._others)])
+        return tuple(np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1]))
+
+    @cached_property
     def _rows(self) -> tuple[SparseMatrix, FloatArray]:
         """The rows and their limits: of the capacity, of the floors, and then of the cases."""
-        table, items = self.table, np.arange(len(self._place))
-        cases = np.arange(len(table.case))
-        rows, mixes = _Rows(len(items) + len(cases) + self._extra), self._listed
-        chosen = rows.columns - len(mixes.place) + np.arange(len(mixes.place))
-        used = table.take(mixes.place).used_by_each(mixes.counts, len(self.problem.capacity))
-        mix, card_type = np.nonzero(used)
-        rows.add(
-            -self.problem.capacity,
-            (table.type[self._items], items, -table.cards[self._items]),
-            (card_type, chosen[mix], -used[mix, card_type]),
-        )
+        rows = _Rows(sum(map(len, self._columns)))
+        self._add_capacity(rows)
         self._add_floors(rows)
-        need, floor = SCALE * table.need, np.maximum(table.floor, 1)
-        zero, served = np.zeros(len(cases)), len(items) + cases
-        share = SCALE * table.effective_share[self._items]
-        for each, all_of_it in ((share, need), (np.ones(len(items)), floor)):
-            rows.add(
-                zero,
-                (self._place, items, each),
-                (mixes.place, chosen, all_of_it[mixes.place]),
-                (cases, served, -all_of_it),
-            )
-        rows.add(zero, (mixes.place, chosen, -1.0), (cases, served, 1.0))
+        self._add_cover(rows)
         self._add_kept(rows)
         self._add_stay(rows)
         self._add_inequalities(rows)
@@ -295,52 +290,69 @@ class MixProgram:
             self._add_prices(rows, self.prices)
         return rows.matrix, rows.least
 
-    def _add_kept(self, rows: "_Rows") -> None:
-        """An item is kept where there are replicas of it, and the case is served."""
-        kept, which, items = self._kept, np.arange(len(self._kept)), len(self._place)
-        mine, zero = items + len(self.table.case) + which, np.zeros(len(self._kept))
-        rows.add(zero, (which, kept, 1.0), (which, mine, -1.0))
-        rows.add(zero, (which, items + self._place[kept], 1.0), (which, mine, -1.0))
-
-    def _add_stay(self, rows: "_Rows") -> None:
-        """An item stays as it is where there are as many replicas of it as alone."""
-        stay, which = self._stay, np.arange(len(self._stay))
-        alone = self.table.alone[self._items][stay]
-        mine = len(self._place) + len(self.table.case) + len(self._kept) + which
-        rows.add(np.zeros(len(stay)), (which, stay, 1.0), (which, mine, -alone))
-        rows.add(1 - alone, (which, stay, -1.0), (which, mine, 1.0))
+    def _add_capacity(self, rows: "_Rows") -> None:
+        """There are so many cards of each type."""
+        table, mixes, capacity = self.table, self._listed, self.problem.capacity
+        items, _, _, _, listed = self._columns
+        used = table.take(mixes.place).used_by_each(mixes.counts, len(capacity))
+        mix, card_type = np.nonzero(used)
+        rows.add(
+            -capacity,
+            (table.type[self._items], items, -table.cards[self._items]),
+            (card_type, listed[mix], -used[mix, card_type]),
+        )
 
     def _add_floors(self, rows: "_Rows") -> None:
         """The first levels keep their loads."""
         table, goal = self.table, self.problem.goal
-        floors = goal.floors
+        floors, served = goal.floors, self._columns[1]
         case = np.flatnonzero((table.level >= goal.whole) & (table.level < len(floors)))
         least = np.where(np.arange(len(floors)) < goal.whole, 0.0, floors)
-        rows.add(least, (table.level[case], len(self._place) + case, table.weight[case]))
+        rows.add(least, (table.level[case], served[case], table.weight[case]))
+
+    def _add_cover(self, rows: "_Rows") -> None:
+        """A case that is served has the replicas that it needs, or one of the mixes."""
+        table, place = self.table, self._listed.place
+        items, served, _, _, listed = self._columns
+        cases, zero = np.arange(len(served)), np.zeros(len(served))
+        share = SCALE * table.effective_share[self._items]
+        need, floor = SCALE * table.need, np.maximum(table.floor, 1)
+        for each, all_of_it in ((share, need), (np.ones(len(items)), floor)):
+            rows.add(
+                zero,
+                (self._place, items, each),
+                (place, listed, all_of_it[place]),
+                (cases, served, -all_of_it),
+            )
+        rows.add(zero, (place, listed, -1.0), (cases, served, 1.0))
+
+    def _add_kept(self, rows: "_Rows") -> None:
+        """An item is kept where there are replicas of it, and the case is served."""
+        which, zero = np.arange(len(self._kept)), np.zeros(len(self._kept))
+        items, served, kept, _, _ = self._columns
+        rows.add(zero, (which, items[self._kept], 1.0), (which, kept, -1.0))
+        rows.add(zero, (which, served[self._place[self._kept]], 1.0), (which, kept, -1.0))
+
+    def _add_stay(self, rows: "_Rows") -> None:
+        """An item stays as it is where there are as many replicas of it as alone."""
+        which, alone = np.arange(len(self._stay)), self.table.alone[self._items][self._stay]
+        items, _, _, stay, _ = self._columns
+        rows.add(np.zeros(len(stay)), (which, items[self._stay], 1.0), (which, stay, -alone))
+        rows.add(1 - alone, (which, items[self._stay], -1.0), (which, stay, 1.0))
 
     def _add_prices(self, rows: "_Rows", prices: Prices) -> None:
-        """What a case gets costs no less than its cheapest mix, its cards paid for."""
-        table, items = self.problem.priced(prices.cards), len(self._place)
-        cases = np.arange(len(table.case))
-        base = np.where(np.isfinite(prices.least), prices.least, table.base) - table.base
-        margin = ROUNDED * (1.0 + np.abs(base))
-        kept, stay, mixes = self._kept, self._stay, self._listed
-        first = items + len(cases)
+        """What items cost, their cards paid for, is no less than the cheapest mix costs."""
+        table = self.problem.priced(prices.cards)
+        items, served, kept, stay, _ = self._columns
+        least = np.where(np.isfinite(prices.least), prices.least, table.base) - table.base
+        least -= ROUNDED * (1.0 + np.abs(least))
+        of = self._place
         rows.add(
-            np.zeros(len(cases)),
-            (self._place, np.arange(items), table.unit[self._items]),
-            (cases, items + cases, margin - base),
-            (self._place[kept], first + np.arange(len(kept)), -table.stop[self._items][kept]),
-            (
-                self._place[stay],
-                first + len(kept) + np.arange(len(stay)),
-                table.stay[self._items][stay],
-            ),
-            (
-                mixes.place,
-                first + len(kept) + len(stay) + np.arange(len(mixes.place)),
-                self._worth(table),
-            ),
+            np.zeros(len(served)),
+            (of, items, table.unit[self._items]),
+            (np.arange(len(served)), served, -least),
+            (of[self._kept], kept, -table.stop[self._items][self._kept]),
+            (of[self._stay], stay, table.stay[self._items][self._stay]),
         )
 
     def _add_inequalities(self, rows: "_Rows") -> None:

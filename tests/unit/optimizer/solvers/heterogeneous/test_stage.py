@@ -33,6 +33,20 @@ def test_the_best_of_all_plans_is_found_and_proven(seed: int) -> None:
     assert np.all(table.used(incumbent.plan, len(problem.capacity)) <= problem.capacity)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_no_bound_on_the_way_is_above_the_best_of_all_plans(seed: int) -> None:
+    problem, plan = random_problem(np.random.default_rng(seed))
+    program = MixProgram(problem, Inequalities.of(problem.table))
+    bounds: list[float] = []
+    incumbent = Incumbent(
+        plan, lambda counts: objective(problem, counts), lambda _, bound: bounds.append(bound)
+    )
+
+    Stage(program, incumbent, 1e-6, lambda: np.inf).improve(program.relax())
+
+    assert max(bounds) <= best_objective(problem) + 1e-6
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_stage_without_time_keeps_the_plan(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
