@@ -59,8 +59,9 @@ class Mixes:
         """Which of these, no two of which are of the same case, are among others."""
         mine = np.full((int(max(self.place.max(initial=0), others.place.max(initial=0))) + 1), -1)
         mine[self.place] = np.arange(len(self.place))
+        others = others.take(mine[others.place] >= 0)
         mate = mine[others.place]
-        same = (mate >= 0) & np.all(self.counts[mate] == others.counts, axis=1)
+        same = np.all(self.counts[mate] == others.counts, axis=1)
         result = np.zeros(len(self.place), dtype=np.bool_)
         result[mate[same]] = True
         return result

@@ -19,6 +19,9 @@ from inferno_optimizer.solvers.heterogeneous.problem import Problem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
 from inferno_optimizer.solvers.incumbent import Incumbent
 
+PRICES = 0.4
+"""Share of the time in which prices are looked for, at most."""
+
 AMPLE = 0.5
 """Share of the time in which the MILP solver has the whole program where cards cost nothing."""
 
@@ -30,6 +33,9 @@ NEAR = 0.3
 
 WHOLE = 0.35
 """The same for the whole program after that."""
+
+PER_COLUMN = 2e-4
+"""Seconds for each column below which the MILP solver finds nothing in a program."""
 
 CASES = 15
 """Cases of the first parts that are solved again."""
@@ -96,7 +102,10 @@ class Stage:
         if not self._is_open():
             return
         start = Prices(relaxed.cards, relaxed.loads, np.zeros(0), -np.inf)
-        prices = best_prices(self._problem, self._incumbent.plan, start, self._seconds_left)
+        reserved = (1 - PRICES) * self._seconds_left()
+        prices = best_prices(
+            self._problem, self._incumbent.plan, start, lambda: self._seconds_left() - reserved
+        )
         self._incumbent.prove(prices.bound)
         whole = replace(self._program, prices=prices)
         if not prices.scarce:
@@ -133,11 +142,12 @@ class Stage:
         What it proves may be of all plans. It begins without a plan, unless one is said to be
         `known`: what it tries near a plan keeps it from proving.
         """
-        if not self._is_open():
+        seconds = share * self._seconds_left()
+        if not self._is_open() or seconds < PER_COLUMN * len(program.objective):
             return
         incumbent = self._incumbent
         gap = self._gap if bound else self._gap / 2  # what is proven of some is more than of all
-        limits = Limits(share * self._seconds_left(), gap)
+        limits = Limits(seconds, gap)
         watch = Watch(
             lambda values: self._offer(program.counts(values)),
             incumbent.prove if bound else lambda _: None,

@@ -1,9 +1,11 @@
 """The cheapest mixes of a case, against all of its mixes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from inferno_optimizer.solvers.heterogeneous.cheapest import cheapest_mixes
+from inferno_optimizer.solvers.heterogeneous.cheapest import Mixes, cheapest_mixes
 from tests.unit.optimizer.solvers.heterogeneous.tables import mixes_of, random_table
 
 CASES = 3
@@ -56,3 +58,16 @@ def test_every_mix_below_the_limit_without_needless_replicas_is_found(seed: int)
             needed = np.array_equal(only.trimmed(counts[None])[0], counts)
             if value < limit[case] - 1e-9 and needed:
                 assert (case, tuple(counts.tolist())) in told
+
+
+def test_mixes_are_found_among_others_by_case_and_counts() -> None:
+    random = np.random.default_rng(0)
+    table, capacity = random_table(random, CASES), np.full(3, 9)
+    mixes = cheapest_mixes(table, capacity, UNLIMITED, width=1000).mixes
+    others = replace(mixes, counts=mixes.counts + 1)
+    nothing = Mixes.none(mixes.counts.shape[1])
+
+    assert mixes.among(mixes).all()
+    assert not mixes.among(others).any()
+    assert not mixes.among(nothing).any()
+    assert len(nothing.among(mixes)) == 0
