@@ -34,7 +34,7 @@ NEAR = 0.3
 WHOLE = 0.35
 """The same for the whole program after that."""
 
-PER_COLUMN = 2e-4
+PER_COLUMN = 1e-4
 """Seconds for each column below which the MILP solver finds nothing in a program."""
 
 CASES = 15
