@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Protocol
 
 import highspy
@@ -16,22 +15,14 @@ from inferno_optimizer.sizing.queueing import FloatArray
 FEASIBLE_POINT = 2
 """HiGHS's word for a solution that satisfies every constraint."""
 
-EAGER = MappingProxyType({"mip_heuristic_effort": 0.8, "mip_allow_restart": False})
-"""HiGHS's options to look for solutions rather than for bounds."""
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: after seconds, within an absolute gap, or after so many nodes.
-
-    Where the bound is tight early and good solutions are what is missing, `eager` spends most
-    of the time on looking for these.
-    """
+    """When to stop: after seconds, within an absolute gap, or after so many nodes."""
 
     seconds: float
     gap: float
     nodes: int | None = None
-    eager: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +87,6 @@ def highs(
     options: dict[str, object] = {"msg": False, "threads": 1, "gapRel": 0.0, "gapAbs": limits.gap}
     if limits.nodes is not None:
         options["mip_max_nodes"] = limits.nodes
-    if limits.eager:
-        options |= EAGER
     if watch is not None:
         options["callbackTuple"] = (_callback(watch), None)
         options["callbacksToActivate"] = [SOLUTION, MOMENT]

@@ -1,7 +1,8 @@
 """Several accelerators for one server: level by level the most load, then the least value.
 
 For each of these goals the linear relaxation is sharpened by inequalities until it violates
-few of them, and then the MILP solver gets both: what is proven is proven of all mixes.
+few of them. A small program then goes to the MILP solver as it is, a larger one to `stage`: what
+is proven is proven of all mixes.
 """
 
 from collections.abc import Callable
@@ -11,10 +12,11 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits, Watch
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
-from inferno_optimizer.solvers.heterogeneous.program import Goal, MixProgram, Relaxed
+from inferno_optimizer.solvers.heterogeneous.problem import Goal, Problem
+from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
+from inferno_optimizer.solvers.heterogeneous.stage import Stage
 from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
 
 GAP = 5e-4
@@ -25,21 +27,6 @@ SLACK = 1e-9
 
 SMALL = 200
 """Up to so many items a program is solved to the last digit."""
-
-SHARE = 0.5
-"""Share of the time of a goal in which the MILP solver has the whole program."""
-
-TYPES = 2
-"""Types of card of a part that is solved again, or one more."""
-
-NODES = 200
-"""Of branch and bound in a part; a limit that does not depend on how busy the machine is."""
-
-SECONDS = 3.0
-"""The longest that a part may take."""
-
-TIRED = 40
-"""Parts without any improvement after which the search ends."""
 
 ROUNDS = 5
 """How often inequalities are looked for."""
@@ -109,7 +96,6 @@ class _Search:
         self._tolerance = max(tolerance, SLACK)
         self._seconds_left = timer.to_search
         self._exact = np.count_nonzero(table.most) <= SMALL
-        self._share = 1.0 if self._exact else SHARE
         self._inequalities = Inequalities.of(table)
         self._used = np.zeros(len(self._inequalities.place), dtype=np.bool_)
         self.levels = int(table.level.max()) + 1
@@ -144,11 +130,8 @@ class _Search:
         loads = np.bincount(table.level, table.weight, self.levels)
         goals: list[int | None] = [*np.flatnonzero(self._bounds < loads).tolist(), None]
         for level in goals:
-            levels = self.levels if level is None else level
-            part = np.flatnonzero(table.level <= levels)
-            saved = self._program(level, part, self._floors[:levels]).savings(
-                self._timer.seconds_left
-            )
+            part = np.flatnonzero(table.level <= (self.levels if level is None else level))
+            saved = self._program(level, part).savings(self._timer.seconds_left)
             if saved is None:
                 break
             if level is None:
@@ -161,21 +144,19 @@ class _Search:
         """Improve the plan as to a goal; the bound that is proven."""
         ahead = 1 if level is None else self.levels + 1 - level
         reserved = self._seconds_left() * (1 - 1 / ahead)
-        levels = self.levels if level is None else level
-        part = np.flatnonzero(self._table.level <= levels)
-        table, relaxed = self._table.take(part), self._sharpen(level, part)
-        incumbent = self._incumbent(level, table, table.filled(self._counts[part], self._capacity))
+        part = np.flatnonzero(self._table.level <= (self.levels if level is None else level))
+        problem, relaxed = self._problem(level, part), self._sharpen(level, part)
+        known = problem.table.filled(self._counts[part], self._capacity)
+        incumbent = self._incumbent(level, problem.table, known)
         incumbent.prove(relaxed.objective)
         gap = 0.0 if self._exact else GAP * max(1.0, abs(relaxed.objective))
-        limits = Limits((self._seconds_left() - reserved) * self._share, gap, eager=True)
-        if incumbent.value - relaxed.objective > gap and limits.seconds > 0:
-            program = self._program(level, part, self._floors)
-            watch = self._watch(program, incumbent) if incumbent.observed else None
-            found, proven = program.solve(incumbent.plan, limits, watch)
-            self._offer(table, incumbent, found)
-            incumbent.prove(proven)
-        if not self._exact:
-            self._improve(level, part, incumbent, gap, reserved)
+        stage = Stage(
+            self._program(level, part), incumbent, gap, lambda: self._seconds_left() - reserved
+        )
+        if self._exact:
+            stage.solve()
+        else:
+            stage.improve(relaxed)
         self._counts[part] = incumbent.plan
         return incumbent.bound
 
@@ -192,73 +173,23 @@ class _Search:
             return Incumbent(known, worth)
 
         def tell(counts: IntArray, bound: float) -> None:
-            served, value = _loads(table, counts, levels), _objective(table, None, counts)
+            served, value = table.loads(counts, levels), _objective(table, None, counts)
             observe(Progress(level, served, value, bound))
 
         return Incumbent(known, worth, tell)
 
-    def _watch(self, program: MixProgram, incumbent: Incumbent[IntArray]) -> Watch:
-        """Offers plans to the incumbent while the MILP solver runs."""
-
-        def offer(values: FloatArray) -> None:
-            self._offer(program.table, incumbent, program.counts(values))
-
-        return Watch(offer, incumbent.prove)
-
-    def _improve(
-        self,
-        level: int | None,
-        part: IntArray,
-        incumbent: Incumbent[IntArray],
-        gap: float,
-        reserved: float,
-    ) -> None:
-        """Solve parts of the plan again, cases on a few types of card, while time remains."""
-        table, failures = self._table.take(part), 0
-        random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
-        while failures < TIRED and incumbent.value > incumbent.bound + gap:
-            limits = Limits(min(self._seconds_left() - reserved, SECONDS), 0.0, NODES)
-            if limits.seconds <= 0:
-                break
-            known = incumbent.plan
-            cases = _on_few_types(table, known, random)
-            found = self._program_beside(level, part, known, cases).solve(known[cases], limits)[0]
-            failures += 1
-            if found is not None:
-                changed = known.copy()
-                changed[cases] = found
-                failures = 0 if self._offer(table, incumbent, changed) else failures
-
-    def _program_beside(
-        self, level: int | None, part: IntArray, known: IntArray, cases: IntArray
-    ) -> MixProgram:
-        """The program of some cases with what all others leave them: cards, and loads to serve."""
-        others = self._table.take(np.delete(part, cases))
-        counts = np.delete(known, cases, axis=0)
-        loads, levels = _loads(others, counts, self.levels), len(self._floors)
-        goal = Goal(level, np.maximum(self._floors - loads[:levels], 0.0), min(self._whole, levels))
-        left = self._capacity - others.used(counts, len(self._capacity))
-        inequalities = self._inequalities.take(self._used).among(part[cases])
-        return MixProgram(self._table.take(part[cases]), left, goal, inequalities)
-
-    def _offer(
-        self, table: MixTable, incumbent: Incumbent[IntArray], found: IntArray | None
-    ) -> bool:
-        """Offer a plan that was found, if it keeps the floors; return whether it is accepted."""
-        if found is None:
-            return False
-        found, levels = table.trimmed(found), len(self._floors)
-        keeps = np.all(_loads(table, found, self.levels)[:levels] >= self._floors)
-        return bool(keeps) and incumbent.offer(found)
-
-    def _program(self, level: int | None, part: IntArray, floors: FloatArray) -> MixProgram:
-        inequalities = self._inequalities.take(self._used).among(part)
+    def _problem(self, level: int | None, part: IntArray) -> Problem:
+        floors = self._floors[:level]
         goal = Goal(level, floors, min(self._whole, len(floors)))
-        return MixProgram(self._table.take(part), self._capacity, goal, inequalities)
+        return Problem(self._table.take(part), self._capacity, goal)
+
+    def _program(self, level: int | None, part: IntArray) -> MixProgram:
+        inequalities = self._inequalities.take(self._used).among(part)
+        return MixProgram(self._problem(level, part), inequalities)
 
     def _sharpen(self, level: int | None, part: IntArray) -> Relaxed:
         """The relaxation, with the inequalities added that it violates."""
-        relaxed = self._program(level, part, self._floors).relax()
+        relaxed = self._program(level, part).relax()
         for _ in range(ROUNDS):
             counts = np.zeros(self._table.rows.shape)
             served = np.zeros(len(self._table.case))
@@ -267,26 +198,8 @@ class _Search:
             if not len(violated):
                 break
             self._used[violated] = True
-            relaxed = self._program(level, part, self._floors).relax()
+            relaxed = self._program(level, part).relax()
         return relaxed
-
-
-def _on_few_types(table: MixTable, counts: IntArray, random: np.random.Generator) -> IntArray:
-    """Cases with replicas on some types of card, chosen at random, and cases with none."""
-    types = int(table.type.max()) + 1
-    few = np.zeros(types, dtype=np.bool_)
-    few[random.permutation(types)[: TYPES + int(random.integers(2))]] = True
-    there = counts > 0
-    mine = np.any(there & few[table.type], axis=1) | ~there.any(axis=1)
-    return np.flatnonzero(mine)
-
-
-def _loads(table: MixTable, counts: IntArray, levels: int) -> FloatArray:
-    """Load that a plan serves of each level."""
-    served = table.covered(counts)
-    loads = np.zeros(levels)
-    np.add.at(loads, table.level[served], table.weight[served])
-    return loads
 
 
 def _objective(table: MixTable, level: int | None, counts: IntArray) -> float:

@@ -125,6 +125,14 @@ class MixTable:
         """Some of the cases, in their order."""
         return MixTable(*(getattr(self, field.name)[which] for field in fields(self)))
 
+    def priced(self, cards: FloatArray, *, valued: bool) -> "MixTable":
+        """The same where cards have prices, shape (types,); besides what is valued, or alone."""
+        paid = cards[self.type] * self.cards
+        if valued:
+            return replace(self, unit=self.unit + paid)
+        nothing = np.zeros(self.rows.shape)
+        return replace(self, unit=paid, stop=nothing, stay=nothing, base=np.zeros(len(self.case)))
+
     @cached_property
     def effective_share(self) -> FloatArray:
         """Shares, of which no more counts than is needed."""
@@ -163,10 +171,22 @@ class MixTable:
         value += np.sum(np.where(counts == self.alone, self.stay, 0.0), axis=1)
         return value
 
+    def loads(self, counts: IntArray, levels: int) -> FloatArray:
+        """Load that a plan serves of each of the first levels; shape (levels,)."""
+        served = self.covered(counts) & (self.level < levels)
+        loads: FloatArray = np.zeros(levels)
+        np.add.at(loads, self.level[served], self.weight[served])
+        return loads
+
     def used(self, counts: IntArray, types: int) -> IntArray:
         """Cards in use of each type; shape (types,)."""
-        cards = np.zeros(types, dtype=np.int64)
-        np.add.at(cards, self.type.ravel(), (counts * self.cards).ravel())
+        used: IntArray = self.used_by_each(counts, types).sum(axis=0)
+        return used
+
+    def used_by_each(self, counts: IntArray, types: int) -> IntArray:
+        """The same for each case; shape (cases, types)."""
+        cards = np.zeros((len(counts), types), dtype=np.int64)
+        np.add.at(cards, (np.arange(len(counts))[:, None], self.type), counts * self.cards)
         return cards
 
     def filled(self, counts: IntArray, capacity: IntArray) -> IntArray:

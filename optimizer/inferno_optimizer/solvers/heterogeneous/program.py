@@ -1,8 +1,8 @@
 """The choice of mixes as a mixed integer linear program.
 
 Its columns are the replicas of each item, whether a case is served, whether an item that runs
-now is kept, and whether all stays as it is; in this order. Every row is a sum that is at least
-a limit.
+now is kept, whether all stays as it is, and which of the mixes that are listed a case has; in
+this order. Every row is a sum that is at least a limit.
 """
 
 from collections.abc import Callable
@@ -18,48 +18,69 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import (
     ENGINES,
     Limits,
+    Start,
     Watch,
     branch_and_bound,
     watched,
 )
+from inferno_optimizer.solvers.heterogeneous.cheapest import Mixes
+from inferno_optimizer.solvers.heterogeneous.column_generation import Prices
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
+from inferno_optimizer.solvers.heterogeneous.problem import Problem
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
+
+HALF = 0.5
+"""A column that is 0 or 1 and larger than this is 1."""
+
+ROUNDED = 1e-9
+"""By how much, relative, a valid inequality is weakened against rounding."""
 
 SCALE = 1e3
 """Needs count in thousandths: HiGHS lets a row be short by more than we do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """What to minimize: loads of a level not served, or the value where there is no level.
-
-    `floors` are loads that the first levels keep; of these the first `whole` are served
-    entirely.
-    """
-
-    level: int | None
-    floors: FloatArray
-    whole: int
-
-
-@dataclass(frozen=True, slots=True)
 class Relaxed:
-    """A best plan with replicas in parts: amounts of items, how far cases are served."""
+    """A best plan with replicas in parts: amounts of items, how far cases are served.
+
+    `cards` and `loads` are what the plan would pay for one more card of each type, and for one
+    less of the load that each level keeps.
+    """
 
     counts: FloatArray
     served: FloatArray
     objective: float
+    cards: FloatArray
+    loads: FloatArray
 
 
 @dataclass(frozen=True)
 class MixProgram:
-    """The program of a table with a goal, sharpened by inequalities."""
+    """The program of a problem.
 
-    table: MixTable
-    capacity: IntArray
-    goal: Goal
+    Attributes
+    ----------
+    problem
+        What is minimized, and subject to what.
+    inequalities
+        Valid inequalities that sharpen it.
+    prices
+        Prices of cards, if there are any: that mixes cost no less than the cheapest one of their
+        case is a valid inequality, too.
+    listed
+        Mixes that cases may have, which then have no items in the table of the problem.
+    """
+
+    problem: Problem
     inequalities: Inequalities
+    prices: Prices | None = None
+    listed: Mixes | None = None
+
+    @property
+    def table(self) -> MixTable:
+        """The cases."""
+        return self.problem.table
 
     def relax(self) -> Relaxed:
         """The best plan with replicas in parts.
@@ -71,6 +92,8 @@ class MixProgram:
         """
         solver = self._relaxation()
         solution = solver.getSolution()
+        dual = np.asarray(solution.row_dual)
+        types, floors = len(self.problem.capacity), len(self.problem.goal.floors)
         items, cases = len(self._place), len(self.table.case)
         amounts = np.asarray(solution.col_value)
         counts = np.zeros(self.table.rows.shape)
@@ -79,6 +102,8 @@ class MixProgram:
             counts=counts,
             served=amounts[items : items + cases],
             objective=float(solver.getInfo().objective_function_value),
+            cards=np.maximum(dual[:types], 0.0),
+            loads=np.maximum(dual[types : types + floors], 0.0),
         )
 
     def savings(self, seconds_left: Callable[[], float]) -> FloatArray | None:
@@ -94,8 +119,11 @@ class MixProgram:
         if seconds_left() <= 0:
             return None
         solver = self._relaxation()
-        before, saved = solver.getInfo().objective_function_value, np.zeros(len(self.capacity))
-        for card_type, cards in enumerate(self.capacity.tolist()):
+        before, saved = (
+            solver.getInfo().objective_function_value,
+            np.zeros(len(self.problem.capacity)),
+        )
+        for card_type, cards in enumerate(self.problem.capacity.tolist()):
             solver.changeRowBounds(card_type, float(-cards - 1), np.inf)
             solver.setOptionValue("time_limit", solver.getRunTime() + max(seconds_left(), 0.0))
             solver.run()
@@ -127,11 +155,11 @@ class MixProgram:
         return model
 
     def solve(
-        self, known: IntArray, limits: Limits, watch: Watch | None = None
+        self, known: IntArray | None, limits: Limits, watch: Watch | None = None
     ) -> tuple[IntArray | None, float]:
         """Counts of a best plan, None if there is no time for any, and a proven bound.
 
-        The search begins with a known plan, and can be watched.
+        The search begins with a known plan, if there is one, and can be watched.
 
         Raises
         ------
@@ -152,7 +180,7 @@ class MixProgram:
             mine = slice(matrix.starts[row], matrix.starts[row + 1])
             terms = zip(matrix.columns[mine].tolist(), matrix.values[mine].tolist(), strict=True)
             problem += pulp.LpAffineExpression([(columns[i], a) for i, a in terms]) >= limit
-        start = dict(zip(columns, self._columns_of(known).tolist(), strict=True))
+        start = {} if known is None else self._start(columns, known)
         engines = ENGINES if watch is None else watched(watch, columns)
         found = branch_and_bound(problem, start, limits, engines)
         if not found.solution:
@@ -163,20 +191,28 @@ class MixProgram:
         """Replicas of each item, of values of all columns."""
         counts = np.zeros(self.table.rows.shape, dtype=np.int64)
         counts[self._place, self._item] = np.rint(values[: len(self._place)])
+        mixes = self._listed.take(values[len(values) - len(self._listed.place) :] > HALF)
+        counts[mixes.place] = mixes.counts
         return counts
 
     @cached_property
     def objective(self) -> FloatArray:
         """What each column costs."""
-        table, level = self.table, self.goal.level
+        table, level = self.table, self.problem.goal.level
         replicas, served = table.unit[self._place, self._item], table.base
         if level is not None:
             replicas = np.zeros(len(replicas))
             served = np.where(table.level == level, -table.weight, 0.0)
-            return np.concatenate((replicas, served, np.zeros(self._extra)))
-        kept = -table.stop[self._place, self._item][self._kept]
-        stay = table.stay[self._place, self._item][self._stay]
-        return np.concatenate((replicas, served, kept, stay))
+            return np.concatenate((replicas, served, np.zeros(sum(map(len, self._others)))))
+        kept = -table.stop[self._items][self._kept]
+        stay = table.stay[self._items][self._stay]
+        return np.concatenate((replicas, served, kept, stay, self._worth(table)))
+
+    def _worth(self, table: MixTable) -> FloatArray:
+        """What the mixes that are listed add to the value of nothing; shape (mixes,)."""
+        place, counts = self._listed.place, self._listed.counts
+        worth: FloatArray = table.take(place).value(counts) - table.base[place]
+        return worth
 
     @cached_property
     def _items(self) -> tuple[IntArray, IntArray]:
@@ -204,65 +240,120 @@ class MixProgram:
         fits = self.table.most[self._items] == self.table.alone[self._items]
         return np.flatnonzero((self.table.stay[self._items] != 0) & fits)
 
+    @cached_property
+    def _listed(self) -> Mixes:
+        return self.listed or Mixes.none(self.table.rows.shape[1])
+
     @property
-    def _extra(self) -> int:
-        return len(self._kept) + len(self._stay)
+    def _others(self) -> tuple[IntArray, IntArray, IntArray]:
+        """What the columns behind those that tell whether cases are served are of."""
+        return self._kept, self._stay, self._listed.place
 
     @property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:
         """Least and most of each column."""
-        upper = np.ones(len(self._place) + len(self.table.case) + self._extra)
+        upper = np.ones(sum(map(len, self._columns)))
         upper[: len(self._place)] = self.table.most[self._items]
         lower = np.zeros(len(upper))
         first = len(self._place)
-        lower[first : first + len(self.table.case)] = self.table.level < self.goal.whole
+        lower[first : first + len(self.table.case)] = self.table.level < self.problem.goal.whole
         return lower, upper
 
-    def _columns_of(self, counts: IntArray) -> FloatArray:
+    def _start(self, columns: list[pulp.LpVariable], counts: IntArray) -> Start:
         """Values of all columns of a plan."""
         replicas = counts[self._items]
         stays = replicas[self._stay] == self.table.alone[self._items][self._stay]
         served = self.table.covered(counts)
-        parts = (replicas, served, replicas[self._kept] > 0, stays)
-        return np.concatenate([part.astype(np.float64) for part in parts])
+        mixes = self._listed
+        has = np.all(counts[mixes.place] == mixes.counts, axis=1)
+        parts = (replicas, served, replicas[self._kept] > 0, stays, has)
+        values = np.concatenate([part.astype(np.float64) for part in parts])
+        return dict(zip(columns, values.tolist(), strict=True))
+
+    @cached_property
+    def _columns(self) -> tuple[IntArray, ...]:
+        """Which columns are replicas, served, kept, stay, and listed."""
+        sizes = np.array([len(self._place), len(self.table.case), *map(len, self._others)])
+        return tuple(np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1]))
 
     @cached_property
     def _rows(self) -> tuple[SparseMatrix, FloatArray]:
-        """The rows and their limits; those of the capacity first."""
-        table, items = self.table, np.arange(len(self._place))
-        served = len(items) + self._place
-        cases = np.arange(len(table.case))
-        rows = _Rows(len(items) + len(cases) + self._extra)
-        cards = table.cards[self._items]
-        rows.add(-self.capacity, (table.type[self._items], items, -cards))
-        share = SCALE * table.effective_share[self._items]
-        need, floor = -SCALE * table.need, -np.maximum(table.floor, 1)
-        zero = np.zeros(len(cases))
-        rows.add(zero, (self._place, items, share), (cases, len(items) + cases, need))
-        rows.add(zero, (self._place, items, 1.0), (cases, len(items) + cases, floor))
-        kept, which = self._kept, np.arange(len(self._kept))
-        mine = len(items) + len(cases) + which
-        rows.add(np.zeros(len(kept)), (which, kept, 1.0), (which, mine, -1.0))
-        rows.add(np.zeros(len(kept)), (which, served[kept], 1.0), (which, mine, -1.0))
-        self._add_stay(rows)
+        """The rows and their limits: of the capacity, of the floors, and then of the cases."""
+        rows = _Rows(sum(map(len, self._columns)))
+        self._add_capacity(rows)
         self._add_floors(rows)
+        self._add_cover(rows)
+        self._add_kept(rows)
+        self._add_stay(rows)
         self._add_inequalities(rows)
+        if self.prices is not None:
+            self._add_prices(rows, self.prices)
         return rows.matrix, rows.least
 
-    def _add_stay(self, rows: "_Rows") -> None:
-        """An item stays as it is where there are as many replicas of it as alone."""
-        stay, which = self._stay, np.arange(len(self._stay))
-        alone = self.table.alone[self._items][stay]
-        mine = rows.columns - len(stay) + which
-        rows.add(np.zeros(len(stay)), (which, stay, 1.0), (which, mine, -alone))
-        rows.add(1 - alone, (which, stay, -1.0), (which, mine, 1.0))
+    def _add_capacity(self, rows: "_Rows") -> None:
+        """There are so many cards of each type."""
+        table, mixes, capacity = self.table, self._listed, self.problem.capacity
+        items, _, _, _, listed = self._columns
+        used = table.take(mixes.place).used_by_each(mixes.counts, len(capacity))
+        mix, card_type = np.nonzero(used)
+        rows.add(
+            -capacity,
+            (table.type[self._items], items, -table.cards[self._items]),
+            (card_type, listed[mix], -used[mix, card_type]),
+        )
 
     def _add_floors(self, rows: "_Rows") -> None:
         """The first levels keep their loads."""
-        table, floors = self.table, self.goal.floors
-        case = np.flatnonzero((table.level >= self.goal.whole) & (table.level < len(floors)))
-        least = np.where(np.arange(len(floors)) < self.goal.whole, 0.0, floors)
-        rows.add(least, (table.level[case], len(self._place) + case, table.weight[case]))
+        table, goal = self.table, self.problem.goal
+        floors, served = goal.floors, self._columns[1]
+        case = np.flatnonzero((table.level >= goal.whole) & (table.level < len(floors)))
+        least = np.where(np.arange(len(floors)) < goal.whole, 0.0, floors)
+        rows.add(least, (table.level[case], served[case], table.weight[case]))
+
+    def _add_cover(self, rows: "_Rows") -> None:
+        """A case that is served has the replicas that it needs, or one of the mixes."""
+        table, place = self.table, self._listed.place
+        items, served, _, _, listed = self._columns
+        cases, zero = np.arange(len(served)), np.zeros(len(served))
+        share = SCALE * table.effective_share[self._items]
+        need, floor = SCALE * table.need, np.maximum(table.floor, 1)
+        for each, all_of_it in ((share, need), (np.ones(len(items)), floor)):
+            rows.add(
+                zero,
+                (self._place, items, each),
+                (place, listed, all_of_it[place]),
+                (cases, served, -all_of_it),
+            )
+        rows.add(zero, (place, listed, -1.0), (cases, served, 1.0))
+
+    def _add_kept(self, rows: "_Rows") -> None:
+        """An item is kept where there are replicas of it, and the case is served."""
+        which, zero = np.arange(len(self._kept)), np.zeros(len(self._kept))
+        items, served, kept, _, _ = self._columns
+        rows.add(zero, (which, items[self._kept], 1.0), (which, kept, -1.0))
+        rows.add(zero, (which, served[self._place[self._kept]], 1.0), (which, kept, -1.0))
+
+    def _add_stay(self, rows: "_Rows") -> None:
+        """An item stays as it is where there are as many replicas of it as alone."""
+        which, alone = np.arange(len(self._stay)), self.table.alone[self._items][self._stay]
+        items, _, _, stay, _ = self._columns
+        rows.add(np.zeros(len(stay)), (which, items[self._stay], 1.0), (which, stay, -alone))
+        rows.add(1 - alone, (which, items[self._stay], -1.0), (which, stay, 1.0))
+
+    def _add_prices(self, rows: "_Rows", prices: Prices) -> None:
+        """What items cost, their cards paid for, is no less than the cheapest mix costs."""
+        table = self.problem.priced(prices.cards)
+        items, served, kept, stay, _ = self._columns
+        least = np.where(np.isfinite(prices.least), prices.least, table.base) - table.base
+        least -= ROUNDED * (1.0 + np.abs(least))
+        of = self._place
+        rows.add(
+            np.zeros(len(served)),
+            (of, items, table.unit[self._items]),
+            (np.arange(len(served)), served, -least),
+            (of[self._kept], kept, -table.stop[self._items][self._kept]),
+            (of[self._stay], stay, table.stay[self._items][self._stay]),
+        )
 
     def _add_inequalities(self, rows: "_Rows") -> None:
         known = self.inequalities

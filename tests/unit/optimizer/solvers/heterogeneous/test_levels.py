@@ -420,6 +420,18 @@ def test_parts_that_are_solved_again_keep_the_cards_and_serve_no_less(seed: int)
     assert certificate.bound <= certificate.objective
 
 
+def test_a_fleet_gets_a_plan_that_is_proven_to_be_within_the_gap_of_the_best() -> None:
+    # The search ends there; how fast the machine is decides only when.
+    solution = optimize(fleet_system(30, 20, 2, time_limit=300.0))
+
+    certificate = solution.certificate
+    assert [level.served for level in certificate.levels] == pytest.approx(
+        [level.bound for level in certificate.levels]
+    )
+    assert certificate.gap is not None
+    assert certificate.gap <= 5e-4
+
+
 @pytest.mark.slow
 def test_a_fleet_is_planned_within_the_time_limit_and_what_is_proven() -> None:
     system = fleet_system(100, 20, 1, time_limit=8.0)

@@ -1,0 +1,196 @@
+"""Prices of cards that prove most of mixes, by column generation.
+
+With a price for each type of card, and for the load that a level must keep, every case chooses
+its cheapest mix by itself; the sum, less what capacity is worth, is a proven bound
+[Geoffrion, Math. Prog. Study 2 (1974) 82-114]. It knows the whole number of replicas in every
+case, which a linear relaxation does not. Prices come from a linear program over the mixes that
+are known so far; those that are cheapest at a point between the best prices and these are added
+[Wentges, Int. Trans. Opl Res. 4 (1997) 151-162].
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from inferno_optimizer.errors import SolverError
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.prices import ROUNDING
+from inferno_optimizer.solvers.heterogeneous.cheapest import Mixes, cheapest_mixes
+from inferno_optimizer.solvers.heterogeneous.problem import Problem
+from inferno_optimizer.solvers.sparse import SparseMatrix
+
+ROUNDS = 40
+"""How often mixes are added, at most."""
+
+ENOUGH = 1e-5
+"""Relative distance of the bound from that of the linear program at which that ends."""
+
+WIDTH = 300
+"""Parts of mixes of a case that go on in the search for a cheapest one."""
+
+SMOOTH = 0.5
+"""Share of the best prices in those that are tried next."""
+
+SCARCE = 1e-9
+"""Price of a card, relative to the objective, that is rounding."""
+
+SAME = 1e-9
+"""Relative difference of costs that is rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices, and what they prove.
+
+    Attributes
+    ----------
+    cards
+        Of a card of each type; shape (types,).
+    loads
+        Of the load of each level with a floor; shape (levels,).
+    least
+        What a mix of each case costs at least, its cards paid for; shape (cases,).
+    bound
+        No plan has a lower objective.
+    """
+
+    cards: FloatArray
+    loads: FloatArray
+    least: FloatArray
+    bound: float
+
+    @property
+    def scarce(self) -> bool:
+        """Whether cards cost anything."""
+        return bool(self.cards.max() > SCARCE * max(1.0, abs(self.bound)))
+
+
+def best_prices(
+    problem: Problem, known: IntArray, start: Prices, seconds_left: Callable[[], float]
+) -> Prices:
+    """Climb from prices to those with the highest bound, or to good ones in the time that remains.
+
+    Parameters
+    ----------
+    problem
+        Its table has at least one case.
+    known
+        A plan that keeps capacity and floors; shape (cases, items).
+    start
+        Prices to begin with, of which nothing needs to be proven.
+    seconds_left
+        Time that remains.
+
+    Raises
+    ------
+    SolverError
+        When HiGHS fails.
+    """
+    master = _Master(problem)
+    master.add(Mixes.of_plan(problem.table, known))
+    best, cards, loads, between = start, start.cards, start.loads, True
+    for _ in range(ROUNDS):
+        limit = master.least_known(cards, loads)
+        found = cheapest_mixes(problem.priced(cards), problem.capacity, limit, WIDTH)
+        here = proven(problem, cards, loads, found.least)
+        best = here if here.bound > best.bound else best
+        progress = master.add(found.mixes)
+        objective, cards, loads = master.solve()
+        close = objective - best.bound <= ENOUGH * max(1.0, abs(objective))
+        if close or not (progress or between) or seconds_left() <= 0:
+            break
+        between = progress
+        if between:
+            cards = SMOOTH * best.cards + (1 - SMOOTH) * cards
+            loads = SMOOTH * best.loads + (1 - SMOOTH) * loads
+    return best
+
+
+def proven(problem: Problem, cards: FloatArray, loads: FloatArray, least: FloatArray) -> Prices:
+    """The sum of the cases' least costs less what capacity is worth, and less any rounding.
+
+    `least` is what a mix of each case costs at least at these prices.
+    """
+    rewards, optional = problem.rewards(loads), problem.optional
+    reduced = np.where(optional, np.minimum(least - rewards, 0.0), least - rewards)
+    terms = np.concatenate((reduced, -cards * problem.capacity, loads * problem.goal.floors))
+    taken = (reduced < 0) | ~optional
+    parts = np.concatenate((least[taken], rewards[taken], terms[len(least) :]))
+    rounding = ROUNDING * problem.table.rows.shape[1]
+    return Prices(cards, loads, least, math.fsum(terms) - rounding * math.fsum(np.abs(parts)))
+
+
+class _Master:
+    """The linear program over the mixes that are known so far, which HiGHS keeps.
+
+    Its rows are the capacity of each type of card, the load that each level keeps, and one mix
+    at most for each case.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        table, goal = problem.table, problem.goal
+        self._types, self._floors = len(problem.capacity), len(goal.floors)
+        self._mixes = Mixes.none(table.rows.shape[1])
+        cases = len(table.case)
+        floors = np.where(np.arange(self._floors) < goal.whole, 0.0, goal.floors)
+        lower = np.concatenate(
+            (np.full(self._types, -np.inf), floors, np.where(problem.optional, -np.inf, 1.0))
+        )
+        upper = np.concatenate((problem.capacity, np.full(self._floors, np.inf), np.ones(cases)))
+        nothing = np.zeros(0, dtype=np.int32)
+        self._solver = highspy.Highs()
+        self._solver.setOptionValue("output_flag", False)
+        self._solver.setOptionValue("threads", 1)
+        starts = np.zeros(len(lower), dtype=np.int32)
+        self._solver.addRows(len(lower), lower, upper, 0, starts, nothing, np.zeros(0))
+
+    def add(self, mixes: Mixes) -> bool:
+        """Add mixes; return whether there are any."""
+        problem, table = self._problem, self._problem.table
+        mine, number = table.take(mixes.place), len(mixes.place)
+        used = mine.used_by_each(mixes.counts, self._types)
+        mix, card_type = np.nonzero(used)
+        floored = np.flatnonzero((mine.level >= problem.goal.whole) & (mine.level < self._floors))
+        matrix = SparseMatrix.of(
+            (number, self._types + self._floors + len(table.case)),
+            [
+                (mix, card_type, used[mix, card_type].astype(np.float64)),
+                (floored, self._types + mine.level[floored], mine.weight[floored]),
+                (np.arange(number), self._types + self._floors + mixes.place, np.ones(number)),
+            ],
+        )
+        goal = problem.goal.level
+        cost = mine.value(mixes.counts) if goal is None else -mine.weight * (mine.level == goal)
+        matrix.add_as_columns(self._solver, cost)
+        self._mixes = self._mixes.extended(mixes)
+        return number > 0
+
+    def solve(self) -> tuple[float, FloatArray, FloatArray]:
+        """The objective, and prices of cards and of loads.
+
+        Raises
+        ------
+        SolverError
+            When HiGHS fails.
+        """
+        self._solver.run()
+        if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            status = self._solver.getModelStatus().name
+            raise SolverError(f"HiGHS finds a linear program over mixes {status}")
+        dual = np.asarray(self._solver.getSolution().row_dual)
+        cards = np.maximum(-dual[: self._types], 0.0)
+        loads = np.maximum(dual[self._types : self._types + self._floors], 0.0)
+        return float(self._solver.getInfo().objective_function_value), cards, loads
+
+    def least_known(self, cards: FloatArray, loads: FloatArray) -> FloatArray:
+        """What the cheapest known mix of each case costs, or what a case without any is worth."""
+        problem, place = self._problem, self._mixes.place
+        rewards = problem.rewards(loads)
+        least = np.where(problem.optional, rewards, np.inf)
+        value = problem.priced(cards).take(place).value(self._mixes.counts)
+        np.minimum.at(least, place, value)
+        return least - SAME * np.where(np.isfinite(least), 1.0 + np.abs(least), 0.0)

@@ -1,0 +1,206 @@
+"""The search for a better plan of mixes towards one goal.
+
+Prices prove a bound; the MILP solver then has the whole program, sharpened by these prices, to
+prove more, and after that the mixes that are near the cheapest ones, to find a plan. In the
+time that remains it has a few cases again and again, the others keeping what they have: a large
+neighbourhood search [Pisinger and Ropke, Handbook of Metaheuristics, 2019, ch. 4].
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits, Watch
+from inferno_optimizer.solvers.heterogeneous.column_generation import Prices, best_prices
+from inferno_optimizer.solvers.heterogeneous.near import NearMixes
+from inferno_optimizer.solvers.heterogeneous.problem import Problem
+from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
+from inferno_optimizer.solvers.incumbent import Incumbent
+
+PRICES = 0.4
+"""Share of the time in which prices are looked for, at most."""
+
+AMPLE = 0.5
+"""Share of the time in which the MILP solver has the whole program where cards cost nothing."""
+
+FIRST = 0.25
+"""Share in which parts are solved again at first, where loads are to be served."""
+
+NEAR = 0.3
+"""Share of what then remains in which the MILP solver has all mixes that are near."""
+
+WHOLE = 0.35
+"""The same for the whole program after that."""
+
+PER_COLUMN = 1e-4
+"""Seconds for each column below which the MILP solver finds nothing in a program."""
+
+CASES = 15
+"""Cases of the first parts that are solved again."""
+
+GROWTH = 1.2
+FAILURES = 5
+"""The factor by which parts grow, and after how many of them without any improvement."""
+
+NODES = 200
+"""Of branch and bound in a part; a limit that does not depend on how busy the machine is."""
+
+SECONDS = 3.0
+"""The longest that a part may take."""
+
+TIRED = 40
+"""Parts without any improvement after which the search ends."""
+
+BASIC = 0.02
+"""Chance of a case to be solved again that has its cheapest mix, beside that of the worst."""
+
+
+class Stage:
+    """The search, with what it needs.
+
+    Parameters
+    ----------
+    program
+        The program of all cases.
+    incumbent
+        The plan to improve.
+    gap
+        Distance from the bound at which a plan is good enough.
+    seconds_left
+        Time that remains for the stage.
+    """
+
+    def __init__(
+        self,
+        program: MixProgram,
+        incumbent: Incumbent[IntArray],
+        gap: float,
+        seconds_left: Callable[[], float],
+    ) -> None:
+        self._program, self._problem = program, program.problem
+        self._incumbent, self._gap, self._seconds_left = incumbent, gap, seconds_left
+
+    def solve(self) -> None:
+        """Let the MILP solver do all."""
+        self._solve(self._program, 1.0, known=self._incumbent.plan)
+
+    def improve(self, relaxed: Relaxed) -> None:
+        """Search, where the program is too large for the MILP solver alone.
+
+        Parameters
+        ----------
+        relaxed
+            The relaxation, of which prices are the first.
+
+        Raises
+        ------
+        SolverError
+            When HiGHS fails.
+        """
+        if not self._is_open():
+            return
+        start = Prices(relaxed.cards, relaxed.loads, np.zeros(0), -np.inf)
+        reserved = (1 - PRICES) * self._seconds_left()
+        prices = best_prices(
+            self._problem, self._incumbent.plan, start, lambda: self._seconds_left() - reserved
+        )
+        self._incumbent.prove(prices.bound)
+        whole = replace(self._program, prices=prices)
+        if not prices.scarce:
+            self._solve(whole, AMPLE)
+        if self._is_open():
+            self._search(whole, prices)
+
+    def _search(self, whole: MixProgram, prices: Prices) -> None:
+        """Search for a plan among what is near, and for a bound in the whole program."""
+        known = self._incumbent
+        near = NearMixes.of(self._problem, prices, known.value - prices.bound)
+        if self._problem.goal.level is not None:
+            self._solve_parts(near, FIRST)
+        everything = np.arange(len(self._problem.table.case))
+        self._solve(near.program(everything, self._problem, known.plan), NEAR, bound=False)
+        self._solve(whole, WHOLE)
+        self._solve_parts(near, 1.0)
+
+    def _is_open(self) -> bool:
+        """Whether there is something to find, and time."""
+        known = self._incumbent
+        return known.value - known.bound > self._gap and self._seconds_left() > 0
+
+    def _solve(
+        self,
+        program: MixProgram,
+        share: float,
+        *,
+        known: IntArray | None = None,
+        bound: bool = True,
+    ) -> None:
+        """Let the MILP solver have a program of all cases for a share of the time.
+
+        What it proves may be of all plans. It begins without a plan, unless one is said to be
+        `known`: what it tries near a plan keeps it from proving.
+        """
+        seconds = share * self._seconds_left()
+        if not self._is_open() or seconds < PER_COLUMN * len(program.objective):
+            return
+        incumbent = self._incumbent
+        gap = self._gap if bound else self._gap / 2  # what is proven of some is more than of all
+        limits = Limits(seconds, gap)
+        watch = Watch(
+            lambda values: self._offer(program.counts(values)),
+            incumbent.prove if bound else lambda _: None,
+        )
+        found, proven = program.solve(known, limits, watch if incumbent.observed else None)
+        if found is not None:
+            self._offer(found)
+        if bound:
+            incumbent.prove(proven)
+
+    def _solve_parts(self, near: NearMixes, share: float) -> None:
+        """Solve parts of the plan again for a share of the time, while that is of use."""
+        random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
+        failures, size, reserved = 0, float(CASES), (1 - share) * self._seconds_left()
+        while failures < TIRED and self._is_open():
+            seconds = min(self._seconds_left() - reserved, SECONDS)
+            if seconds <= 0:
+                break
+            known = self._incumbent.plan
+            cases = _some(near.beyond(known), int(size), random)
+            found = self._part(near, cases).solve(None, Limits(seconds, 0.0, NODES))[0]
+            changed = known.copy()
+            changed[cases] = known[cases] if found is None else found
+            failures = 0 if self._offer(changed) else failures + 1
+            if failures % FAILURES == 0 < failures:
+                size *= GROWTH
+
+    def _part(self, near: NearMixes, cases: IntArray) -> MixProgram:
+        """The program of some cases with what all others leave them: cards, and loads to serve."""
+        problem, known, goal = self._problem, self._incumbent.plan, self._problem.goal
+        others = problem.table.take(np.delete(np.arange(len(known)), cases))
+        counts = np.delete(known, cases, axis=0)
+        loads = others.loads(counts, len(goal.floors))
+        part = Problem(
+            problem.table.take(cases),
+            problem.capacity - others.used(counts, len(problem.capacity)),
+            replace(goal, floors=np.maximum(goal.floors - loads, 0.0)),
+        )
+        return near.program(cases, part, known[cases])
+
+    def _offer(self, found: IntArray) -> bool:
+        """Offer a plan, if it keeps the floors; return whether it is accepted."""
+        table, floors = self._problem.table, self._problem.goal.floors
+        found = table.trimmed(found)
+        keeps = np.all(table.loads(found, len(floors)) >= floors)
+        return bool(keeps) and self._incumbent.offer(found)
+
+
+def _some(beyond: FloatArray, number: int, random: np.random.Generator) -> IntArray:
+    """Some cases at random, rather those whose mix is not the cheapest."""
+    chance = np.maximum(beyond, 0.0)
+    chance += max(BASIC * float(chance.max()), 1e-9)
+    chosen = random.choice(
+        len(chance), min(number, len(chance)), replace=False, p=chance / chance.sum()
+    )
+    return np.sort(chosen)
