@@ -1,9 +1,11 @@
-"""The search for a better plan of mixes towards one goal.
+"""The search for a better plan of mixes towards one goal, in steps that share the time.
 
-Prices prove a bound; the MILP solver then has the whole program, sharpened by these prices, to
-prove more, and after that the mixes that are near the cheapest ones, to find a plan. In the
-time that remains it has a few cases again and again, the others keeping what they have: a large
-neighbourhood search [Pisinger and Ropke, Handbook of Metaheuristics, 2019, ch. 4].
+The MILP solver has the whole program first, where loads are to be served: it proves soon most of
+what it can. Prices of the cards then prove a bound. Next the solver has only the mixes that cost
+little more than the cheapest ones, to find a plan; and the whole program with these prices, to
+prove more. In the time that remains it has a few cases again and again, while the others keep
+what they have: a large neighbourhood search [Pisinger and Ropke, Handbook of Metaheuristics,
+2019, ch. 4].
 """
 
 from collections.abc import Callable
@@ -21,6 +23,9 @@ from inferno_optimizer.solvers.incumbent import Incumbent
 
 PRICES = 0.4
 """Share of the time in which prices are looked for, at most."""
+
+AT_ONCE = 0.3
+"""Share of the time in which the MILP solver has all first, where loads are to be served."""
 
 AMPLE = 0.5
 """Share of the time in which the MILP solver has the whole program where cards cost nothing."""
@@ -82,9 +87,9 @@ class Stage:
         self._program, self._problem = program, program.problem
         self._incumbent, self._gap, self._seconds_left = incumbent, gap, seconds_left
 
-    def solve(self) -> None:
-        """Let the MILP solver do all."""
-        self._solve(self._program, 1.0, known=self._incumbent.plan)
+    def solve(self, share: float = 1.0) -> None:
+        """Let the MILP solver have all for a share of the time."""
+        self._solve(self._program, share, known=self._incumbent.plan)
 
     def improve(self, relaxed: Relaxed) -> None:
         """Search, where the program is too large for the MILP solver alone.
@@ -99,6 +104,8 @@ class Stage:
         SolverError
             When HiGHS fails.
         """
+        if self._problem.goal.level is not None:
+            self.solve(AT_ONCE)
         if not self._is_open():
             return
         start = Prices(relaxed.cards, relaxed.loads, np.zeros(0), -np.inf)
