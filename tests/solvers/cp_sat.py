@@ -5,10 +5,10 @@ from importlib.metadata import version
 import numpy as np
 from ortools.sat.python import cp_model
 
-from tests.solvers.levels import THREADS, Found, Stage
+from tests.solvers.levels import THREADS, Found, Stage, in_whole_numbers
 
 SCALE = 100
-"""CP-SAT counts in whole numbers: loads and values in hundredths."""
+"""CP-SAT counts in whole numbers: what is minimized in hundredths."""
 
 
 class CpSat:
@@ -30,10 +30,9 @@ class CpSat:
             model.add(cp_model.LinearExpr.weighted_sum(chosen, cards) <= int(room))
         for level, floor in enumerate(stage.floors):
             mine = rows.of_level(level)
-            weights = np.round(rows.weight[mine] * SCALE).astype(int).tolist()
+            weights, least = in_whole_numbers(rows.weight[mine], float(floor))
             chosen = [columns[row] for row in mine]
-            served = cp_model.LinearExpr.weighted_sum(chosen, weights)
-            model.add(served >= int(np.floor(floor * SCALE)))
+            model.add(cp_model.LinearExpr.weighted_sum(chosen, weights) >= least)
         costs = np.round(stage.objective * SCALE).astype(int).tolist()
         model.minimize(cp_model.LinearExpr.weighted_sum(columns, costs))
         for column, known in zip(columns, stage.known.tolist(), strict=True):

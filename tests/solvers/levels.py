@@ -25,6 +25,9 @@ TOLERANCE = 5e-4
 ROUNDING = 1e-9
 """What they may take besides, relative to the load that is served."""
 
+WHOLE = 10_000
+"""Parts of a unit of load that a solver counts which counts in whole numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -150,6 +153,11 @@ def solve_with(solver: Solver, rows: Rows, seconds: float) -> Result:
         if not is_last:
             floors = np.append(floors, _floor(rows, level, chosen, -found.bound))
     return result_of(rows, chosen, time.perf_counter() - start)
+
+
+def in_whole_numbers(weights: FloatArray, floor: float) -> tuple[list[int], int]:
+    """Return weights and a floor in whole numbers; a sum that keeps the floor keeps it so, too."""
+    return np.ceil(weights * WHOLE).astype(np.int64).tolist(), int(np.floor(floor * WHOLE))
 
 
 def result_of(rows: Rows, chosen: BoolArray, seconds: float) -> Result:

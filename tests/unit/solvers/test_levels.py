@@ -5,7 +5,7 @@ import pytest
 
 from inferno_optimizer.solvers.exact.program import Program
 from tests.solvers.__main__ import behind, is_as_good
-from tests.solvers.levels import TOLERANCE, Found, Rows, Stage, solve_with
+from tests.solvers.levels import TOLERANCE, Found, Rows, Stage, in_whole_numbers, solve_with
 from tests.unit.optimizer.programs import random_program
 from tests.unit.optimizer.solvers.exact.test_lexicographic import best_of_all, every_choice
 
@@ -38,6 +38,16 @@ def test_any_solver_serves_level_by_level_and_then_at_the_least_value(seed: int)
     served, value = best_of_all(program, rows.levels)
     assert found.served == pytest.approx(served / rows.loads(), rel=TOLERANCE)
     assert found.value <= value + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_floor_that_all_of_the_load_keeps_is_kept_in_whole_numbers(seed: int) -> None:
+    weights = np.random.default_rng(seed).uniform(0, 100, size=300)
+
+    whole, least = in_whole_numbers(weights, float(weights.sum()))
+
+    assert least <= sum(whole)
+    assert least > sum(whole) - min(whole)
 
 
 def result(*served: float, value: float = 100.0) -> dict[str, object]:
