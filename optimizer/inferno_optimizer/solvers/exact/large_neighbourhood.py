@@ -29,9 +29,6 @@ NODES = 100
 SECONDS = 5.0
 """The longest that a part may take."""
 
-TIRED = 30
-"""Parts without any improvement after which parts get larger."""
-
 GROWTH = 2
 """How often parts get larger, by a type of card and to twice the rows, before the search ends."""
 
@@ -49,7 +46,12 @@ class Task:
     good_enough: float
 
 
-def improve(task: Task, incumbent: Incumbent[BoolArray], seconds_left: Callable[[], float]) -> None:
+def improve(
+    task: Task,
+    incumbent: Incumbent[BoolArray],
+    patience: int,
+    seconds_left: Callable[[], float],
+) -> None:
     """Improve the incumbent by choices that fit, and keep the floors as it does.
 
     Parameters
@@ -58,15 +60,17 @@ def improve(task: Task, incumbent: Incumbent[BoolArray], seconds_left: Callable[
         What to minimize.
     incumbent
         The choice to begin with, which the better ones replace.
+    patience
+        Parts of a size without any improvement after which parts get larger, or the search ends.
     seconds_left
         Time that remains.
     """
     random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
     failures = 0
-    while failures < TIRED * (GROWTH + 1) and seconds_left() > 0:
+    while failures < patience * (GROWTH + 1) and seconds_left() > 0:
         if incumbent.value <= task.good_enough:
             break
-        part = _part(task.program, incumbent.plan, failures // TIRED, random)
+        part = _part(task.program, incumbent.plan, failures // patience, random)
         found = _solve(task, incumbent.plan, part, seconds_left())
         better = found is not None and incumbent.offer(found)
         failures = 0 if better else failures + 1

@@ -48,6 +48,9 @@ solver has not finished few rows at once, it finds little among them later."""
 SHARE = 0.5
 """Share of the remaining time that a level may take; what comes later is worth less."""
 
+PATIENCE, PATIENCE_WITH_FEW = 10, 30
+"""Parts of a size without any improvement after which parts get larger, or the search ends."""
+
 HALF = 0.5
 
 
@@ -287,7 +290,8 @@ class _Search:
             self._together(task, prices, incumbent, FIRST * seconds_left())
         together = seconds_left() * (1 - (PARTS_OF_FEW if is_few else PARTS))
         reserved = together if rows <= self._sizes.large else 0.0
-        improve(task, incumbent, lambda: seconds_left() - reserved)
+        patience = PATIENCE_WITH_FEW if is_few else PATIENCE
+        improve(task, incumbent, patience, lambda: seconds_left() - reserved)
         self._together(task, prices, incumbent, seconds_left())
 
     def _together(

@@ -181,7 +181,7 @@ def test_parts_that_are_solved_again_only_improve_a_choice(seed: int) -> None:
 
     incumbent = Incumbent(known, lambda chosen: float(objective @ chosen))
 
-    improve(task, incumbent, time_for(20))
+    improve(task, incumbent, 10, time_for(20))
 
     found = incumbent.plan
     assert np.all(program.used(found) <= program.capacity)
