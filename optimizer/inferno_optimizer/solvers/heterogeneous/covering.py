@@ -13,6 +13,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.heterogeneous.cheapest import rank_in_group
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 
 PARTS = (1, 2, 3)
@@ -75,7 +76,5 @@ class Inequalities:
         missing = self.least * served[self.place]
         missing -= np.sum(self.weight * amounts[self.place], axis=1)
         order = np.lexsort((-missing, self.place))
-        starts = np.flatnonzero(np.diff(self.place[order], prepend=-1))
-        lengths = np.diff(starts, append=len(order))
-        rank = np.arange(len(order)) - np.repeat(starts, lengths)
-        return order[(rank < EACH) & (missing[order] > VIOLATED)]
+        first = rank_in_group(self.place[order]) < EACH
+        return order[first & (missing[order] > VIOLATED)]
