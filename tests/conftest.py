@@ -1,5 +1,6 @@
 """Fixtures for tests on a real control plane: one for the run, a namespace for each test."""
 
+import asyncio
 import itertools
 import os
 import signal
@@ -19,6 +20,7 @@ from tests.controlplane.cluster import DEPLOYMENTS
 from tests.controlplane.errors import BinaryError
 from tests.controlplane.operator_process import OperatorProcess, refusal_to_start
 from tests.controlplane.processes import Processes
+from tests.loops import PatientLoop
 from tests.workers import Sharing
 
 ROOT = Path(__file__).parents[1]
@@ -72,13 +74,17 @@ def soak(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--soak"))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C end what tests start, which a shell's background would ignore.
 
     Hypothesis sets no deadline for an example: it would measure how busy the machine is, and
-    every test has a time limit of its own.
+    every test has a time limit of its own. Event loops, also those of `asyncio.run` in commands
+    that tests call, wait until their connections are closed.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(asyncio.events, "new_event_loop", PatientLoop)
+    config.add_cleanup(patch.undo)
     settings.register_profile("tests", deadline=None)
     settings.load_profile("tests")
 

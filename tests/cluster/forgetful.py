@@ -15,8 +15,6 @@ from aiohttp import web
 from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
 
-from tests.cluster.connection import CLOSING_S
-
 HOP_BY_HOP = {"connection", "content-encoding", "content-length", "host", "transfer-encoding"}
 
 ANCIENT = "1"
@@ -97,7 +95,6 @@ class ForgetfulProxy:
             self._ready.set()
             await self._stopped.wait()
             await runner.cleanup()
-        await asyncio.sleep(CLOSING_S)
 
     async def _pass_on(
         self, request: web.Request, session: aiohttp.ClientSession

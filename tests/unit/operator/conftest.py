@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.loops import PatientLoop
 from tests.unit.operator.virtual_time import VirtualTimeLoop
 
 REAL_TIME = Path(__file__).with_name("adapters")
@@ -16,5 +17,5 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The loop in which an asynchronous test runs."""
     if item.path.is_relative_to(REAL_TIME):
-        return {"real time": asyncio.SelectorEventLoop}
+        return {"real time": PatientLoop}
     return {"virtual time": VirtualTimeLoop}
