@@ -1,6 +1,6 @@
 """Random assignment problems in arrays, and their relaxation by a program of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pulp
@@ -30,10 +30,19 @@ def random_program(seed: int, cases: int, types: int = 3, levels: int = 3) -> Pr
     )
 
 
-def relaxed(program: Program, objective: list[float], floors: Sequence[float] = ()) -> float:
-    """The optimum of the linear relaxation, by PuLP and HiGHS; `floors` are loads to keep."""
+def relaxed(
+    program: Program,
+    objective: list[float],
+    floors: Sequence[float] = (),
+    whole: Collection[int] = (),
+) -> float:
+    """The optimum of the linear relaxation, by PuLP and HiGHS.
+
+    `floors` are loads to keep, `whole` rows with 0 or 1.
+    """
     problem = pulp.LpProblem("relaxation", pulp.LpMinimize)
-    columns = [problem.add_variable(f"x{i}", 0, 1) for i in range(len(objective))]
+    kinds = ["Integer" if i in whole else "Continuous" for i in range(len(objective))]
+    columns = [problem.add_variable(f"x{i}", 0, 1, kind) for i, kind in enumerate(kinds)]
     for key, limits in ((program.case, None), (program.type, program.capacity)):
         for group in np.unique(key).tolist():
             mine = np.flatnonzero(key == group).tolist()
@@ -47,5 +56,5 @@ def relaxed(program: Program, objective: list[float], floors: Sequence[float] = 
         terms = pulp.LpAffineExpression([(columns[i], float(program.weight[i])) for i in mine])
         problem += terms >= floor
     problem.setObjective(pulp.LpAffineExpression(list(zip(columns, objective, strict=True))))
-    problem.solve(pulp.HiGHS(mip=False, msg=False))
+    problem.solve(pulp.HiGHS(msg=False, gapRel=0.0))
     return float(pulp.value(problem.objective))

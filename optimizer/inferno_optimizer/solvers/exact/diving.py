@@ -1,5 +1,8 @@
 """From the linear relaxation towards a choice: the large cases are decided first.
 
+A few cases may be hundreds of times as large as most. Branch and bound may decide these together,
+while all others are still split. After that they are decided one after the other.
+
 A vertex of the relaxation splits no more cases than there are types and floors. The largest
 of them is given the row with which the relaxation stays best, and what is as large and not
 split stays as it is; then the relaxation is solved again, so that everything smaller makes up
@@ -12,11 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation, Vertex
 
 INTEGRAL = 1e-6
 """Distance from 0 and 1 up to which an amount is rounded."""
+
+SHARE = 0.3
+"""Share of the remaining time that branch and bound may take."""
+
+GAP = 2e-5
+"""Relative distance from the best at which it may end: what is left to exchanges is as much."""
 
 STEP = 0.9
 """Cases down to this share of the size of the largest that is split are decided with it."""
@@ -52,6 +62,7 @@ def dive(
     sizes: FloatArray,
     small: float,
     whole: int,
+    together: int,
     seconds_left: Callable[[], float],
 ) -> Dive | None:
     """Decide all large cases, or those for which there is time; None where there is none at all.
@@ -68,10 +79,13 @@ def dive(
         Cases up to this size are left undecided.
     whole
         The first so many levels are served entirely.
+    together
+        Rows of the largest cases, which are decided together.
     seconds_left
         Time that remains.
     """
     descent = _Descent(program, relaxation, sizes, whole, seconds_left)
+    descent.branch(together)
     while descent.goes_on and seconds_left() > 0:
         largest = float(sizes[descent.split()].max(initial=0.0))
         if largest <= small:
@@ -98,6 +112,22 @@ class _Descent:
         self._decided = np.zeros(len(sizes), dtype=np.bool_)
         self._vertex = relaxation.solve(seconds_left())
         self.goes_on = self._vertex is not None
+
+    def branch(self, most: int) -> None:
+        """Decide the largest cases, up to so many rows, together if there is time for it."""
+        order = np.argsort(-self._sizes, kind="stable")
+        large = np.zeros(len(self._sizes), dtype=np.bool_)
+        large[order[np.cumsum(self._program.lengths[order]) <= most]] = True
+        rows = np.flatnonzero(large[self._program.place])
+        if self._vertex is None or not len(rows):
+            return
+        limits = Limits(SHARE * self._seconds_left(), GAP * abs(self._vertex.objective))
+        amounts = self._relaxation.branch(rows, limits)
+        if amounts is not None:
+            self._relaxation.settle(rows, amounts[rows] > HALF)
+            self._decided = large
+            self._vertex = self._relaxation.solve(self._seconds_left())
+            self.goes_on = self._vertex is not None
 
     def split(self) -> IntArray:
         """Cases whose rows have amounts between 0 and 1."""

@@ -37,9 +37,13 @@ def descend(
     prices: Prices,
     floors: Floors,
     known: BoolArray,
+    together: int,
     seconds_left: Callable[[], float],
 ) -> Centre:
-    """Decide the large cases among rows that may be worth it; what is known if there is no time."""
+    """Decide the large cases among rows that may be worth it; what is known if there is no time.
+
+    Those of the largest cases, up to `together` rows, are decided together.
+    """
     fixed, rows = _certain_and_open(program, prices)
     near = replace(program.take(rows), capacity=program.capacity - program.used(fixed))
     sizes, cases = prices.sizes(program), program.place[rows[near.starts]]
@@ -48,7 +52,7 @@ def descend(
         near, prices.objective[rows], loads, PENALTY * prices.loads, floors.whole
     )
     small = SMALL * float(np.median(sizes))
-    dived = dive(near, relaxation, sizes[cases], small, floors.whole, seconds_left)
+    dived = dive(near, relaxation, sizes[cases], small, floors.whole, together, seconds_left)
     split = np.zeros(len(program.starts), dtype=np.bool_)
     if dived is None:
         return Centre(known, split, prices.excess, prices.loads)

@@ -10,6 +10,7 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import FEASIBLE_POINT, Limits
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.sparse import SparseMatrix
 
@@ -66,8 +67,7 @@ class Relaxation:
 
     def solve(self, seconds: float = np.inf) -> Vertex | None:
         """A best vertex; None where what was decided, or the time, leaves none."""
-        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + max(seconds, 0.0))
-        self._solver.run()
+        self._run(seconds)
         if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         solution = self._solver.getSolution()
@@ -78,6 +78,17 @@ class Relaxation:
         loads[self._levels] = dual[types:]
         objective = float(self._solver.getInfo().objective_function_value)
         return Vertex(amounts, objective, -dual[:types], loads)
+
+    def branch(self, rows: IntArray, limits: Limits) -> FloatArray | None:
+        """Amounts of a good solution in which these rows have 0 or 1; None where none is found."""
+        self._declare(rows, highspy.HighsVarType.kInteger)
+        self._solver.setOptionValue("mip_rel_gap", 0.0)
+        self._solver.setOptionValue("mip_abs_gap", limits.gap)
+        self._run(limits.seconds)
+        known = self._solver.getInfo().primal_solution_status == FEASIBLE_POINT
+        amounts = np.asarray(self._solver.getSolution().col_value)[: len(self._program.case)]
+        self._declare(rows, highspy.HighsVarType.kContinuous)
+        return amounts if known else None
 
     def solve_with_one_more(self, card_type: int, seconds: float = np.inf) -> Vertex | None:
         """The same with one more card of a type."""
@@ -96,6 +107,14 @@ class Relaxation:
     def settle(self, rows: IntArray, chosen: BoolArray) -> None:
         """Decide many rows at once."""
         self._fix(rows, chosen)
+
+    def _run(self, seconds: float) -> None:
+        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + max(seconds, 0.0))
+        self._solver.run()
+
+    def _declare(self, rows: IntArray, kind: highspy.HighsVarType) -> None:
+        kinds = np.full(len(rows), kind)
+        self._solver.changeColsIntegrality(len(rows), rows.astype(np.int32), kinds)
 
     def _fix(self, rows: IntArray, chosen: BoolArray) -> None:
         amounts = chosen.astype(np.float64)

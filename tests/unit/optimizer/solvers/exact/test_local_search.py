@@ -54,7 +54,7 @@ def search(
 ) -> np.ndarray:
     """Dive, then exchange around where that ends; without floors."""
     floors = Floors(NO_FLOORS, 0)
-    centre = descend(program, prices, floors, known, seconds_left)
+    centre = descend(program, prices, floors, known, 200, seconds_left)
     found = exchange(program, prices, floors, centre, seconds_left)
     return round_off(program, prices, centre) if found is None else found
 
@@ -99,7 +99,28 @@ def test_load_below_a_floor_is_paid_for() -> None:
     assert vertex.objective == pytest.approx(vertex.amounts @ program.value + 1000 * missed)
 
 
-def test_a_dive_leaves_no_large_case_undecided() -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_branching_makes_some_rows_whole_at_the_least_objective(seed: int) -> None:
+    program = random_program(seed, cases=60)
+    objective = worth(program)
+    rows = np.flatnonzero(program.place < 20)
+    relaxation = Relaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0)
+    before = relaxation.solve()
+
+    amounts = relaxation.branch(rows, Limits(60.0, 0.0))
+
+    assert amounts is not None
+    np.testing.assert_allclose(amounts[rows], np.round(amounts[rows]), atol=1e-6)
+    best = relaxed(program, objective.tolist(), whole=rows.tolist())
+    assert objective @ amounts == pytest.approx(best)
+    after = relaxation.solve()
+    assert before is not None
+    assert after is not None
+    assert after.objective == pytest.approx(before.objective)
+
+
+@pytest.mark.parametrize("together", [0, 200])
+def test_a_dive_leaves_no_large_case_undecided(together: int) -> None:
     program = fleet_program(300, demand=1.0)
     objective = worth(program)
     prices = price(program, objective, NO_FLOORS, 0)
@@ -111,6 +132,7 @@ def test_a_dive_leaves_no_large_case_undecided() -> None:
         sizes,
         SMALL * float(np.median(sizes)),
         0,
+        together,
         lambda: 60.0,
     )
 
@@ -169,6 +191,16 @@ def test_a_dive_that_is_cut_short_still_leads_to_a_good_choice(readings: int) ->
 
     assert np.all(program.used(found) <= program.capacity)
     assert load[found].sum() <= 0.9 * prices.bound
+
+
+def test_a_few_hundred_servers_serve_what_highs_alone_finds() -> None:
+    program = fleet_program(300, demand=2.0)
+    program = program.take(program.undominated())
+    load = program.weight[program.starts[program.level[program.starts] == 2]].sum()
+
+    outcome = solve_by_levels(program, Timer(time_for(60)), Sizes(small=0, medium=0))
+
+    assert program.served(outcome.chosen, 3)[2] >= (0.98663 - 1e-4) * load
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -249,8 +281,10 @@ def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every
     found = change_little(changed, prices)
 
     packed = pack(changed, prices)
+    served_before = np.isin(changed.case, program.case[standing])
+    moves = np.count_nonzero(found & ~changed.stays & served_before)
     assert changed.serves_all_of(found, 2)
-    assert np.count_nonzero(found & ~changed.stays) <= 1.2 * np.count_nonzero(gone)
+    assert moves <= 1.2 * np.count_nonzero(gone)
     assert changed.served(found, 3)[2] > changed.served(packed, 3)[2]
 
 
