@@ -198,7 +198,7 @@ def test_a_few_hundred_servers_serve_what_highs_alone_finds() -> None:
     program = program.take(program.undominated())
     load = program.weight[program.starts[program.level[program.starts] == 2]].sum()
 
-    outcome = solve_by_levels(program, Timer(time_for(60)), Sizes(small=0, medium=0))
+    outcome = solve_by_levels(program, Timer(time_for(60, 240.0)), Sizes(small=0, medium=0))
 
     assert program.served(outcome.chosen, 3)[2] >= (0.98663 - 1e-4) * load
 
@@ -293,9 +293,9 @@ def nothing(program: Program) -> np.ndarray:
     return np.zeros(len(program.case), dtype=np.bool_)
 
 
-def time_for(readings: int) -> Callable[[], float]:
-    """A minute, so many times; nothing afterwards."""
-    left = itertools.chain([60.0] * readings, itertools.repeat(0.0))
+def time_for(readings: int, seconds: float = 60.0) -> Callable[[], float]:
+    """The same time, so many times; nothing afterwards."""
+    left = itertools.chain([seconds] * readings, itertools.repeat(0.0))
     return lambda: next(left)
 
 
