@@ -3,7 +3,9 @@
 import asyncio
 import selectors
 
-PATIENCE_S = 10.0
+PATIENCE_S = 40.0
+"""More than the 30 s that asyncio gives a TLS connection to close."""
+
 INTERVAL_S = 0.001
 
 
@@ -36,5 +38,5 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
     async def _until_closed(self) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while len(self._sockets.get_map()) > self._own:  # noqa: ASYNC110 - nothing tells
+            while len(self._sockets.get_map()) > self._own:  # noqa: ASYNC110 - no event for it
                 await asyncio.sleep(INTERVAL_S)

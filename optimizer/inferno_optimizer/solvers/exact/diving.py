@@ -26,7 +26,7 @@ SHARE = 0.3
 """Share of the remaining time that branch and bound may take."""
 
 GAP = 2e-5
-"""Relative distance from the best at which it may end: what is left to exchanges is as much."""
+"""Relative distance from the best at which it may end: the exchanges after it end there as well."""
 
 STEP = 0.9
 """Cases down to this share of the size of the largest that is split are decided with it."""
