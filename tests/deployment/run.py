@@ -13,14 +13,12 @@ from pathlib import Path
 
 import httpx
 import trustme
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.controllers.optimization.writer import apply_fields
 from inferno_operator.resources import API_VERSION, RESOURCES, Plan
 from inferno_operator.resources.objects import Key, Reference, kind_of
+from tests.cluster.connection import connected
 from tests.cluster.scene import FINALIZER, Scene
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane, ControlPlaneError
@@ -248,12 +246,7 @@ def write_out_of_date(control_plane: ControlPlane, namespace: str) -> None:
 
 
 async def _write_out_of_date(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> None:
-    configuration = Configuration()
-    await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
-        config_file=str(kubeconfig), client_configuration=configuration
-    )
-    async with ApiClient(configuration) as client:
-        api_server = ApiServer(CustomObjectsApi(client), lambda: datetime.now(UTC), "test")
+    async with connected(kubeconfig, lambda: datetime.now(UTC)) as api_server:
         for resource in RESOURCES:
             metadata = control_plane.items(resource.plural, namespace)[0]["metadata"]
             key = Key(namespace, metadata["name"])
