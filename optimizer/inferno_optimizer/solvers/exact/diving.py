@@ -16,7 +16,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.exact.program import BoolArray, Program, first_cases
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation, Vertex
 
 INTEGRAL = 1e-6
@@ -116,8 +116,7 @@ class _Descent:
     def branch(self, most: int) -> None:
         """Decide the largest cases, up to so many rows, together if there is time for it."""
         order = np.argsort(-self._sizes, kind="stable")
-        large = np.zeros(len(self._sizes), dtype=np.bool_)
-        large[order[np.cumsum(self._program.lengths[order]) <= most]] = True
+        large = first_cases(order, self._program.lengths, most)
         rows = np.flatnonzero(large[self._program.place])
         if self._vertex is None or not len(rows):
             return

@@ -14,7 +14,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.neighbourhood import Opening
-from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
+from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program, first_cases
 from inferno_optimizer.solvers.incumbent import Incumbent
 
 ROWS = 1_500
@@ -105,8 +105,7 @@ def _cut(program: Program, rows: IntArray, most: int, random: np.random.Generato
     """The rows of some of the cases, chosen at random, so that they are no more than so many."""
     count = np.bincount(program.place[rows], minlength=len(program.starts))
     order = random.permutation(np.flatnonzero(count))
-    taken = np.zeros(len(count), dtype=np.bool_)
-    taken[order[np.cumsum(count[order]) <= most]] = True
+    taken = first_cases(order, count, most)
     part = np.zeros(len(program.case), dtype=np.bool_)
     part[rows[taken[program.place[rows]]]] = True
     return part

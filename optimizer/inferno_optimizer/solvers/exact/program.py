@@ -129,6 +129,23 @@ class Floors:
     whole: int
 
 
+def first_cases(order: IntArray, rows: IntArray, most: int) -> BoolArray:
+    """Tell which cases are the first ones of an order that have up to so many rows together.
+
+    Parameters
+    ----------
+    order
+        Cases, all or some.
+    rows
+        How many rows each case has; shape (cases,).
+    most
+        Rows of the first ones together, at most.
+    """
+    first = np.zeros(len(rows), dtype=np.bool_)
+    first[order[np.cumsum(rows[order]) <= most]] = True
+    return first
+
+
 def weight_of(case: Case) -> float:
     """Load that counts as served [requests/min]; 1 for a floor without arrivals."""
     return case.server.load.arrival_rate or 1.0
