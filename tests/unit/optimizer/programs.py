@@ -1,11 +1,15 @@
-"""Random assignment problems in arrays, and their relaxation by a program of its own."""
+"""Random assignment problems in arrays, those of fleets, and relaxations by another program."""
 
 from collections.abc import Collection, Sequence
 
 import numpy as np
 import pulp
 
+from inferno_optimizer.sizing.candidates import build_candidates
+from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.solvers.exact.program import Program
+from inferno_optimizer.wire.codec import decode_system
+from tests.generate import fleet
 
 
 def random_program(seed: int, cases: int, types: int = 3, levels: int = 3) -> Program:
@@ -28,6 +32,17 @@ def random_program(seed: int, cases: int, types: int = 3, levels: int = 3) -> Pr
         capacity=np.full(types, np.ceil(1.6 * cases / types)),
         stays=np.zeros(len(rows), dtype=np.bool_),
     )
+
+
+def fleet_program(servers: int, demand: float) -> Program:
+    """Rows of a generated fleet, some of whose servers take hundreds of cards."""
+    catalogue = Catalogue(decode_system(fleet(servers, 20, seed=1, demand=demand)).by_name())
+    outcomes = [catalogue.case(server) for server in catalogue.system.servers]
+    candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
+    cards = catalogue.system.capacity
+    capacity = np.array([cards.get(card_type, 0) for card_type in candidates.types])
+    rows = np.flatnonzero(candidates.usable & (candidates.cards <= capacity[candidates.pairs.type]))
+    return Program.of(candidates, rows, capacity)
 
 
 def relaxed(

@@ -14,12 +14,13 @@ from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
-from inferno_optimizer.solvers.exact.local_search import descend, exchange, round_off
+from inferno_optimizer.solvers.exact.local_search import Guide, descend, exchange, round_off
 from inferno_optimizer.solvers.exact.neighbourhood import Opening, leave_everything_open
 from inferno_optimizer.solvers.exact.one_more_card import value_of_one_more
 from inferno_optimizer.solvers.exact.packing import add, change_little, fill, pack, stand
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
+from inferno_optimizer.solvers.exact.relaxation import Relaxation
 from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
 
 GAP = 5e-5
@@ -38,10 +39,8 @@ GIVEN_UP = 5e-4
 STEADY = 4.0
 """How many times what later objectives may take a plan may miss that hardly changes what stands."""
 
-LARGEST = 200
-"""Rows of the largest cases that a first dive decides together: what branch and bound does in
-seconds. The second dive does without; which of the two ends better depends on how the small cases
-fit."""
+CUTS = 0.3
+"""Share of the remaining time in which cuts may prove more than prices."""
 
 FIRST = 0.1
 """Share of the time after the search in which the MILP solver may prove that a plan is best."""
@@ -65,8 +64,9 @@ class Sizes:
 
     Of a larger one the MILP solver gets the rows that can be part of a better solution than the
     known one, if they are no more than `large`, after parts of the program were solved again; and
-    at once, for a short time, if they are no more than `medium`. The largest cases of a program of
-    more than `large` rows are decided one by one: each is a small part of the whole.
+    at once, for a short time, if they are no more than `medium`. In a program of more than
+    `large` rows each case is a small part of the whole: neither cuts nor branch and bound are worth
+    their time.
 
     `small` was measured in 8 s on 36 fleets of 100 to 400 servers at demand 0.8 to 4: up to 2,600
     rows both ways find the same, and this one in half of the time; from 5,000 on a search finds
@@ -270,9 +270,33 @@ class _Search:
             return
         self._offer(program, incumbent, prices, pack(program, prices), self._floors)
         gap = GAP if is_last else self._gap(program, prices)
+        if is_last and incumbent.value > _good_enough(prices, gap):
+            prices = self._tighten(program, prices, incumbent, seconds_left)
         if incumbent.value > _good_enough(prices, gap):
             prices = self._search(program, prices, incumbent, least, gap, seconds_left)
         self._refine(program, prices, incumbent, gap, seconds_left)
+
+    def _tighten(
+        self,
+        program: Program,
+        prices: Prices,
+        incumbent: Incumbent[BoolArray],
+        seconds_left: Callable[[], float],
+    ) -> Prices:
+        """Prove more by cuts, once in a stage, among the rows of which something better consists.
+
+        Floors may be missed for the price of the load, so that the bound follows lower floors.
+        """
+        if prices.proven > prices.bound or len(program.case) > self._sizes.large:
+            return prices
+        rows = np.flatnonzero(prices.excess <= incumbent.value - prices.bound)
+        relaxation = Relaxation(
+            program.take(rows), prices.objective[rows], self._floors, prices.loads, self._whole
+        )
+        reserved = (1 - CUTS) * seconds_left()
+        proven = relaxation.tighten(lambda: seconds_left() - reserved)
+        incumbent.prove(proven)
+        return prices.raised(min(proven, incumbent.value))
 
     def _gap(self, program: Program, prices: Prices) -> float:
         """Relative distance from the bound at which a level is searched no further.
@@ -281,7 +305,7 @@ class _Search:
         is what is looked for.
         """
         everything = prices.objective[program.starts].sum()
-        return GAP if prices.bound <= everything * (1 - SLACK) else max(GAP, self._tolerance)
+        return GAP if prices.proven <= everything * (1 - SLACK) else max(GAP, self._tolerance)
 
     def _refine(
         self,
@@ -311,7 +335,7 @@ class _Search:
         better = _better_rows(task, prices, incumbent.value)
         if 0 < np.count_nonzero(better) <= self._sizes.large and seconds > 0:
             opening = Opening(np.zeros_like(better), better)
-            limits = Limits(seconds, task.good_enough - prices.bound)
+            limits = Limits(seconds, task.good_enough - prices.proven)
             self._exactly(task.program, task.objective, incumbent, opening, limits)
 
     def _search(
@@ -327,15 +351,17 @@ class _Search:
 
         Returns the prices at the floors that hold then.
         """
-        is_moderate = len(program.case) <= self._sizes.large
-        for together in (LARGEST, 0) if is_moderate else (0,):
+        is_large = len(program.case) > self._sizes.large
+        for guide in (Guide.LINEAR,) if is_large else (Guide.CUTS, Guide.BRANCHES):
             floors = Floors(self._floors, self._whole)
-            centre = descend(program, prices, floors, incumbent.plan, together, seconds_left)
+            centre = descend(program, prices, floors, incumbent.plan, guide, seconds_left)
             found = exchange(program, prices, floors, centre, seconds_left)
             if found is not None:
                 prices = self._offer(program, incumbent, prices, found, least)
             rounded = round_off(program, prices, centre)
             prices = self._offer(program, incumbent, prices, rounded, least)
+            if incumbent.value > _good_enough(prices, gap):
+                prices = self._tighten(program, prices, incumbent, seconds_left)
             if incumbent.value <= _good_enough(prices, gap) or seconds_left() <= 0:
                 break
         return prices
@@ -358,7 +384,7 @@ class _Search:
         lowered = prices.lowered(self._floors - floors)
         if prices.objective @ found - lowered.bound >= incumbent.value - prices.bound:
             return prices
-        if not incumbent.offer(found, lowered.bound):
+        if not incumbent.offer(found, lowered.proven):
             return prices
         self._floors = floors
         return lowered
@@ -370,8 +396,8 @@ def _stands(program: Program) -> bool:
 
 
 def _good_enough(prices: Prices, gap: float) -> float:
-    """An objective that is so close, relative, to what prices prove."""
-    return prices.bound + gap * max(1.0, abs(prices.bound))
+    """An objective that is so close, relative, to what is proven."""
+    return prices.proven + gap * max(1.0, abs(prices.proven))
 
 
 def _better_rows(task: Task, prices: Prices, value: float) -> BoolArray:

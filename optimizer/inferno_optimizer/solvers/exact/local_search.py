@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum, auto
 
 import numpy as np
 
@@ -25,6 +26,12 @@ SMALL = 10.0
 PENALTY = 3.0
 """What load below a floor costs, as a multiple of what it is worth."""
 
+LARGEST = 200
+"""Rows of the largest cases that branch and bound decides together in seconds."""
+
+CUTS = 0.1
+"""Share of the time in which cuts are added."""
+
 NODES = 50
 """Of branch and bound among exchanges; a limit that does not depend on how busy the machine is."""
 
@@ -32,17 +39,26 @@ ENOUGH = 2e-5
 """Distance, relative to the bound, up to which exchanges are searched."""
 
 
+class Guide(Enum):
+    """What shows the way to a dive: cuts, branch and bound, or only the linear relaxation."""
+
+    CUTS = auto()
+    BRANCHES = auto()
+    LINEAR = auto()
+
+
 def descend(
     program: Program,
     prices: Prices,
     floors: Floors,
     known: BoolArray,
-    together: int,
+    guide: Guide,
     seconds_left: Callable[[], float],
 ) -> Centre:
     """Decide the large cases among rows that may be worth it; what is known if there is no time.
 
-    Those of the largest cases, up to `together` rows, are decided together.
+    Cuts tighten the relaxation of all cases before the first is decided. Branch and bound decides
+    the largest cases together.
     """
     fixed, rows = _certain_and_open(program, prices)
     near = replace(program.take(rows), capacity=program.capacity - program.used(fixed))
@@ -51,6 +67,10 @@ def descend(
     relaxation = Relaxation(
         near, prices.objective[rows], loads, PENALTY * prices.loads, floors.whole
     )
+    if guide is Guide.CUTS:
+        reserved = (1 - CUTS) * seconds_left()
+        relaxation.tighten(lambda: seconds_left() - reserved)
+    together = LARGEST if guide is Guide.BRANCHES else 0
     small = SMALL * float(np.median(sizes))
     dived = dive(near, relaxation, sizes[cases], small, floors.whole, together, seconds_left)
     split = np.zeros(len(program.starts), dtype=np.bool_)

@@ -82,6 +82,8 @@ class Prices:
         A choice with this row has an objective of at least bound + excess; shape (rows,).
     left_out
         The same for choosing no row of a case; shape (cases,).
+    proven
+        A bound that is at least as high, of which cuts are a part.
     """
 
     cards: FloatArray
@@ -90,6 +92,7 @@ class Prices:
     bound: float
     excess: FloatArray
     left_out: FloatArray
+    proven: float
 
     def sizes(self, program: Program) -> FloatArray:
         """What the cards of each case are worth on its cheapest row; shape (cases,)."""
@@ -101,8 +104,12 @@ class Prices:
 
     def lowered(self, loads: FloatArray) -> "Prices":
         """The same multipliers where floors are lower by so much load; shape (levels,)."""
-        worth = float(self.loads @ loads)
-        return replace(self, bound=self.bound - worth * (1 + ROUNDING * len(loads)))
+        worth = float(self.loads @ loads) * (1 + ROUNDING * len(loads))
+        return replace(self, bound=self.bound - worth, proven=self.proven - worth)
+
+    def raised(self, proven: float) -> "Prices":
+        """The same where more is proven, at floors that may be missed for the price of the load."""
+        return replace(self, proven=max(self.proven, proven))
 
 
 def price(
@@ -133,13 +140,15 @@ def price(
     least = np.minimum.reduceat(costs, program.starts)
     best = dual.or_nothing(least)
     types = len(program.capacity)
+    bound = _proven(dual, multipliers, costs <= least[program.place], best)
     return Prices(
         cards=multipliers[:types],
         loads=multipliers[types:],
         objective=objective,
-        bound=_proven(dual, multipliers, costs <= least[program.place], best),
+        bound=bound,
         excess=costs - np.repeat(best, program.lengths),
         left_out=np.where(dual.optional, -best, np.inf),
+        proven=bound,
     )
 
 

@@ -1,9 +1,10 @@
 """The linear relaxation of an assignment problem, kept by HiGHS from one change to the next.
 
 A load floor may be missed at a price, so that a decision which costs a little load does not
-leave the relaxation without any solution.
+leave the relaxation without any solution. Cuts bring it closer to what whole rows can do.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import highspy
@@ -11,11 +12,29 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import FEASIBLE_POINT, Limits
+from inferno_optimizer.solvers.exact.cuts import Cut, Inequalities, find_cuts
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.sparse import SparseMatrix
 
 NOTHING = -1
 """Decision to choose no row of a case."""
+
+BETWEEN = 1e-4
+"""Distance from 0 and 1 from which an amount is worth a cut."""
+
+TABLEAU = 60
+"""Rows of the simplex tableau that may become cuts: those of the most fractional amounts."""
+
+ROUNDING = 1e-10
+"""A weight up to this is 0."""
+
+HARDLY = 1e-5
+"""Change of the objective, relative, by which cuts hardly improve it."""
+
+PATIENCE = 3
+"""How often in a row they may hardly improve it."""
+
+HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +80,37 @@ class Relaxation:
         self._solver = highspy.Highs()
         self._solver.setOptionValue("output_flag", False)
         self._solver.setOptionValue("threads", 1)
-        self._solver.passModel(
-            self._model(objective, floors[self._levels], shortfall[self._levels], whole)
-        )
+        model = self._model(objective, floors[self._levels], shortfall[self._levels], whole)
+        self._inequalities = self._in_one_direction(model)
+        self._solver.passModel(model)
 
     def solve(self, seconds: float = np.inf) -> Vertex | None:
         """A best vertex; None where what was decided, or the time, leaves none."""
-        self._run(seconds)
-        if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if not self._run(seconds):
             return None
         solution = self._solver.getSolution()
         amounts = np.asarray(solution.col_value)[: len(self._program.case)]
         dual = np.asarray(solution.row_dual)[len(self._program.starts) :]
         types = len(self._program.capacity)
         loads = np.zeros(max(int(self._program.level.max()), *self._levels, 0) + 1)
-        loads[self._levels] = dual[types:]
-        objective = float(self._solver.getInfo().objective_function_value)
-        return Vertex(amounts, objective, -dual[:types], loads)
+        loads[self._levels] = dual[types : types + len(self._levels)]
+        return Vertex(amounts, self._objective, -dual[:types], loads)
+
+    def tighten(self, seconds_left: Callable[[], float]) -> float:
+        """Add cuts until they hardly improve the objective; no choice of rows has a lower one.
+
+        It is -inf where the time ends before anything is proven.
+        """
+        objective, failures = -np.inf, 0
+        while failures < PATIENCE and self._run(seconds_left()):
+            before, objective = objective, self._objective
+            failures = 0 if objective - before > HARDLY * abs(objective) else failures + 1
+            amounts = np.asarray(self._solver.getSolution().col_value)
+            cuts = find_cuts(self._inequalities, amounts, self._sums(amounts))
+            if not cuts:
+                break
+            self._add(cuts)
+        return objective
 
     def branch(self, rows: IntArray, limits: Limits) -> FloatArray | None:
         """Amounts of a good solution in which these rows have 0 or 1; None where none is found."""
@@ -108,9 +141,45 @@ class Relaxation:
         """Decide many rows at once."""
         self._fix(rows, chosen)
 
-    def _run(self, seconds: float) -> None:
+    @property
+    def _objective(self) -> float:
+        return float(self._solver.getInfo().objective_function_value)
+
+    def _run(self, seconds: float) -> bool:
+        """Run the solver; return whether it finds the best solution."""
         self._solver.setOptionValue("time_limit", self._solver.getRunTime() + max(seconds, 0.0))
         self._solver.run()
+        optimal: bool = self._solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        return optimal
+
+    def _add(self, cuts: list[Cut]) -> None:
+        for cut in cuts:
+            columns = np.flatnonzero(cut.factors)
+            self._solver.addRow(
+                -np.inf, cut.room, len(columns), columns.astype(np.int32), cut.factors[columns]
+            )
+
+    def _sums(self, amounts: FloatArray) -> Iterator[FloatArray]:
+        """Weights of sums that may become cuts: of a type or a level alone, and of the tableau."""
+        rows = len(self._inequalities.room)
+        for row in range(len(self._program.starts), rows):
+            yield (np.arange(rows) == row).astype(np.float64)
+        for row in self._fractional(amounts):
+            weights = np.asarray(self._solver.getBasisInverseRow(row)[1])
+            # A cut of cuts has many factors, and adds little.
+            if np.all(np.abs(weights[rows:]) <= ROUNDING):
+                weights = np.where(np.abs(weights) > ROUNDING, weights, 0.0)[:rows] * self._signs
+                yield weights
+                yield -weights
+
+    def _fractional(self, amounts: FloatArray) -> list[int]:
+        """Rows of the simplex tableau in which an amount is the most fractional."""
+        basic = np.asarray(self._solver.getBasicVariables()[1])
+        rows = np.flatnonzero((basic >= 0) & (basic < len(self._program.case)))
+        off = np.abs(amounts[basic[rows]] - HALF)
+        order = np.argsort(off, kind="stable")
+        few: list[int] = rows[order[off[order] < HALF - BETWEEN]][:TABLEAU].tolist()
+        return few
 
     def _declare(self, rows: IntArray, kind: highspy.HighsVarType) -> None:
         kinds = np.full(len(rows), kind)
@@ -137,6 +206,23 @@ class Relaxation:
             (np.ones(len(must)), program.capacity, np.full(missed, np.inf))
         )
         return model
+
+    @property
+    def _signs(self) -> FloatArray:
+        """What turns each row into one with an upper limit: floors have a lower one."""
+        signs = np.ones(len(self._program.starts) + len(self._program.capacity) + len(self._levels))
+        signs[len(signs) - len(self._levels) :] = -1.0
+        return signs
+
+    def _in_one_direction(self, model: highspy.HighsLp) -> Inequalities:
+        """The rows of a model; those of cases that must be served only as upper limits."""
+        lower, upper = np.asarray(model.row_lower_), np.asarray(model.row_upper_)
+        return Inequalities(
+            matrix=self._matrix().scaled(self._signs),
+            room=np.where(self._signs > 0, upper, -lower),
+            upper=np.asarray(model.col_upper_),
+            integral=np.arange(len(model.col_upper_)) < len(self._program.case),
+        )
 
     def _matrix(self) -> SparseMatrix:
         """One row for each case, each type and each level with a floor that can be missed."""

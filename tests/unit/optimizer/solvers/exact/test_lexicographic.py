@@ -104,12 +104,13 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sizes", [Sizes(small=0, medium=0), LARGE], ids=["cuts", "prices"])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_large_program_is_within_what_is_proven_of_it(seed: int) -> None:
+def test_a_large_program_is_within_what_is_proven_of_it(seed: int, sizes: Sizes) -> None:
     program = random_program(seed, cases=300)
     start = time.monotonic()
 
-    outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.monotonic()), LARGE)
+    outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.monotonic()), sizes)
 
     exact = solve_by_levels(program, Timer(lambda: 60.0))
     levels = len(outcome.most_served)
@@ -119,6 +120,8 @@ def test_a_large_program_is_within_what_is_proven_of_it(seed: int) -> None:
     assert np.all(outcome.most_served >= served * (1 - 1e-9))
     assert outcome.most_served[0] >= best[0] * (1 - 1e-9)
     assert served[0] >= 0.99 * best[0]
+    if np.array_equal(served, best):
+        assert outcome.least_value <= program.value[exact.chosen].sum() + 1e-6
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -7,15 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inferno_optimizer.sizing.candidates import build_candidates
-from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
-from inferno_optimizer.solvers.exact.lexicographic import LARGEST, Sizes, solve_by_levels
-from inferno_optimizer.solvers.exact.local_search import SMALL, descend, exchange, round_off
+from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
+from inferno_optimizer.solvers.exact.local_search import (
+    LARGEST,
+    SMALL,
+    Guide,
+    descend,
+    exchange,
+    round_off,
+)
 from inferno_optimizer.solvers.exact.neighbourhood import (
     Centre,
     leave_everything_open,
@@ -26,22 +31,9 @@ from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
 from inferno_optimizer.solvers.incumbent import Incumbent
-from inferno_optimizer.wire.codec import decode_system
-from tests.generate import fleet
-from tests.unit.optimizer.programs import random_program, relaxed
+from tests.unit.optimizer.programs import fleet_program, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
-
-
-def fleet_program(servers: int, demand: float) -> Program:
-    """Rows of a generated fleet, some of whose servers take hundreds of cards."""
-    catalogue = Catalogue(decode_system(fleet(servers, 20, seed=1, demand=demand)).by_name())
-    outcomes = [catalogue.case(server) for server in catalogue.system.servers]
-    candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
-    cards = catalogue.system.capacity
-    capacity = np.array([cards.get(card_type, 0) for card_type in candidates.types])
-    rows = np.flatnonzero(candidates.usable & (candidates.cards <= capacity[candidates.pairs.type]))
-    return Program.of(candidates, rows, capacity)
 
 
 def worth(program: Program) -> np.ndarray:
@@ -50,11 +42,15 @@ def worth(program: Program) -> np.ndarray:
 
 
 def search(
-    program: Program, prices: Prices, known: np.ndarray, seconds_left: Callable[[], float]
+    program: Program,
+    prices: Prices,
+    known: np.ndarray,
+    seconds_left: Callable[[], float],
+    guide: Guide = Guide.BRANCHES,
 ) -> np.ndarray:
     """Dive, then exchange around where that ends; without floors."""
     floors = Floors(NO_FLOORS, 0)
-    centre = descend(program, prices, floors, known, LARGEST, seconds_left)
+    centre = descend(program, prices, floors, known, guide, seconds_left)
     found = exchange(program, prices, floors, centre, seconds_left)
     return round_off(program, prices, centre) if found is None else found
 
@@ -158,13 +154,14 @@ def test_exchanges_keep_what_is_fixed_and_leave_room_for_every_kind() -> None:
     assert not np.any(np.isin(program.place[opening.fixed], opened))
 
 
+@pytest.mark.parametrize("guide", Guide)
 @pytest.mark.parametrize("demand", [0.5, 1.0, 2.0])
-def test_search_comes_close_to_what_prices_prove(demand: float) -> None:
+def test_search_comes_close_to_what_prices_prove(demand: float, guide: Guide) -> None:
     program = fleet_program(1000, demand)
     program = program.take(program.undominated())
     prices = price(program, worth(program), NO_FLOORS, 0)
 
-    found = search(program, prices, nothing(program), lambda: 60.0)
+    found = search(program, prices, nothing(program), lambda: 60.0, guide)
 
     assert np.all(program.used(found) <= program.capacity)
     assert prices.objective[found].sum() <= prices.bound + 1e-3 * abs(prices.bound)
@@ -181,13 +178,14 @@ def test_without_time_a_search_keeps_what_is_known() -> None:
     assert np.all(program.used(found) <= program.capacity)
 
 
+@pytest.mark.parametrize("guide", Guide)
 @pytest.mark.parametrize("readings", [1, 2, 3, 5, 8, 13])
-def test_a_dive_that_is_cut_short_still_leads_to_a_good_choice(readings: int) -> None:
+def test_a_dive_that_is_cut_short_still_leads_to_a_good_choice(readings: int, guide: Guide) -> None:
     program = fleet_program(300, demand=2.0)
     load = -program.weight
     prices = price(program, load, NO_FLOORS, 0)
 
-    found = search(program, prices, nothing(program), time_for(readings))
+    found = search(program, prices, nothing(program), time_for(readings), guide)
 
     assert np.all(program.used(found) <= program.capacity)
     assert load[found].sum() <= 0.9 * prices.bound
@@ -198,7 +196,7 @@ def test_a_few_hundred_servers_serve_what_highs_alone_finds() -> None:
     program = program.take(program.undominated())
     load = program.weight[program.starts[program.level[program.starts] == 2]].sum()
 
-    outcome = solve_by_levels(program, Timer(time_for(60, 240.0)), Sizes(small=0, medium=0))
+    outcome = solve_by_levels(program, Timer(time_for(150, 240.0)), Sizes(small=0, medium=0))
 
     assert program.served(outcome.chosen, 3)[2] >= (0.98663 - 1e-4) * load
 
