@@ -85,11 +85,12 @@ class Inequalities:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """An inequality `factors @ x <= room` of all columns; no factor is larger than 1.
+    """An inequality `factors @ x[columns] <= room`; no factor is larger than 1.
 
     `depth` is how far it is from the relaxed solution that it cuts off.
     """
 
+    columns: IntArray
     factors: FloatArray
     room: float
     depth: float
@@ -120,7 +121,7 @@ def find_cuts(
         rounding = row.deepest(float(weights @ inequalities.room))
         if rounding is not None:
             cuts.append(_of_columns(inequalities, taken, rounding))
-    return _apart(sorted(cuts, key=lambda cut: -cut.depth))
+    return _apart(sorted(cuts, key=lambda cut: -cut.depth), len(amounts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,16 +218,20 @@ def _of_columns(inequalities: Inequalities, taken: IntArray, rounding: _Rounding
     factors = every[:columns] - inequalities.matrix.combined(slacks)
     largest = float(np.abs(factors).max())
     room = (rounding.room - float(slacks @ inequalities.room)) / largest
-    return Cut(factors / largest, room + MARGIN * max(1.0, abs(room)), rounding.depth)
+    used = np.flatnonzero(factors)
+    return Cut(used, factors[used] / largest, room + MARGIN * max(1.0, abs(room)), rounding.depth)
 
 
-def _apart(cuts: list[Cut]) -> list[Cut]:
+def _apart(cuts: list[Cut], columns: int) -> list[Cut]:
     """The first cuts, without those that are nearly parallel to one before them."""
     kept: list[Cut] = []
     directions: list[FloatArray] = []
     for cut in cuts:
-        direction = cut.factors / np.linalg.norm(cut.factors)
-        if len(kept) < MOST and all(abs(direction @ other) < PARALLEL for other in directions):
+        most = PARALLEL * float(np.linalg.norm(cut.factors))
+        products = (abs(float(other[cut.columns] @ cut.factors)) for other in directions)
+        if len(kept) < MOST and all(product < most for product in products):
+            direction = np.zeros(columns)
+            direction[cut.columns] = cut.factors / np.linalg.norm(cut.factors)
             kept.append(cut)
             directions.append(direction)
     return kept

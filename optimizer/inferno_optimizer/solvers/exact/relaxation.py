@@ -154,10 +154,8 @@ class Relaxation:
 
     def _add(self, cuts: list[Cut]) -> None:
         for cut in cuts:
-            columns = np.flatnonzero(cut.factors)
-            self._solver.addRow(
-                -np.inf, cut.room, len(columns), columns.astype(np.int32), cut.factors[columns]
-            )
+            columns = cut.columns.astype(np.int32)
+            self._solver.addRow(-np.inf, cut.room, len(columns), columns, cut.factors)
 
     def _sums(self, amounts: FloatArray) -> Iterator[FloatArray]:
         """Weights of sums that may become cuts: of a type or a level alone, and of the tableau."""
