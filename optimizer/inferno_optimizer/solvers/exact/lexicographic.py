@@ -39,8 +39,8 @@ GIVEN_UP = 5e-4
 STEADY = 4.0
 """How many times what later objectives may take a plan may miss that hardly changes what stands."""
 
-CUTS = 0.3
-"""Share of the remaining time in which cuts may prove more than prices."""
+ROUNDS, CUTS = 40, 0.3
+"""How often cuts are added to prove more than prices, in this share of the remaining time."""
 
 FIRST = 0.1
 """Share of the time after the search in which the MILP solver may prove that a plan is best."""
@@ -294,7 +294,7 @@ class _Search:
             program.take(rows), prices.objective[rows], self._floors, prices.loads, self._whole
         )
         reserved = (1 - CUTS) * seconds_left()
-        proven = relaxation.tighten(lambda: seconds_left() - reserved)
+        proven = relaxation.tighten(ROUNDS, lambda: seconds_left() - reserved)
         incumbent.prove(proven)
         return prices.raised(min(proven, incumbent.value))
 

@@ -29,8 +29,8 @@ PENALTY = 3.0
 LARGEST = 200
 """Rows of the largest cases that branch and bound decides together in seconds."""
 
-CUTS = 0.1
-"""Share of the time in which cuts are added."""
+ROUNDS = 10
+"""How often cuts are added; a limit that does not depend on how busy the machine is."""
 
 NODES = 50
 """Of branch and bound among exchanges; a limit that does not depend on how busy the machine is."""
@@ -68,8 +68,7 @@ def descend(
         near, prices.objective[rows], loads, PENALTY * prices.loads, floors.whole
     )
     if guide is Guide.CUTS:
-        reserved = (1 - CUTS) * seconds_left()
-        relaxation.tighten(lambda: seconds_left() - reserved)
+        relaxation.tighten(ROUNDS, seconds_left)
     together = LARGEST if guide is Guide.BRANCHES else 0
     small = SMALL * float(np.median(sizes))
     dived = dive(near, relaxation, sizes[cases], small, floors.whole, together, seconds_left)

@@ -96,13 +96,16 @@ class Relaxation:
         loads[self._levels] = dual[types : types + len(self._levels)]
         return Vertex(amounts, self._objective, -dual[:types], loads)
 
-    def tighten(self, seconds_left: Callable[[], float]) -> float:
-        """Add cuts until they hardly improve the objective; no choice of rows has a lower one.
+    def tighten(self, rounds: int, seconds_left: Callable[[], float]) -> float:
+        """Add cuts, so many times at most, until they hardly improve the objective.
 
-        It is -inf where the time ends before anything is proven.
+        Returns the objective before the last ones; no choice of rows has a lower one. It is -inf
+        where the time ends before anything is proven.
         """
         objective, failures = -np.inf, 0
-        while failures < PATIENCE and self._run(seconds_left()):
+        for _ in range(rounds):
+            if failures == PATIENCE or not self._run(seconds_left()):
+                break
             before, objective = objective, self._objective
             failures = 0 if objective - before > HARDLY * abs(objective) else failures + 1
             amounts = np.asarray(self._solver.getSolution().col_value)

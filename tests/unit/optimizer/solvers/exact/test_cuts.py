@@ -77,7 +77,7 @@ def test_cuts_prove_more_than_the_relaxation_and_no_more_than_there_is(seed: int
     objective = program.value - 2 * program.weight
     floors = 0.6 * loads(program)[:1]
 
-    proven = Relaxation(program, objective, floors, np.array([np.inf]), whole=0).tighten(minute)
+    proven = Relaxation(program, objective, floors, np.array([np.inf]), whole=0).tighten(40, minute)
 
     rows = range(len(program.case))
     assert proven >= relaxed(program, objective.tolist(), floors.tolist()) - 1e-6
@@ -92,7 +92,7 @@ def test_a_bound_with_floors_at_a_price_holds_for_lower_floors(seed: int) -> Non
     prices = price(program, program.value, floors, 0)
 
     relaxation = Relaxation(program, program.value, floors, prices.loads, whole=0)
-    raised = prices.raised(relaxation.tighten(minute)).lowered(floors - lower)
+    raised = prices.raised(relaxation.tighten(40, minute)).lowered(floors - lower)
 
     rows = range(len(program.case))
     assert (
@@ -108,7 +108,7 @@ def test_cuts_close_much_of_the_gap_of_a_fleet() -> None:
     prices = price(program, program.value, floors, 2)
 
     relaxation = Relaxation(program, program.value, floors, prices.loads, whole=2)
-    proven = relaxation.tighten(minute)
+    proven = relaxation.tighten(40, minute)
 
     assert proven > prices.bound + 4e-3 * abs(prices.bound)
 
@@ -117,7 +117,7 @@ def test_the_same_cuts_are_found_again() -> None:
     program = random_program(3, cases=200)
 
     def proven() -> float:
-        return Relaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=0).tighten(minute)
+        return Relaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=0).tighten(40, minute)
 
     assert proven() == proven()
 
@@ -126,14 +126,14 @@ def test_without_time_nothing_is_proven() -> None:
     program = fleet_program(300, demand=2.0)
     relaxation = Relaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=0)
 
-    assert relaxation.tighten(lambda: 0.0) == -np.inf
+    assert relaxation.tighten(40, lambda: 0.0) == -np.inf
 
 
 def test_a_level_that_must_be_served_keeps_its_servers() -> None:
     program = replace(random_program(5, cases=60, levels=1), capacity=np.full(3, 200.0))
     relaxation = Relaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=1)
 
-    relaxation.tighten(minute)
+    relaxation.tighten(40, minute)
     vertex = relaxation.solve()
 
     assert vertex is not None
