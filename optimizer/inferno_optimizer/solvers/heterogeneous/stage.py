@@ -42,7 +42,7 @@ WHOLE = 0.35
 PER_COLUMN = 1e-4
 """Seconds for each column below which the MILP solver finds nothing in a program."""
 
-CASES = 10
+CASES = 15
 """Cases of the first parts that are solved again."""
 
 GROWTH = 1.2
