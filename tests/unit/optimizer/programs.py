@@ -7,6 +7,7 @@ import pulp
 
 from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.exact.program import Program
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
@@ -43,6 +44,12 @@ def fleet_program(servers: int, demand: float) -> Program:
     capacity = np.array([cards.get(card_type, 0) for card_type in candidates.types])
     rows = np.flatnonzero(candidates.usable & (candidates.cards <= capacity[candidates.pairs.type]))
     return Program.of(candidates, rows, capacity)
+
+
+def loads(program: Program) -> FloatArray:
+    """Load of each level, all cases together."""
+    first = program.starts
+    return np.bincount(program.level[first], program.weight[first]).astype(np.float64)
 
 
 def relaxed(

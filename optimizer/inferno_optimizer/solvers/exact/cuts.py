@@ -159,13 +159,11 @@ class _Row:
         if best is None:
             return None
         for fraction in FRACTIONS:
-            other = self._round(room, best.divisor / fraction, best.complemented)
-            best = best if other is None else max(best, other, key=_depth)
+            best = _deeper(best, self._round(room, best.divisor / fraction, best.complemented))
         for column in self._most_fractional():
             complemented = best.complemented.copy()
             complemented[column] = ~complemented[column]
-            other = self._round(room, best.divisor, complemented)
-            best = best if other is None else max(best, other, key=_depth)
+            best = _deeper(best, self._round(room, best.divisor, complemented))
         return best if best.depth > DEEP else None
 
     def _divisors(self) -> list[float]:
@@ -209,6 +207,10 @@ def _depth(rounding: _Rounding) -> float:
     return rounding.depth
 
 
+def _deeper(best: _Rounding, other: _Rounding | None) -> _Rounding:
+    return best if other is None else max(best, other, key=_depth)
+
+
 def _of_columns(inequalities: Inequalities, taken: IntArray, rounding: _Rounding) -> Cut:
     """The same without slacks: each is the room less what the columns take."""
     columns = len(inequalities.upper)
@@ -227,11 +229,13 @@ def _apart(cuts: list[Cut], columns: int) -> list[Cut]:
     kept: list[Cut] = []
     directions: list[FloatArray] = []
     for cut in cuts:
-        most = PARALLEL * float(np.linalg.norm(cut.factors))
-        products = (abs(float(other[cut.columns] @ cut.factors)) for other in directions)
-        if len(kept) < MOST and all(product < most for product in products):
+        if len(kept) == MOST:
+            break
+        length = np.linalg.norm(cut.factors)
+        products = (abs(other[cut.columns] @ cut.factors) for other in directions)
+        if all(product < PARALLEL * length for product in products):
             direction = np.zeros(columns)
-            direction[cut.columns] = cut.factors / np.linalg.norm(cut.factors)
+            direction[cut.columns] = cut.factors / length
             kept.append(cut)
             directions.append(direction)
     return kept

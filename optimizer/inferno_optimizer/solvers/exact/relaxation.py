@@ -80,9 +80,8 @@ class Relaxation:
         self._solver = highspy.Highs()
         self._solver.setOptionValue("output_flag", False)
         self._solver.setOptionValue("threads", 1)
-        model = self._model(objective, floors[self._levels], shortfall[self._levels], whole)
-        self._inequalities = self._in_one_direction(model)
-        self._solver.passModel(model)
+        self._floors, self._matrix = floors[self._levels], self._rows()
+        self._solver.passModel(self._model(objective, shortfall[self._levels], whole))
 
     def solve(self, seconds: float = np.inf) -> Vertex | None:
         """A best vertex; None where what was decided, or the time, leaves none."""
@@ -102,14 +101,14 @@ class Relaxation:
         Returns the objective before the last ones; no choice of rows has a lower one. It is -inf
         where the time ends before anything is proven.
         """
-        objective, failures = -np.inf, 0
+        objective, failures, inequalities = -np.inf, 0, self._inequalities()
         for _ in range(rounds):
             if failures == PATIENCE or not self._run(seconds_left()):
                 break
             before, objective = objective, self._objective
             failures = 0 if objective - before > HARDLY * abs(objective) else failures + 1
             amounts = np.asarray(self._solver.getSolution().col_value)
-            cuts = find_cuts(self._inequalities, amounts, self._sums(amounts))
+            cuts = find_cuts(inequalities, amounts, self._sums(amounts))
             if not cuts:
                 break
             self._add(cuts)
@@ -162,14 +161,14 @@ class Relaxation:
 
     def _sums(self, amounts: FloatArray) -> Iterator[FloatArray]:
         """Weights of sums that may become cuts: of a type or a level alone, and of the tableau."""
-        rows = len(self._inequalities.room)
+        rows, signs = self._matrix.shape[0], self._signs
         for row in range(len(self._program.starts), rows):
             yield (np.arange(rows) == row).astype(np.float64)
         for row in self._fractional(amounts):
             weights = np.asarray(self._solver.getBasisInverseRow(row)[1])
             # A cut of cuts has many factors, and adds little.
             if np.all(np.abs(weights[rows:]) <= ROUNDING):
-                weights = np.where(np.abs(weights) > ROUNDING, weights, 0.0)[:rows] * self._signs
+                weights = np.where(np.abs(weights) > ROUNDING, weights, 0.0)[:rows] * signs
                 yield weights
                 yield -weights
 
@@ -190,19 +189,17 @@ class Relaxation:
         amounts = chosen.astype(np.float64)
         self._solver.changeColsBounds(len(rows), rows.astype(np.int32), amounts, amounts)
 
-    def _model(
-        self, objective: FloatArray, floors: FloatArray, shortfall: FloatArray, whole: int
-    ) -> highspy.HighsLp:
-        program, missed = self._program, len(floors)
+    def _model(self, objective: FloatArray, shortfall: FloatArray, whole: int) -> highspy.HighsLp:
+        program, missed = self._program, len(self._floors)
         missable = np.isfinite(shortfall)
         model = highspy.HighsLp()
-        self._matrix().put_into(model)
+        self._matrix.put_into(model)
         must = program.level[program.starts] < whole
         below = np.full(len(program.capacity), -np.inf)
         model.col_cost_ = np.append(objective, np.where(missable, shortfall, 0.0))
         model.col_lower_ = np.zeros(len(objective) + missed)
         model.col_upper_ = np.append(np.ones(len(objective)), np.where(missable, np.inf, 0.0))
-        model.row_lower_ = np.concatenate((must.astype(np.float64), below, floors))
+        model.row_lower_ = np.concatenate((must.astype(np.float64), below, self._floors))
         model.row_upper_ = np.concatenate(
             (np.ones(len(must)), program.capacity, np.full(missed, np.inf))
         )
@@ -211,21 +208,21 @@ class Relaxation:
     @property
     def _signs(self) -> FloatArray:
         """What turns each row into one with an upper limit: floors have a lower one."""
-        signs = np.ones(len(self._program.starts) + len(self._program.capacity) + len(self._levels))
-        signs[len(signs) - len(self._levels) :] = -1.0
-        return signs
+        first = self._matrix.shape[0] - len(self._floors)
+        return np.where(np.arange(self._matrix.shape[0]) < first, 1.0, -1.0)
 
-    def _in_one_direction(self, model: highspy.HighsLp) -> Inequalities:
-        """The rows of a model; those of cases that must be served only as upper limits."""
-        lower, upper = np.asarray(model.row_lower_), np.asarray(model.row_upper_)
+    def _inequalities(self) -> Inequalities:
+        """The rows as upper limits, those of cases that must be served, too."""
+        program, missed = self._program, len(self._floors)
+        upper = np.append(np.ones(len(program.case)), np.full(missed, np.inf))
         return Inequalities(
-            matrix=self._matrix().scaled(self._signs),
-            room=np.where(self._signs > 0, upper, -lower),
-            upper=np.asarray(model.col_upper_),
-            integral=np.arange(len(model.col_upper_)) < len(self._program.case),
+            matrix=self._matrix.scaled(self._signs),
+            room=np.concatenate((np.ones(len(program.starts)), program.capacity, -self._floors)),
+            upper=upper,
+            integral=np.isfinite(upper),
         )
 
-    def _matrix(self) -> SparseMatrix:
+    def _rows(self) -> SparseMatrix:
         """One row for each case, each type and each level with a floor that can be missed."""
         program, levels = self._program, self._levels
         place, missed = np.arange(len(program.case)), np.arange(len(levels))

@@ -6,13 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.exact.cuts import Inequalities, find_cuts
 from inferno_optimizer.solvers.exact.prices import price
-from inferno_optimizer.solvers.exact.program import Program
 from inferno_optimizer.solvers.exact.relaxation import Relaxation
 from inferno_optimizer.solvers.sparse import SparseMatrix
-from tests.unit.optimizer.programs import fleet_program, random_program, relaxed
+from tests.unit.optimizer.programs import fleet_program, loads, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
 
@@ -138,12 +136,6 @@ def test_a_level_that_must_be_served_keeps_its_servers() -> None:
 
     assert vertex is not None
     np.testing.assert_allclose(np.add.reduceat(vertex.amounts, program.starts), 1.0)
-
-
-def loads(program: Program) -> FloatArray:
-    """Load of each level, all cases together."""
-    first = program.starts
-    return np.bincount(program.level[first], program.weight[first]).astype(np.float64)
 
 
 def minute() -> float:

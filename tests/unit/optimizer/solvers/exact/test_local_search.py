@@ -31,7 +31,7 @@ from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
 from inferno_optimizer.solvers.incumbent import Incumbent
-from tests.unit.optimizer.programs import fleet_program, random_program, relaxed
+from tests.unit.optimizer.programs import fleet_program, loads, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
 
@@ -271,10 +271,8 @@ def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every
     standing = solve_by_levels(program, Timer(time_for(60)), sizes).chosen
     gone = standing & (program.place % every == 0)
     changed = replace(program, stays=standing).take(~gone)
-    first = changed.starts
-    loads = np.bincount(changed.level[first], changed.weight[first]).astype(np.float64)
     objective = np.where(changed.level == 2, -changed.weight, 0.0)
-    prices = price(changed, objective, loads[:2], 2)
+    prices = price(changed, objective, loads(changed)[:2], 2)
 
     found = change_little(changed, prices)
 
