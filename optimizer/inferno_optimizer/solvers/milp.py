@@ -28,7 +28,10 @@ from inferno_optimizer.system import Certificate, CurvePoint, Level, MarginalVal
 OPTIMAL = 1e-4
 """Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
 
-RESERVED = 0.1
+DECISIONS = 0.03
+"""Share of the time limit that is kept for the decisions: what solvers do ends before."""
+
+RESERVED = 0.07
 """Share of the time limit that is kept for what one more card of each type is worth."""
 
 
@@ -43,7 +46,7 @@ def solve_milp(
         When the solver fails.
     """
     options = candidates.system.options
-    deadline = start + options.time_limit
+    deadline = start + (1 - DECISIONS) * options.time_limit
     solve = _solve_mixed if options.heterogeneous else _solve_single
     timer = Timer(lambda: deadline - clock(), RESERVED * options.time_limit)
     recorder = Recorder(clock)
