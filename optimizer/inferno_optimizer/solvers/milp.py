@@ -28,11 +28,12 @@ from inferno_optimizer.system import Certificate, CurvePoint, Level, MarginalVal
 OPTIMAL = 1e-4
 """Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
 
-DECISIONS = 0.03
-"""Share of the time limit that is kept for the decisions: what solvers do ends before."""
+RESERVED, RESERVED_SECONDS, RESERVED_PER_ROW = 0.1, 0.2, 7e-5
+"""What is kept of the time limit for what comes after the search: a share of it at most, or the
+time that it takes, in all and for each row of the candidate table."""
 
-RESERVED = 0.07
-"""Share of the time limit that is kept for what one more card of each type is worth."""
+DECISIONS = 0.3
+"""Share of that which is kept for the decisions, after what one more card is worth."""
 
 
 def solve_milp(
@@ -46,9 +47,10 @@ def solve_milp(
         When the solver fails.
     """
     options = candidates.system.options
-    deadline = start + (1 - DECISIONS) * options.time_limit
+    reserved = _reserved(candidates)
+    deadline = start + options.time_limit - DECISIONS * reserved
     solve = _solve_mixed if options.heterogeneous else _solve_single
-    timer = Timer(lambda: deadline - clock(), RESERVED * options.time_limit)
+    timer = Timer(lambda: deadline - clock(), (1 - DECISIONS) * reserved)
     recorder = Recorder(clock)
     plan = solve(candidates, capacity, timer, recorder)
     levels = _levels(candidates, plan.assignment, plan.most_served)
@@ -63,6 +65,12 @@ def solve_milp(
     if options.trace:
         answer = replace(answer, curve=_ended(candidates, answer, plan.curve, recorder.seconds))
     return answer
+
+
+def _reserved(candidates: Candidates) -> float:
+    """Seconds of the time limit that the search leaves to what comes after it."""
+    takes = RESERVED_SECONDS + RESERVED_PER_ROW * len(candidates.pairs.case)
+    return min(RESERVED * candidates.system.options.time_limit, takes)
 
 
 @dataclass(frozen=True, slots=True)
