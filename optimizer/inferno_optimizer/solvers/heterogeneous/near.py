@@ -5,29 +5,38 @@ cheapest of their case or nearly so. Most cases have a handful of such mixes: a 
 is much less to search than numbers of replicas. Cases with many keep their items.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
-from inferno_optimizer.solvers.heterogeneous.cheapest import Mixes, cheapest_mixes
+from inferno_optimizer.solvers.heterogeneous.cheapest import Cheapest, Mixes, cheapest_mixes
 from inferno_optimizer.solvers.heterogeneous.column_generation import Prices
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
+from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.problem import Problem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 
 MANY = 200
 """Cases with more mixes than this keep their items."""
 
-AVERAGE = 10
-"""So many mixes of a case are near, on average."""
+AVERAGE, AVERAGE_OF_MANY = 10, 5
+"""So many mixes of a case are near, on average, of few cases and of many: HiGHS takes seconds to
+round 10,000 columns, and looks at no clock meanwhile."""
+
+FEW_CASES = 200
+"""Up to so many cases are few."""
 
 FEW = 100
 """Parts of mixes of a case that go on in the search that tells how near that is."""
 
 WIDTH = 500
 """Parts of mixes of a case that go on in the search for all that are near."""
+
+TOGETHER = 100
+"""Cases that are searched at once; there is a look at the clock after each such group."""
 
 SMALLEST = 1e-6
 """What costs more by less than this is as near as it can be."""
@@ -53,17 +62,24 @@ class NearMixes:
     listed: BoolArray
 
     @classmethod
-    def of(cls, problem: Problem, prices: Prices, excess: float) -> "NearMixes":
-        """Those that cost less than some excess more, or fewer where there are too many."""
+    def of(
+        cls, problem: Problem, prices: Prices, excess: float, seconds_left: Callable[[], float]
+    ) -> "NearMixes":
+        """Those that cost less than some excess more, or fewer where there are too many.
+
+        Cases for which there is no time are not listed.
+        """
         cost, table = least_costs(problem, prices), problem.priced(prices.cards)
 
         def limit(excess: float) -> FloatArray:
             return np.where(np.isfinite(cost), cost + excess, 0.0)
 
-        few = cheapest_mixes(table, problem.capacity, limit(excess), FEW, alike=True).mixes
-        allowed = np.sort(few.value - cost[few.place])[: AVERAGE * len(cost)]
+        half = seconds_left() / 2
+        few = _search(problem, table, limit(excess), FEW, lambda: seconds_left() - half).mixes
+        average = AVERAGE if len(cost) <= FEW_CASES else AVERAGE_OF_MANY
+        allowed = np.sort(few.value - cost[few.place])[: average * len(cost)]
         near_limit = limit(float(np.max(allowed, initial=SMALLEST)))
-        near = cheapest_mixes(table, problem.capacity, near_limit, WIDTH, alike=True)
+        near = _search(problem, table, near_limit, WIDTH, seconds_left)
         number = np.bincount(near.mixes.place, minlength=len(cost))
         listed: BoolArray = (near.missed >= near_limit) & (number <= MANY)
         return cls(problem, prices, near.mixes.take(listed[near.mixes.place]), listed)
@@ -94,6 +110,25 @@ class NearMixes:
         position[cases] = np.arange(len(cases))
         mine = self.mixes.take(position[self.mixes.place] >= 0)
         return replace(mine, place=position[mine.place])
+
+
+def _search(
+    problem: Problem,
+    table: MixTable,
+    limit: FloatArray,
+    width: int,
+    seconds_left: Callable[[], float],
+) -> Cheapest:
+    """All mixes up to a limit, case after case; of those without time nothing is known."""
+    mixes, missed = Mixes.none(table.rows.shape[1]), np.full(len(limit), -np.inf)
+    for first in range(0, len(limit), TOGETHER):
+        if seconds_left() <= 0:
+            break
+        some = np.arange(first, min(first + TOGETHER, len(limit)))
+        found = cheapest_mixes(table.take(some), problem.capacity, limit[some], width, alike=True)
+        mixes = mixes.extended(replace(found.mixes, place=some[found.mixes.place]))
+        missed[some] = found.missed
+    return Cheapest(mixes, missed)
 
 
 def least_costs(problem: Problem, prices: Prices) -> FloatArray:

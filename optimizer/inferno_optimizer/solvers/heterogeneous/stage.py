@@ -30,6 +30,9 @@ AT_ONCE = 0.3
 AMPLE = 0.5
 """Share of the time in which the MILP solver has the whole program where cards cost nothing."""
 
+LISTS = 0.3
+"""Share of the time in which mixes that are near are listed, at most."""
+
 FIRST = 0.25
 """Share in which parts are solved again at first, where loads are to be served."""
 
@@ -123,7 +126,13 @@ class Stage:
     def _search(self, whole: MixProgram, prices: Prices) -> None:
         """Search for a plan among what is near, and for a bound in the whole program."""
         known = self._incumbent
-        near = NearMixes.of(self._problem, prices, known.value - prices.bound)
+        reserved = (1 - LISTS) * self._seconds_left()
+        near = NearMixes.of(
+            self._problem,
+            prices,
+            known.value - prices.bound,
+            lambda: self._seconds_left() - reserved,
+        )
         if self._problem.goal.level is not None:
             self._solve_parts(near, FIRST)
         everything = np.arange(len(self._problem.table.case))

@@ -1,0 +1,43 @@
+"""Which mixes are near, and what there is time to list."""
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.heterogeneous.column_generation import Prices, best_prices
+from inferno_optimizer.solvers.heterogeneous.near import NearMixes
+from inferno_optimizer.solvers.heterogeneous.problem import Problem
+from tests.unit.optimizer.solvers.heterogeneous.tables import best_objective, random_problem
+
+AMPLE = Limits(60.0, 0.0)
+
+
+def solved(near: NearMixes, problem: Problem, plan: IntArray) -> float:
+    """The objective that is proven of the program of all cases."""
+    return near.program(np.arange(len(plan)), problem, plan).solve(plan, AMPLE)[1]
+
+
+def prices_of(problem: Problem, plan: IntArray) -> Prices:
+    nothing = np.zeros(len(problem.capacity)), np.zeros(len(problem.goal.floors))
+    return best_prices(problem, plan, Prices(*nothing, np.zeros(0), -np.inf), lambda: np.inf)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_there_is_no_time_to_list_keeps_all_its_mixes(seed: int) -> None:
+    problem, plan = random_problem(np.random.default_rng(seed))
+
+    near = NearMixes.of(problem, prices_of(problem, plan), 1000.0, lambda: 0.0)
+
+    assert not np.any(near.listed)
+    assert solved(near, problem, plan) == pytest.approx(best_objective(problem), abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_with_all_the_time_most_cases_are_listed(seed: int) -> None:
+    problem, plan = random_problem(np.random.default_rng(seed))
+
+    near = NearMixes.of(problem, prices_of(problem, plan), 1000.0, lambda: np.inf)
+
+    assert np.all(near.listed)
+    assert solved(near, problem, plan) >= best_objective(problem) - 1e-6
