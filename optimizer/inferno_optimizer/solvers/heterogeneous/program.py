@@ -144,6 +144,12 @@ class MixProgram:
             raise SolverError(f"HiGHS finds a relaxation {solver.getModelStatus().name}")
         return solver
 
+    def model(self) -> highspy.HighsLp:
+        """The program in arrays."""
+        model = self._model()
+        model.integrality_ = [highspy.HighsVarType.kInteger] * model.num_col_
+        return model
+
     def _model(self) -> highspy.HighsLp:
         """The relaxation in arrays."""
         (matrix, least), model = self._rows, highspy.HighsLp()
@@ -260,15 +266,18 @@ class MixProgram:
         return lower, upper
 
     def _start(self, columns: list[pulp.LpVariable], counts: IntArray) -> Start:
-        """Values of all columns of a plan."""
+        """Values of all columns of a plan, for PuLP."""
+        return dict(zip(columns, self.values(counts).tolist(), strict=True))
+
+    def values(self, counts: IntArray) -> FloatArray:
+        """Values of all columns, of replicas of each item."""
         replicas = counts[self._items]
         stays = replicas[self._stay] == self.table.alone[self._items][self._stay]
         served = self.table.covered(counts)
         mixes = self._listed
         has = np.all(counts[mixes.place] == mixes.counts, axis=1)
         parts = (replicas, served, replicas[self._kept] > 0, stays, has)
-        values = np.concatenate([part.astype(np.float64) for part in parts])
-        return dict(zip(columns, values.tolist(), strict=True))
+        return np.concatenate([part.astype(np.float64) for part in parts])
 
     @cached_property
     def _columns(self) -> tuple[IntArray, ...]:

@@ -2,13 +2,14 @@
 
 The MILP solver has the whole program first, where loads are to be served: it proves soon most of
 what it can. Prices of the cards then prove a bound. Next the solver has only the mixes that cost
-little more than the cheapest ones, to find a plan; and the whole program with these prices, to
-prove more. In the time that remains it has a few cases again and again, while the others keep
-what they have: a large neighbourhood search [Pisinger and Ropke, Handbook of Metaheuristics,
-2019, ch. 4].
+little more than the cheapest ones, to find a plan. In the time that remains it has a few cases
+again and again, while the others keep what they have: a large neighbourhood search [Pisinger and
+Ropke, Handbook of Metaheuristics, 2019, ch. 4]. Meanwhile a second thread proves more, of the whole
+program with these prices.
 """
 
 from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from inferno_optimizer.solvers.heterogeneous.column_generation import Prices, be
 from inferno_optimizer.solvers.heterogeneous.near import NearMixes
 from inferno_optimizer.solvers.heterogeneous.problem import Problem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
+from inferno_optimizer.solvers.heterogeneous.proof import Proof, concurrent
 from inferno_optimizer.solvers.incumbent import Incumbent
 
 PRICES = 0.4
@@ -39,8 +41,8 @@ FIRST = 0.25
 NEAR = 0.3
 """Share of what then remains in which the MILP solver has all mixes that are near."""
 
-WHOLE = 0.35
-"""The same for the whole program after that."""
+PROOF = 0.35
+"""The same, after that, that a proof of the whole program has even if there is no more to find."""
 
 PER_COLUMN = 1e-4
 """Seconds for each column below which the MILP solver finds nothing in a program."""
@@ -137,8 +139,25 @@ class Stage:
             self._solve_parts(near, FIRST)
         everything = np.arange(len(self._problem.table.case))
         self._solve(near.program(everything, self._problem, known.plan), NEAR, bound=False)
-        self._solve(whole, WHOLE)
-        self._solve_parts(near, 1.0)
+        if PROOF * self._seconds_left() < PER_COLUMN * len(whole.objective):
+            self._solve_parts(near, 1.0)
+        else:
+            self._search_and_prove(near, whole)
+
+    def _search_and_prove(self, near: NearMixes, whole: MixProgram) -> None:
+        """Solve parts of the plan again, while another thread proves a bound."""
+        known, seconds = self._incumbent, self._seconds_left()
+        proof = Proof(whole, known.plan)
+
+        def exchange() -> None:
+            proof.offer(known.plan)
+            known.prove(proof.bound)
+
+        with concurrent(proof, Limits(seconds, self._gap)) as run:
+            self._solve_parts(near, 1.0, exchange)
+            if self._is_open():
+                wait([run], max(0.0, self._seconds_left() - (1 - PROOF) * seconds))
+        exchange()
 
     def _is_open(self) -> bool:
         """Whether there is something to find, and time."""
@@ -174,8 +193,13 @@ class Stage:
         if bound:
             incumbent.prove(proven)
 
-    def _solve_parts(self, near: NearMixes, share: float) -> None:
-        """Solve parts of the plan again for a share of the time, while that is of use."""
+    def _solve_parts(
+        self, near: NearMixes, share: float, between: Callable[[], None] = lambda: None
+    ) -> None:
+        """Solve parts of the plan again for a share of the time, while that is of use.
+
+        What is called between two parts may raise the bound of the incumbent.
+        """
         random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
         failures, size, reserved = 0, float(CASES), (1 - share) * self._seconds_left()
         while failures < TIRED and self._is_open():
@@ -190,6 +214,7 @@ class Stage:
             failures = 0 if self._offer(changed) else failures + 1
             if failures % FAILURES == 0 < failures:
                 size *= GROWTH
+            between()
 
     def _part(self, near: NearMixes, cases: IntArray) -> MixProgram:
         """The program of some cases with what all others leave them: cards, and loads to serve."""
