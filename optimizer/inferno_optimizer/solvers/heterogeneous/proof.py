@@ -45,7 +45,7 @@ class Proof:
 
     def __init__(self, program: MixProgram, known: IntArray) -> None:
         self._program, self._best, self._used = program, known, known
-        self._bound, self._ended = -np.inf, Event()
+        self._bound, self._begun, self._ended = -np.inf, Event(), Event()
 
     @property
     def bound(self) -> float:
@@ -56,12 +56,21 @@ class Proof:
         """Tell of a better plan, or once more of the same."""
         self._best = plan
 
+    def begin(self) -> None:
+        """Let it begin now."""
+        self._begun.set()
+
     def end(self) -> None:
         """Let it come to an end soon."""
         self._ended.set()
+        self._begun.set()
 
-    def run(self, limits: Limits) -> None:
-        """Prove what there is time for."""
+    def run(self, limits: Limits, after: float = 0.0) -> None:
+        """Prove what there is time for, after some seconds, with the best plan of then."""
+        self._begun.wait(after)
+        if self._ended.is_set():
+            return
+        self._used = self._best
         solver = highspy.Highs()
         for name, value in OPTIONS.items():
             solver.setOptionValue(name, value)
@@ -108,13 +117,13 @@ class _Reply(Protocol):
 
 
 @contextmanager
-def concurrent(proof: Proof, limits: Limits) -> Iterator[Future[None]]:
-    """Let a thread prove something until the block ends.
+def concurrent(proof: Proof, limits: Limits, after: float = 0.0) -> Iterator[Future[None]]:
+    """Let a thread prove something until the block ends; it begins after some seconds.
 
     HiGHS takes a second now and then to notice that it is to end; nobody waits for that.
     """
     pool = ThreadPoolExecutor(1)
-    run = pool.submit(proof.run, limits)
+    run = pool.submit(proof.run, limits, after)
     try:
         yield run
     finally:

@@ -41,6 +41,10 @@ FIRST = 0.25
 NEAR = 0.3
 """Share of what then remains in which the MILP solver has all mixes that are near."""
 
+ALONE, FRUITLESS = 0.45, 10
+"""Share of what then remains after which the proof of a value begins, or sooner after so many parts
+without any improvement: it looks at less the better the plan is with which it begins."""
+
 PROOF = 0.35
 """The same, after that, that a proof of the whole program has even if there is no more to find."""
 
@@ -79,7 +83,7 @@ class Stage:
     gap
         Distance from the bound at which a plan is good enough.
     seconds_left
-        Time that remains for the stage.
+        Time that remains for the stage; finite.
     """
 
     def __init__(
@@ -149,15 +153,18 @@ class Stage:
         known, seconds = self._incumbent, self._seconds_left()
         proof = Proof(whole, known.plan)
 
-        def exchange() -> None:
+        def exchange(failures: int) -> None:
             proof.offer(known.plan)
             known.prove(proof.bound)
+            if failures == FRUITLESS:
+                proof.begin()
 
-        with concurrent(proof, Limits(seconds, self._gap)) as run:
+        after = ALONE * seconds if self._problem.goal.level is None else 0.0
+        with concurrent(proof, Limits(seconds - after, self._gap), after) as run:
             self._solve_parts(near, 1.0, exchange)
             if self._is_open():
                 wait([run], max(0.0, self._seconds_left() - (1 - PROOF) * seconds))
-        exchange()
+        known.prove(proof.bound)
 
     def _is_open(self) -> bool:
         """Whether there is something to find, and time."""
@@ -194,11 +201,12 @@ class Stage:
             incumbent.prove(proven)
 
     def _solve_parts(
-        self, near: NearMixes, share: float, between: Callable[[], None] = lambda: None
+        self, near: NearMixes, share: float, between: Callable[[int], None] = lambda _: None
     ) -> None:
         """Solve parts of the plan again for a share of the time, while that is of use.
 
-        What is called between two parts may raise the bound of the incumbent.
+        What is called between two parts may raise the bound of the incumbent; it is told how many
+        of the last ones were without any improvement.
         """
         random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
         failures, size, reserved = 0, float(CASES), (1 - share) * self._seconds_left()
@@ -214,7 +222,7 @@ class Stage:
             failures = 0 if self._offer(changed) else failures + 1
             if failures % FAILURES == 0 < failures:
                 size *= GROWTH
-            between()
+            between(failures)
 
     def _part(self, near: NearMixes, cases: IntArray) -> MixProgram:
         """The program of some cases with what all others leave them: cards, and loads to serve."""

@@ -11,6 +11,9 @@ from inferno_optimizer.solvers.heterogeneous.stage import Stage
 from inferno_optimizer.solvers.incumbent import Incumbent
 from tests.unit.optimizer.solvers.heterogeneous.tables import best_objective, random_problem
 
+AMPLE = 60.0
+"""Seconds that remain, always."""
+
 
 def objective(problem: Problem, counts: IntArray) -> float:
     table, served = problem.table, problem.table.covered(counts)
@@ -25,7 +28,7 @@ def test_the_best_of_all_plans_is_found_and_proven(seed: int) -> None:
     program = MixProgram(problem, Inequalities.of(problem.table))
     incumbent = Incumbent(plan, lambda counts: objective(problem, counts))
 
-    Stage(program, incumbent, 1e-6, lambda: np.inf).improve(program.relax())
+    Stage(program, incumbent, 1e-6, lambda: AMPLE).improve(program.relax())
 
     table, best = problem.table, best_objective(problem)
     assert incumbent.value == pytest.approx(best)
@@ -42,7 +45,7 @@ def test_no_bound_on_the_way_is_above_the_best_of_all_plans(seed: int) -> None:
         plan, lambda counts: objective(problem, counts), lambda _, bound: bounds.append(bound)
     )
 
-    Stage(program, incumbent, 1e-6, lambda: np.inf).improve(program.relax())
+    Stage(program, incumbent, 1e-6, lambda: AMPLE).improve(program.relax())
 
     assert max(bounds) <= best_objective(problem) + 1e-6
 
