@@ -397,10 +397,21 @@ def test_nothing_is_written_while_nothing_changes(
     plan = {"s00": {"A": 1}, "s01": {"B": 2}}
     fleet.decide(plan, {"s00": 1, "s01": 1})
     wait_until(lambda: set(fleet.reasons().values()), lambda told: told == {"Actuated"}, "", 30.0)
+    wait_until(lambda: _unfinished(fleet), lambda names: not names, "rollouts end", 30.0)
     before = _versions(fleet)
     witness.pause(5.0)
 
     assert _versions(fleet) == before
+
+
+def _unfinished(fleet: Fleet) -> list[str]:
+    """Deployments whose status the cluster itself has yet to write: pods are ready before that."""
+    return [
+        deployment["metadata"]["name"]
+        for deployment in fleet.control_plane.items("deployments", fleet.scene.namespace)
+        if deployment["status"].get("observedGeneration") != deployment["metadata"]["generation"]
+        or deployment["status"].get("availableReplicas", 0) != deployment["spec"]["replicas"]
+    ]
 
 
 def _versions(fleet: Fleet) -> dict[str, str]:
