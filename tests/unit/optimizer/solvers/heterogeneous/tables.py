@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.heterogeneous.column_generation import Prices
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.problem import Goal, Problem
 
@@ -90,3 +91,9 @@ def random_problem(random: np.random.Generator) -> tuple[Problem, IntArray]:
     first = table.level == 0
     whole = int(len(floors) > 0 and bool(np.all(table.covered(plan)[first])))
     return Problem(table, capacity, Goal(level, floors, whole)), plan
+
+
+def no_prices(problem: Problem) -> Prices:
+    """Prices of nothing, of which nothing is proven."""
+    types, floors = len(problem.capacity), len(problem.goal.floors)
+    return Prices(np.zeros(types), np.zeros(floors), np.zeros(0), -np.inf)

@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.heterogeneous.column_generation import Prices, best_prices
+from inferno_optimizer.solvers.heterogeneous.column_generation import best_prices
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
-from inferno_optimizer.solvers.heterogeneous.problem import Problem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
-from tests.unit.optimizer.solvers.heterogeneous.tables import best_objective, random_problem
-
-
-def no_prices(problem: Problem) -> Prices:
-    """Prices of nothing, of which nothing is proven."""
-    types, floors = len(problem.capacity), len(problem.goal.floors)
-    return Prices(np.zeros(types), np.zeros(floors), np.zeros(0), -np.inf)
+from tests.unit.optimizer.solvers.heterogeneous.tables import (
+    best_objective,
+    no_prices,
+    random_problem,
+)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -8,7 +8,11 @@ from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.heterogeneous.column_generation import Prices, best_prices
 from inferno_optimizer.solvers.heterogeneous.near import NearMixes
 from inferno_optimizer.solvers.heterogeneous.problem import Problem
-from tests.unit.optimizer.solvers.heterogeneous.tables import best_objective, random_problem
+from tests.unit.optimizer.solvers.heterogeneous.tables import (
+    best_objective,
+    no_prices,
+    random_problem,
+)
 
 AMPLE = Limits(60.0, 0.0)
 
@@ -19,8 +23,7 @@ def solved(near: NearMixes, problem: Problem, plan: IntArray) -> float:
 
 
 def prices_of(problem: Problem, plan: IntArray) -> Prices:
-    nothing = np.zeros(len(problem.capacity)), np.zeros(len(problem.goal.floors))
-    return best_prices(problem, plan, Prices(*nothing, np.zeros(0), -np.inf), lambda: np.inf)
+    return best_prices(problem, plan, no_prices(problem), lambda: np.inf)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -34,7 +37,7 @@ def test_what_there_is_no_time_to_list_keeps_all_its_mixes(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_with_all_the_time_most_cases_are_listed(seed: int) -> None:
+def test_with_all_the_time_every_case_is_listed(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
 
     near = NearMixes.of(problem, prices_of(problem, plan), 1000.0, lambda: np.inf)

@@ -38,16 +38,6 @@ def test_a_better_plan_from_elsewhere_makes_no_bound_wrong(seed: int) -> None:
     assert proof.bound == pytest.approx(best_objective(problem), abs=1e-6)
 
 
-def test_a_proof_that_is_told_to_end_claims_nothing_that_is_wrong() -> None:
-    problem, plan = random_problem(np.random.default_rng(0))
-    proof = Proof(MixProgram(problem, Inequalities.of(problem.table)), plan)
-    proof.end()
-
-    proof.run(AMPLE)
-
-    assert proof.bound <= best_objective(problem) + 1e-6
-
-
 def test_a_proof_begins_before_its_time_where_it_is_told_to() -> None:
     problem, plan = random_problem(np.random.default_rng(1))
     proof = Proof(MixProgram(problem, Inequalities.of(problem.table)), plan)
@@ -65,9 +55,9 @@ def test_a_proof_that_never_begins_proves_nothing_and_ends() -> None:
 
     with concurrent(proof, AMPLE, after=1000.0) as run:
         pass
-    wait([run])
 
-    assert proof.bound <= best_objective(problem) + 1e-6
+    assert wait([run], timeout=10.0).done
+    assert proof.bound == -np.inf
 
 
 def test_a_thread_proves_while_the_block_does_something_else() -> None:
