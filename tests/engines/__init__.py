@@ -31,6 +31,8 @@ Changes and faults, from the moment of the call:
     servers["chat"].set_rate(40.0)                             # another load
     servers["chat"].set_engine(settings.engine.slowed(1.2))    # a slower release
     servers["chat"].start("chat-3")                            # one more replica
+    servers["chat"].start("chat-4", other_engine)              # one on another accelerator
+    servers["chat"].drain("chat-3")                            # it gets no more requests
     servers["chat"].kill("chat-0")                             # scrapes fail, requests are lost
     servers["chat"].restart("chat-1")                          # counters begin at 0
     servers["chat"].remove("chat-2")                           # no target any more

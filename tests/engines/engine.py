@@ -38,6 +38,11 @@ class Engine:
         if self.kv_tokens < self.max_model_length:
             raise ValueError("kv_tokens must hold at least one request of max_model_length")
 
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens that full batches make while no prompt is computed."""
+        return self.max_batch_size / self.decode_s(self.max_batch_size)
+
     def decode_s(self, requests: int) -> float:
         """Duration of a decode step [s]."""
         return (self.alpha + self.beta * requests) / 1000

@@ -22,7 +22,7 @@ from tests.engines.exposition import Dialect, Page
 from tests.engines.prometheus import Target
 from tests.engines.replica import Replica
 from tests.engines.scrape_server import ScrapeServer
-from tests.engines.truth import Record, Truth, truth_of
+from tests.engines.truth import Record, Truth, truth_of, within_targets
 from tests.engines.vllm import VLLM
 from tests.engines.workload import Workload
 
@@ -74,12 +74,15 @@ class Pod:
         Those of the target.
     scrapes
         What becomes of its scrapes.
+    drains
+        Whether it gets no more requests and serves those that it has.
     """
 
     def __init__(self, name: str, labels: dict[str, str], page: Page) -> None:
         self.name = name
         self.labels = labels
         self.replica: Replica | None = None
+        self.drains = False
         self._page = page
         self._scrapes = Scrapes.ANSWERED
         self._hangs_no_more = Event()
@@ -135,12 +138,22 @@ class Server:
         self._rate = 0.0
         self._records: list[Record] = []
 
-    def start(self, name: str) -> None:
-        """Start a replica in a new pod, or again in the pod of a killed one."""
+    def start(self, name: str, engine: Engine | None = None) -> None:
+        """Start a replica in a new pod, or again in the pod of a killed one.
+
+        Its engine is that of the server, unless it is on another accelerator.
+        """
         with self._fleet.lock:
             pod = self.pods.setdefault(name, self._new_pod(name))
-            pod.replica = self._new_replica(name)
+            pod.replica = self._new_replica(name, engine or self._engine)
+            pod.drains = False
             self._records.append(pod.replica.record)
+            self._share_load()
+
+    def drain(self, name: str) -> None:
+        """Send a replica no more requests; it serves those that it has."""
+        with self._fleet.lock:
+            self.pods[name].drains = True
             self._share_load()
 
     def kill(self, name: str) -> None:
@@ -163,7 +176,7 @@ class Server:
         del self.pods[name]
 
     def set_rate(self, rate: float) -> None:
-        """Send another load from now on, in equal parts to all replicas [requests/s]."""
+        """Send another load from now on, shared by the speed of replicas [requests/s]."""
         with self._fleet.lock:
             self._rate = rate
             self._share_load()
@@ -192,6 +205,15 @@ class Server:
                 pass  # now they are up to date
             return truth_of(self._records, start, end)
 
+    def within_targets(
+        self, start: float, end: float, *, ttft_ms: float, itl_ms: float
+    ) -> tuple[int, int]:
+        """Requests completed between two times that are past: those within targets, and all."""
+        with self._fleet.lock:
+            for _ in self._replicas():
+                pass  # now they are up to date
+            return within_targets(self._records, start, end, ttft_ms=ttft_ms, itl_ms=itl_ms)
+
     def _replicas(self) -> Iterator[Replica]:
         """The replicas that run, simulated up to now."""
         for pod in self.pods.values():
@@ -200,18 +222,26 @@ class Server:
                 yield pod.replica
 
     def _share_load(self) -> None:
+        """Give each replica its part of the load, in proportion to the tokens that it can make.
+
+        If all replicas drain, they share the load: it has nowhere else to go.
+        """
         replicas = list(self._replicas())
+        drained = {id(pod.replica) for pod in self.pods.values() if pod.drains}
+        serving = [replica for replica in replicas if id(replica) not in drained] or replicas
+        speeds = {id(replica): replica.engine.tokens_per_second for replica in serving}
         for replica in replicas:
-            replica.set_rate(self._rate / len(replicas), self._fleet.now)
+            share = speeds.get(id(replica), 0.0) / sum(speeds.values())
+            replica.set_rate(self._rate * share, self._fleet.now)
 
     def _new_pod(self, name: str) -> Pod:
         return Pod(name, {**self._settings.labels, "pod": name}, self._page)
 
-    def _new_replica(self, name: str) -> Replica:
+    def _new_replica(self, name: str, engine: Engine) -> Replica:
         seed = (self._fleet.seed, zlib.crc32(name.encode()), len(self._records))
         settings = self._settings
         return Replica(
-            self._engine,
+            engine,
             settings.workload,
             settings.dialect.bounds,
             np.random.default_rng(seed),

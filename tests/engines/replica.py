@@ -360,3 +360,7 @@ class Replica:
         totals.request_output.observe(request.output_tokens)
         totals.computed_input.observe(request.input_tokens)
         self.record.completions.add(self._now, self._now - request.arrival)
+        first = request.first_token
+        intervals = max(request.output_tokens - 1, 1)
+        self.record.response_starts.add(self._now, first - request.arrival)
+        self.record.response_intervals.add(self._now, (self._now - first) / intervals)

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -33,6 +33,11 @@ class Series:
         values = zip(self.values[first:last], weights, strict=True)
         return sum(value * weight for value, weight in values), sum(weights)
 
+    def between(self, start: float, end: float) -> Sequence[float]:
+        """Return the values with start <= time < end."""
+        first, last = (bisect_left(self.times, time) for time in (start, end))
+        return self.values[first:last]
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -55,6 +60,12 @@ class Record:
 
     completions: Series = field(default_factory=Series)
     """From arrival to the last token, at the last token."""
+
+    response_starts: Series = field(default_factory=Series)
+    """Of the same requests: from arrival to the first token."""
+
+    response_intervals: Series = field(default_factory=Series)
+    """Of the same requests: the mean time between two tokens; 0 for a single one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,28 @@ class Truth:
     wait_ms: float
     ttft_ms: float
     itl_ms: float
+
+
+def within_targets(
+    records: Iterable[Record], start: float, end: float, *, ttft_ms: float, itl_ms: float
+) -> tuple[int, int]:
+    """Count the requests that were completed between two times [s].
+
+    Returns
+    -------
+    Those whose time to first token and mean inter-token latency are within targets, and all.
+    """
+    responses = [
+        response
+        for record in records
+        for response in zip(
+            record.response_starts.between(start, end),
+            record.response_intervals.between(start, end),
+            strict=True,
+        )
+    ]
+    good = sum(1000 * first <= ttft_ms and 1000 * each <= itl_ms for first, each in responses)
+    return good, len(responses)
 
 
 def truth_of(records: Iterable[Record], start: float, end: float) -> Truth:

@@ -188,3 +188,46 @@ def test_a_fleet_can_be_faster_than_the_clock(clock: Clock) -> None:
 
         assert fleet.now == pytest.approx(600.0)
         assert server.truth(0.0, 600.0).arrival_rate == pytest.approx(4.0, rel=0.1)
+
+
+def test_a_replica_that_drains_gets_nothing_and_completes_what_it_has(
+    clock: Clock, server: Server
+) -> None:
+    clock.now += 10
+    server.drain("chat-0")
+    drained = server.pods["chat-0"].replica
+    assert drained is not None
+    received = drained.totals.arrivals
+
+    clock.now += 60
+    truth = server.truth(20.0, 70.0)
+
+    assert drained.totals.arrivals == received == sum(drained.totals.completions.values())
+    assert truth.arrival_rate == pytest.approx(4.0, rel=0.2)
+
+
+def test_replicas_on_different_accelerators_share_the_load_by_their_speed(
+    clock: Clock, server: Server
+) -> None:
+    server.start("chat-2", ENGINE.slowed(0.5))
+
+    clock.now += 200
+    truth = server.truth(0.0, 200.0)
+
+    fast = server.pods["chat-2"].replica
+    assert fast is not None
+    assert fast.totals.arrivals / truth.arrivals == pytest.approx(0.5, rel=0.1)
+
+
+def test_the_requests_within_targets_are_those_that_single_requests_show(
+    clock: Clock, server: Server
+) -> None:
+    clock.now += 100
+
+    all_, total = server.within_targets(0.0, 100.0, ttft_ms=math.inf, itl_ms=math.inf)
+    none, _ = server.within_targets(0.0, 100.0, ttft_ms=math.inf, itl_ms=8.0)
+    fast, _ = server.within_targets(0.0, 100.0, ttft_ms=25.0, itl_ms=math.inf)
+
+    assert all_ == total == server.truth(0.0, 100.0).completions
+    assert none == 0
+    assert 0 < fast < total
