@@ -1,6 +1,6 @@
 """Turns the solver's assignment into a decision for each server, with a message for users."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, replace
 from typing import NamedTuple
 
@@ -15,8 +15,17 @@ from inferno_optimizer.sizing.candidates import (
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Latencies
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
-from inferno_optimizer.system import IDLE, Allocation, Decision, Generation, Reason, Server, Tail
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix, Part
+from inferno_optimizer.system import (
+    IDLE,
+    Allocation,
+    Decision,
+    Generation,
+    Reason,
+    SaturationPolicy,
+    Server,
+    Tail,
+)
 
 OPTIONS_NAMED = 3
 """Largest number of options of a server that a message lists."""
@@ -133,6 +142,8 @@ def decide(candidates: Candidates, assignment: Assignment, left: IntArray) -> It
         case = int(candidates.pairs.case[rows_of_case[0]])
         if case in mixed:
             yield mixed[case]
+        elif case in assignment.kept:
+            yield _kept(candidates, rows_of_case, assignment.kept[case], left)
         elif case in place:
             row, given = int(assignment.rows[case]), int(assignment.replicas[case])
             yield _served(candidates, row, given, latencies, place[case])
@@ -154,11 +165,53 @@ def _served(
     if replicas == wanted:
         return Decision(server.name, Reason.ALLOCATED, allocation.placement, allocation)
     message = (
-        f"{allocation.placement} of the {wanted} that its targets take: capacity is short;"
+        f"{allocation.placement} of the {wanted} that its targets take:"
+        f" {_shortage(candidates, row, allocation)};"
         f" at {_forecast_load(candidates, row)} expect an inter-token latency of"
         f" {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
     )
     return Decision(server.name, Reason.BEST_EFFORT, message, allocation)
+
+
+def _shortage(candidates: Candidates, row: int, allocation: Allocation) -> str:
+    """Why a server gets no more replicas, and, where it holds what runs, what to do."""
+    current = candidates.cases[int(candidates.pairs.case[row])].server.current
+    holds = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
+    if not holds or current.mix or current.placement != allocation.placement:
+        return "capacity is short"
+    card_type = candidates.types[int(candidates.pairs.type[row])]
+    return f"it holds what runs, as cards of {card_type} are short; add some or lower the load"
+
+
+def _kept(
+    candidates: Candidates, rows: IntArray, parts: Sequence[Part], left: IntArray
+) -> Decision:
+    """The decision for a case that keeps parts of what runs; `rows` are its usable rows."""
+    server = candidates.cases[int(candidates.pairs.case[rows[0]])].server
+    runs = zip(server.current.parts, parts, strict=True)
+    stay = [_shrunk(before, part.replicas) for before, part in runs if part.replicas]
+    first = replace(stay[0], load=server.load)
+    kept = (
+        first
+        if len(stay) == 1
+        else replace(
+            server.current,
+            replicas=sum(part.replicas for part in stay),
+            cost=sum(part.cost for part in stay),
+            mix=tuple(stay),
+        )
+    )
+    message = (
+        f"{kept.placement}: it holds what runs, which its targets do not allow for, as cards are"
+        f" short of what it takes: {_needs(candidates, rows, left)}; add capacity or lower the load"
+    )
+    return Decision(server.name, Reason.BEST_EFFORT, message, kept)
+
+
+def _shrunk(allocation: Allocation, replicas: int) -> Allocation:
+    """The same with fewer replicas."""
+    cost = allocation.cost * replicas / allocation.replicas
+    return replace(allocation, replicas=replicas, cost=cost)
 
 
 def _forecast_load(candidates: Candidates, row: int) -> str:
@@ -246,13 +299,17 @@ def _delay(allocation: Allocation) -> str:
 
 def _no_capacity(candidates: Candidates, rows: IntArray, left: IntArray) -> Decision:
     """The decision NoCapacity with what a case needs; `rows` are its usable rows, best first."""
-    options = [_need(candidates, int(row), left) for row in rows[:OPTIONS_NAMED]]
-    more = f" or {len(rows) - OPTIONS_NAMED} other options" if len(rows) > OPTIONS_NAMED else ""
-    message = (
-        f"not enough cards: it takes {', or '.join(options)}{more}; add capacity or lower the load"
-    )
+    needs = _needs(candidates, rows, left)
+    message = f"not enough cards: it takes {needs}; add capacity or lower the load"
     server = candidates.cases[int(candidates.pairs.case[rows[0]])].server
     return Decision(server.name, Reason.NO_CAPACITY, message)
+
+
+def _needs(candidates: Candidates, rows: IntArray, left: IntArray) -> str:
+    """What a case needs, as text; `rows` are its usable rows, best first."""
+    options = [_need(candidates, int(row), left) for row in rows[:OPTIONS_NAMED]]
+    more = f" or {len(rows) - OPTIONS_NAMED} other options" if len(rows) > OPTIONS_NAMED else ""
+    return f"{', or '.join(options)}{more}"
 
 
 def _need(candidates: Candidates, row: int, left: IntArray) -> str:

@@ -251,9 +251,14 @@ class Server:
 
 
 class SaturationPolicy(StrEnum):
-    """How remaining capacity is shared among servers without an allocation."""
+    """Who gets how much where capacity is too short for all that the targets take.
+
+    With `None` a server gets all or nothing. With any other policy it may get a part. With `Hold`
+    nothing that runs is reduced for lack of cards, but for a more important server that gets them.
+    """
 
     NONE = "None"
+    HOLD = "Hold"
     PRIORITY_EXHAUSTIVE = "PriorityExhaustive"
     PRIORITY_ROUND_ROBIN = "PriorityRoundRobin"
     ROUND_ROBIN = "RoundRobin"

@@ -29,6 +29,15 @@ class Mix:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Replicas that run and stay as they are, each on some cards of a type; -1 is no known type."""
+
+    type: int
+    cards: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timer:
     """Time that remains to a solver [s].
 
@@ -48,12 +57,14 @@ class Assignment:
     """Rows chosen and replicas given, arrays of shape (cases,).
 
     `rows` is -1 where a case gets nothing; `replicas` are fewer than the row's own where a
-    case gets a share of what is left. A case that has one of the `mixes` has no other row.
+    case gets a part of them. A case that has one of the `mixes` has no other row, nor has one that
+    keeps what runs as it is: `kept` has the parts of its current allocation that stay.
     """
 
     rows: IntArray
     replicas: IntArray
     mixes: Mapping[int, Mix] = field(default_factory=lambda: MappingProxyType({}))
+    kept: Mapping[int, tuple[Part, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of_rows(cls, candidates: Candidates, rows: IntArray) -> "Assignment":
@@ -89,6 +100,9 @@ class Assignment:
         )
         used = np.zeros(len(candidates.types), dtype=np.int64)
         np.add.at(used, candidates.pairs.type[rows], candidates.pairs.cards[rows] * given)
+        for part in (part for parts in self.kept.values() for part in parts):
+            if part.cards:
+                used[part.type] += part.cards * part.replicas
         return used
 
 

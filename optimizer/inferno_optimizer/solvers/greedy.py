@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import Answer
+from inferno_optimizer.solvers.assignment import NO_ROW, Answer
 from inferno_optimizer.solvers.ledger import Ledger
+from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import Status
+from inferno_optimizer.system import SaturationPolicy, Status
 
 SAME_VALUE = float(np.finfo(np.float32).eps)
 """Values that differ by so little, relative, are the same."""
@@ -39,16 +40,36 @@ class Entry:
 
 
 def solve_greedy(candidates: Candidates, capacity: IntArray) -> Answer:
-    """Serve the cases by rank; then share out what is left, as the saturation policy says."""
+    """Serve the cases by rank; then share out what is left, as the saturation policy says.
+
+    With the policy `Hold` the cases of a priority hold what runs before any of them gets more.
+    """
     options = candidates.system.options
-    ledger = Ledger(candidates, capacity)
+    ledger, waiting = Ledger(candidates, capacity), list[Entry]()
+    policy = options.saturation_policy
+    running = Running.of(candidates) if policy is SaturationPolicy.HOLD else None
     line = entries_by_rank(candidates, ledger.unserved())
-    if options.delayed_best_effort:
-        share_out(ledger, serve(ledger, line), options.saturation_policy)
-    else:
-        for _, group in groupby(line, key=lambda entry: entry.priority):
-            share_out(ledger, serve(ledger, group), options.saturation_policy)
+    for _, group in groupby(line, key=lambda entry: entry.priority):
+        entries = list(group)
+        if running:
+            _hold(ledger, entries, running)
+        unserved = serve(ledger, entries)
+        if options.delayed_best_effort:
+            waiting += unserved
+        else:
+            share_out(ledger, unserved, policy)
+    share_out(ledger, waiting, policy)
     return Answer("greedy", Status.FEASIBLE, ledger.assignment())
+
+
+def _hold(ledger: Ledger, entries: Iterable[Entry], running: Running) -> None:
+    """Give the cases what runs, as far as more important ones have left it."""
+    for entry in entries:
+        row = int(running.rows[entry.case])
+        if row != NO_ROW:
+            ledger.hold(row, int(running.replicas[entry.case]))
+        elif entry.case in running.parts:
+            ledger.keep(entry.case, running.parts[entry.case])
 
 
 def entries_by_rank(candidates: Candidates, wanted: npt.NDArray[np.bool_]) -> list[Entry]:

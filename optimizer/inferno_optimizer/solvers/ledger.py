@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix, Part
 
 
 class Ledger:
@@ -31,15 +32,33 @@ class Ledger:
         self._rows = [NO_ROW] * len(candidates.cases)
         self._given = [0] * len(candidates.cases)
         self._mixes: dict[int, Mix] = {}
+        self._kept: dict[int, tuple[Part, ...]] = {}
 
     def room(self, row: int) -> int:
-        """Replicas of a row that still fit, at most those that it still wants."""
-        wanted = self._wanted[row] - self._given[self._case[row]]
-        return min(max(self._left[self._type[row]], 0) // self._cards[row], wanted)
+        """Replicas of a row that fit besides those that its case has, at most those it wants.
+
+        What its case has otherwise counts as given back.
+        """
+        left = self._left[self._type[row]] + self._given_back(row)
+        return min(max(left, 0) // self._cards[row], self._wanted[row] - self.given(row))
 
     def fits(self, row: int) -> bool:
         """Whether all the replicas that a row wants fit; none always do."""
-        return self.room(row) == self._wanted[row]
+        return self.room(row) + self.given(row) == self._wanted[row]
+
+    def given(self, row: int) -> int:
+        """Replicas of a row that its case has."""
+        case = self._case[row]
+        return self._given[case] if self._rows[case] == row else 0
+
+    def share(self, row: int) -> float:
+        """Part of the replicas that a row wants that its case can have of it."""
+        wanted = self._wanted[row]
+        return (self.given(row) + self.room(row)) / wanted if wanted else 1.0
+
+    def keeps(self, case: int) -> bool:
+        """Whether a case keeps what runs as it is."""
+        return case in self._kept
 
     def whole_rounds(self, rows: Sequence[int]) -> int:
         """How many replicas every one of these rows, of different cases, can still have."""
@@ -50,15 +69,35 @@ class Ledger:
         return min(wanted, *(max(self._left[t], 0) // cards for t, cards in needed.items()))
 
     def take(self, row: int, replicas: int) -> None:
-        """Give replicas of a row to its case, besides those that it has of this row."""
+        """Give replicas of a row to its case, besides those that it has of this row.
+
+        What it has otherwise is given back.
+        """
         case = self._case[row]
+        if self._rows[case] != row:
+            self._give_back(case)
         self._left[self._type[row]] -= replicas * self._cards[row]
         self._rows[case] = row
         self._given[case] += replicas
 
     def take_all(self, row: int) -> None:
         """Give a case all the replicas of a row that it wants."""
-        self.take(row, self._wanted[row])
+        self.take(row, self._wanted[row] - self.given(row))
+
+    def hold(self, row: int, replicas: int) -> None:
+        """Give a case the replicas of a row that run, as many as fit."""
+        if (fitting := min(replicas, self.room(row))) > 0:
+            self.take(row, fitting)
+
+    def keep(self, case: int, parts: Sequence[Part]) -> None:
+        """Leave a case what runs as it is, as much of it as fits."""
+        kept = []
+        for part in parts:
+            room = max(self._left[part.type], 0) // part.cards if part.cards else part.replicas
+            kept.append(replace(part, replicas=min(part.replicas, room)))
+            self._left[part.type] -= part.cards * kept[-1].replicas
+        if any(part.replicas for part in kept):
+            self._kept[case] = tuple(kept)
 
     def take_mix(self, mix: Mix) -> None:
         """Give its case a mix."""
@@ -69,10 +108,30 @@ class Ledger:
     def unserved(self) -> npt.NDArray[np.bool_]:
         """Cases that got nothing; shape (cases,)."""
         nothing: npt.NDArray[np.bool_] = np.array(self._rows) == NO_ROW
-        nothing[[*self._mixes]] = False
+        nothing[[*self._mixes, *self._kept]] = False
         return nothing
 
     def assignment(self) -> Assignment:
         """Who got what."""
         rows, given = np.array(self._rows, dtype=np.int64), np.array(self._given, np.int64)
-        return Assignment(rows, given, self._mixes)
+        return Assignment(rows, given, self._mixes, self._kept)
+
+    def _given_back(self, row: int) -> int:
+        """Cards of the type of a row that its case has otherwise."""
+        case, card_type = self._case[row], self._type[row]
+        mine = self._rows[case]
+        if case in self._kept:
+            parts = self._kept[case]
+            return sum(part.cards * part.replicas for part in parts if part.type == card_type)
+        if mine in (NO_ROW, row) or self._type[mine] != card_type:
+            return 0
+        return self._given[case] * self._cards[mine]
+
+    def _give_back(self, case: int) -> None:
+        """Take from a case all that it has."""
+        mine = self._rows[case]
+        if mine != NO_ROW:
+            self._left[self._type[mine]] += self._given[case] * self._cards[mine]
+            self._rows[case], self._given[case] = NO_ROW, 0
+        for part in self._kept.pop(case, ()):
+            self._left[part.type] += part.cards * part.replicas

@@ -44,6 +44,20 @@ def _exhaustive(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
             ledger.take(row, ledger.room(row))
 
 
+def _largest_share(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
+    """One case after the other adds what fits to what it holds, or moves where it gets more.
+
+    What runs on an accelerator without a usable row stays as it is.
+    """
+    for entry in unserved:
+        if ledger.keeps(entry.case):
+            continue
+        held = sorted(entry.rows, key=lambda row: ledger.given(row) == 0)
+        row = max(held, key=ledger.share)
+        if ledger.room(row) > 0:
+            ledger.take(row, ledger.room(row))
+
+
 def _round_robin(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
     """One replica each in turn, of the row chosen first, until its type is used up."""
     waiting = []
@@ -79,6 +93,7 @@ def _first_with_room(ledger: Ledger, entry: Unserved) -> int | None:
 
 _POLICIES: Mapping[SaturationPolicy, Callable[[Ledger, Sequence[Unserved]], None]] = {
     SaturationPolicy.NONE: _nothing,
+    SaturationPolicy.HOLD: _largest_share,
     SaturationPolicy.PRIORITY_EXHAUSTIVE: _exhaustive,
     SaturationPolicy.PRIORITY_ROUND_ROBIN: _round_robin_by_priority,
     SaturationPolicy.ROUND_ROBIN: _round_robin,

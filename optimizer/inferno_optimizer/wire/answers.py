@@ -109,8 +109,10 @@ def _misfits(server: Server, allocation: Allocation, usable: set[tuple[str, str]
     for name, number in numbers.items():
         if number < 0:
             yield f"{name}: {number:g} is negative"
-    for part in allocation.parts:
-        if part.replicas and (server.model, part.accelerator) not in usable:
+    runs_on = {part.accelerator for part in server.current.parts}
+    for part in allocation.parts:  # what runs may stay where it is
+        known = (server.model, part.accelerator) in usable or part.accelerator in runs_on
+        if part.replicas and not known:
             yield f"model {server.model!r} has no performance data for {part.accelerator!r}"
     told, asked = allocation.load.arrival_rate, server.load.arrival_rate
     if told and not math.isclose(told, asked, rel_tol=SAME_LOAD):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
     Allocation,
+    DecodeParameters,
     Options,
     PerformanceProfile,
     Reason,
@@ -50,9 +51,22 @@ ANY = systems(GREEDY, MILP, UNLIMITED)
 
 
 def profile_of(system: System, server: Server, allocation: Allocation) -> PerformanceProfile:
-    """What a server that has an allocation performs like on its accelerator."""
+    """What a server that has an allocation performs like on its accelerator.
+
+    Where nobody knows and it runs there, a replica is on one accelerator.
+    """
     pair = (server.model, allocation.accelerator)
-    return next(p for p in system.profiles if (p.model, p.accelerator) == pair)
+    known = (p for p in system.profiles if (p.model, p.accelerator) == pair)
+    nobody_knows = PerformanceProfile(*pair, DecodeParameters(0.0, 0.0), 0, 0)
+    return next(known, nobody_knows)
+
+
+def keeps_what_runs(system: System, server: Server, allocation: Allocation) -> bool:
+    """Whether it stays on an accelerator on which no number of replicas keeps its targets."""
+    profile = profile_of(system, server, allocation)
+    if profile.max_batch_size and replicas_for(server, profile, target_of(system, server)):
+        return False
+    return allocation.accelerator == server.current.accelerator
 
 
 def target_of(system: System, server: Server) -> Target:
@@ -131,6 +145,11 @@ def test_a_share_is_smaller_than_what_the_targets_take(system: System) -> None:
     solution = optimize(system)
 
     for server, reason, given_to, profile in running(system, solution):
+        if keeps_what_runs(system, server, given_to):
+            assert reason is Reason.BEST_EFFORT
+            assert system.options.saturation_policy is SaturationPolicy.HOLD
+            assert given_to.replicas <= server.current.replicas
+            continue
         wanted = replicas_for(server, profile, target_of(system, server))
         assert wanted is not None
         if reason is Reason.BEST_EFFORT:

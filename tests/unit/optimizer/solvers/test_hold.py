@@ -1,0 +1,180 @@
+"""The saturation policy `Hold`: what runs stays, unless a more important server gets the cards."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import (
+    Allocation,
+    Options,
+    Reason,
+    SaturationPolicy,
+    Solution,
+    System,
+    Target,
+)
+from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
+
+HOLD = Options(saturation_policy=SaturationPolicy.HOLD)
+SOLVERS = {"greedy": HOLD}
+by_each_solver = pytest.mark.parametrize("options", SOLVERS.values(), ids=SOLVERS.keys())
+DELAYED = {name: replace(options, delayed_best_effort=True) for name, options in SOLVERS.items()}
+at_once_or_delayed = pytest.mark.parametrize(
+    "options",
+    [*SOLVERS.values(), *DELAYED.values()],
+    ids=[*SOLVERS, *(f"{s} delayed" for s in DELAYED)],
+)
+
+
+def runs(accelerator: str, replicas: int, price: float = 10) -> Allocation:
+    """What a server runs now."""
+    return Allocation(accelerator, replicas, cost=price * replicas)
+
+
+def scarce(options: Options, cards: int, *demands: Demand) -> System:
+    """Servers that all want cards of one type."""
+    return system_of(demands, accelerators(X=10), {"X": cards}, options)
+
+
+def replicas(system: System) -> dict[str, int]:
+    return {name: count for name, (_, count) in outcome(system).items()}
+
+
+@at_once_or_delayed
+def test_a_server_that_needs_more_than_there_is_takes_all_there_is(options: Options) -> None:
+    needs_five = Demand("premium", {"X": 5}, current=runs("X", 3))
+
+    assert replicas(scarce(options, 4, needs_five)) == {"premium": 4}
+
+
+@at_once_or_delayed
+@pytest.mark.parametrize("second_priority", [1, 2])
+def test_a_second_server_that_wants_the_cards_takes_none_that_run(
+    options: Options, second_priority: int
+) -> None:
+    needs_five = Demand("first", {"X": 5}, current=runs("X", 3))
+    needs_four = Demand("second", {"X": 4}, priority=second_priority, load=900)
+
+    found = replicas(scarce(options, 4, needs_five, needs_four))
+
+    assert found["first"] >= 3
+    assert sum(found.values()) == 4
+
+
+@at_once_or_delayed
+def test_equal_servers_that_run_keep_what_runs_each(options: Options) -> None:
+    demands = [Demand(name, {"X": 5}, current=runs("X", 2)) for name in ("a", "b")]
+
+    found = replicas(scarce(options, 5, *demands))
+
+    assert sorted(found.values()) == [2, 3]
+
+
+@by_each_solver
+def test_a_more_important_server_gets_the_cards_of_one_that_runs(options: Options) -> None:
+    low = Demand("low", {"X": 4}, priority=2, current=runs("X", 4))
+    high = Demand("high", {"X": 3}, priority=1)
+
+    assert replicas(scarce(options, 5, low, high)) == {"low": 2, "high": 3}
+
+
+@by_each_solver
+def test_what_the_load_no_longer_takes_is_given_to_others(options: Options) -> None:
+    calm = Demand("calm", {"X": 2}, current=runs("X", 6))
+    busy = Demand("busy", {"X": 4}, priority=2)
+
+    assert replicas(scarce(options, 6, calm, busy)) == {"calm": 2, "busy": 4}
+
+
+@by_each_solver
+def test_a_server_moves_where_all_that_it_takes_fits(options: Options) -> None:
+    moves = Demand("a", {"X": 5, "Y": 3}, current=runs("X", 3))
+    system = system_of([moves], accelerators(X=10, Y=30), {"X": 4, "Y": 3}, options)
+
+    assert outcome(system) == {"a": ("Y", 3)}
+
+
+@by_each_solver
+def test_a_server_moves_where_a_larger_part_of_it_is_served(options: Options) -> None:
+    moves = Demand("a", {"X": 5, "Y": 4}, current=runs("X", 1))
+    system = system_of([moves], accelerators(X=10, Y=30), {"X": 1, "Y": 3}, options)
+
+    assert outcome(system) == {"a": ("Y", 3)}
+
+
+def decision_of(solution: Solution) -> tuple[Reason, str]:
+    (decision,) = solution.decisions
+    return decision.reason, decision.message
+
+
+@by_each_solver
+def test_a_server_that_holds_what_runs_says_so_and_what_to_do(options: Options) -> None:
+    holds = Demand("a", {"X": 5}, current=runs("X", 4))
+
+    reason, message = decision_of(optimize(scarce(options, 4, holds)))
+
+    assert reason is Reason.BEST_EFFORT
+    assert message.startswith("4 x X of the 5 that its targets take: it holds what runs")
+    assert "cards of X are short; add some or lower the load" in message
+
+
+def on_slow_cards(options: Options, capacity: dict[str, int]) -> System:
+    """Runs on X, which misses its target now, and takes 3 of Y."""
+    demand = Demand("a", {"Y": 3}, current=runs("X", 2), target=Target(itl_ms=1e6))
+    slow = replace(demand.profiles[0], accelerator="X")
+    slow = replace(slow, parameters=replace(slow.parameters, alpha=1e9))
+    system = system_of([demand], accelerators(X=10, Y=30), capacity, options)
+    return replace(system, profiles=(*system.profiles, slow))
+
+
+@by_each_solver
+def test_what_runs_on_an_accelerator_that_misses_the_targets_stays_until_all_else_fits(
+    options: Options,
+) -> None:
+    short, enough = ({"X": 2, "Y": cards} for cards in (2, 3))
+
+    assert outcome(on_slow_cards(options, short)) == {"a": ("X", 2)}
+    assert outcome(on_slow_cards(options, enough)) == {"a": ("Y", 3)}
+    reason, message = decision_of(optimize(on_slow_cards(options, short)))
+    assert reason is Reason.BEST_EFFORT
+    assert message.startswith("2 x X: it holds what runs")
+    assert "3 x Y (cards of Y: 3, left 2)" in message
+
+
+@by_each_solver
+def test_what_runs_without_performance_data_takes_its_cards_from_no_one_important(
+    options: Options,
+) -> None:
+    runs_on_x = Demand("low", {"Y": 3}, priority=2, current=runs("X", 2))
+    wants_x = Demand("high", {"X": 3})
+    equal = replace(wants_x, name="equal", priority=2)
+    units, capacity = accelerators(X=10, Y=30), {"X": 4, "Y": 1}
+
+    beside_high = outcome(system_of([runs_on_x, wants_x], units, capacity, options))
+    beside_equal = outcome(system_of([runs_on_x, equal], units, capacity, options))
+
+    assert beside_high == {"low": ("X", 1), "high": ("X", 3)}
+    assert beside_equal == {"low": ("X", 2), "equal": ("X", 2)}
+
+
+@by_each_solver
+def test_a_mix_that_runs_stays_until_all_that_is_needed_fits(options: Options) -> None:
+    mix = Allocation(
+        "X", 3, cost=50, mix=(Allocation("X", 2, cost=20), Allocation("Y", 1, cost=30))
+    )
+    demand = Demand("a", {"X": 5, "Y": 4}, current=mix)
+    system = system_of([demand], accelerators(X=10, Y=30), {"X": 3, "Y": 2}, options)
+
+    (kept,) = optimize(system).decisions
+
+    assert kept.allocation is not None
+    assert kept.allocation.placement == "2 x X + 1 x Y"
+    assert kept.reason is Reason.BEST_EFFORT
+
+
+@by_each_solver
+def test_cards_of_what_is_kept_count_as_used(options: Options) -> None:
+    solution = optimize(on_slow_cards(options, {"X": 2, "Y": 2}))
+
+    assert {use.type: use.used for use in solution.capacity} == {"X": 2, "Y": 0}
