@@ -79,12 +79,8 @@ def descend(
     chosen[rows] = dived.chosen
     split[cases] = dived.split
     vertex = dived.vertex
-    excess = (
-        prices.objective
-        + vertex.cards[program.type] * program.cards
-        - vertex.loads[program.level] * program.weight
-    )
-    return Centre(chosen, split, excess, vertex.loads[: len(floors.loads)])
+    excess = vertex.reduced_costs(program, prices.objective)
+    return Centre(chosen, split, excess, vertex.loads)
 
 
 def round_off(program: Program, prices: Prices, centre: Centre) -> BoolArray:

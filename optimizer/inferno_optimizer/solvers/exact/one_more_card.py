@@ -129,8 +129,7 @@ def _relax(
         vertex = relaxation.solve(seconds_left())
         if vertex is None:
             return None
-        cost = objective + vertex.cards[program.type] * program.cards
-        cost -= vertex.loads[program.level] * program.weight
+        cost = vertex.reduced_costs(program, objective)
         least = _least(program, np.where(taken, cost, np.inf), floors.whole)
         better = cost < least - ROUNDING * max(1.0, typical)
         if not np.any(better & ~taken):

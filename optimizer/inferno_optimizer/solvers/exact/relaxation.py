@@ -42,13 +42,23 @@ class Vertex:
     """A best solution of the relaxation.
 
     `amounts` of the rows, shape (rows,); `objective` with what missed floors cost. `cards` and
-    `loads` are multipliers of the cards of each type, and of the load of each level.
+    `loads` are multipliers of the cards of each type, and of the load of each level with a floor.
     """
 
     amounts: FloatArray
     objective: float
     cards: FloatArray
     loads: FloatArray
+
+    def reduced_costs(self, program: Program, objective: FloatArray) -> FloatArray:
+        """Objective of each row of a program, its cards paid for, its load rewarded.
+
+        The program may have rows, and levels, that the relaxation has not.
+        """
+        with_floor = np.minimum(program.level, len(self.loads))
+        rewards = np.append(self.loads, 0.0)[with_floor] * program.weight
+        costs: FloatArray = objective + self.cards[program.type] * program.cards - rewards
+        return costs
 
 
 class Relaxation:
@@ -77,6 +87,7 @@ class Relaxation:
         whole: int,
     ) -> None:
         self._program, self._levels = program, np.arange(whole, len(floors))
+        self._all_levels = len(floors)
         self._solver = highspy.Highs()
         self._solver.setOptionValue("output_flag", False)
         self._solver.setOptionValue("threads", 1)
@@ -91,7 +102,7 @@ class Relaxation:
         amounts = np.asarray(solution.col_value)[: len(self._program.case)]
         dual = np.asarray(solution.row_dual)[len(self._program.starts) :]
         types = len(self._program.capacity)
-        loads = np.zeros(max(int(self._program.level.max()), *self._levels, 0) + 1)
+        loads = np.zeros(self._all_levels)
         loads[self._levels] = dual[types : types + len(self._levels)]
         return Vertex(amounts, self._objective, -dual[:types], loads)
 

@@ -179,6 +179,33 @@ def test_without_time_a_search_keeps_what_is_known() -> None:
 
 
 @pytest.mark.parametrize("guide", Guide)
+def test_a_search_goes_on_where_all_of_the_level_is_certain(guide: Guide) -> None:
+    scarce = random_program(5, cases=60, types=2, levels=1)
+    scarce = replace(scarce, capacity=np.append(scarce.capacity, 0.0))
+    program = beside(scarce, with_room(20, level=1))
+    objective = np.where(program.level == 1, -program.weight, 0.0)
+    floors = np.array([0.9 * scarce.served(fill(scarce, nothing(scarce)), 1)[0]])
+    prices = price(program, objective, floors, 0)
+    known = nothing(program)
+
+    centre = descend(program, prices, Floors(floors, 0), known, guide, lambda: 60.0)
+
+    assert np.all(centre.chosen[program.level == 1])
+    assert centre.excess.shape == program.case.shape
+    assert centre.loads.shape == floors.shape
+
+
+@pytest.mark.parametrize("guide", Guide)
+def test_a_search_goes_on_where_nothing_is_left_to_decide(guide: Guide) -> None:
+    program = with_room(20, level=0)
+    prices = price(program, -program.weight, NO_FLOORS, 0)
+
+    found = search(program, prices, nothing(program), lambda: 60.0, guide)
+
+    assert np.all(found)
+
+
+@pytest.mark.parametrize("guide", Guide)
 @pytest.mark.parametrize("readings", [1, 2, 3, 5, 8, 13])
 def test_a_dive_that_is_cut_short_still_leads_to_a_good_choice(readings: int, guide: Guide) -> None:
     program = fleet_program(300, demand=2.0)
@@ -280,6 +307,31 @@ def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every
     assert changed.serves_all_of(found, 2)
     assert np.count_nonzero(found & ~changed.stays) <= 1.2 * np.count_nonzero(gone)
     assert changed.served(found, 3)[2] > changed.served(packed, 3)[2]
+
+
+def with_room(cases: int, level: int) -> Program:
+    """A row for each case on a type that has room for all; two more types are there."""
+    ones = np.ones(cases)
+    return Program(
+        case=np.arange(cases),
+        type=np.full(cases, 2),
+        cards=ones,
+        value=ones,
+        level=np.full(cases, level),
+        weight=7 * ones,
+        capacity=np.array([0.0, 0.0, 2.0 * cases]),
+        stays=np.zeros(cases, dtype=np.bool_),
+    )
+
+
+def beside(first: Program, second: Program) -> Program:
+    """Both programs as one, with the cards of both."""
+    joined = {
+        name: np.concatenate((getattr(first, name), getattr(second, name)))
+        for name in ("type", "cards", "value", "level", "weight", "stays")
+    }
+    case = np.concatenate((first.case, second.case + first.case.max() + 1))
+    return Program(case=case, capacity=first.capacity + second.capacity, **joined)
 
 
 def nothing(program: Program) -> np.ndarray:
