@@ -31,8 +31,6 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     ------
     UnsupportedError
         The options need a feature that this version does not have.
-    SolverError
-        A solver fails.
     """
     start = clock()
     catalogue = Catalogue(system.by_name())
@@ -76,4 +74,5 @@ def _certificate(
         levels=answer.levels,
         phases=phases,
         curve=answer.curve,
+        failures=answer.failures,
     )

@@ -414,9 +414,11 @@ class Certificate:
 
     `objective` is the total value of the fully served servers (lower is better; best-effort
     shares are not included). `bound` is a proven lower bound of it among the plans that serve
-    as much; None if the solver gives no bound; then `levels` is empty too. `phases` are the
-    steps of the optimization with their durations [s]. `curve` is empty unless the option
-    `trace` asks for it; its last point is the plan itself.
+    as much; None if none is proven. `levels` is empty if the solver proves nothing at all.
+    `phases` are the steps of the optimization with their durations [s]. `curve` is empty unless
+    the option `trace` asks for it; its last point is the plan itself. `failures` are steps of the
+    exact solver that ended with an error: their names, with its type and text. The plan is then
+    the best one found without them.
     """
 
     solver: str
@@ -427,6 +429,7 @@ class Certificate:
     levels: tuple[Level, ...] = ()
     phases: tuple[tuple[str, float], ...] = ()
     curve: tuple[CurvePoint, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float | None:

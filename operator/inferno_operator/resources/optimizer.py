@@ -93,6 +93,9 @@ class Certificate(Part):
     """Time that it took [s]."""
     levels: Items[Level] = ()
     """Load served of each priority, the most important first."""
+    failures: Items[str] | None = None
+    """Steps of the solver that ended with an error, with its type and text; the solution is the
+    best one found without them. Absent if there was none."""
 
 
 class Unserved(Part):

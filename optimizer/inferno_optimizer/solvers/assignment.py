@@ -151,7 +151,8 @@ class Answer:
 
     `levels` tell of the load of each priority in use. `marginal` tells what one more card of
     each type is worth; empty where the solver does not tell. `curve` tells how the solver improved
-    the plan, if the options ask for it.
+    the plan, if the options ask for it. `failures` are steps of the search that ended with an
+    error.
     """
 
     solver: str
@@ -161,3 +162,4 @@ class Answer:
     levels: tuple[Level, ...] = ()
     marginal: tuple[MarginalValue, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
+    failures: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from inferno_optimizer.solvers.assignment import Answer, Assignment, Mix, Timer
 from inferno_optimizer.solvers.curve import Recorder
 from inferno_optimizer.solvers.exact.lexicographic import GIVEN_UP, solve_by_levels
 from inferno_optimizer.solvers.exact.program import Program, weight_of
+from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greedy
 from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
@@ -41,27 +42,28 @@ def solve_milp(
 ) -> Answer:
     """Serve as much as possible by priority at the least value, within the time limit from `start`.
 
-    Raises
-    ------
-    SolverError
-        When the solver fails.
+    Where a step of the search fails, the answer is the best plan without it; at the least that of
+    the greedy solver.
     """
     options = candidates.system.options
     reserved = _reserved(candidates)
     deadline = start + options.time_limit - DECISIONS * reserved
     solve = _solve_mixed if options.heterogeneous else _solve_single
     timer = Timer(lambda: deadline - clock(), (1 - DECISIONS) * reserved)
-    recorder = Recorder(clock)
-    plan = solve(candidates, capacity, timer, recorder)
+    recorder, failures = Recorder(clock), Failures()
+    plan = failures.attempt("search", lambda: solve(candidates, capacity, timer, recorder))
+    if plan is None:
+        plan = _greedy(candidates, capacity)
     levels = _levels(candidates, plan.assignment, plan.most_served)
-    bound = min(plan.least_value, plan.assignment.objective(candidates))
+    bound = _at_most(plan.assignment.objective(candidates), plan.least_value)
     unproven = Status.TIME_LIMIT if plan.out_of_time else Status.FEASIBLE
     answer = Answer("milp", unproven, plan.assignment, bound, levels)
     if _distance(candidates, answer) <= OPTIMAL:
         answer = replace(answer, status=Status.OPTIMAL)
     elif any(level.gap > _given_up(candidates) for level in levels):
         answer = _or_greedy(candidates, capacity, answer)
-    answer = replace(answer, marginal=plan.one_more())
+    marginal = failures.attempt("value of one more card", plan.one_more) or ()
+    answer = replace(answer, marginal=marginal, failures=(*plan.failures, *failures.texts))
     if options.trace:
         answer = replace(answer, curve=_ended(candidates, answer, plan.curve, recorder.seconds))
     return answer
@@ -78,6 +80,7 @@ class _Plan:
     """An assignment, and what is proven: the most load by priority, and the least value.
 
     `one_more` tells what one more card of each type is worth, in the time that remains.
+    `failures` are steps that ended with an error.
     """
 
     assignment: Assignment
@@ -86,6 +89,19 @@ class _Plan:
     one_more: Callable[[], tuple[MarginalValue, ...]]
     out_of_time: bool
     curve: tuple[CurvePoint, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+def _greedy(candidates: Candidates, capacity: IntArray) -> _Plan:
+    """The plan of the greedy solver, of which nothing is proven."""
+    assignment = solve_greedy(candidates, capacity).assignment
+    most = _loads(candidates, range(len(candidates.cases)))
+    return _Plan(assignment, most, -math.inf, tuple, out_of_time=False)
+
+
+def _at_most(objective: float, bound: float) -> float | None:
+    """The bound of an objective, free of rounding; None where nothing is proven."""
+    return min(objective, bound) if math.isfinite(bound) else None
 
 
 def _solve_single(
@@ -114,6 +130,7 @@ def _solve_single(
         lambda: outcome.one_more().described(priorities),
         outcome.out_of_time,
         recorder.curve(priorities, _loads(candidates, ()), 0.0),
+        outcome.failures,
     )
 
 
@@ -138,6 +155,7 @@ def _solve_mixed(
         lambda: outcome.one_more().described(priorities),
         outcome.out_of_time,
         recorder.curve(priorities, besides, value),
+        outcome.failures,
     )
 
 

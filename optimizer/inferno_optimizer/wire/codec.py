@@ -251,5 +251,6 @@ def _certificate(solution: Solution) -> dict[str, Any]:
     }
     gains = {use.type: GAIN.write(use.gain) for use in solution.capacity if use.gain is not None}
     curve = [CURVE_POINT.write(point) for point in certificate.curve]
-    told = {"prices": prices, "gains": gains, "curve": curve}
+    failures = list(certificate.failures)
+    told = {"prices": prices, "gains": gains, "curve": curve, "failures": failures}
     return proof | {key: values for key, values in told.items() if values}

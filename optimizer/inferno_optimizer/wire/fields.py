@@ -186,7 +186,16 @@ def nullable(schema: Schema) -> Schema:
     return {**schema, "type": [schema["type"], "null"]}
 
 
+def _read_texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise expected("a list", value)
+    return tuple(map(read_text, value))
+
+
 TEXT = Scalar("", read_text, str, MappingProxyType({"type": "string"}))
+TEXTS: Scalar[tuple[str, ...]] = Scalar(
+    (), _read_texts, list, MappingProxyType({"type": "array", "items": TEXT.schema})
+)
 FLAG = Scalar(False, _read_flag, bool, MappingProxyType({"type": "boolean"}))
 INTEGER = Scalar(0, read_integer, int, within("integer", LARGEST_INTEGER))
 NUMBER = Scalar(0.0, read_number, float, MappingProxyType({"type": "number"}))

@@ -38,6 +38,7 @@ from inferno_optimizer.wire.fields import (
     NUMBER,
     SHARE,
     TEXT,
+    TEXTS,
     Kind,
     List,
     MisfitError,
@@ -317,6 +318,7 @@ CERTIFICATE = Object(
         "seconds": ("seconds", NUMBER),
         "levels": ("levels", List("level", ("priority",), LEVEL, tuple, tuple)),
         "curve": ("curve", List("point", ("seconds",), CURVE_POINT, tuple, tuple)),
+        "failures": ("failures", TEXTS),
     },
 )
 

@@ -11,6 +11,7 @@ from inferno_operator.cli.tables.solution import (
     Part,
     Table,
     cards_table,
+    failed_steps,
     latency_headings,
     proof,
     with_ttft,
@@ -32,6 +33,7 @@ def plan_parts(plan: Plan, solution: Solution) -> Iterator[Part]:
         yield cards_table(solution.capacity)
     yield ""
     yield proof(solution.certificate)
+    yield from failed_steps(solution.certificate)
 
 
 def _servers(previews: Sequence[Preview], *, ttft: bool) -> Table:

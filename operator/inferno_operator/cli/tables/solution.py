@@ -66,6 +66,7 @@ def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
         yield levels_table(levels)
         yield ""
     yield proof(solution.certificate)
+    yield from failed_steps(solution.certificate)
 
 
 def option_parts(options: Iterable[Option]) -> Iterator[Part]:
@@ -213,3 +214,9 @@ def proof(certificate: Certificate) -> str:
         f"solver {certificate.solver}: {certificate.status}, "
         f"objective {certificate.objective:.2f}, gap {gap}, {certificate.seconds:.3f} s"
     )
+
+
+def failed_steps(certificate: Certificate) -> Iterator[str]:
+    """Yield a warning for each step of the solver that ended with an error."""
+    for text in certificate.failures:
+        yield f"warning: the solver failed at {text}; the plan is the best one found without it"

@@ -66,7 +66,9 @@ def optimized(
     `waits` says why decisions are not written yet.
     """
     last = _last_optimization(observation, solution, now)
-    message = "; ".join(filter(None, (_summary(solution), waits, *troubles[:TROUBLES_NAMED])))
+    failures = (f"the solver failed at {text}" for text in solution.certificate.failures)
+    parts = (_summary(solution), waits, *failures, *troubles[:TROUBLES_NAMED])
+    message = "; ".join(filter(None, parts))
     if len(troubles) > TROUBLES_NAMED:
         message += f"; and {len(troubles) - TROUBLES_NAMED} more problems"
     verdict = Verdict(OPTIMIZED, holds=True, reason="Optimized", message=message)
@@ -184,6 +186,7 @@ def certificate_of(certificate: system.Certificate) -> Certificate:
             )
             for level in certificate.levels
         ),
+        failures=certificate.failures or None,
     )
 
 

@@ -21,6 +21,7 @@ from inferno_optimizer.solvers.exact.packing import add, change_little, fill, pa
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import Relaxation
+from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
 
 GAP = 5e-5
@@ -83,8 +84,9 @@ class Outcome:
     """Rows chosen, with proven bounds of the load of each level and of the value.
 
     A bound of a level holds among the solutions that serve as much of the levels before it;
-    that of the value among those that serve as much of all. `one_more` tells what one more card
-    of each type is worth, in the time that remains.
+    that of the value among those that serve as much of all, and it is -inf where nothing is
+    proven. `one_more` tells what one more card of each type is worth, in the time that remains.
+    `failures` are steps that ended with an error.
     """
 
     chosen: BoolArray
@@ -92,6 +94,7 @@ class Outcome:
     least_value: float
     one_more: Callable[[], OneMoreCard]
     out_of_time: bool
+    failures: tuple[str, ...] = ()
 
 
 def solve_by_levels(
@@ -137,6 +140,7 @@ class _Search:
         self._program, self._timer, self._sizes = program, timer, sizes
         self._observe = observe
         self._seconds_left = timer.to_search
+        self._failures = Failures()
         self._exact = len(program.case) <= sizes.small
         by_default = SLACK if self._exact else GIVEN_UP
         self._tolerance = by_default if tolerance is None else max(tolerance, SLACK)
@@ -160,7 +164,10 @@ class _Search:
         if -incumbent.value >= total * (1 - SLACK):
             incumbent.prove(-total)  # nothing is left to search
         else:
-            self._minimize(part, objective, incumbent, is_last=False)
+            self._failures.attempt(
+                f"load of priority class {level + 1}",
+                lambda: self._minimize(part, objective, incumbent, is_last=False),
+            )
         chosen = np.zeros_like(self._chosen)
         chosen[rows[incumbent.plan]] = True
         self._chosen = add(self._program, chosen, self._chosen)
@@ -175,15 +182,24 @@ class _Search:
         """The least value among solutions that keep the floors."""
         program = self._program
         incumbent = self._incumbent(program, program.value, fill(program, self._chosen), None)
+        self._failures.attempt("value", lambda: self._minimize_value(incumbent))
+        chosen = incumbent.plan
+        return Outcome(
+            chosen,
+            self._bounds,
+            incumbent.bound,
+            lambda: self._one_more(chosen),
+            out_of_time=self._seconds_left() <= 0,
+            failures=self._failures.texts,
+        )
+
+    def _minimize_value(self, incumbent: Incumbent[BoolArray]) -> None:
+        program = self._program
         self._minimize(program, program.value, incumbent, is_last=True)
         if self._exact:
             left = self._seconds_left
             prices = price(program, program.value, self._floors, self._whole, left)
             incumbent.prove(prices.bound)
-        chosen, out_of_time = incumbent.plan, self._seconds_left() <= 0
-        return Outcome(
-            chosen, self._bounds, incumbent.bound, lambda: self._one_more(chosen), out_of_time
-        )
 
     def _incumbent(
         self, program: Program, objective: FloatArray, known: BoolArray, level: int | None

@@ -12,6 +12,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
+from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.problem import Goal, Problem
@@ -37,8 +38,9 @@ class Outcome:
     """Replicas of each item, with proven bounds of the load of each level and of the value.
 
     A bound of a level holds among the plans that serve as much of the levels before it; that
-    of the value among those that serve as much of all. `one_more` tells what one more card of
-    each type is worth, in the time that remains.
+    of the value among those that serve as much of all, and it is -inf where nothing is proven.
+    `one_more` tells what one more card of each type is worth, in the time that remains.
+    `failures` are steps that ended with an error.
     """
 
     counts: IntArray
@@ -46,6 +48,7 @@ class Outcome:
     least_value: float
     one_more: Callable[[], OneMoreCard]
     out_of_time: bool
+    failures: tuple[str, ...] = ()
 
 
 def solve_mixes(
@@ -95,6 +98,7 @@ class _Search:
         self._observe = observe
         self._tolerance = max(tolerance, SLACK)
         self._seconds_left = timer.to_search
+        self._failures = Failures()
         self._exact = np.count_nonzero(table.most) <= SMALL
         self._inequalities = Inequalities.of(table)
         self._used = np.zeros(len(self._inequalities.place), dtype=np.bool_)
@@ -122,7 +126,8 @@ class _Search:
         """The least value among plans that keep the floors."""
         bound = self._minimize(None)
         out_of_time = self._seconds_left() <= 0
-        return Outcome(self._counts, self._bounds, bound, self._one_more, out_of_time)
+        failures = self._failures.texts
+        return Outcome(self._counts, self._bounds, bound, self._one_more, out_of_time, failures)
 
     def _one_more(self) -> OneMoreCard:
         """What one more card of each type is worth at the loads that are served now."""
@@ -145,20 +150,32 @@ class _Search:
         ahead = 1 if level is None else self.levels + 1 - level
         reserved = self._seconds_left() * (1 - 1 / ahead)
         part = np.flatnonzero(self._table.level <= (self.levels if level is None else level))
-        problem, relaxed = self._problem(level, part), self._sharpen(level, part)
-        known = problem.table.filled(self._counts[part], self._capacity)
-        incumbent = self._incumbent(level, problem.table, known)
+        table = self._table.take(part)
+        known = table.filled(self._counts[part], self._capacity)
+        incumbent = self._incumbent(level, table, known)
+        self._failures.attempt(
+            "value" if level is None else f"load of priority class {level + 1}",
+            lambda: self._improve(level, part, incumbent, lambda: self._seconds_left() - reserved),
+        )
+        self._counts[part] = incumbent.plan
+        return incumbent.bound
+
+    def _improve(
+        self,
+        level: int | None,
+        part: IntArray,
+        incumbent: Incumbent[IntArray],
+        seconds_left: Callable[[], float],
+    ) -> None:
+        """Improve the plan of a goal, and prove a bound, in some time."""
+        relaxed = self._sharpen(level, part)
         incumbent.prove(relaxed.objective)
         gap = 0.0 if self._exact else GAP * max(1.0, abs(relaxed.objective))
-        stage = Stage(
-            self._program(level, part), incumbent, gap, lambda: self._seconds_left() - reserved
-        )
+        stage = Stage(self._program(level, part), incumbent, gap, seconds_left)
         if self._exact:
             stage.solve()
         else:
             stage.improve(relaxed)
-        self._counts[part] = incumbent.plan
-        return incumbent.bound
 
     def _incumbent(
         self, level: int | None, table: MixTable, known: IntArray

@@ -25,6 +25,18 @@ def test_a_plan_is_followed_by_its_warnings() -> None:
     assert shown[2] == f"chat: {WARNING}"
 
 
+def test_a_step_of_the_solver_that_failed_is_warned_of_below_the_proof() -> None:
+    solution = optimize(SYSTEM)
+    failed = replace(solution.certificate, failures=("value: ValueError: no good",))
+
+    shown = [*map(str, solution_parts(SYSTEM, replace(solution, certificate=failed)))]
+
+    assert shown[-1] == (
+        "warning: the solver failed at value: ValueError: no good; the plan is the best one found"
+        " without it"
+    )
+
+
 def test_performance_on_an_accelerator_that_there_is_not_is_warned_of() -> None:
     gone = replace(PROFILE, accelerator="gone")
     system = replace(SYSTEM, profiles=(PROFILE, gone))

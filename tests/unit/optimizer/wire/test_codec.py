@@ -43,6 +43,7 @@ from inferno_optimizer.wire.codec import (
     encode_system,
     is_system,
 )
+from inferno_optimizer.wire.objects import CERTIFICATE
 from tests.generate import fleet
 
 SMALL = json.loads((Path(__file__).parents[3] / "data/systems/small.json").read_text())
@@ -297,6 +298,14 @@ def test_a_solution_has_the_field_names_of_the_wire() -> None:
         "seconds": 0.25,
         "phases": {},
     }
+
+
+def test_failures_of_the_solver_go_over_the_wire() -> None:
+    failed = replace(SOLUTION.certificate, failures=("proof: OSError: gone",))
+    document = encode_solution(replace(SOLUTION, certificate=failed))
+
+    assert document["certificate"]["failures"] == ["proof: OSError: gone"]
+    assert CERTIFICATE.read(document["certificate"]).failures == ("proof: OSError: gone",)
 
 
 @pytest.mark.parametrize("generation", [Generation.PREFILL_DECODE, Generation.TOKEN_BUDGET])

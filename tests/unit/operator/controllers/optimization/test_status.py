@@ -1,6 +1,7 @@
 """What an Optimizer says about its request, over the life of many of them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -96,6 +97,17 @@ def test_a_result_without_a_bound_claims_none() -> None:
     told = certificate["certificate"]
     assert told.keys() == {"solver", "status", "objective", "seconds", "levels"}
     assert told["levels"] == []
+
+
+def test_a_step_of_the_solver_that_failed_is_told() -> None:
+    failed = replace(SOLUTION.certificate, failures=("value: ValueError: no good",))
+    update = report.optimized(at(1), replace(SOLUTION, certificate=failed), NOW)
+
+    told = status_of(update)["lastOptimization"]["certificate"]
+    assert told["failures"] == ["value: ValueError: no good"]
+    assert said(update)["Optimized"][2].endswith(
+        "draw: NoCapacity; the solver failed at value: ValueError: no good"
+    )
 
 
 def test_where_capacity_was_ignored_no_cards_count_as_available() -> None:
