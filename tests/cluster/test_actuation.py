@@ -332,7 +332,7 @@ def owned_by_us(entries: list[Manifest]) -> set[str]:
     return found
 
 
-def test_a_writer_who_resets_replicas_is_told_of_and_not_fought(
+def test_a_writer_who_resets_replicas_is_told_of_and_takes_none_that_were_decided(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
     actuated.boost()
@@ -349,9 +349,8 @@ def test_a_writer_who_resets_replicas_is_told_of_and_not_fought(
     assert "kubectl-patch" in told["message"]
     assert ".spec.replicas" in told["message"]
     assert "manager changed the field back: stop it" in told["message"]
-    assert actuated.replicas()["m-a100"] == 1
-    actuated.wait_until_runs("A100", 1)
-    assert fleet.available["m-a100"] == 1
+    assert actuated.replicas()["m-a100"] == 3
+    wait_until(lambda: fleet.available["m-a100"], lambda n: n == 3, "three replicas", 30.0)
 
 
 def test_a_deleted_child_comes_back_with_what_was_decided(

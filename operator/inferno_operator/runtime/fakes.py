@@ -30,8 +30,9 @@ DEPLOYMENT = Kind("apps", "Deployment", "deployments", "v1")
 class FakeCluster:
     """Objects in a dictionary, with the API server's rules for generations and versions.
 
-    An apply sets the top-level fields of a spec and keeps the others; a status is replaced, but
-    for the answer of a person and for conditions that another manager has set.
+    An apply sets the top-level fields of a spec, which its manager owns from then on, and keeps
+    the others; a status is replaced, but for the answer of a person and for conditions that
+    another manager has set.
 
     Attributes
     ----------
@@ -175,17 +176,30 @@ class FakeCluster:
     ) -> Manifest:
         """Set fields of the spec, or the status; a changed spec increments the generation."""
         about = f"{kind.kind} {manifest['metadata']['name']}"
-        if about in self.disputed and not force:
-            cause = 'conflict with "another": .spec'
-            raise ConflictError(f"{about}: {cause}", [cause])
-        self.disputed.discard(about)
         verb = "status" if "status" in manifest else "apply"
+        others = ["another"] if about in self.disputed else self._rivals(kind, manifest, manager)
+        if others and not force:
+            causes = [f'conflict with "{other}": .spec' for other in others]
+            raise ConflictError(f"{about}: {causes[0]}", causes)
+        self.disputed.discard(about)
         stored = self._for_write(verb, kind, manifest)
         if "status" in manifest:
             self._set_status(stored, manifest["status"], manager)
         else:
             self._set_spec(stored, manifest)
+            _own(stored, manifest["spec"], manager)
         return self._written(verb, stored)
+
+    def _rivals(self, kind: Kind, manifest: Manifest, manager: str) -> Sequence[str]:
+        """Return the other managers of fields that an apply would change."""
+        stored = self.objects.get((kind.kind, Key.of(manifest)), {"metadata": {}, "spec": {}})
+        changed = [k for k, v in manifest.get("spec", {}).items() if stored["spec"].get(k) != v]
+        owned = [(e.get("manager", ""), e.get("fieldsV1", {})) for e in _entries(stored)]
+        return [
+            name
+            for name, fields in owned
+            if name != manager and any(f"f:{key}" in fields.get("f:spec", {}) for key in changed)
+        ]
 
     async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
         """Set fields of the spec, or the finalizers.
@@ -289,6 +303,34 @@ class FakeCluster:
     def _reject(self, kind: Kind) -> None:
         if kind.kind in self.rejected:
             raise self.rejected[kind.kind]
+
+
+def _entries(stored: Manifest) -> Sequence[Any]:
+    found: Sequence[Any] = stored["metadata"].get("managedFields", ())
+    return found
+
+
+def _own(stored: dict[str, Any], spec: Manifest, manager: str) -> None:
+    """Make a manager the only owner of the fields of a spec, and of no others."""
+    mine = {f"f:{name}": _fields(value) for name, value in spec.items()}
+    entries = copy.deepcopy(_entries(stored))
+    others = [entry for entry in entries if entry.get("manager") != manager]
+    for entry in others:
+        fields = entry.get("fieldsV1", {}).get("f:spec", {})
+        for name in mine.keys() & fields.keys():
+            del fields[name]
+    entry = {"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": mine}}
+    stored["metadata"]["managedFields"] = [*others, entry]
+
+
+def _fields(value: object) -> Manifest:
+    """Return the fields of a value as `managedFields` has them; lists have items by name."""
+    if isinstance(value, Mapping):
+        return {f"f:{name}": _fields(inner) for name, inner in value.items()}
+    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+        named = (each for each in value if "name" in each)
+        return {f'k:{{"name":"{each["name"]}"}}': _fields(each) for each in named}
+    return {}
 
 
 def _is_in(namespace: str, change: Change) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from inferno_operator.controllers.actuation.ownership import backend_key, owns_fields
 from inferno_operator.resources.objects import Kind, Manifest, Reference
 
 ONE_TARGET = ("scalingConfiguration", "homogeneousTarget")
@@ -28,13 +29,20 @@ SEVERAL_TARGETS = ("optimizerConfiguration", "heterogeneousTarget")
 PARAMS = "params"
 """An atomic list: an apply owns all of it."""
 
+NUMBERS = frozenset({"replicas", "minReplicas", "maxReplicas"})
+"""Fields of a part with its number of replicas or its bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An apply of all fields of an object's spec that actuation owns after it."""
+    """An apply of all fields of an object's spec that actuation owns after it.
+
+    `reduces` says whether a number becomes smaller than it is.
+    """
 
     reference: Reference
     spec: Manifest
+    reduces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,17 @@ class Holder:
             replicas = self.part.get("replicas", 1)
             return Bounds(replicas, replicas)
         return Bounds(self.part["minReplicas"], self.part["maxReplicas"])
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether actuation has set the numbers last, and no other manager has."""
+        path = ["f:spec", *(f"f:{name}" for name in self.path)]
+        if self.path[-1:] == (PARAMS,):
+            return owns_fields(self.manifest, path[:-1], path[-1:])
+        if self.item is not None:
+            path.append(backend_key(self.part["name"]))
+        names = [f"f:{name}" for name in self.fields(self.bounds)]
+        return owns_fields(self.manifest, path, names)
 
     def fields(self, bounds: Bounds) -> Manifest:
         """Return the fields of the part that say these bounds."""
@@ -149,12 +168,14 @@ def writes(holders: Mapping[str, Holder], wanted: Mapping[str, Bounds]) -> tuple
     changed = [holders[name] for name, bounds in wanted.items() if holders[name].bounds != bounds]
     references = {Reference.of(each.kind, each.manifest): each for each in changed}
     return tuple(
-        Write(
-            reference,
-            _spec([(holders[n], b) for n, b in wanted.items() if _is_in(holders[n], each)]),
-        )
+        _write(reference, [(holders[n], b) for n, b in wanted.items() if _is_in(holders[n], each)])
         for reference, each in references.items()
     )
+
+
+def _write(reference: Reference, changes: Sequence[tuple[Holder, Bounds]]) -> Write:
+    reduces = any(not bounds.covers(holder.bounds) for holder, bounds in changes)
+    return Write(reference, _spec(changes), reduces)
 
 
 def _is_in(holder: Holder, other: Holder) -> bool:

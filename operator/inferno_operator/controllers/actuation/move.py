@@ -7,7 +7,7 @@ replicas never falls below what both the old and the new decision ask for.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from inferno_operator.controllers.actuation.holders import Write
+from inferno_operator.controllers.actuation.holders import Bounds, Write
 from inferno_operator.controllers.actuation.status import (
     booster_failed,
     no_backend,
@@ -43,6 +43,7 @@ class Move:
         self._wanted = {n: replicas.get(b.accelerator, 0) for n, b in self._backends.items()}
         found = holders(reference, workload)
         self._now = {name: holder.bounds for name, holder in found.items()}
+        self._foreign = {name for name, holder in found.items() if not holder.is_ours}
         self._final = {
             name: bounds_for(reference, workload, self._backends[name], holder, self._wanted[name])
             for name, holder in found.items()
@@ -52,8 +53,20 @@ class Move:
         """Return the next writes: scale up, or scale down once nothing is missing."""
         bounds = self._final
         if self.missing():
-            bounds = {n: self._now[n].joined(final) for n, final in self._final.items()}
+            bounds = {n: self._kept(n).joined(final) for n, final in self._final.items()}
         return compose(self._reference, self._world, bounds)
+
+    def _kept(self, name: str) -> Bounds:
+        """Return the bounds with which a backend keeps its replicas while others are missing.
+
+        What another manager has set may be less than what runs.
+        """
+        if name not in self._foreign:
+            return self._now[name]
+        runs = self._running(name)
+        backend = self._backends[name]
+        least = 0 if is_ceiling(self._reference, self._world, backend) else runs
+        return self._now[name].joined(Bounds(least, runs))
 
     def missing(self) -> Sequence[str]:
         """Return the backends, and accelerators without backend, that lack replicas."""

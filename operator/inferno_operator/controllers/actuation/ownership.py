@@ -5,7 +5,7 @@ would remove their values too: a ModelServing would fall back to one replica, an
 rejects a ModelBooster without bounds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from inferno_operator.resources.objects import Manifest
@@ -39,6 +39,21 @@ def owned_backends(manifest: Manifest) -> frozenset[str]:
         if _ours(entry)
         for key in _backends(entry)
     )
+
+
+def owns_fields(manifest: Manifest, path: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether actuation owns all of some fields.
+
+    `path` leads to them, from the top of the object, in the keys of `managedFields`.
+    """
+    own = filter(_ours, manifest["metadata"].get("managedFields", ()))
+    return any(_has(entry.get("fieldsV1", {}), path, names) for entry in own)
+
+
+def _has(fields: Manifest, path: Sequence[str], names: Sequence[str]) -> bool:
+    for key in path:
+        fields = fields.get(key, {})
+    return all(name in fields for name in names)
 
 
 def backend_key(name: str) -> str:

@@ -16,6 +16,7 @@ from inferno_operator.controllers.actuation.current import (
     running,
     unit_costs,
 )
+from inferno_operator.controllers.actuation.disputes import Disputes, Fight
 from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.ownership import (
@@ -34,7 +35,6 @@ from inferno_operator.controllers.actuation.release import (
 )
 from inferno_operator.controllers.actuation.status import (
     ACTUATED,
-    PAUSE,
     RELEASED,
     condition,
     conflict,
@@ -46,6 +46,7 @@ from inferno_operator.controllers.actuation.targets import (
     booster_places,
     dialect,
     read_places,
+    revision,
 )
 from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Server
 from inferno_operator.resources.conditions import Verdict
@@ -62,14 +63,13 @@ logger = logging.getLogger(__name__)
 class Context:
     """What reconciles need.
 
-    `seized` has the time at which actuation last took a field over from another manager, by the
-    uid of the object, and that manager and the path of the field.
+    `disputes` remembers what was taken over from other managers.
     """
 
     cluster: Cluster
     now: Now
     index: Index = field(default_factory=Index)
-    seized: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    disputes: Disputes = field(default_factory=Disputes)
 
 
 async def reconcile(key: Key, context: Context) -> Outcome:
@@ -100,7 +100,8 @@ async def _actuate(manifest: Manifest, context: Context) -> Outcome:
         return await _release(observation, context)
     try:
         inputs = await _read(observation, reference, context)
-        plan = await _execute(decide(inputs, context.now()), inputs.workload, context)
+        plan = decide(inputs, context.now())
+        plan = await _execute(plan, observation.reference.key, inputs, context)
         current = await _current(observation, inputs, context)
     except (StaleError, UnavailableError):
         raise  # a later reconcile may succeed, and the progress of the move is not known
@@ -191,38 +192,45 @@ def _by_name(manifests: Iterable[Manifest | None]) -> dict[str, Manifest]:
     return {m["metadata"]["name"]: m for m in manifests if m is not None}
 
 
-async def _execute(plan: Plan, workload: Workload | None, context: Context) -> Plan:
-    """Do the writes of a plan; returns the plan, or one that reports a conflict.
+async def _execute(plan: Plan, server: Key, inputs: Inputs, context: Context) -> Plan:
+    """Do the writes of a plan; returns the plan, or one that reports a fight.
 
     A conflict about one object does not keep the others from being written.
     """
-    done = plan
+    fights: list[Fight] = []
     for write in plan.writes:
-        for booster in workload.boosters.values() if workload is not None else ():
+        for booster in inputs.workload.boosters.values() if inputs.workload is not None else ():
             await _drop_backends(write, booster, context)
         try:
             await _apply(write, context, force=False)
         except ConflictError as error:
-            waits = await _take_over(write, error, context)
-            if waits > 0:
-                done = replace(plan, verdict=conflict(str(error)), again_after=waits)
-    return done
+            fights += await _take_over(write, error, inputs, context)
+        context.disputes.wrote(write.reference.uid)
+    return _reporting(plan, context.disputes.fights(server, fights, context.now()), context.now())
 
 
-async def _take_over(write: Write, error: ConflictError, context: Context) -> float:
-    """Take fields over from another manager, each once within `PAUSE`.
+async def _take_over(
+    write: Write, error: ConflictError, inputs: Inputs, context: Context
+) -> Sequence[Fight]:
+    """Take fields over from another manager, unless the two fight about them.
 
-    Returns for how many seconds to leave them to the other manager; 0 if they were taken over.
+    During a fight numbers are only raised: those of the other manager may be less than what was
+    decided, or what runs.
     """
-    over = context.now() - PAUSE
-    for known in [known for known, time in context.seized.items() if time <= over]:
-        del context.seized[known]
-    disputed = [(write.reference.uid, cause) for cause in error.causes]
-    last = max((context.seized.get(each, over) for each in disputed), default=over)
-    if last == over:
-        context.seized.update(dict.fromkeys(disputed, context.now()))
+    edit = revision(inputs.reference, inputs.workload) if inputs.workload is not None else ""
+    until = context.disputes.until(write.reference.uid, error.causes, edit, context.now())
+    if until is None or not write.reduces:
         await _apply(write, context, force=True)
-    return (last - over).total_seconds()
+    return [] if until is None else [Fight(str(error), until, has_raised=not write.reduces)]
+
+
+def _reporting(plan: Plan, fights: Sequence[Fight], now: datetime) -> Plan:
+    """Return the plan that reports a fight, unless it reports an obstacle."""
+    if not fights or plan.verdict is None or plan.verdict.holds is False:
+        return plan
+    last = max(fights, key=lambda fight: fight.until)
+    left = (last.until - now).total_seconds()
+    return replace(plan, verdict=conflict(last.problem), again_after=left)
 
 
 async def _apply(write: Write, context: Context, *, force: bool) -> Manifest:

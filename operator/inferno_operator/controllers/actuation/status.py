@@ -89,7 +89,8 @@ def conflict(problem: str) -> Verdict:
     """Return the verdict that another field manager changes the fields of actuation."""
     message = (
         f"{problem}; that manager changed the field back: stop it, or choose another"
-        f" modelBooster.target; the operator sets the field every {PAUSE.total_seconds():g} s"
+        f" modelBooster.target; the operator sets the field every {PAUSE.total_seconds():g} s,"
+        f" and until then only to keep replicas"
     )
     return refusal("Conflict", message)
 

@@ -1,9 +1,11 @@
 """The objects of a reference, and the bounds that its backends get; pure."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inferno_operator.controllers.actuation.holders import (
+    NUMBERS,
     Bounds,
     Holder,
     Write,
@@ -65,6 +67,24 @@ def failure(booster: Manifest) -> str | None:
         return None
     is_old = "observedGeneration" not in failed and active.get("status") == "True"
     return None if is_old else failed.get("message", "")
+
+
+def revision(reference: ModelBoosterRef, workload: Workload) -> str:
+    """Return what changes with each edit of the boosters.
+
+    It is their generation; where actuation writes the boosters themselves, their spec without the
+    numbers that it writes.
+    """
+    boosters = sorted(workload.boosters.items())
+    if reference.target == "ModelBooster":
+        return json.dumps([_without_numbers(m["spec"]) for _, m in boosters], sort_keys=True)
+    return json.dumps([(m["metadata"]["uid"], m["metadata"]["generation"]) for _, m in boosters])
+
+
+def _without_numbers(spec: Manifest) -> Manifest:
+    parts = [spec["backend"]] if "backend" in spec else spec.get("backends", ())
+    backends = [{k: v for k, v in part.items() if k not in NUMBERS} for part in parts]
+    return {**spec, "backend": None, "backends": backends}
 
 
 def booster_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, ...]:

@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.index import Index
@@ -31,6 +33,7 @@ class Scene:
         self.time = objects.NOW
         self.context = Context(self.cluster, self.now, Index())
         refers = {"name": "m", "backends": BACKENDS, **reference}
+        self.reference_target = reference.get("target", "ModelBooster")
         self.cluster.add(objects.server(spec={"modelBooster": refers}))
         backends = [{"name": n, "minReplicas": 0, "maxReplicas": 1} for n in ("a", "b")]
         self.add(KTHENA.booster, "m", {"backends": backends})
@@ -83,6 +86,58 @@ class Scene:
     def replicas(self) -> dict[str, int]:
         return {n: self.stored(KTHENA.serving, n)["spec"]["replicas"] for n in ("m-a", "m-b")}
 
+    def run_all(self) -> None:
+        """Have as many replicas as are asked for."""
+        if self.reference_target == "ModelBooster":
+            for backend in self.stored(KTHENA.booster, "m")["spec"]["backends"]:
+                self.stored(KTHENA.serving, f"m-{backend['name']}")["spec"]["replicas"] = backend[
+                    "minReplicas"
+                ]
+        for name, replicas in self.replicas().items():
+            self.run(name, replicas)
+
+    def asked(self) -> int:
+        """The replicas of all backends that the operator asks for."""
+        if self.reference_target == "ModelServing":
+            return sum(self.replicas().values())
+        return sum(b["minReplicas"] for b in self.stored(KTHENA.booster, "m")["spec"]["backends"])
+
+    def restart(self) -> None:
+        """Start another operator, which remembers nothing."""
+        self.context = Context(self.cluster, self.now, Index())
+
+    def edit(self, image: str, replicas: int) -> None:
+        """Edit the booster; its manifest, and then its controller, have a number of their own."""
+        spec = self.stored(KTHENA.booster, "m")["spec"]
+        backends = [{**b, "workers": [{"image": image}]} for b in spec["backends"]]
+        self._put(KTHENA.booster, "m", {"backends": backends})
+        self.overwrite_all(replicas)
+
+    def overwrite_all(self, replicas: int) -> None:
+        """Set the number of all backends where the operator writes it."""
+        if self.reference_target == "ModelServing":
+            for name in ("m-a", "m-b"):
+                self.overwrite(name, replicas)
+            return
+        numbers = {"minReplicas": replicas, "maxReplicas": max(replicas, 1)}
+        spec = self.stored(KTHENA.booster, "m")["spec"]
+        backends = [{**backend, **numbers} for backend in spec["backends"]]
+        self._put(KTHENA.booster, "m", {"backends": backends}, "kthena")
+
+    def overwrite(self, name: str, replicas: int) -> None:
+        """Set the number of a serving as the controller of boosters does."""
+        self._put(KTHENA.serving, name, {"replicas": replicas}, "kthena")
+
+    def _put(self, kind: Kind, name: str, spec: Manifest, manager: str = "") -> None:
+        """Replace an object; a manager that is named owns all fields from then on."""
+        stored = self.stored(kind, name)
+        metadata = dict(stored["metadata"])
+        if manager:
+            fields: Manifest = {"f:spec": {f"f:{key}": {} for key in spec}}
+            entry = {"manager": manager, "operation": "Update", "fieldsV1": fields}
+            metadata["managedFields"] = [entry]
+        self.cluster.add({**stored, "metadata": metadata, "spec": spec})
+
     def tell(self, **fields: object) -> None:
         """Have the booster's controller say something."""
         self.stored(KTHENA.booster, "m")["status"] = fields
@@ -90,46 +145,161 @@ class Scene:
 
 async def test_a_dispute_about_one_object_does_not_hold_up_the_others() -> None:
     scene = Scene(target="ModelServing")
-    scene.decide(A=1)
-    await scene.actuate()
-    scene.cluster.disputed = {"ModelServing m-a"}
-    scene.decide(A=2, B=3)
-    await scene.actuate()  # takes over
-    scene.cluster.disputed = {"ModelServing m-a"}
     scene.decide(A=4, B=5)
-
-    told = await scene.actuate(after=timedelta(minutes=1))
+    await scene.actuate()
+    for replicas in (3, 2):
+        scene.run_all()
+        scene.cluster.disputed = {"ModelServing m-a"}
+        scene.decide(A=replicas, B=replicas)
+        told = await scene.actuate(after=timedelta(minutes=1))
 
     assert told["reason"] == "Conflict"
-    assert scene.replicas() == {"m-a": 2, "m-b": 5}
+    assert scene.replicas() == {"m-a": 3, "m-b": 2}
 
 
-async def test_a_field_is_taken_over_once_in_five_minutes() -> None:
+async def test_a_field_is_taken_over_once_in_five_minutes_to_reduce_what_another_wants() -> None:
     scene = Scene(target="ModelServing")
+    scene.decide(A=20)
+    await scene.actuate()
     replicas = []
     for minute in range(11):
+        scene.run_all()
         scene.cluster.disputed = {"ModelServing m-a"}
-        scene.decide(A=minute + 1)
+        scene.decide(A=19 - minute)
         await scene.actuate(after=timedelta(minutes=1))
         replicas.append(scene.replicas()["m-a"])
 
-    assert replicas == [1, 1, 1, 1, 1, 6, 6, 6, 6, 6, 11]
+    assert replicas == [19, 19, 19, 19, 19, 14, 14, 14, 14, 14, 9]
 
 
 async def test_a_decision_that_the_other_writer_agrees_with_is_taken_at_once() -> None:
     scene = Scene(target="ModelServing")
-    for _ in range(2):
-        scene.cluster.disputed = {"ModelServing m-a"}
-        scene.stored(KTHENA.serving, "m-a")["spec"]["replicas"] = 1
-        scene.decide(A=3)
+    scene.decide(A=4)
+    await scene.actuate()
+    for replicas in (6, 5):
+        scene.overwrite("m-a", replicas)
+        scene.run("m-a", replicas)
         told = await scene.actuate()
     assert told["reason"] == "Conflict"
 
-    scene.run("m-a", 1)
-    scene.decide(A=1)
+    scene.decide(A=5)
     told = await scene.actuate(after=timedelta(seconds=1))
 
-    assert (told["reason"], told["message"]) == ("Actuated", "1 x A")
+    assert (told["reason"], told["message"]) == ("Actuated", "5 x A")
+
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("target", ["ModelServing", "ModelBooster"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["one operator", "restarted"])
+async def test_edits_of_a_booster_leave_the_decided_replicas(
+    target: str, *, restarts: bool
+) -> None:
+    """Its controller, or `kubectl apply`, sets the number of the manifest with each edit."""
+    scene = Scene(target=target)
+    scene.decide(A=3)
+    for edit in range(8):
+        if restarts:
+            scene.restart()
+        scene.edit(f"engine:{edit}", replicas=0)
+        told = await scene.actuate(after=MINUTE)
+        assert scene.asked() == 3
+        assert told["reason"] == "Moving"
+        scene.run_all()
+        told = await scene.actuate()
+        assert (told["reason"], told["message"]) == ("Actuated", "3 x A")
+
+
+async def test_the_first_takeover_is_no_part_of_a_fight() -> None:
+    """Another controller has made the serving, and sets its number once more without an edit."""
+    scene = Scene(target="ModelServing")
+    scene.overwrite("m-a", 9)
+    scene.run("m-a", 9)
+    scene.decide(A=3)
+    await scene.actuate()
+    scene.overwrite("m-a", 9)
+    scene.run("m-a", 9)
+
+    told = await scene.actuate(after=MINUTE)
+
+    assert scene.replicas()["m-a"] == 3
+    assert told["reason"] == "Moving"
+
+
+async def test_in_a_fight_what_was_decided_keeps_running_and_the_writer_is_named() -> None:
+    scene = Scene(target="ModelServing")
+    scene.decide(A=3)
+    await scene.actuate()
+    for _ in range(4):
+        scene.run_all()
+        scene.overwrite("m-a", 0)
+        told = await scene.actuate(after=MINUTE)
+        assert scene.replicas()["m-a"] == 3
+    scene.run_all()
+    later = await scene.actuate(after=timedelta(seconds=1))
+    over = await scene.actuate(after=5 * MINUTE)
+
+    assert (told["reason"], later["reason"], over["reason"]) == ("Conflict", "Conflict", "Actuated")
+    assert "kthena" in told["message"]
+    assert "only to keep replicas" in told["message"]
+
+
+async def test_an_edit_during_a_move_does_not_take_the_old_replicas() -> None:
+    scene = Scene(target="ModelServing")
+    scene.decide(A=3)
+    await scene.actuate()
+    scene.run_all()
+    scene.decide(B=3)
+    await scene.actuate(after=MINUTE)
+    for edit in range(3):
+        scene.edit(f"engine:{edit}", replicas=0)
+        await scene.actuate(after=MINUTE)
+        assert scene.replicas() == {"m-a": 3, "m-b": 3}
+
+    scene.run_all()
+    told = await scene.actuate(after=MINUTE)
+
+    assert scene.replicas() == {"m-a": 0, "m-b": 3}
+    assert told["reason"] == "Moving"
+
+
+events = st.lists(
+    st.sampled_from(["edit", "overwrite", "restart", "run", "pass", "A", "B", "AB", "act"]),
+    max_size=25,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["ModelServing", "ModelBooster"]), events)
+def test_nobody_takes_what_was_decided_and_runs(target: str, story: list[str]) -> None:
+    """After each turn of the operator, the lesser of both decisions is asked for, in any order."""
+
+    async def live() -> None:
+        scene = Scene(target=target)
+        scene.decide(A=3)
+        await scene.actuate()
+        scene.run_all()
+        for turn, what in enumerate(story):
+            match what:
+                case "edit":
+                    scene.edit(f"engine:{turn}", replicas=turn % 2)
+                case "overwrite":
+                    scene.overwrite_all(turn % 2)
+                case "restart":
+                    scene.restart()
+                case "run":
+                    scene.run_all()
+                case "pass":
+                    scene.time += 2 * MINUTE
+                case "act":
+                    pass
+                case accelerators:
+                    scene.decide(**dict.fromkeys(accelerators, 3))
+            await scene.actuate(after=timedelta(seconds=1))
+            assert scene.asked() >= 3
+
+    asyncio.run(live())
 
 
 async def test_what_runs_beyond_the_decision_is_told() -> None:
