@@ -215,7 +215,8 @@ class _Reader:
         if foreign is None and version_of(manifest) >= int(scale.reference.version):
             foreign = self._writer(place, manifest, observation)
         problem = self._memory.obstacle(place, self._now)
-        return Found(workload, scale, pods, foreign, problem)
+        is_behind = self._world.is_behind(place)
+        return Found(workload, scale, pods, foreign, problem, is_behind)
 
     def _writer(
         self, place: Place, manifest: Manifest, observation: Observation

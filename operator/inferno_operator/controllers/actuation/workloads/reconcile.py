@@ -223,7 +223,7 @@ def _runs_something_else(subject: Subject) -> bool:
 
 def _verdict(subject: Subject, targets: ServerTargets, steps: Steps) -> Verdict | None:
     """Return what to say of a Server; None leaves its condition as it is."""
-    if not subject.wanted.fresh:
+    if not subject.is_known:
         return None
     if subject.obstacle is not None:
         return subject.obstacle

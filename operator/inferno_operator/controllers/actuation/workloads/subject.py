@@ -33,13 +33,17 @@ LOSES_UNREADY_FIRST = frozenset({"Deployment", "ReplicaSet"})
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A workload as it is; without `scale`, `problem` says why it cannot be scaled."""
+    """A workload as it is; without `scale`, `problem` says why it cannot be scaled.
+
+    `is_behind` says that somebody has written it after what was watched: who, is not known yet.
+    """
 
     workload: Workload
     scale: Scale | None = None
     pods: PodCounts = field(default_factory=PodCounts)
     foreign: ForeignWriter | None = None
     problem: Verdict | None = None
+    is_behind: bool = False
 
     @property
     def replicas(self) -> int:
@@ -72,6 +76,11 @@ class Subject:
     def condition(self) -> Condition | None:
         """The condition that the Server has."""
         return self.observation.status.condition(ACTUATED)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the whole decision is known, and who has written the workloads."""
+        return self.wanted.fresh and not any(item.is_behind for item in self.found)
 
     @property
     def obstacle(self) -> Verdict | None:
@@ -119,7 +128,7 @@ def server_targets(subject: Subject, supply: Supply, now: datetime) -> ServerTar
         load=supply.demand(subject.server),
         targets=tuple(_target(subject, item, supply) for item in subject.found),
         is_best_effort=allocated is not None and allocated.reason != Reason.ALLOCATED,
-        is_writable=subject.wanted.fresh and subject.obstacle is None,
+        is_writable=subject.is_known and subject.obstacle is None,
         is_paused=pause_left(subject, now) > timedelta(),
         is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(subject),
     )
@@ -137,7 +146,7 @@ def due_after(subject: Subject, targets: ServerTargets, now: datetime) -> float 
     """Return after how many seconds a Server needs another look; None if only after a change."""
     if subject.foreign is not None and subject.foreign.until is not None:
         return (subject.foreign.until - now).total_seconds()
-    if subject.foreign is not None or any(item.problem for item in subject.found):
+    if subject.foreign is not None or any(i.problem or i.is_behind for i in subject.found):
         return RECHECK.total_seconds()
     if subject.obstacle is not None:
         return None

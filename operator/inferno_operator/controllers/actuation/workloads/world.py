@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.workloads.pods import trimmed
@@ -39,6 +40,8 @@ class World:
         self._cache = Cache()
         self._observations: dict[Place, Observation] = {}
         self._scales: dict[Place, Scale] = {}
+        self._written: set[Place] = set()
+        """Places whose scale subresource is known from a write of this operator."""
         self._informers: dict[Kind, tuple[Informer, asyncio.Task[None]]] = {}
 
     def watch(self, kinds: Iterable[Kind]) -> None:
@@ -85,10 +88,9 @@ class World:
 
         async def read(place: Place) -> None:
             async with limit:
-                try:
+                self.forget(place)
+                with suppress(GoneError):
                     self._scales[place] = await self._cluster.scale(place.kind, place.key)
-                except GoneError:
-                    self._scales.pop(place, None)
 
         await asyncio.gather(*map(read, filter(self._is_outdated, places)))
 
@@ -103,9 +105,17 @@ class World:
             return manifest is not None
         return version_of(manifest) > int(known.reference.version)
 
+    def is_behind(self, place: Place) -> bool:
+        """Whether the watch has not shown yet who has written what the scale subresource says."""
+        manifest, known = self._cache.get(place), self._scales.get(place)
+        if manifest is None or known is None or place in self._written:
+            return False
+        return version_of(manifest) < int(known.reference.version)
+
     def scaled(self, scale: Scale) -> None:
         """Take the scale subresource as the API server returned it to a write."""
         self._scales[scale.reference.place] = scale
+        self._written.add(scale.reference.place)
 
     def written(self, kind: Kind, manifest: Manifest) -> None:
         """Take an object as the API server returned it to a write."""
@@ -114,6 +124,7 @@ class World:
     def forget(self, place: Place) -> None:
         """Read a scale subresource again before it is used."""
         self._scales.pop(place, None)
+        self._written.discard(place)
 
     def listed(self, listing: Listing) -> None:
         """Take a list of all objects of a kind."""
@@ -142,7 +153,7 @@ class World:
         for difference in differences:
             self._observations.pop(difference.place, None)
             if difference.after is None:
-                self._scales.pop(difference.place, None)
+                self.forget(difference.place)
         return differences
 
     def _places(self, kind: Kind, namespace: str) -> list[Place]:

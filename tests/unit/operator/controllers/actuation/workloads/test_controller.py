@@ -18,6 +18,7 @@ from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.ports import RejectedError, Served
 from inferno_optimizer.system import IDLE
 from tests.unit.operator import objects
+from tests.unit.operator.controllers.actuation.workloads.late import LateCluster
 
 Manifest = dict[str, Any]
 
@@ -42,8 +43,8 @@ def workload(accelerator: str, name: str, **fields: str) -> Manifest:
 class Scene:
     """A namespace with cards of types A and B, and servers on Deployments."""
 
-    def __init__(self, a: int = 4, b: int = 4) -> None:
-        self.cluster = FakeCluster()
+    def __init__(self, a: int = 4, b: int = 4, cluster: FakeCluster | None = None) -> None:
+        self.cluster = cluster or FakeCluster()
         for name in ("A", "B"):
             spec = {"name": name, "type": name, "cost": 10}
             self.cluster.add(objects.manifest("Accelerator", spec, name=name.lower()))
@@ -473,6 +474,28 @@ def written_by(manager: str) -> Manifest:
 
 def set_by_hand(scene: Scene, name: str, replicas: int) -> None:
     scene.cluster.add(deployment(name, replicas, managedFields=[written_by("kubectl")]))
+
+
+@pytest.mark.parametrize("delay", [0.5, 5.0, 100.0])
+async def test_a_number_set_by_hand_stays_also_if_the_watch_shows_it_late(delay: float) -> None:
+    """The operator writes at the same time, is refused, and reads the number before its writer."""
+    cluster = LateCluster()
+    scene = Scene(cluster=cluster)
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 1)
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        cluster.delay = delay
+        set_by_hand(scene, "a", 1)
+        scene.decide("S", A=3)
+        cluster.writes.clear()
+        await asyncio.sleep(delay + 200)
+
+    assert scene.replicas("a") == 1
+    assert "scale Deployment a" not in cluster.writes
+    assert scene.reason() == "ForeignWriter"
 
 
 async def test_a_foreign_number_that_is_the_wanted_one_is_no_conflict() -> None:

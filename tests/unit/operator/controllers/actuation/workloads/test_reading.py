@@ -11,6 +11,7 @@ from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import POD, Key, Place
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from tests.unit.operator import objects
+from tests.unit.operator.controllers.actuation.workloads.late import LateCluster
 
 Manifest = dict[str, Any]
 
@@ -82,4 +83,27 @@ async def test_another_manager_after_an_own_write_is_foreign() -> None:
 
     assert subject.foreign is not None
     assert subject.foreign.name == "field manager 'kubectl'"
+    await world.stop()
+
+
+async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
+    """As after a write that was refused because another manager wrote in between."""
+    cluster, memory = LateCluster(), Memory()
+    cluster.add(deployment(FIELD_MANAGER))
+    world = World(cluster, (), lambda _: None)
+    world.watch([DEPLOYMENT, POD])
+    await asyncio.sleep(1)
+    memory.wrote(PLACE)
+    cluster.delay = 60.0
+    cluster.add(deployment("kubectl"))
+    world.forget(PLACE)
+
+    early = await read(cluster, world, memory)
+    await asyncio.sleep(61)
+    late = await read(cluster, world, memory)
+
+    assert (early.is_known, early.foreign) == (False, None)
+    assert late.is_known
+    assert late.foreign is not None
+    assert late.foreign.name == "field manager 'kubectl'"
     await world.stop()
