@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.errors import InfernoError, UnavailableError
+
+LONGEST_QUOTED = 300
+"""Largest number of characters of a query or an answer that a message shows."""
 
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -21,6 +24,12 @@ def quoted(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def shortened(text: str) -> str:
+    """Return a text in one line, without its end if it is long."""
+    line = " ".join(text[: 4 * LONGEST_QUOTED].split())
+    return line if len(line) <= LONGEST_QUOTED else f"{line[:LONGEST_QUOTED].rstrip()}..."
+
+
 class RefusedError(InfernoError):
     """Prometheus refuses a query (4xx), or its answer is not what was asked for.
 
@@ -29,6 +38,14 @@ class RefusedError(InfernoError):
     """
 
     reason = "Refused"
+
+
+class DeniedError(RefusedError):
+    """Prometheus refuses every query: the credentials or the URL must be corrected."""
+
+
+class BusyError(UnavailableError):
+    """Prometheus asks for fewer queries (429)."""
 
 
 class Sample(NamedTuple):

@@ -1,42 +1,63 @@
 """What the Prometheus API answers; pure functions.
 
-The format is that of https://prometheus.io/docs/prometheus/latest/querying/api/.
+The format is that of https://prometheus.io/docs/prometheus/latest/querying/api/. Whatever has
+another form is refused as a whole: half an answer would count as less load.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from inferno_operator.runtime.prometheus import Answer, Sample
+from pydantic_core import from_json
+
+from inferno_operator.runtime.prometheus import LONGEST_QUOTED, Answer, Sample, shortened
 
 INFO = "PromQL info"
 """Start of remarks that Prometheus 2.48 to 2.54 lists as warnings; they tell nothing is missing."""
 
-LONGEST_QUOTED = 300
-"""Largest number of characters of a query or an answer that a message shows."""
+WARNINGS = 3
+"""Warnings that are told; of others, how many there are."""
+
+LONGEST_ERROR = 2**16
+"""Size of an answer up to which an error message is looked for in it [bytes]."""
+
+CLOCKS_APART = 300.0
+"""Time by which the evaluation of a query may differ from what was asked for [s]."""
 
 
 class UnusableError(ValueError):
     """An answer is not what was asked for; the text says why."""
 
 
-def decode_answer(body: bytes) -> Answer:
+def decode_answer(body: bytes, at: float) -> Answer:
     """Decode the answer to an instant query.
+
+    Parameters
+    ----------
+    body
+        The answer.
+    at
+        The time for which the query was to be evaluated, Unix time [s].
 
     Raises
     ------
     UnusableError
-        It is not an answer of Prometheus, or does not have one number for each series.
+        It is not an answer of Prometheus, does not have one number for each series, or is that
+        of another time.
     """
     document = _document(body)
     try:
-        samples = _samples(document["data"]["resultType"], document["data"]["result"])
+        data = document["data"]
+        samples = tuple(_samples(data["resultType"], data["result"]))
         warnings = tuple(_warnings(document))
     except UnusableError:
         raise
-    except (IndexError, KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         text = f"the answer has no samples in the form of the API: {quoted(body)}"
         raise UnusableError(text) from error
+    for sample in samples:
+        if not abs(sample.time - at) <= CLOCKS_APART:
+            raise UnusableError(_of_another_time(sample.time, at))
     return Answer(samples, warnings)
 
 
@@ -49,25 +70,21 @@ def decode_names(body: bytes) -> tuple[str, ...]:
         It is not an answer of Prometheus.
     """
     names = _document(body).get("data")
-    if not isinstance(names, list):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UnusableError(f"the answer has no list of names: {quoted(body)}")
-    return tuple(sorted(map(str, names)))
+    return tuple(sorted(map(shortened, names)))
 
 
 def error_text(body: bytes) -> str:
     """Return the error message in an answer, or else its start."""
+    if len(body) > LONGEST_ERROR:
+        return quoted(body)
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = from_json(body, allow_inf_nan=False)
+    except ValueError:
         return quoted(body)
     error = document.get("error") if isinstance(document, dict) else None
     return shortened(str(error)) if error else quoted(body)
-
-
-def shortened(text: str) -> str:
-    """Return a text in one line, without its end if it is long."""
-    line = " ".join(text[: 4 * LONGEST_QUOTED].split())
-    return line if len(line) <= LONGEST_QUOTED else f"{line[:LONGEST_QUOTED].rstrip()}..."
 
 
 def quoted(body: bytes) -> str:
@@ -77,10 +94,10 @@ def quoted(body: bytes) -> str:
 
 
 def _document(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON of a successful answer."""
+    """Return the JSON of a successful answer; all of its texts can be written as UTF-8."""
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        document = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
         raise UnusableError(f"the answer is not JSON: {quoted(body)}") from error
     if not isinstance(document, dict) or document.get("status") != "success":
         raise UnusableError(f"the answer is not that of Prometheus: {error_text(body)}")
@@ -91,20 +108,49 @@ def _warnings(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield why an answer may be incomplete."""
     if document.get("isPartial"):  # VictoriaMetrics says so instead
         yield "the answer is partial"
-    for text in map(str, document.get("warnings") or ()):
-        if not text.startswith(INFO):
-            yield text
+    told = document.get("warnings") or []
+    if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
+        raise UnusableError("the answer has warnings that are not a list of texts")
+    doubts = [text for text in told if not text.startswith(INFO)]
+    yield from map(shortened, doubts[:WARNINGS])
+    if len(doubts) > WARNINGS:
+        yield f"and {len(doubts) - WARNINGS} more warnings"
 
 
-def _samples(kind: str, result: Sequence[Any]) -> tuple[Sample, ...]:
+def _samples(kind: object, result: object) -> Iterator[Sample]:
     if kind == "scalar":
-        return (Sample({}, float(result[0]), float(result[1])),)
+        yield _sample({}, result)
+        return
     if kind != "vector":
-        raise UnusableError(f"the query gives a {kind}, not one number for each series")
-    if any("histogram" in item for item in result):
-        raise UnusableError("the query gives native histograms, not one number for each series")
-    return tuple(
-        # float() reads NaN, +Inf and -Inf as well.
-        Sample(item["metric"], float(item["value"][0]), float(item["value"][1]))
-        for item in result
-    )
+        raise UnusableError(
+            f"the query gives a {shortened(str(kind))}, not one number for each series"
+        )
+    if not isinstance(result, list):
+        raise TypeError(result)
+    for item in result:
+        if "histogram" in item:
+            raise UnusableError("the query gives native histograms, not one number for each series")
+        yield _sample(item["metric"], item["value"])
+
+
+def _sample(labels: object, value: object) -> Sample:
+    """Return a sample: texts by name, and the pair of a time and a number as text."""
+    if not isinstance(labels, dict) or not all(isinstance(text, str) for text in labels.values()):
+        raise TypeError(labels)
+    if not isinstance(value, list):
+        raise TypeError(value)
+    time, text = value
+    if not isinstance(time, int | float) or isinstance(time, bool) or not isinstance(text, str):
+        raise TypeError(value)
+    if text != text.strip() or "_" in text:
+        raise ValueError(text)  # float() reads these
+    return Sample(labels, float(time), float(text))  # also NaN, +Inf and -Inf
+
+
+def _of_another_time(time: float, at: float) -> str:
+    try:
+        when = datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        when = f"{time:g} s after 1970"
+    asked = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"the answer is of {when}, and was asked for {asked}: compare the clocks"

@@ -2,8 +2,10 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -14,13 +16,19 @@ from inferno_operator.adapters.prometheus.answers import (
     decode_answer,
     decode_names,
     error_text,
-    shortened,
 )
 from inferno_operator.adapters.prometheus.credentials import FileAuth, advice
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.adapters.prometheus.transport import LATER, transport
 from inferno_operator.runtime.observer import Observer
-from inferno_operator.runtime.prometheus import Answer, Prometheus, RefusedError
+from inferno_operator.runtime.prometheus import (
+    Answer,
+    BusyError,
+    DeniedError,
+    Prometheus,
+    RefusedError,
+    shortened,
+)
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 ANSWERED = "Answered"
@@ -37,24 +45,49 @@ TLS_HINTS = {
 BROKEN = (httpx.ReadError, httpx.WriteError, ssl.SSLError)
 """Failures of a connection that was open: with TLS 1.3 also that for want of a certificate."""
 
+SMALL = 2**18
+"""Size of an answer up to which it is decoded at once, in a few milliseconds [bytes]."""
+
 T = TypeVar("T")
 
 
 class PrometheusClient(Prometheus):
-    """Queries of one Prometheus; each takes at most the time limit, its second try included."""
+    """Queries of one Prometheus; each takes at most the time limit, its second try included.
+
+    Large answers are decoded in a thread, one after the other: a decoded answer may take twenty
+    times its size.
+
+    Parameters
+    ----------
+    client
+        Sends requests.
+    endpoint
+        Address and credentials.
+    observer
+        Learns how each query ends.
+    clock
+        The time of day, Unix time [s].
+    """
 
     def __init__(
-        self, client: httpx.AsyncClient, endpoint: PrometheusEndpoint, observer: Observer
+        self,
+        client: httpx.AsyncClient,
+        endpoint: PrometheusEndpoint,
+        observer: Observer,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._endpoint = endpoint
         self._observer = observer
+        self._clock = clock
+        self._large = asyncio.Lock()
 
     async def query(self, expression: str, at: float | None = None) -> Answer:
         """Evaluate an expression, at a Unix time [s] or now; a scalar has no labels."""
         data = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
         request = self._client.build_request("POST", "api/v1/query", data=data)
-        return await self._ask(request, expression, decode_answer)
+        moment = self._clock() if at is None else at
+        return await self._ask(request, expression, partial(decode_answer, at=moment))
 
     async def metric_names(self, matcher: str) -> tuple[str, ...]:
         """Return the names of the metrics that have a series that a matcher selects, sorted."""
@@ -71,7 +104,7 @@ class PrometheusClient(Prometheus):
             reply = await self._send(request, expression)
             if reply.status_code != HTTPStatus.OK:
                 raise self._refusal(reply, expression)
-            answer = decode(reply.content)
+            answer = await self._decoded(reply.content, decode)
         except UnusableError as error:
             self._observer.queried(RefusedError.reason)
             raise self._refused(str(error), expression) from error
@@ -80,6 +113,12 @@ class PrometheusClient(Prometheus):
             raise
         self._observer.queried(ANSWERED)
         return answer
+
+    async def _decoded(self, body: bytes, decode: Callable[[bytes], T]) -> T:
+        if len(body) <= SMALL:
+            return decode(body)
+        async with self._large:
+            return await asyncio.to_thread(decode, body)
 
     async def _send(self, request: httpx.Request, expression: str) -> httpx.Response:
         limit = self._endpoint.timeout
@@ -101,14 +140,16 @@ class PrometheusClient(Prometheus):
         status = reply.status_code
         problem = f"{self._endpoint.url}: HTTP {status}: {error_text(reply.content)}"
         if status in LATER:
-            return UnavailableError(f"{problem}; query: {shortened(expression)}")
+            busy = status == HTTPStatus.TOO_MANY_REQUESTS
+            kind = BusyError if busy else UnavailableError
+            return kind(f"{problem}; query: {shortened(expression)}")
         if reply.has_redirect_location:
             text = f"{self._endpoint.url} redirects to {_target(reply)}: set the URL of the API"
-            return RefusedError(text)
+            return DeniedError(text)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            return RefusedError(f"{problem}; {advice(self._endpoint)}")
+            return DeniedError(f"{problem}; {advice(self._endpoint)}")
         if status == HTTPStatus.NOT_FOUND:
-            return RefusedError(f"{problem}; check the URL and its path prefix: it has no such API")
+            return DeniedError(f"{problem}; check the URL and its path prefix: it has no such API")
         return self._refused(f"HTTP {status}: {error_text(reply.content)}", expression)
 
     def _refused(self, problem: str, expression: str) -> RefusedError:
@@ -117,7 +158,9 @@ class PrometheusClient(Prometheus):
 
 @asynccontextmanager
 async def connect(
-    endpoint: PrometheusEndpoint, observer: Observer | None = None
+    endpoint: PrometheusEndpoint,
+    observer: Observer | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[PrometheusClient]:
     """Yield a client; connections are opened by its queries, so this does not fail.
 
@@ -127,6 +170,8 @@ async def connect(
         Address and credentials.
     observer
         Learns how each query ends.
+    clock
+        The time of day, Unix time [s].
     """
     async with httpx.AsyncClient(
         base_url=endpoint.url,
@@ -136,7 +181,7 @@ async def connect(
         transport=transport(endpoint),
         timeout=endpoint.timeout / 2,
     ) as client:
-        yield PrometheusClient(client, endpoint, Observer() if observer is None else observer)
+        yield PrometheusClient(client, endpoint, observer or Observer(), clock)
 
 
 def _cause(error: Exception, endpoint: PrometheusEndpoint) -> str:

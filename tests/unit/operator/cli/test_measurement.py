@@ -1,6 +1,7 @@
 """What `inferno measure` asks, and what becomes of the answers."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -65,11 +66,12 @@ def ask(
 
 
 def test_every_query_is_kept_with_its_answer(prometheus: PrometheusServer) -> None:
-    prometheus.usual = lambda _: vector({"metric": {"a": "b"}, "value": [NOW.timestamp(), "1.5"]})
+    moment = time.time()
+    prometheus.usual = lambda _: vector({"metric": {"a": "b"}, "value": [moment, "1.5"]})
 
     (found,), asked = ask(prometheus, own_query())
 
-    sample = Sample({"a": "b"}, NOW.timestamp(), 1.5)
+    sample = Sample({"a": "b"}, moment, 1.5)
     assert asked == [Asked("my_rate", (sample,))]
     assert found.measured is not None
     assert (found.measured.quality, found.measured.arrival_rate) == ("Fresh", 90)
@@ -113,7 +115,7 @@ def test_a_server_that_alone_is_refused_says_so(prometheus: PrometheusServer) ->
     prometheus.usual = lambda asked: (
         error(400, "bad_data", "parse error")
         if asked.form == [("query", "sum(")]
-        else vector({"metric": {}, "value": [NOW.timestamp(), "2"]})
+        else vector({"metric": {}, "value": [time.time(), "2"]})
     )
     servers = [own_query(), parse(objects.server("T", spec={"measure": bad_query()}))]
 
@@ -132,7 +134,7 @@ def bad_query() -> dict[str, object]:
 def test_missed_targets_are_those_of_the_class_of_the_server(
     prometheus: PrometheusServer,
 ) -> None:
-    prometheus.usual = lambda _: vector({"metric": {}, "value": [NOW.timestamp(), "2"]})
+    prometheus.usual = lambda _: vector({"metric": {}, "value": [time.time(), "2"]})
     queries = {"arrivalRate": "rate", "itlAverage": "itl"}
     server = measured_server(source="Custom", labels={}, queries=queries)
     mine, other = objects.service_class(), objects.service_class("D")

@@ -13,7 +13,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 HOST = "127.0.0.1"
-UP = {"metric": {"__name__": "up"}, "value": [1795299903.075, "1"]}
+TIME = 1795299903.075
+"""When the usual answers were evaluated, Unix time [s]."""
+
+UP = {"metric": {"__name__": "up"}, "value": [TIME, "1"]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import gzip
+import itertools
 import math
 import ssl
 import time
@@ -22,6 +24,7 @@ from tests.controlplane.waiting import wait_until
 from tests.unit.operator.adapters.prometheus.serving import (
     HOST,
     NO_ANSWER,
+    TIME,
     UP,
     PrometheusServer,
     Reply,
@@ -50,7 +53,7 @@ def endpoint(server: PrometheusServer) -> PrometheusEndpoint:
 
 
 async def query(endpoint: PrometheusEndpoint, expression: str = QUERY) -> Answer:
-    async with connect(endpoint) as prometheus:
+    async with connect(endpoint, clock=lambda: TIME) as prometheus:
         return await prometheus.query(expression)
 
 
@@ -95,6 +98,7 @@ async def test_a_query_arrives_unchanged(
 async def test_a_query_of_the_past_has_its_time(
     server: PrometheusServer, endpoint: PrometheusEndpoint
 ) -> None:
+    server.replies = [vector()]
     async with connect(endpoint) as prometheus:
         await prometheus.query(QUERY, 1767225600.25)
 
@@ -130,7 +134,7 @@ async def test_each_request_has_the_additional_parameters(
 ) -> None:
     more = (("namespace", "prod & test"), ("dedup", "true"), ("dedup", ""))
     server.usual = lambda asked: vector(UP) if asked.method == "POST" else success([])
-    async with connect(replace(endpoint, params=more)) as prometheus:
+    async with connect(replace(endpoint, params=more), clock=lambda: TIME) as prometheus:
         await prometheus.query(QUERY)
         await prometheus.metric_names("{a='b'}")
 
@@ -147,21 +151,19 @@ async def test_a_sample_for_each_series_is_returned(
     server: PrometheusServer, endpoint: PrometheusEndpoint
 ) -> None:
     labels = {"model_name": 'meta/Llama "8B"'}
-    server.replies = [vector({"metric": labels, "value": [1795299903.075, "3.4985"]}, UP)]
+    server.replies = [vector({"metric": labels, "value": [TIME, "3.4985"]}, UP)]
 
     answer = await query(endpoint)
 
-    assert answer == Answer(
-        (Sample(labels, 1795299903.075, 3.4985), Sample({"__name__": "up"}, 1795299903.075, 1.0))
-    )
+    assert answer == Answer((Sample(labels, TIME, 3.4985), Sample({"__name__": "up"}, TIME, 1.0)))
 
 
 async def test_a_scalar_is_one_sample_without_labels(
     server: PrometheusServer, endpoint: PrometheusEndpoint
 ) -> None:
-    server.replies = [success({"resultType": "scalar", "result": [17.5, "2"]})]
+    server.replies = [success({"resultType": "scalar", "result": [TIME, "2"]})]
 
-    assert await query(endpoint, "scalar(up)") == Answer((Sample({}, 17.5, 2.0),))
+    assert await query(endpoint, "scalar(up)") == Answer((Sample({}, TIME, 2.0),))
 
 
 async def test_no_series_is_no_sample(
@@ -176,7 +178,7 @@ async def test_values_that_are_no_numbers_are_passed_on(
     server: PrometheusServer, endpoint: PrometheusEndpoint
 ) -> None:
     texts = ("NaN", "+Inf", "-Inf", "1e-05")
-    server.replies = [vector(*({"metric": {}, "value": [1, text]} for text in texts))]
+    server.replies = [vector(*({"metric": {}, "value": [TIME, text]} for text in texts))]
 
     nan, *others = [sample.value for sample in (await query(endpoint)).samples]
 
@@ -219,7 +221,7 @@ async def test_a_token_is_read_again_for_each_query(
     server: PrometheusServer, endpoint: PrometheusEndpoint, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
-    async with connect(replace(endpoint, token=token)) as prometheus:
+    async with connect(replace(endpoint, token=token), clock=lambda: TIME) as prometheus:
         for text in ("first\n", "second"):
             token.write_text(text)
             await prometheus.query(QUERY)
@@ -369,7 +371,9 @@ async def test_an_authority_that_is_replaced_is_used_for_the_next_query(
     tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
 ) -> None:
     path = trusting(trustme.CA(), tmp_path / "ca.pem")
-    async with connect(PrometheusEndpoint(tls.url, authority=path)) as prometheus:
+    async with connect(
+        PrometheusEndpoint(tls.url, authority=path), clock=lambda: TIME
+    ) as prometheus:
         with pytest.raises(UnavailableError, match="certificate verify failed"):
             await prometheus.query(QUERY)
         trusting(authority, path)
@@ -467,6 +471,37 @@ async def test_a_server_without_tls_is_told_apart(server: PrometheusServer) -> N
         pytest.param(
             Reply(200, b"[" * 100_000), RefusedError, "the answer is not JSON", id="deep JSON"
         ),
+        *(
+            pytest.param(
+                Reply(200, text),
+                RefusedError,
+                "the answer is not JSON",
+                id=name,
+            )
+            for name, text in {
+                "half of a surrogate": b'{"status":"success","data":"\\ud800"}',
+                "no UTF-8": b'{"status":"success","data":"\xff"}',
+                "a NaN of JavaScript": b'{"status":"success","data":NaN}',
+            }.items()
+        ),
+        *(
+            pytest.param(
+                vector(UP, warnings=told), RefusedError, "warnings that are not a list", id=name
+            )
+            for name, told in {"a warning": "beware", "numbers as warnings": [1, 2]}.items()
+        ),
+        *(
+            pytest.param(
+                vector({"metric": {}, "value": [time, "1"]}), RefusedError, told, id=f"at {time:g}"
+            )
+            for time, told in {
+                TIME + 3600: "the answer is of 2026-11-21T23:25:03Z, and was asked for 2026",
+                TIME - 3600: "compare the clocks",
+                0: "the answer is of 1970-01-01T00:00:00Z",
+                -1e300: "the answer is of -1e+300 s after 1970",
+                1e300: "the answer is of 1e+300 s after 1970",
+            }.items()
+        ),
         pytest.param(
             success({"resultType": "matrix", "result": []}),
             RefusedError,
@@ -492,7 +527,17 @@ async def test_a_server_without_tls_is_told_apart(server: PrometheusServer) -> N
             for name, reply in {
                 "no data": success(None),
                 "no value": vector({"metric": {}}),
-                "no number": vector({"metric": {}, "value": [1, "many"]}),
+                "no number": vector({"metric": {}, "value": [TIME, "many"]}),
+                "a number beside spaces": vector({"metric": {}, "value": [TIME, " 4 "]}),
+                "a number with a group": vector({"metric": {}, "value": [TIME, "1_000"]}),
+                "a number that is no text": vector({"metric": {}, "value": [TIME, 4]}),
+                "a truth as a time": vector({"metric": {}, "value": [True, "4"]}),
+                "a text as a pair": vector({"metric": {}, "value": "12"}),
+                "a text as labels": vector({"metric": "up", "value": [TIME, "4"]}),
+                "a number as a label": vector({"metric": {"a": 1}, "value": [TIME, "4"]}),
+                "a text as a series": vector("up"),
+                "an object as series": success({"resultType": "vector", "result": {"a": 1}}),
+                "a list as data": success([UP]),
                 "half a scalar": success({"resultType": "scalar", "result": [1]}),
             }.items()
         ),
@@ -635,12 +680,62 @@ async def test_a_long_query_is_cut_in_messages(
 async def test_an_answer_that_is_too_large_is_given_up_also_if_it_is_compressed(
     server: PrometheusServer, endpoint: PrometheusEndpoint
 ) -> None:
-    server.usual = lambda _: compressed(Reply(200, bytes(65 * 2**20)))
+    server.usual = lambda _: compressed(Reply(200, bytes(9 * 2**20)))
 
     problem = await failure(endpoint)
 
     assert isinstance(problem, RefusedError)
-    assert "larger than 64 MiB: restrict the query by labels" in str(problem)
+    assert "larger than 8 MiB: restrict the query by labels" in str(problem)
+
+
+async def test_an_answer_that_is_packed_twice_is_not_unpacked(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    once = gzip.compress(bytes(2**24))
+    server.usual = lambda _: Reply(200, gzip.compress(once), {"Content-Encoding": "gzip, gzip"})
+
+    problem = await failure(endpoint)
+
+    assert isinstance(problem, RefusedError)
+    assert "has the encoding 'gzip, gzip', and gzip was asked for" in str(problem)
+
+
+async def test_a_large_answer_is_decoded_beside_the_loop(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    series = [{"metric": {"model": f"m{n}"}, "value": [TIME, "1"]} for n in range(50_000)]
+    server.usual = lambda _: vector(*series)
+    ticks = [time.monotonic()]
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(0.001)
+            ticks.append(time.monotonic())
+
+    ticking = asyncio.create_task(tick())
+    answer = await query(endpoint)
+    ticking.cancel()
+
+    assert len(answer.samples) == 50_000
+    assert max(later - earlier for earlier, later in itertools.pairwise(ticks)) < 0.5
+
+
+async def test_warnings_are_cut_in_length_and_number(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.usual = lambda _: vector(UP, warnings=["w" * 5_000_000, *["again"] * 1000])
+
+    warnings = (await query(endpoint)).warnings
+
+    assert warnings == ("w" * 300 + "...", "again", "again", "and 998 more warnings")
+
+
+async def test_names_that_are_too_long_are_cut(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    server.usual = lambda _: success(["n" * 5_000_000])
+    async with connect(endpoint) as prometheus:
+        assert await prometheus.metric_names("{}") == ("n" * 300 + "...",)
 
 
 async def test_a_query_can_be_cancelled(
@@ -666,7 +761,7 @@ async def test_the_observer_learns_how_each_query_ends(
 
     stays = [Reply(500, b"")] * 2
     server.replies = [vector(UP), error(400, "", "bad"), Reply(200, b"page"), *stays]
-    async with connect(endpoint, Listener()) as prometheus:
+    async with connect(endpoint, Listener(), lambda: TIME) as prometheus:
         await prometheus.query(QUERY)
         for _ in range(3):
             with pytest.raises(InfernoError):
