@@ -7,7 +7,6 @@ from pydantic import Field
 from inferno_operator.resources.schema import (
     Fraction,
     Items,
-    NonEmptyText,
     NonNegativeInteger,
     Number,
     Part,
@@ -23,27 +22,37 @@ Quality = Literal["Fresh", "Idle", "Partial", "Stale", "Missing", "Refused"]
 MAX_LABELS = 16
 """Most labels that select the series of one server."""
 
+MAX_LABEL = 256
+"""Most characters of the name and of the value of a label: all Servers share their queries."""
+
+MAX_QUERY = 4096
+"""Most characters of a query of a Server."""
+
+SourceName = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
+LabelValue = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
+PromQL = Annotated[str, Field(min_length=1, max_length=MAX_QUERY)]
+
 
 class Queries(Part):
     """PromQL by quantity; each expression returns one number."""
 
-    arrival_rate: NonEmptyText | None = None
+    arrival_rate: PromQL | None = None
     """Requests that arrive [requests/s]."""
-    avg_in_tokens: NonEmptyText | None = None
+    avg_in_tokens: PromQL | None = None
     """Mean input tokens per request."""
-    avg_out_tokens: NonEmptyText | None = None
+    avg_out_tokens: PromQL | None = None
     """Mean output tokens per request."""
-    itl_average: NonEmptyText | None = None
+    itl_average: PromQL | None = None
     """Mean inter-token latency [s]."""
-    ttft_average: NonEmptyText | None = None
+    ttft_average: PromQL | None = None
     """Mean time to first token [s]."""
-    wait_average: NonEmptyText | None = None
+    wait_average: PromQL | None = None
     """Mean waiting time [s]."""
-    running: NonEmptyText | None = None
+    running: PromQL | None = None
     """Requests that are being served."""
-    waiting: NonEmptyText | None = None
+    waiting: PromQL | None = None
     """Requests that wait."""
-    kv_cache_usage: NonEmptyText | None = None
+    kv_cache_usage: PromQL | None = None
     """Share of the KV cache that is used [0..1]."""
 
 
@@ -57,6 +66,11 @@ class Measure(Part):
             lambda measure: measure.source == CUSTOM or bool(measure.labels),
         ),
         Rule(
+            f"names of labels have at most {MAX_LABEL} characters",
+            f"!has(self.labels) || self.labels.all(name, size(name) <= {MAX_LABEL})",
+            lambda measure: all(len(name) <= MAX_LABEL for name in measure.labels),
+        ),
+        Rule(
             f"source {CUSTOM} needs queries.arrivalRate",
             f"self.source != '{CUSTOM}' || (has(self.queries) && has(self.queries.arrivalRate))",
             lambda measure: (
@@ -66,9 +80,9 @@ class Measure(Part):
         ),
     )
 
-    source: NonEmptyText
+    source: SourceName
     """vLLM, SGLang, TGI, TensorRT-LLM, Dynamo, EPP, KthenaRouter, Custom or a source of yours."""
-    labels: Annotated[dict[str, NonEmptyText], Field(max_length=MAX_LABELS)] = Field(
+    labels: Annotated[dict[str, LabelValue], Field(max_length=MAX_LABELS)] = Field(
         default_factory=dict
     )
     """Labels that all series of this server have, and no others: model_name, namespace, ..."""
