@@ -55,8 +55,6 @@ class MeasurementController:
         self._context = Context(cluster, subjects, survey, now, observer)
         self._informer = Informer(cluster, (SERVER, SERVICE_CLASS), namespaces, subjects)
         self._interval = interval
-        self._cycles = 0
-        self._ended = asyncio.Condition()
         self.queue: WorkQueue[str] = WorkQueue(self._cycle)
 
     async def run(self) -> None:
@@ -64,7 +62,7 @@ class MeasurementController:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._informer.run())
             await self._informer.complete()
-            self.queue.add(CYCLE, self._cycles)
+            self.queue.add(CYCLE, 0)
 
     async def stop(self) -> None:
         """Stop measuring."""
@@ -85,7 +83,7 @@ class MeasurementController:
         if unknown and self._context.survey is not None:
             for observation in unknown:
                 self._context.subjects.note(observation)
-            await self._next_cycle()
+            await self._measured([o.reference.key for o in unknown])
         return [self._with_load(o) if _asks(o) else o for o in observations]
 
     def _with_load(self, observation: Observation) -> Observation:
@@ -95,13 +93,13 @@ class MeasurementController:
         newest = self._context.measured.get(key) or last_good(observation)
         return replace(observation, resource=measured_server(server, newest))
 
-    async def _next_cycle(self) -> None:
-        """Wait until a cycle that begins now has ended, for a limited time."""
-        awaited = self._cycles + 2 if self.queue.longest_run else self._cycles + 1
+    async def _measured(self, keys: Sequence[Key]) -> None:
+        """Wait until Servers are measured, for a limited time."""
         self.queue.add(CYCLE, object())
+        known, progress = self._context.measured, self._context.progress
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS), self._ended:
-                await self._ended.wait_for(lambda: self._cycles >= awaited)
+            async with asyncio.timeout(PATIENCE_SECONDS), progress:
+                await progress.wait_for(lambda: all(key in known for key in keys))
         except TimeoutError:
             return
 
@@ -109,9 +107,6 @@ class MeasurementController:
         began = asyncio.get_running_loop().time()
         await measure(self._context)
         self._context.observer.measuring_ended(asyncio.get_running_loop().time() - began)
-        self._cycles += 1
-        async with self._ended:
-            self._ended.notify_all()
         return Outcome.due_after(self._interval)
 
     def _forget(self, key: Key) -> None:

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 
 from inferno_operator.controllers.measurement.expressions import Group, Identity
 from inferno_operator.controllers.measurement.reading import Values, by_server
-from inferno_operator.runtime.prometheus import Prometheus, quoted
+from inferno_operator.runtime.prometheus import Prometheus, quoted, shortened
 from inferno_optimizer.errors import InfernoError
 
 NAMED = 3
 """How many names a hint has."""
+
+COMPARED = 300
+"""Names that are compared with what was asked for: long ones take a millisecond each."""
 
 AT_A_TIME = 1
 """Servers that each survey looks at: the number of queries is limited."""
@@ -46,12 +49,12 @@ class Diagnosis:
         try:
             names = await self._prometheus.metric_names("{" + _matchers(group, values) + "}")
             if names:
-                return _wrong_source(group, values, names)
+                return _wrong_source(group, values, names[:COMPARED])
             metric = group.source.heartbeat[0]
             answer = await self._prometheus.query(f"group {group.by} ({metric})")
         except InfernoError:
             return ""
-        return _wrong_label(group, values, list(by_server(group, answer.samples)))
+        return _wrong_label(group, values, list(by_server(group, answer.samples[:COMPARED])))
 
 
 def _matchers(group: Group, values: Values) -> str:
@@ -84,5 +87,5 @@ def _wrong_label(group: Group, values: Values, known: list[Values]) -> str:
         )
     texts = {_matchers(group, each): each for each in known}
     near = difflib.get_close_matches(_matchers(group, values), texts, n=NAMED, cutoff=0.0)
-    there = " or ".join(f"{{{text}}}" for text in near)
+    there = " or ".join(f"{{{shortened(text)}}}" for text in near)
     return f"{_plain(group, values)}; there is {there}"

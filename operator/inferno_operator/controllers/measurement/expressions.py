@@ -6,8 +6,9 @@ series is.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from inferno_operator.controllers.measurement.catalogue import OfReplicas, Quotient, Source, Term
 from inferno_operator.runtime.prometheus import is_label_name, quoted
@@ -17,7 +18,11 @@ PART = "inferno_part"
 """The label that says which part of an answer a series is."""
 
 VALUES_NAMED = 50
-"""If there are more values of a label, a query selects all its values."""
+"""If there are more values of a label, the query of a whole group selects all its values."""
+
+LONGEST_SELECTOR = 2**13
+LONGEST_SELECTOR_OF_PART = 2**16
+"""Largest size of a selector [bytes]: a query has up to forty, and Prometheus takes 10 MB."""
 
 PERCENTILES = (0.5, 0.95, 0.99)
 
@@ -53,37 +58,44 @@ Identity = tuple[str, tuple[str, ...]]
 """The name of a source, and the names of the labels of its series."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """Servers of one source whose series have the same names of labels.
 
-    `labels` are the names in order, `values` the values of each server.
+    `labels` are the names in order, `values` the values of each server. The queries of a part of
+    a larger group name its values, so that the answers are about nobody else.
     """
 
     name: str
     source: Source
     labels: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
+    is_part: bool = False
 
     @property
     def identity(self) -> Identity:
         """What the group has in common."""
         return self.name, self.labels
 
-    @property
+    @cached_property
     def selector(self) -> str:
-        """Matchers that select the series of all servers of the group."""
-        return ",".join(self._matchers())
+        """Matchers that select the series of all servers of the group, of limited size."""
+        limit = LONGEST_SELECTOR_OF_PART if self.is_part else LONGEST_SELECTOR
+        matchers = {label: self._matcher(n, limit) for n, label in enumerate(self.labels)}
+        for label in sorted(matchers, key=lambda label: len(matchers[label]), reverse=True):
+            if len(",".join(matchers.values()).encode()) <= limit:
+                break
+            matchers[label] = f'{label}!=""'
+        return ",".join(matchers.values())
 
-    def _matchers(self) -> Iterator[str]:
-        for number, label in enumerate(self.labels):
-            values = sorted({each[number] for each in self.values})
-            if len(values) == 1:
-                yield f"{label}={quoted(values[0])}"
-            elif len(values) <= VALUES_NAMED:
-                yield f"{label}=~{quoted('|'.join(map(re.escape, values)))}"
-            else:
-                yield f'{label}!=""'
+    def _matcher(self, number: int, limit: int) -> str:
+        label, values = self.labels[number], sorted({each[number] for each in self.values})
+        if len(values) == 1:
+            return f"{label}={quoted(values[0])}"
+        few = len(values) <= VALUES_NAMED or self.is_part
+        if few and sum(map(len, values)) <= limit:
+            return f"{label}=~{quoted('|'.join(map(re.escape, values)))}"
+        return f'{label}!=""'
 
     @property
     def by(self) -> str:
@@ -93,11 +105,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """An expression for a group, and the names of the parts of its answer."""
+    """An expression for a group, by name; `is_signed` if numbers may be negative, as a slope."""
 
     group: Group
     name: str
     expression: str
+    is_signed: bool = False
 
 
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:
@@ -121,7 +134,7 @@ def arrivals(group: Group, seconds: int, name: str) -> Query:
         (str(number), _sum(group, terms, seconds))
         for number, terms in enumerate(group.source.arrivals)
     )
-    return Query(group, name, _union(parts))
+    return Query(group, name, _union(parts), is_signed=True)
 
 
 def means(group: Group, windows: Windows) -> Query | None:

@@ -2,18 +2,34 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from inferno_operator.controllers.measurement.expressions import PART, WINDOWS, Group, Windows
-from inferno_operator.runtime.prometheus import Answer, Sample
+from inferno_operator.controllers.measurement.expressions import (
+    PART,
+    WINDOWS,
+    Group,
+    Query,
+    Windows,
+)
+from inferno_operator.runtime.prometheus import Answer, RefusedError, Sample, shortened
 
 Values = tuple[str, ...]
 """The values of the labels of a group."""
 
 Parts = Mapping[str, float]
 """The parts of an answer by name; parts without a series are absent."""
+
+
+Table = Mapping[Values, Parts]
+"""The parts of an answer for each server of a group."""
+
+WARNINGS = 5
+"""Warnings of Prometheus that are told of a server."""
+
+LARGEST = 1e10
+"""Largest plausible number: beyond every rate, length and count, and beyond a Unix time [s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +64,7 @@ class Reading:
 
 
 def by_server(group: Group, samples: Sequence[Sample]) -> Mapping[Values, dict[str, float]]:
-    """Return the parts of an answer for each combination of labels of a group."""
+    """Return the parts of an answer for each combination of labels that it has."""
     found: defaultdict[Values, dict[str, float]] = defaultdict(dict)
     values = _values_of(group)
     for sample in samples:
@@ -56,18 +72,71 @@ def by_server(group: Group, samples: Sequence[Sample]) -> Mapping[Values, dict[s
     return found
 
 
-def cov_by_server(group: Group, answer: Answer) -> Mapping[Values, float]:
+def parts_of(query: Query, answer: Answer) -> Table:
+    """Return the parts of an answer for each server of a group; those of nobody have no labels.
+
+    Raises
+    ------
+    RefusedError
+        Two series are the same part, or a number is not plausible: the answer is not what was
+        asked for, and half of it would count as less load.
+    """
+    found: defaultdict[Values, dict[str, float]] = defaultdict(dict)
+    for values, sample in _of_group(query.group, answer):
+        part = sample.labels.get(PART, "")
+        if part in found[values]:
+            raise RefusedError(f"{_told(query, values)} has several series, where one was expected")
+        if not is_plausible(sample.value, signed=query.is_signed):
+            raise RefusedError(f"{_told(query, values)} is {sample.value:g}, which cannot be")
+        found[values][part] = sample.value
+    return found
+
+
+def cov_by_server(query: Query, answer: Answer) -> Mapping[Values, float]:
     """Return the coefficient of variation of a histogram for each server of a group.
 
     Within a bucket, values count as evenly distributed; the last bucket, which has no upper
     bound, counts as its lower bound.
+
+    Raises
+    ------
+    RefusedError
+        The series are not those of buckets.
     """
-    values, rows = _values_of(group), defaultdict(list)
-    for sample in answer.samples:
+    rows: defaultdict[Values, dict[float, float]] = defaultdict(dict)
+    for values, sample in _of_group(query.group, answer):
+        try:
+            bound = float(sample.labels["le"])
+        except (KeyError, ValueError) as error:
+            raise RefusedError(f"{_told(query, values)} has a series without a bound") from error
+        if bound in rows[values]:
+            raise RefusedError(f"{_told(query, values)} has a bucket twice")
         if math.isfinite(sample.value):
-            rows[values(sample)].append((float(sample.labels["le"]), sample.value))
-    covs = ((key, coefficient_of_variation(sorted(row))) for key, row in rows.items())
+            rows[values][bound] = sample.value
+    covs = ((key, coefficient_of_variation(sorted(row.items()))) for key, row in rows.items())
     return {key: cov for key, cov in covs if cov is not None}
+
+
+def merged_warnings(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    """Return the first of the warnings of several answers, each once."""
+    return tuple(dict.fromkeys((*known, *more)))[:WARNINGS]
+
+
+def is_plausible(value: float, *, signed: bool = False) -> bool:
+    """Whether a number may be what it is said to be; NaN and infinity are no number at all."""
+    return not math.isfinite(value) or (-LARGEST if signed else 0.0) <= value <= LARGEST
+
+
+def _of_group(group: Group, answer: Answer) -> Iterator[tuple[Values, Sample]]:
+    """Yield the samples of the servers of a group, and those of nobody."""
+    known = {*group.values, ("",) * len(group.labels)}
+    values_of = _values_of(group)
+    return ((v, sample) for sample in answer.samples if (v := values_of(sample)) in known)
+
+
+def _told(query: Query, values: Values) -> str:
+    pairs = ", ".join(f"{n}={v}" for n, v in zip(query.group.labels, values, strict=True))
+    return f"{query.group.name}: {query.name} of {{{shortened(pairs)}}}"
 
 
 def coefficient_of_variation(buckets: Sequence[tuple[float, float]]) -> float | None:
@@ -78,6 +147,8 @@ def coefficient_of_variation(buckets: Sequence[tuple[float, float]]) -> float | 
     buckets
         The upper bound of each bucket and the number of values up to it, in order.
     """
+    if not buckets:
+        return None
     below, counted, total, first, second = 0.0, 0.0, buckets[-1][1], 0.0, 0.0
     if total <= 0:
         return None

@@ -1,5 +1,6 @@
 """One measuring cycle: ask Prometheus about all Servers, judge its answers, write what moved."""
 
+import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from itertools import islice
 from inferno_operator.controllers.measurement import report, status
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.controllers.measurement.subjects import Subjects
-from inferno_operator.controllers.measurement.survey import Result, Survey
+from inferno_operator.controllers.measurement.survey import Result, Results, Survey
 from inferno_operator.resources import Measure, Measured, Server, ServerStatus
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
@@ -32,7 +33,7 @@ class Context:
     """What cycles need; without a survey, there is no Prometheus to ask.
 
     `measured` has what was measured last, by Server; `reported` the namespaces with metrics.
-    Both outlive the cycles.
+    Both outlive the cycles. `progress` is notified after each step.
     """
 
     cluster: Cluster
@@ -42,6 +43,7 @@ class Context:
     observer: Observer = field(default_factory=Observer)
     measured: dict[Key, Measured] = field(default_factory=dict)
     reported: set[str] = field(default_factory=set)
+    progress: asyncio.Condition = field(default_factory=asyncio.Condition)
 
 
 async def measure(context: Context) -> None:
@@ -54,13 +56,29 @@ async def measure(context: Context) -> None:
             (status.refused(o, status.unconfigured(), context.now()) for o in unmeasured), context
         )
     else:
-        results = await context.survey.ask(measures)
-        await _write(
-            (_update(servers[key], result, context) for key, result in results.items()), context
-        )
+        await context.survey.ask(measures, partial(_take, context), partial(_is_wanted, context))
     gone = (status.cleared(o) for key, o in servers.items() if key not in measures)
     await _write(gone, context)
     _report(servers, context)
+
+
+async def _take(context: Context, results: Results) -> None:
+    """Write what moved of Servers that are still there, while others are still asked about."""
+    servers = context.subjects.all()
+    wanted = ((servers[k], r) for k, r in results.items() if _is_wanted(context, k))
+    await _write((_update(server, result, context) for server, result in wanted), context)
+    async with context.progress:
+        context.progress.notify_all()
+
+
+def _is_wanted(context: Context, key: Key) -> bool:
+    """Whether a Server is still there, and still to be measured."""
+    known = context.subjects.get(key)
+    return (
+        known is not None
+        and isinstance(known.resource, Server)
+        and bool(known.resource.spec.measure)
+    )
 
 
 def _report(servers: Mapping[Key, Observation], context: Context) -> None:

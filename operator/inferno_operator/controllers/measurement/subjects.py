@@ -31,6 +31,10 @@ class Subjects:
         """Return the Servers."""
         return dict(self._servers)
 
+    def get(self, key: Key) -> Observation | None:
+        """Return a Server; None if it is gone."""
+        return self._servers.get(key)
+
     def note(self, observation: Observation) -> None:
         """Take a Server as it is now."""
         key = observation.reference.key

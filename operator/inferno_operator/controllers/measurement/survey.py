@@ -1,62 +1,29 @@
-"""Asks Prometheus about all servers at once: a fixed number of queries for each group."""
+"""Asks Prometheus about all servers: shared queries first, those of Servers' own last."""
 
 import asyncio
-import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from inferno_operator.controllers.measurement import expressions as promql
 from inferno_operator.controllers.measurement.catalogue import Catalogue, Source, find_source
-from inferno_operator.controllers.measurement.diagnosis import Diagnosis
+from inferno_operator.controllers.measurement.division import Namespaces, chunks
 from inferno_operator.controllers.measurement.expressions import (
     WINDOWS,
     Group,
     Identity,
-    Query,
     Windows,
+    label_names,
 )
-from inferno_operator.controllers.measurement.quality import (
-    COVS,
-    CUSTOM_ANSWERS,
-    LAST_SEEN,
-    LOAD_LONG,
-    LOAD_SHORT,
-    MEANS,
-    REPLICAS,
-    TOKENS,
-)
-from inferno_operator.controllers.measurement.reading import (
-    Parts,
-    Reading,
-    Values,
-    by_server,
-    cov_by_server,
-)
-from inferno_operator.resources import CUSTOM, Measure
+from inferno_operator.controllers.measurement.own_queries import OwnQueries
+from inferno_operator.controllers.measurement.reading import Reading, Values
+from inferno_operator.controllers.measurement.rounds import Effort, Part, Rounds, Told
+from inferno_operator.resources import CUSTOM, Measure, Queries
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.prometheus import Answer, Prometheus, RefusedError
-from inferno_optimizer.errors import InfernoError, InputError
+from inferno_operator.runtime.prometheus import Prometheus
+from inferno_optimizer.errors import InputError
 
-logger = logging.getLogger(__name__)
-
-VARIATION_OF = 1000
-"""Servers of a group up to which the variation of tokens is measured: it needs all buckets."""
-
-AT_ONCE = 4
-"""Largest number of queries of Servers' own that run at the same time."""
-
-SCRAPES = 4
-"""Scrape intervals that the short window has at least."""
-
-MEMORY_SECONDS = 3600
-"""How long ago a replica may have reported to be called stale instead of missing [s]."""
-
-NEEDED = frozenset({LOAD_SHORT, LOAD_LONG, MEANS, REPLICAS})
-"""Queries without whose answers a measurement is refused; without others it lacks something."""
-
-Table = Mapping[Values, Parts]
-"""The parts of an answer for each server of a group."""
+SHARED_SECONDS = 60.0
+"""Time after which a survey asks about no further groups [s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +35,21 @@ class Result:
     hint: str = ""
 
 
-@dataclass(slots=True)
-class _Round:
-    """The answers about a group; a failure of one query does not affect the others."""
+Results = Mapping[Key, Result]
 
-    group: Group
-    windows: Windows
-    tables: dict[str, Table] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    unavailable: str = ""
-    warnings: tuple[str, ...] = ()
-    time: float = 0.0
+Receive = Callable[[Results], Awaitable[object]]
+"""Takes results as soon as they are there."""
 
 
-@dataclass(slots=True)
-class _Memory:
-    """What is kept of a group: its rounds, its short window, and the answers that move slowly."""
-
-    short: int
-    rounds: int = 0
-    slow: dict[str, Table] = field(default_factory=dict)
+async def _ignore(_: Results) -> None:
+    """Take nothing."""
 
 
 class Survey:
     """Asks Prometheus about servers, again and again.
 
-    Percentiles and the variation of tokens move slowly: the first survey of a group asks for
-    all of them, each later one for one of them.
+    Groups that were fast come first, so that a slow one delays no other. A survey takes limited
+    time, whatever Prometheus does.
 
     Parameters
     ----------
@@ -115,194 +70,128 @@ class Survey:
         clock: Callable[[], float],
         windows: Windows = WINDOWS,
     ) -> None:
-        self._prometheus = prometheus
         self._catalogue = catalogue
         self._clock = clock
-        self._windows = windows
-        self._places = asyncio.Semaphore(AT_ONCE)
-        self._diagnosis = Diagnosis(prometheus)
-        self._memory: defaultdict[Identity, _Memory]
-        self._memory = defaultdict(lambda: _Memory(windows.short))
+        self._rounds = Rounds(prometheus, clock, windows)
+        self._own = OwnQueries(prometheus)
+        self._seconds: dict[Part, float] = {}
 
-    async def ask(self, measures: Mapping[Key, Measure]) -> Mapping[Key, Result]:
-        """Return the readings of servers; a failure becomes a part of the reading."""
-        results: dict[Key, Result] = {}
-        groups: defaultdict[Identity, list[Key]] = defaultdict(list)
+    async def ask(
+        self,
+        measures: Mapping[Key, Measure],
+        receive: Receive = _ignore,
+        is_wanted: Callable[[Key], bool] = lambda _: True,
+    ) -> Results:
+        """Return the readings of servers; a failure becomes a part of the reading.
+
+        Parameters
+        ----------
+        measures
+            Where each server is measured.
+        receive
+            Called with the results of some servers as soon as they are there.
+        is_wanted
+            Whether a server is still there: queries of its own are not asked otherwise.
+        """
+        found: dict[Key, Result] = {}
+
+        async def take(results: Results) -> None:
+            found.update(results)
+            await receive(results)
+
+        async def take_shared(results: Results) -> None:
+            found.update(results)
+            await receive({k: result for k, result in results.items() if not measures[k].queries})
+
+        async def take_own(key: Key, reading: Reading) -> None:
+            await take({key: replace(found[key], reading=reading)})
+
+        await self._shared(measures, take_shared)
+        await self._own.ask(dict(_asking(measures, found)), take_own, is_wanted)
+        return found
+
+    async def _shared(self, measures: Mapping[Key, Measure], take: Receive) -> None:
+        groups: defaultdict[Identity, dict[Key, Measure]] = defaultdict(dict)
         for key, measure in measures.items():
             try:
-                groups[_group_key(measure, self._catalogue)].append(key)
+                groups[_identity(measure, self._catalogue)][key] = measure
             except InputError as error:
-                refused = Reading(refused=str(error), time=self._clock())
-                results[key] = Result(refused, None)
-        for (name, labels), keys in groups.items():
-            members = {key: measures[key] for key in keys}
-            results |= await self._ask_group(name, labels, members)
-        return await self._with_custom(measures, results)
-
-    async def _ask_group(
-        self, name: str, labels: tuple[str, ...], members: Mapping[Key, Measure]
-    ) -> Mapping[Key, Result]:
-        if name == CUSTOM:
-            return {key: Result(Reading(time=self._clock()), None) for key in members}
-        source = self._catalogue[name]
-        values = {key: tuple(m.labels[label] for label in labels) for key, m in members.items()}
-        group = Group(name, source, labels, tuple(sorted(set(values.values()))))
-        round_ = await self._round(group)
-        hints = await self._look_for_missing(round_)
-        return {
-            key: Result(_reading(round_, value), source, hints.get(value, ""))
-            for key, value in values.items()
+                await take({key: Result(Reading(refused=str(error), time=self._clock()), None)})
+        custom = groups.pop((CUSTOM, ()), {})
+        await take({key: Result(Reading(time=self._clock()), None) for key in custom})
+        parts = {
+            (identity, number): (members, chunk)
+            for identity, servers in groups.items()
+            for members in [_Members.of(identity[1], servers)]
+            for number, chunk in enumerate(chunks(self._group(identity, members), members.first))
         }
+        self._seconds = {part: self._seconds.get(part, 0.0) for part in parts}
+        self._rounds.keep(parts)
+        effort, end = Effort.of_a_survey(), asyncio.get_running_loop().time() + SHARED_SECONDS
+        for part in sorted(parts, key=lambda part: self._seconds[part]):
+            began = asyncio.get_running_loop().time()
+            members, chunk = parts[part]
+            if effort.down or began >= end:
+                await take(self._unasked(members, chunk, effort.down or _LATE))
+                self._seconds[part] = 0.0
+                continue
+            async for told in self._rounds.ask(chunk, part[1], members.first, effort):
+                await take(_results(members, chunk.source, told))
+            self._seconds[part] = asyncio.get_running_loop().time() - began
 
-    async def _round(self, group: Group) -> _Round:
-        """Ask all queries of a group that are due."""
-        memory = self._memory[group.identity]
-        windows = replace(self._windows, short=memory.short)
-        round_ = _Round(group, windows, time=self._clock())
-        slow = _slow_queries(group, windows.long)
-        due = slow[memory.rounds % len(slow) :][:1] if slow and memory.rounds else slow
-        memory.rounds += 1
-        await self._run(round_, [*_queries(group, windows), *due])
-        memory.slow |= {query.name: round_.tables.pop(query.name, {}) for query in due}
-        round_.tables |= _merged(memory.slow)
-        memory.short = _short_window(round_, self._windows)
-        return round_
+    def _group(self, identity: Identity, members: "_Members") -> Group:
+        name, labels = identity
+        return Group(name, self._catalogue[name], labels, tuple(sorted(members.keys)))
 
-    async def _run(self, round_: _Round, queries: Iterable[Query]) -> None:
-        """Ask one query after the other: an answer takes memory, and Prometheus is shared."""
-        for query in queries:
-            if not round_.unavailable:
-                await self._take(round_, query)
-
-    async def _take(self, round_: _Round, query: Query) -> None:
-        """Ask one query, and put its answer into the round."""
-        try:
-            answer = await self._prometheus.query(query.expression)
-        except RefusedError as error:
-            round_.refused[query.name] = str(error)
-            logger.warning("%s: %s: %s", round_.group.name, query.name, error)
-        except InfernoError as error:
-            round_.unavailable = str(error)
-        else:
-            round_.warnings += tuple(w for w in answer.warnings if w not in round_.warnings)
-            round_.tables[query.name] = _table(query, answer)
-            if answer.samples:
-                round_.time = max(round_.time, answer.samples[0].time)
-
-    async def _look_for_missing(self, round_: _Round) -> Mapping[Values, str]:
-        """Find out when servers without series reported last, and what is wrong otherwise."""
-        reporting = round_.tables.get(REPLICAS)
-        if reporting is None:
-            return {}
-        absent = tuple(v for v in round_.group.values if "reporting" not in reporting.get(v, {}))
-        if not absent:
-            return {}
-        group = replace(round_.group, values=absent)
-        await self._take(round_, promql.last_seen(group, MEMORY_SECONDS))
-        seen = round_.tables.get(LAST_SEEN, {})
-        missing = replace(group, values=tuple(v for v in absent if v not in seen))
-        return await self._diagnosis.hints(missing)
-
-    async def _with_custom(
-        self, measures: Mapping[Key, Measure], results: Mapping[Key, Result]
-    ) -> Mapping[Key, Result]:
-        """Add the answers to the queries that Servers name themselves."""
-        own = {k: m.queries.to_json() for k, m in measures.items() if m.queries}
-        answers = await asyncio.gather(
-            *(self._with_own(results[key], queries) for key, queries in own.items())
-        )
-        return {**results, **dict(zip(own, answers, strict=True))}
-
-    async def _own_query(self, expression: str) -> Answer:
-        async with self._places:
-            return await self._prometheus.query(expression)
-
-    async def _with_own(self, result: Result, queries: Mapping[str, str]) -> Result:
-        values: dict[str, float] = {}
-        reading = result.reading
-        for quantity, expression in queries.items():
-            try:
-                answer = await self._own_query(expression)
-                value = _single(answer)
-            except (RefusedError, InputError) as error:
-                reading = replace(reading, refused=f"spec.measure.queries.{quantity}: {error}")
-            except InfernoError as error:
-                reading = replace(reading, unavailable=str(error))
-            else:
-                reading = replace(reading, warnings=(*reading.warnings, *answer.warnings))
-                values |= {} if value is None else {quantity: value}
-        answers = {**reading.answers, CUSTOM_ANSWERS: values}
-        return replace(result, reading=replace(reading, answers=answers))
+    def _unasked(self, members: "_Members", chunk: Group, problem: str) -> Results:
+        told = Told(Reading(unavailable=problem, time=self._clock()))
+        return _results(members, chunk.source, dict.fromkeys(chunk.values, told))
 
 
-def _group_key(measure: Measure, catalogue: Catalogue) -> Identity:
+_LATE = (
+    f"not asked, as other sources and labels took {SHARED_SECONDS:g} s:"
+    " it comes first in the next measurement"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The servers of a group by the values of their labels; several may have the same ones."""
+
+    keys: Mapping[Values, list[Key]]
+
+    @classmethod
+    def of(cls, labels: tuple[str, ...], servers: Mapping[Key, Measure]) -> "_Members":
+        keys: defaultdict[Values, list[Key]] = defaultdict(list)
+        for key, measure in sorted(servers.items()):
+            keys[tuple(measure.labels[label] for label in labels)].append(key)
+        return cls(keys)
+
+    @property
+    def first(self) -> Namespaces:
+        """The namespace of the first server with these values."""
+        return {values: keys[0].namespace for values, keys in self.keys.items()}
+
+
+def _results(members: _Members, source: Source, told: Mapping[Values, Told]) -> Results:
+    return {
+        key: Result(item.reading, source, item.hint)
+        for values, item in told.items()
+        for key in members.keys[values]
+    }
+
+
+def _asking(
+    measures: Mapping[Key, Measure], found: Results
+) -> Iterator[tuple[Key, tuple[Reading, Queries]]]:
+    """Yield the servers with queries of their own, with their readings so far."""
+    for key, measure in measures.items():
+        if measure.queries:
+            yield key, (found[key].reading, measure.queries)
+
+
+def _identity(measure: Measure, catalogue: Catalogue) -> Identity:
     if measure.source == CUSTOM and CUSTOM not in catalogue:
         return CUSTOM, ()
     find_source(catalogue, measure.source)
-    return measure.source, promql.label_names(measure.labels)
-
-
-def _queries(group: Group, windows: Windows) -> list[Query]:
-    """The queries of each survey."""
-    means = promql.means(group, windows)
-    return [
-        promql.arrivals(group, windows.short, LOAD_SHORT),
-        promql.arrivals(group, windows.long, LOAD_LONG),
-        *([means] if means else []),
-        promql.replicas(group, windows.long),
-    ]
-
-
-def _slow_queries(group: Group, seconds: int) -> list[Query]:
-    """The queries of which each survey asks one."""
-    shares = (promql.percentiles(group, share, seconds) for share in promql.PERCENTILES)
-    quantities = TOKENS if len(group.values) <= VARIATION_OF else ()
-    covs = (promql.buckets(group, quantity, seconds) for quantity in quantities)
-    return [query for query in (*shares, *covs) if query is not None]
-
-
-def _table(query: Query, answer: Answer) -> Table:
-    if not query.name.startswith(promql.BUCKETS):
-        return by_server(query.group, answer.samples)
-    quantity = query.name.removeprefix(promql.BUCKETS)
-    return {v: {quantity: cov} for v, cov in cov_by_server(query.group, answer).items()}
-
-
-def _merged(slow: Mapping[str, Table]) -> dict[str, Table]:
-    """The slow answers, with the variations of all quantities in one table."""
-    merged = {name: table for name, table in slow.items() if not name.startswith(promql.BUCKETS)}
-    covs: defaultdict[Values, dict[str, float]] = defaultdict(dict)
-    for name, table in slow.items():
-        if name.startswith(promql.BUCKETS):
-            for values, parts in table.items():
-                covs[values] |= parts
-    return {**merged, COVS: covs}
-
-
-def _short_window(round_: _Round, windows: Windows) -> int:
-    """The short window for the longest scrape interval of a group [s]."""
-    nobody = ("",) * len(round_.group.labels)
-    interval = round_.tables.get(REPLICAS, {}).get(nobody, {}).get("interval", 0.0)
-    return min(windows.long, max(windows.short, round(SCRAPES * interval)))
-
-
-def _reading(round_: _Round, values: Values) -> Reading:
-    answers = {name: table[values] for name, table in round_.tables.items() if values in table}
-    answers.setdefault(REPLICAS, {})
-    return Reading(
-        answers=answers,
-        refused=next((text for name, text in round_.refused.items() if name in NEEDED), ""),
-        unavailable=round_.unavailable,
-        warnings=round_.warnings,
-        time=round_.time,
-        windows=round_.windows,
-    )
-
-
-def _single(answer: Answer) -> float | None:
-    """The value of an answer with one series; None if there is none."""
-    if len(answer.samples) > 1:
-        raise InputError(
-            f"returns {len(answer.samples)} series: aggregate them to one, such as with sum(...)"
-        )
-    return answer.samples[0].value if answer.samples else None
+    return measure.source, label_names(measure.labels)

@@ -1,5 +1,6 @@
 """A Prometheus that answers from a table, and counts what it is asked."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from inferno_operator.controllers.measurement.expressions import PART
@@ -14,13 +15,17 @@ Row = tuple[str, float]
 class Table(Prometheus):
     """Answers each query whose text has a word with rows for some labels.
 
-    `rows` has the parts by label values; `failing` is raised instead, where its word is found.
+    `rows` has the parts by label values; `failing` is raised instead, where its word is found;
+    `twice` are labels whose series are answered twice; an answer takes the `seconds` of the first
+    word in the query.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = tuple(labels)
         self.rows: dict[tuple[str, ...], dict[str, Mapping[str, float]]] = {}
         self.failing: dict[str, Exception] = {}
+        self.twice: set[tuple[str, ...]] = set()
+        self.seconds: dict[str, float] = {}
         self.names: tuple[str, ...] = ()
         self.asked: list[str] = []
         self.warnings: tuple[str, ...] = ()
@@ -32,6 +37,7 @@ class Table(Prometheus):
 
     async def query(self, expression: str, at: float | None = None) -> Answer:
         self.asked.append(expression)
+        await asyncio.sleep(next((s for word, s in self.seconds.items() if word in expression), 0))
         for word, error in self.failing.items():
             if word in expression:
                 raise error
@@ -42,6 +48,7 @@ class Table(Prometheus):
             for word, parts in words.items()
             if word in expression
             for part, value in parts.items()
+            for _ in range(2 if values in self.twice else 1)
         ]
         return Answer(tuple(samples), self.warnings)
 

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from inferno_operator.controllers.measurement import expressions as promql
 from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.expressions import Group
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.controllers.measurement.survey import Result, Survey
 from inferno_operator.resources import Measure, Measured
+from inferno_operator.resources.measurement import MAX_LABELS
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import RefusedError
 from inferno_optimizer.errors import UnavailableError
@@ -37,11 +40,12 @@ def survey(table: Table) -> Survey:
     return Survey(table, built_in(), lambda: NOW)
 
 
+def judged_one(result: Result) -> Measured:
+    return measured(result.reading, result.source, None, result.hint)
+
+
 def judged(results: Mapping[Key, Result]) -> dict[str, Measured]:
-    return {
-        place.name: measured(result.reading, result.source, None, result.hint)
-        for place, result in results.items()
-    }
+    return {place.name: judged_one(result) for place, result in results.items()}
 
 
 async def test_each_server_gets_its_own_numbers(table: Table) -> None:
@@ -186,3 +190,170 @@ async def test_the_short_window_grows_with_the_scrape_interval(table: Table) -> 
 
     assert any("[240s]" in text for text in table.asked)
     assert not any("[60s]" in text for text in table.asked)
+
+
+# One server that makes Prometheus fail
+
+TEAMS = 8
+PER_TEAM = 40
+
+
+def fleet(table: Table) -> dict[Key, Measure]:
+    """Servers of several namespaces that share their queries."""
+    measures = {}
+    for team in range(TEAMS):
+        for number in range(PER_TEAM):
+            model, namespace = f"m{number:02}", f"team-{team}"
+            table.serve(model, namespace, deriv={"0": 1.0}, count_over_time=ALIVE)
+            labels = {"model_name": model, "namespace": namespace}
+            place = Key(namespace, model)
+            measures[place] = Measure.model_validate({"source": "vLLM", "labels": labels})
+    return measures
+
+
+def with_a_culprit(table: Table) -> dict[Key, Measure]:
+    """The same, and a server whose labels Prometheus refuses wherever it finds them."""
+    measures = fleet(table)
+    labels = {"model_name": "culprit", "namespace": "team-3"}
+    measures[Key("team-3", "bad")] = Measure.model_validate({"source": "vLLM", "labels": labels})
+    return measures
+
+
+def by_quality(results: Mapping[Key, Result]) -> dict[str, set[Key]]:
+    found: dict[str, set[Key]] = {}
+    for place, result in results.items():
+        quality = judged_one(result).quality
+        found.setdefault(quality, set()).add(place)
+    return found
+
+
+CULPRIT = {Key("team-3", "bad")}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(RefusedError("HTTP 422: many-to-many matching"), id="refused"),
+        pytest.param(UnavailableError("http://p: no answer within 10 s"), id="too slow"),
+    ],
+)
+async def test_a_server_that_makes_queries_fail_is_left_out_by_name_and_the_others_are_measured(
+    table: Table, error: Exception
+) -> None:
+    measures = with_a_culprit(table)
+    table.failing = {"culprit": error}
+    asking = survey(table)
+
+    first = await asking.ask(measures)
+
+    assert by_quality(first) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+    (bad,) = (judged_one(first[place]) for place in CULPRIT)
+    assert bad.message.startswith("this Server is left out of shared queries for 10 measurements")
+    assert bad.message.endswith(str(error))
+    assert "\n" not in bad.message
+
+
+async def test_a_server_that_is_left_out_costs_the_next_surveys_nothing(table: Table) -> None:
+    measures = with_a_culprit(table)
+    table.failing = {"culprit": RefusedError("HTTP 422: many-to-many matching")}
+    asking = survey(table)
+    await asking.ask(measures)
+
+    for _ in range(8):
+        table.asked.clear()
+        results = await asking.ask(measures)
+
+        assert by_quality(results) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+        assert len(table.asked) <= QUERIES
+
+
+async def test_a_server_that_was_left_out_is_measured_again_when_it_no_longer_fails(
+    table: Table,
+) -> None:
+    measures = with_a_culprit(table)
+    table.failing = {"culprit": RefusedError("HTTP 422: many-to-many matching")}
+    asking = survey(table)
+    await asking.ask(measures)
+    table.failing = {}
+    table.serve("culprit", "team-3", deriv={"0": 1.0}, count_over_time=ALIVE)
+
+    for _ in range(10):
+        results = await asking.ask(measures)
+
+    assert by_quality(results) == {"Fresh": set(measures)}
+
+
+async def test_two_series_of_a_server_leave_out_that_server_and_no_other(table: Table) -> None:
+    measures = with_a_culprit(table)
+    table.serve("culprit", "team-3", deriv={"0": 4.0}, count_over_time=ALIVE)
+    table.twice = {("culprit", "team-3")}
+
+    results = await survey(table).ask(measures)
+
+    assert by_quality(results) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+    (bad,) = (judged_one(results[place]) for place in CULPRIT)
+    assert "has several series, where one was expected" in bad.message
+
+
+@pytest.mark.parametrize("value", [-1.0, 1e308])
+async def test_a_number_that_cannot_be_leaves_out_its_server(table: Table, value: float) -> None:
+    measures = with_a_culprit(table)
+    table.serve("culprit", "team-3", count_over_time={**ALIVE, "running": value})
+
+    results = await survey(table).ask(measures)
+
+    assert by_quality(results) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+
+
+async def test_a_prometheus_that_refuses_everything_is_not_asked_about_ever_smaller_groups(
+    table: Table,
+) -> None:
+    table.failing = {"": RefusedError("the answer is not JSON")}
+
+    results = await survey(table).ask(fleet(table))
+
+    assert set(by_quality(results)) == {"Refused"}
+    assert len(table.asked) <= 3
+
+
+async def test_a_prometheus_that_is_down_is_asked_once_for_all_groups(table: Table) -> None:
+    measures = fleet(table)
+    for number in range(20):
+        labels = {"model_name": "m", f"label_{number}": "x"}
+        measures[key(f"s{number}")] = Measure.model_validate({"source": "vLLM", "labels": labels})
+    table.failing = {"": UnavailableError("http://p: no answer within 10 s")}
+
+    results = await survey(table).ask(measures)
+
+    assert set(by_quality(results)) == {"Stale"}
+    assert len(table.asked) <= 3
+
+
+async def test_many_servers_that_fail_are_found_over_some_surveys(table: Table) -> None:
+    measures = fleet(table)
+    table.failing = {name: RefusedError("HTTP 422") for name in ("m03", "m17", "m31")}
+    asking = survey(table)
+
+    failing = {place for place in measures if place.name in table.failing}
+
+    for _ in range(10):
+        results = await asking.ask(measures)
+        if by_quality(results) == {"Fresh": measures.keys() - failing, "Refused": failing}:
+            break
+    else:
+        pytest.fail(f"not all are found: { {k: len(v) for k, v in by_quality(results).items()} }")
+
+
+def test_a_query_is_small_whatever_the_labels_are() -> None:
+    long = {f"label_{n:02}{'x' * 240}": "\x00" * 255 for n in range(MAX_LABELS)}
+    values = tuple(tuple(f"{text}{n}" for text in long.values()) for n in range(1000))
+    for source in built_in().values():
+        for is_part in (False, True):
+            group = Group("any", source, tuple(long), values, is_part)
+            queries = [
+                promql.arrivals(group, 60, "load"), promql.means(group, promql.WINDOWS),
+                promql.replicas(group, 300), promql.last_seen(group, 3600),
+                promql.percentiles(group, 0.95, 300), promql.buckets(group, "avgInTokens", 300),
+            ]  # fmt: skip
+            sizes = [len(query.expression.encode()) for query in queries if query]
+            assert max(sizes) < 4 * 2**20  # Prometheus takes forms of 10 MB
