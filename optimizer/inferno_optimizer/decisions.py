@@ -151,6 +151,17 @@ def decide(candidates: Candidates, assignment: Assignment, left: IntArray) -> It
             yield _no_capacity(candidates, rows_of_case, left)
 
 
+def decide_rows(
+    candidates: Candidates, rows: Sequence[int], replicas: Sequence[int]
+) -> list[Decision]:
+    """The decisions for cases that got replicas of rows; BestEffort where they are too few."""
+    latencies = candidates.latencies(np.array(rows), np.array(replicas))
+    return [
+        _served(candidates, row, given, latencies, place)
+        for place, (row, given) in enumerate(zip(rows, replicas, strict=True))
+    ]
+
+
 def _served(
     candidates: Candidates, row: int, replicas: int, latencies: Latencies, place: int
 ) -> Decision:

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import Reason, Solution
+from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution, decode_system
 from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.screening import screen
+from inferno_optimizer.wire.sizes import Sizes
 from tests.conformance.later import SHARED
 
 pytestmark = [
@@ -54,12 +58,36 @@ EXCHANGES = {name: exchange for name, *exchange in recorded_exchanges()}
 def test_a_recorded_answer_is_taken(name: str) -> None:
     request, answer = EXCHANGES[name]
     screening = screen(decode_system(request))
+    sizes = Sizes.of(screening.system, is_ours=False)
 
-    solution = decode_solution(answer, screening.system)
+    solution = tell_best_effort(decode_solution(answer, screening.system), sizes)
 
-    assert list(find_doubts(solution, screening.system)) == []
+    assert list(find_doubts(solution, sizes)) == []
     needed = {s for s, given in answer["allocations"].items() if given["numReplicas"]}
     assert {s for s, given in solution.allocations.items() if given.replicas} == needed
+
+
+GREEDY = {
+    name: exchange
+    for name, exchange in EXCHANGES.items()
+    if not decode_system(exchange[0]).options.milp
+}
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_best_effort_is_told_as_our_greedy_solver_tells_it(name: str) -> None:
+    request, answer = GREEDY[name]
+    system = screen(decode_system(request)).system
+    sizes = Sizes.of(system, is_ours=False)
+
+    solution = tell_best_effort(decode_solution(answer, system), sizes)
+
+    assert best_effort(solution) == best_effort(optimize(system))
+
+
+def best_effort(solution: Solution) -> dict[str, str]:
+    """The messages of the servers with best effort."""
+    return {d.server: d.message for d in solution.decisions if d.reason is Reason.BEST_EFFORT}
 
 
 def test_all_recordings_are_there() -> None:

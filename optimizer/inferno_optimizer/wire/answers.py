@@ -6,7 +6,7 @@ plan is used.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -21,16 +21,19 @@ from inferno_optimizer.system import (
     CapacityUse,
     Certificate,
     Decision,
+    Load,
     MarginalValue,
     Reason,
+    SaturationPolicy,
     Server,
     Solution,
     Status,
     System,
 )
+from inferno_optimizer.wire.sizes import data_of
 
-SAME_LOAD = 1e-4
-"""Relative difference of loads that may result from rounding."""
+ROUNDED = 1e-4
+"""Relative difference of loads and costs that may result from rounding to 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,10 @@ class Answer:
 def solution_of(answer: Answer, system: System) -> Solution:
     """The solution for a system from an answer.
 
-    A server that is missing from the answer gets the reason NoCapacity, unless it needs no
-    replicas, cannot be sized or cannot attain its targets. `plausibility` checks whether enough
-    cards were left for such a server.
+    Where an optimizer gives no reasons, a server that is missing from the answer gets the reason
+    NoCapacity, unless it needs no replicas, cannot be sized or cannot attain its targets.
+    `plausibility` checks whether enough cards were left for such a server, and whether those
+    with replicas have enough of them.
 
     Raises
     ------
@@ -70,6 +74,7 @@ def solution_of(answer: Answer, system: System) -> Solution:
     capacity = _capacity(catalogue, decisions, answer.marginal)
     if not system.options.unlimited:
         _refuse(_excess(capacity))
+    _refuse(_wrong_costs(answer.given, catalogue))
     unproven = Certificate("unknown", Status.FEASIBLE, _cost(decisions), None, 0.0)
     return Solution(decisions, answer.certificate or unproven, capacity)
 
@@ -89,34 +94,82 @@ def _contradictions(
     for name, count in counts.items():
         if count > 1:
             yield f"server {name!r} is both served and unserved"
-    usable = {(p.model, p.accelerator) for p in catalogue.system.profiles}
     for decision in answer.given:
         allocation = decision.allocation or Allocation()
         server = servers[decision.server]
-        for problem in _misfits(server, allocation, usable):
+        stays = _runs_on(server) if _is_held(decision, catalogue.system) else set()
+        for problem in _misfits(server, allocation, stays, catalogue):
             yield f"allocation of server {server.name!r}: {problem}"
+    if answer.certificate is not None:
+        for name in sorted(servers.keys() - decided.keys()):
+            yield f"server {name!r} is neither in allocations nor in unserved"
 
 
-def _misfits(server: Server, allocation: Allocation, usable: set[tuple[str, str]]) -> Iterator[str]:
+def _is_held(decision: Decision, system: System) -> bool:
+    """Whether a decision may leave what runs where it is, at its cost."""
+    holds = system.options.saturation_policy is SaturationPolicy.HOLD
+    return holds and decision.reason is Reason.BEST_EFFORT
+
+
+def _runs_on(server: Server) -> set[str]:
+    return {part.accelerator for part in server.current.parts}
+
+
+def _misfits(
+    server: Server, allocation: Allocation, stays: Container[str], catalogue: Catalogue
+) -> Iterator[str]:
+    for part in allocation.parts:
+        yield from _negative(part)
+        if part.replicas and part.accelerator not in stays:
+            yield from _unusable(server, part.accelerator, catalogue)
+    yield from _wrong_load(server, allocation.load, catalogue)
+
+
+def _negative(part: Allocation) -> Iterator[str]:
     numbers = {
-        "numReplicas": allocation.replicas,
-        "maxBatch": allocation.max_batch_size,
-        "cost": allocation.cost,
-        "itlAverage": allocation.itl_ms,
-        "waitAverage": allocation.wait_ms,
-        "ttftAverage": allocation.ttft_ms,
+        "numReplicas": part.replicas,
+        "maxBatch": part.max_batch_size,
+        "cost": part.cost,
+        "itlAverage": part.itl_ms,
+        "waitAverage": part.wait_ms,
+        "ttftAverage": part.ttft_ms,
     }
     for name, number in numbers.items():
         if number < 0:
             yield f"{name}: {number:g} is negative"
-    runs_on = {part.accelerator for part in server.current.parts}
-    for part in allocation.parts:  # what runs may stay where it is
-        known = (server.model, part.accelerator) in usable or part.accelerator in runs_on
-        if part.replicas and not known:
-            yield f"model {server.model!r} has no performance data for {part.accelerator!r}"
-    told, asked = allocation.load.arrival_rate, server.load.arrival_rate
-    if told and not math.isclose(told, asked, rel_tol=SAME_LOAD):
-        yield f"it is for {told:g} requests/min, not the {asked:g} that were asked for"
+
+
+def _unusable(server: Server, accelerator: str, catalogue: Catalogue) -> Iterator[str]:
+    """Why a server cannot run on an accelerator, if it cannot."""
+    profile = catalogue.profile(server.model, accelerator)
+    if profile is None:
+        model = server.model
+        yield f"accelerator: model {model!r} has no performance data for {accelerator!r}"
+    elif why := catalogue.exclusion(server, profile):
+        yield f"accelerator: {accelerator!r}: {why}"
+
+
+def _wrong_load(server: Server, told: Load, catalogue: Catalogue) -> Iterator[str]:
+    """What the load of an allocation has other than that of its server, if anything."""
+    asked = server.load
+    if not _is_same(told.arrival_rate, asked.arrival_rate):
+        yield (
+            f"load.arrivalRate: it is for {told.arrival_rate:g} requests/min, not the"
+            f" {asked.arrival_rate:g} that were asked for"
+        )
+    counts = {
+        "avgLength": (told.tokens_per_request, asked.tokens_per_request),
+        "avgInTokens": (told.input_tokens, asked.input_tokens),
+        "avgOutTokens": (told.output_tokens, asked.output_tokens),
+    }
+    for name, (count, expected) in counts.items():
+        if count not in (0, expected):  # an optimizer tells the fields of its generation
+            yield f"load.{name}: it is for {count} tokens, not the {expected} that were asked for"
+    if not (asked.idle or any(count for count, _ in counts.values())):
+        yield (
+            "load: it is for requests without tokens, as if the server were idle; does the"
+            f" optimizer read {data_of(server, catalogue)}?"
+        )
 
 
 def _in_our_words(decision: Decision, server: Server) -> Decision:
@@ -160,6 +213,40 @@ def _excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:
     for use in capacity:
         if use.used > use.usable:
             yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.usable}"
+
+
+def _wrong_costs(decisions: Iterable[Decision], catalogue: Catalogue) -> Iterator[str]:
+    """Allocations whose cost is not the price of their replicas."""
+    servers = {server.name: server for server in catalogue.system.servers}
+    for decision in decisions:
+        allocation, server = decision.allocation or Allocation(), servers[decision.server]
+        price = _price(allocation, server, catalogue)
+        prices = [price]
+        if _is_held(decision, catalogue.system):
+            prices.append(_as_now(allocation, server))
+        if not any(_is_same(allocation.cost, expected) for expected in prices):
+            yield (
+                f"allocation of server {decision.server!r}: cost: {allocation.cost:g}, where"
+                f" {allocation.placement} cost {price:g}"
+            )
+
+
+def _price(allocation: Allocation, server: Server, catalogue: Catalogue) -> float:
+    return sum(
+        part.replicas * catalogue.unit_cost(server.model, part.accelerator)
+        for part in allocation.parts
+    )
+
+
+def _as_now(allocation: Allocation, server: Server) -> float:
+    """The cost of an allocation at what the replicas cost that run now; infinite for others."""
+    now = {p.accelerator: p.cost / p.replicas for p in server.current.parts if p.replicas > 0}
+    parts = (part for part in allocation.parts if part.replicas)
+    return sum(part.replicas * now.get(part.accelerator, math.inf) for part in parts)
+
+
+def _is_same(told: float, expected: float) -> bool:
+    return math.isclose(told, expected, rel_tol=ROUNDED, abs_tol=ROUNDED)
 
 
 def _cost(decisions: Iterable[Decision]) -> float:

@@ -114,6 +114,11 @@ def decode_solution(document: object, system: System) -> Solution:
     return solution_of(answer, system)
 
 
+def has_certificate(document: object) -> bool:
+    """Whether an answer has a certificate, as those of Inferno have, unlike the original's."""
+    return value_of(document, "certificate") is not None
+
+
 def _read_answer(document: object) -> Answer:
     if value_of(document, "allocations") is None:
         raise MisfitError("expected an object with allocations")

@@ -1,82 +1,109 @@
-"""Checks whether it is plausible that another optimizer left servers out of its answer.
+"""Checks whether what another optimizer gives, and whom it leaves out, is plausible.
 
-An optimizer that gives no reasons leaves out a server if there are not enough cards for it. It
-also leaves out servers if it mixes up requests, exceeds a time limit or does not support the
-performance data; a server must not be scaled down in these cases.
+An optimizer leaves out a server if there are not enough cards for it, and gives it fewer replicas
+than it needs if a saturation policy shares out what is left. It also gives too little if it mixes
+up requests, exceeds a time limit or does not read the performance data; a server must not be
+scaled down in these cases. Our own sizing tells them apart.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.system import Reason, ServiceClass, Solution, System, Target
+from inferno_optimizer.system import (
+    Allocation,
+    Decision,
+    Reason,
+    SaturationPolicy,
+    Server,
+    Solution,
+)
+from inferno_optimizer.wire.sizes import ROUNDING, Sizes, data_of
 
 BoolArray = npt.NDArray[np.bool_]
 
-ROUNDING = 0.01
-"""Relative error of a load in the sizing of optimizers that compute with 32 bits."""
 
-
-def find_doubts(solution: Solution, system: System) -> Iterator[str]:
-    """Find servers without an allocation although the remaining cards suffice for them.
+def find_doubts(solution: Solution, sizes: Sizes) -> Iterator[str]:
+    """Find servers that get less than they need without a lack of cards.
 
     Parameters
     ----------
     solution
-        The solution of an optimizer that gives no reasons.
-    system
-        The system that was sent to the optimizer.
+        The solution of another optimizer.
+    sizes
+        The sizes of the servers of the system that was sent to it.
 
     Yields
     ------
-    A message for each server and accelerator, best first.
+    A message for each server that gets too few replicas, and then for each server without any
+    and each accelerator whose remaining cards suffice, best first.
     """
-    short = {d.server for d in solution.decisions if d.reason is Reason.NO_CAPACITY}
-    servers = [server for server in system.servers if server.name in short]
-    if not servers:
+    decided = {decision.server: decision for decision in solution.decisions}
+    for server in sizes.system.servers:
+        decision = decided[server.name]
+        if decision.allocation is not None:
+            yield from _too_few(server, decision, decision.allocation, sizes)
+    if any(decision.reason is Reason.NO_CAPACITY for decision in solution.decisions):
+        yield from _left_out(solution, sizes)
+
+
+def _too_few(
+    server: Server, decision: Decision, allocation: Allocation, sizes: Sizes
+) -> Iterator[str]:
+    """What an allocation lacks, unless it is best effort."""
+    if sizes.suffices(server, allocation) or _is_best_effort(decision, allocation, sizes):
         return
-    candidates, _ = size_servers(Catalogue(_without_percentiles(system)), servers)
+    told = f"allocation of server {server.name!r}: numReplicas: {allocation.replicas}"
+    if not allocation.replicas:
+        data = data_of(server, Catalogue(sizes.system))
+        yield f"{told}, although it has a load or a minimum; does the optimizer read {data}?"
+    elif allocation.replicas < server.min_replicas:
+        yield f"{told}, although minNumReplicas is {server.min_replicas}"
+    else:
+        share = 100 * sizes.share(server.name, allocation)
+        yield (
+            f"{told}, although {allocation.placement} carry {share:.3g} % of its load within"
+            f" the targets"
+        )
+
+
+def _is_best_effort(decision: Decision, allocation: Allocation, sizes: Sizes) -> bool:
+    is_shared = sizes.system.options.saturation_policy is not SaturationPolicy.NONE
+    return is_shared and decision.reason is Reason.BEST_EFFORT and allocation.replicas > 0
+
+
+def _left_out(solution: Solution, sizes: Sizes) -> Iterator[str]:
+    """Servers without an allocation for which there are cards."""
+    candidates = sizes.candidates
     fits = _most_cards(candidates) <= _cards_left(candidates, solution)
-    wronged = _expected(candidates) & fits
+    wronged = _expected(candidates, is_ours=sizes.is_ours) & fits
+    short = {d.server for d in solution.decisions if d.reason is Reason.NO_CAPACITY}
+    nobody = not any(given.replicas for given in solution.allocations.values())
     for row in candidates.ranked().tolist():
-        if wronged[row]:
-            name = candidates.cases[int(candidates.pairs.case[row])].server.name
-            accelerator = system.accelerators[int(candidates.pairs.accelerator[row])].name
+        server = candidates.cases[int(candidates.pairs.case[row])].server
+        if wronged[row] and server.name in short:
+            accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
+            data = data_of(server, Catalogue(sizes.system)) if nobody else ""
             yield (
-                f"it gives nothing to server {name!r}, although there are cards for"
-                f" {candidates.replicas[row]} x {accelerator}, which would serve it"
+                f"it gives nothing to server {server.name!r}, although there are cards for"
+                f" {candidates.replicas[row]} x {accelerator.name}, which would serve it"
+                + (f"; does the optimizer read {data}?" if data else "")
             )
 
 
-def _without_percentiles(system: System) -> System:
-    """The system without percentiles of targets, because other optimizers ignore them."""
-    return replace(system, classes=tuple(map(_class_without_percentiles, system.classes)))
-
-
-def _class_without_percentiles(service_class: ServiceClass) -> ServiceClass:
-    def plain(target: Target) -> Target:
-        return replace(target, wait_percentile=0.0, ttft_percentile=0.0)
-
-    return replace(
-        service_class, targets={m: plain(target) for m, target in service_class.targets.items()}
-    )
-
-
-def _expected(candidates: Candidates) -> BoolArray:
+def _expected(candidates: Candidates, *, is_ours: bool) -> BoolArray:
     """Rows that an optimizer allocates if they fit into the capacity; shape (rows,).
 
     An answer may omit servers that need no replicas. The exact solver of the original also omits
     idle servers with a minimum of replicas.
     """
     options = candidates.system.options
-    exact = options.milp and not options.unlimited
-    needs = candidates.pairs.demand if exact else candidates.replicas
+    omits_idle = options.milp and not options.unlimited and not is_ours
+    needs = candidates.pairs.demand if omits_idle else candidates.replicas
     return candidates.usable & (needs > 0)
 
 

@@ -20,15 +20,17 @@ from inferno_operator.adapters.optimizers.rest_client import NotFoundError, Rest
 from inferno_optimizer.errors import InputError, SolverError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Solution, System
-from inferno_optimizer.wire.codec import decode_solution, encode_system
+from inferno_optimizer.wire.best_effort import tell_best_effort
+from inferno_optimizer.wire.codec import decode_solution, encode_system, has_certificate
 from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.screening import screen
+from inferno_optimizer.wire.sizes import Sizes
 
 MARGIN = 30.0
 """Time that a request may take in addition to the time limit of the solver [s]."""
 
 TRIES = 2
-"""Number of requests to an optimizer that leaves out servers without an apparent reason."""
+"""Number of requests to an optimizer that gives servers too little without an apparent reason."""
 
 AT_ONCE = 4
 """Largest number of concurrent requests to an optimizer that does not mix them up."""
@@ -72,7 +74,7 @@ class RemoteOptimizer:
                 async with self._client(self._places, system) as client:
                     document = await self._ask(client, system)
                     if self._is_ours(document):
-                        return _solution(client, document, system)
+                        return await self._checked(client, document, system)
             async with self._client(self._turn, system) as client:
                 if not self._keeps_apart:  # an earlier request may have set it meanwhile
                     return await self._solve_alone(client, system)
@@ -80,28 +82,45 @@ class RemoteOptimizer:
     async def _solve_alone(self, client: RestClient, system: System) -> Solution:
         """Optimize while no other request of this operator is running.
 
-        An optimizer that leaves out servers although cards are left may have mixed up the request
-        with that of another client: the request is sent once more.
+        An optimizer that gives servers too little although cards are left may have mixed up the
+        request with that of another client: the request is sent once more.
         """
-        doubt = ""
-        for _ in range(TRIES):
+        for _ in range(TRIES - 1):
             document = await self._ask(client, system)
-            solution = _solution(client, document, system)
-            doubt = "" if self._is_ours(document) else next(find_doubts(solution, system), "")
+            if self._is_ours(document):
+                return await self._checked(client, document, system)
+            solution, doubt = await self._read(client, document, system)
             if not doubt:
                 return solution
             logger.warning("%s: %s", self._endpoint.url, doubt)
-        raise client.unusable(doubt)
+        return await self._checked(client, await self._ask(client, system), system)
+
+    async def _checked(self, client: RestClient, document: object, system: System) -> Solution:
+        """The solution of an answer; a doubt about it is an error."""
+        solution, doubt = await self._read(client, document, system)
+        if doubt:
+            raise client.unusable(doubt)
+        return solution
+
+    async def _read(
+        self, client: RestClient, document: object, system: System
+    ) -> tuple[Solution, str]:
+        """The solution of an answer, and a doubt about it; "" if there is none."""
+        try:
+            return await asyncio.to_thread(_plausible, document, system)
+        except InputError as error:
+            raise client.unusable(error) from error
 
     @asynccontextmanager
     async def _client(self, places: Places, system: System) -> AsyncIterator[RestClient]:
         """A connection for the request about a system, opened when a place is free."""
-        async with places.take(_called(system)), connect(self._endpoint, self._patience) as client:
+        connection = connect(self._endpoint, self._patience, len(system.servers))
+        async with places.take(_called(system)), connection as client:
             yield client
 
     def _is_ours(self, document: object) -> bool:
         """Whether the answer has a certificate: such an optimizer does not mix up requests."""
-        self._keeps_apart = isinstance(document, dict) and "certificate" in document
+        self._keeps_apart = has_certificate(document)
         return self._keeps_apart
 
     async def _ask(self, client: RestClient, system: System) -> object:
@@ -144,11 +163,13 @@ def _called(system: System) -> str:
     return f"server {system.servers[0].name!r}" + (f" and {others} others" if others else "")
 
 
-def _solution(client: RestClient, document: object, system: System) -> Solution:
-    try:
-        return decode_solution(document, system)
-    except InputError as error:
-        raise client.unusable(error) from error
+def _plausible(document: object, system: System) -> tuple[Solution, str]:
+    """The solution of an answer, and the first doubt about it."""
+    is_ours = has_certificate(document)
+    solution = decode_solution(document, system)
+    sizes = Sizes.of(system, is_ours=is_ours)
+    told = solution if is_ours else tell_best_effort(solution, sizes)
+    return told, next(find_doubts(told, sizes), "")
 
 
 async def _replace(client: RestClient, wanted: Contents) -> None:

@@ -8,15 +8,14 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 import httpx
-from httpx_retries import Retry, RetryTransport
 
+from inferno_operator.adapters.optimizers.document import message_of, parsed
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
-from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
+from inferno_operator.adapters.optimizers.transport import PLAIN, SERVER_ERRORS, transport
+from inferno_optimizer.errors import InfernoError, InputError, SolverError, UnavailableError
 
 CONNECT_TIMEOUT = 5.0
 """Timeout for opening a connection [s]."""
-
-SERVER_ERRORS = range(500, 600)
 
 LATER = frozenset(
     {
@@ -28,26 +27,6 @@ LATER = frozenset(
     }
 )
 """HTTP statuses after which a later retry may succeed."""
-
-
-async def _receive(response: httpx.Response) -> None:
-    """Read the whole response, so that an incomplete one is retried too."""
-    await response.aread()
-
-
-RETRY = Retry(
-    total=3,
-    backoff_factor=0.1,  # the caller handles longer outages, because it can report them
-    max_backoff_wait=5.0,
-    validate_response=_receive,
-    allowed_methods=("GET", "POST"),  # every request may be sent twice
-    status_forcelist=SERVER_ERRORS,
-    # Not after a timeout: the optimizer may still be processing the first request.
-    retry_on_exceptions=(httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout),
-)
-
-LONGEST_QUOTED = 200
-"""Largest number of characters of a response that a message shows."""
 
 
 class NotFoundError(SolverError):
@@ -80,9 +59,9 @@ class RestClient:
         if response.status_code != HTTPStatus.OK:
             raise self._refusal(response, target)
         try:
-            return response.json()
-        except (ValueError, RecursionError) as error:
-            raise self.unusable(f"{_quoted(response)} is no JSON") from error
+            return await asyncio.to_thread(parsed, response.content)
+        except InputError as error:
+            raise self.unusable(error) from error
 
     async def _response(self, method: str, target: str, body: object) -> httpx.Response:
         try:
@@ -98,7 +77,7 @@ class RestClient:
             raise self.unusable(error) from error
 
     def _refusal(self, response: httpx.Response, target: str) -> InfernoError:
-        text = f"{self._url}{target}: {_message(response)} (HTTP {response.status_code})"
+        text = f"{self._url}{target}: {message_of(response.content)} (HTTP {response.status_code})"
         if response.status_code in LATER:
             return UnavailableError(text)
         if response.status_code == HTTPStatus.NOT_FOUND:
@@ -107,8 +86,17 @@ class RestClient:
 
 
 @asynccontextmanager
-async def connect(endpoint: Endpoint, patience: float) -> AsyncIterator[RestClient]:
+async def connect(endpoint: Endpoint, patience: float, servers: int) -> AsyncIterator[RestClient]:
     """Connect to an optimizer, with credentials read from their files now.
+
+    Parameters
+    ----------
+    endpoint
+        Address of the optimizer.
+    patience
+        Time that a request may take [s].
+    servers
+        Number of servers that answers are about; it bounds their size.
 
     Raises
     ------
@@ -122,11 +110,15 @@ async def connect(endpoint: Endpoint, patience: float) -> AsyncIterator[RestClie
         raise UnavailableError(f"{endpoint.url}: credentials cannot be used: {error}") from error
     async with httpx.AsyncClient(
         base_url=endpoint.url,
-        transport=RetryTransport(httpx.AsyncHTTPTransport(verify=context), RETRY),
-        headers={"Authorization": f"Bearer {token}"} if token else {},
+        transport=transport(context, servers),
+        headers={"Accept-Encoding": PLAIN} | _authorization(token),
         timeout=httpx.Timeout(patience, connect=CONNECT_TIMEOUT),
     ) as client:
         yield RestClient(client, endpoint.url, patience)
+
+
+def _authorization(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _tls(endpoint: Endpoint) -> ssl.SSLContext:
@@ -136,18 +128,3 @@ def _tls(endpoint: Endpoint) -> ssl.SSLContext:
     if endpoint.certificate is not None:
         context.load_cert_chain(endpoint.certificate, endpoint.key)
     return context
-
-
-def _message(response: httpx.Response) -> str:
-    """The message in the response of the optimizer, in one line."""
-    try:
-        document = response.json()
-    except (ValueError, RecursionError):
-        return _quoted(response)
-    message = document.get("message") if isinstance(document, dict) else document
-    return " ".join(str(message).split())[:LONGEST_QUOTED] if message else _quoted(response)
-
-
-def _quoted(response: httpx.Response) -> str:
-    text = " ".join(response.content[:LONGEST_QUOTED].decode(errors="replace").split())
-    return repr(text) if text else "an empty answer"

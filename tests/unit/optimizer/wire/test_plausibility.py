@@ -1,7 +1,8 @@
-"""Servers that an answer leaves out: no doubt where cards are short, a name where they are not."""
+"""Answers that give too little: no doubt where cards are short, a name where they are not."""
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,10 +23,14 @@ from inferno_optimizer.system import (
     System,
     Target,
 )
-from inferno_optimizer.wire.codec import decode_solution, encode_solution
+from inferno_optimizer.wire.best_effort import tell_best_effort
+from inferno_optimizer.wire.codec import decode_solution, encode_solution, has_certificate
 from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.screening import screen
+from inferno_optimizer.wire.sizes import Sizes
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
+
+JsonObject = dict[str, Any]
 
 FEW_SERVERS = Kind(servers=5, batches=(4, 16))
 NO_TARGET = Target()
@@ -49,8 +54,22 @@ def one_server(
 def doubts(system: System, *left_out: str) -> list[str]:
     """What is doubted of our own plan, told without reasons and without some servers."""
     answer = encode_solution(optimize(system))["allocations"]
-    told = {name: given for name, given in answer.items() if name not in left_out}
-    return list(find_doubts(decode_solution({"allocations": told}, system), system))
+    told = {name: untold(given) for name, given in answer.items() if name not in left_out}
+    return doubts_of({"allocations": told}, system)
+
+
+def untold(given: JsonObject) -> JsonObject:
+    """An allocation as the original tells it."""
+    return {key: value for key, value in given.items() if key not in ("reason", "message")}
+
+
+def doubts_of(document: JsonObject, system: System) -> list[str]:
+    """What is doubted of an answer."""
+    is_ours = has_certificate(document)
+    sizes = Sizes.of(system, is_ours=is_ours)
+    solution = decode_solution(document, system)
+    told = solution if is_ours else tell_best_effort(solution, sizes)
+    return list(find_doubts(told, sizes))
 
 
 @pytest.mark.parametrize(("rate", "cards", "count"), [(90, 2, 1), (90, 1, 0), (59.5, 1, 0)])
@@ -62,8 +81,102 @@ def test_a_server_is_missed_where_all_its_replicas_fit_for_certain(
 
 def test_who_is_missed_is_named_with_what_would_serve_it() -> None:
     assert doubts(one_server(90, 2), "S") == [
-        "it gives nothing to server 'S', although there are cards for 2 x A, which would serve it"
+        (
+            "it gives nothing to server 'S', although there are cards for 2 x A, which would serve"
+            " it; does the optimizer read performance data of generation 1?"
+        )
     ]
+
+
+def allocation(replicas: int, **fields: Any) -> JsonObject:  # noqa: ANN401 - JSON
+    """What the original gives to the server of `one_server` at 300 requests/min."""
+    load = {"arrivalRate": 300, "avgLength": 1}
+    numbers = {"numReplicas": replicas, "maxBatch": 1, "cost": 10.0 * replicas, "load": load}
+    return {"accelerator": "A" if replicas else "", **numbers, **fields}
+
+
+SIX_NEEDED = one_server(300, 8)  # 300 / 59.94 = 5.005; one replica less may be rounding
+
+
+def with_policy(system: System, policy: SaturationPolicy) -> System:
+    return replace(system, options=replace(system.options, saturation_policy=policy))
+
+
+@pytest.mark.parametrize(("replicas", "count"), [(6, 0), (5, 0), (4, 1), (1, 1), (0, 1)])
+@pytest.mark.parametrize("certificate", [None, {"status": "Optimal"}])
+def test_replicas_that_cannot_carry_the_load_are_doubted(
+    replicas: int, count: int, certificate: JsonObject | None
+) -> None:
+    answer = {"allocations": {"S": allocation(replicas)}, "certificate": certificate}
+
+    assert len(doubts_of(answer, SIX_NEEDED)) == count
+
+
+def test_a_doubt_names_the_server_the_field_and_what_is_carried() -> None:
+    assert doubts_of({"allocations": {"S": allocation(4)}}, SIX_NEEDED) == [
+        (
+            "allocation of server 'S': numReplicas: 4, although 4 x A carry 79.9 % of its load"
+            " within the targets"
+        )
+    ]
+    assert doubts_of({"allocations": {"S": allocation(0)}}, SIX_NEEDED) == [
+        (
+            "allocation of server 'S': numReplicas: 0, although it has a load or a minimum; does"
+            " the optimizer read performance data of generation 1?"
+        )
+    ]
+
+
+def test_fewer_replicas_than_the_minimum_are_doubted() -> None:
+    system = one_server(300, 8, floor=7)
+
+    assert doubts_of({"allocations": {"S": allocation(7)}}, system) == []
+    assert doubts_of({"allocations": {"S": allocation(6)}}, system) == [
+        "allocation of server 'S': numReplicas: 6, although minNumReplicas is 7"
+    ]
+
+
+@pytest.mark.parametrize("reason", ["NoCapacity", "BestEffort"])
+def test_a_certificate_does_not_excuse_a_server_without_replicas(reason: str) -> None:
+    refusal = {"reason": reason, "message": "believe me"}
+    answer = {"allocations": {}, "unserved": {"S": refusal}, "certificate": {"status": "Optimal"}}
+    if reason == "BestEffort":
+        answer |= {"allocations": {"S": {**allocation(0), **refusal}}, "unserved": {}}
+    system = with_policy(SIX_NEEDED, SaturationPolicy.ROUND_ROBIN)
+
+    (doubt,) = doubts_of(answer, system)
+
+    assert "server 'S'" in doubt
+
+
+@pytest.mark.parametrize(
+    ("policy", "count"), [(SaturationPolicy.NONE, 1), (SaturationPolicy.ROUND_ROBIN, 0)]
+)
+def test_best_effort_takes_a_saturation_policy(policy: SaturationPolicy, count: int) -> None:
+    given = {**allocation(4), "reason": "BestEffort", "message": "4 of 6"}
+    answer = {"allocations": {"S": given}, "certificate": {"status": "Feasible"}}
+
+    assert len(doubts_of(answer, with_policy(one_server(300, 4), policy))) == count
+
+
+@pytest.mark.parametrize("policy", [*SaturationPolicy][1:])
+def test_best_effort_of_the_original_is_told_with_what_to_expect(policy: SaturationPolicy) -> None:
+    system = with_policy(one_server(300, 4), policy)
+    (ours,) = optimize(system).decisions
+    solution = decode_solution({"allocations": {"S": allocation(4, itlAverage=1.0)}}, system)
+
+    (told,) = tell_best_effort(solution, Sizes.of(system, is_ours=False)).decisions
+
+    assert (told.reason, told.message) == (Reason.BEST_EFFORT, ours.message)
+    assert told.message.startswith("4 x A of the 6 that its targets take: capacity is short; at")
+    assert told.allocation == ours.allocation
+
+
+@pytest.mark.parametrize("cards", [5, 8])
+def test_too_few_replicas_are_no_best_effort_while_cards_are_left(cards: int) -> None:
+    system = with_policy(one_server(300, cards), SaturationPolicy.PRIORITY_EXHAUSTIVE)
+
+    assert len(doubts_of({"allocations": {"S": allocation(4)}}, system)) == 1
 
 
 def test_without_limits_cards_are_never_short() -> None:
@@ -119,6 +232,7 @@ def test_no_plan_of_ours_is_doubted(
     system = screen(random_system(random, FEW_SERVERS, options)).system
 
     assert doubts(system) == []
+    assert doubts_of(encode_solution(optimize(system)), system) == []
 
 
 @pytest.mark.slow
