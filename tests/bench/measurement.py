@@ -37,7 +37,7 @@ CYCLES = 5
 """Cycles of which the costs are averaged; the first one, which asks more, is not among them."""
 
 PARTS = {
-    "deriv": {"0": 5.0},
+    "delta": {"0": 5.0},
     "histogram_quantile": {"itlAverage": 0.03, "ttftAverage": 0.3, "waitAverage": 0.1},
     "count_over_time": {"running": 8.0, "waiting": 0.0, "kvCacheUsage": 0.5, "reporting": 2.0},
     "request_prompt_tokens_sum": {

@@ -1,8 +1,9 @@
 """A Prometheus with the past of simulated replicas, which takes virtual time only."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.controlplane.processes import Processes
@@ -33,6 +34,26 @@ class VirtualClock:
         return self.now
 
 
+@dataclass(frozen=True, slots=True)
+class Scraping:
+    """How often Prometheus scrapes.
+
+    Attributes
+    ----------
+    interval_s, step_s
+        Time between two scrapes, and between two changes of the fleet [s].
+    options
+        Of the program.
+    """
+
+    interval_s: int = SCRAPE_INTERVAL_S
+    step_s: int = SCRAPE_INTERVAL_S
+    options: Sequence[str] = ()
+
+
+EVERY_15_S = Scraping()
+
+
 @contextmanager
 def scraped(
     processes: Processes,
@@ -42,8 +63,12 @@ def scraped(
     *,
     buckets: bool,
     name: str = "past",
+    scraping: Scraping = EVERY_15_S,
 ) -> Iterator[Prometheus]:
-    """Yield a Prometheus that has scraped a fleet every 15 s, up to now.
+    """Yield a Prometheus that has scraped a fleet regularly, up to now.
+
+    A series that ends has no marker that says so: it is seen for as long as Prometheus looks
+    back (`--query.lookback-delta`).
 
     Parameters
     ----------
@@ -59,6 +84,8 @@ def scraped(
         Whether the buckets of histograms are there: they are most of the data.
     name
         Name among the processes.
+    scraping
+        How often it scrapes.
     """
     prometheus, promtool = programs
     end = time.time()
@@ -67,27 +94,35 @@ def scraped(
     with Fleet(1, clock) as fleet:
         change = populate(fleet)
         with text.open("w") as file:
-            file.writelines(_scrapes(fleet, clock, end, change, buckets=buckets))
+            for passed in _moments(clock, end, scraping.step_s):
+                change(fleet.now)
+                if passed % scraping.interval_s == 0:
+                    file.writelines(_scrape(fleet, clock.now, buckets=buckets))
+            file.write("# EOF\n")
     Promtool(promtool).create_blocks(text, data)
-    with Prometheus(processes, prometheus, name=name, data=data) as server:
+    with Prometheus(
+        processes, prometheus, name=name, data=data, options=scraping.options
+    ) as server:
         yield server
 
 
-def _scrapes(
-    fleet: Fleet, clock: VirtualClock, end: float, change: Change, *, buckets: bool
-) -> Iterator[str]:
-    """The lines of all scrapes, in the OpenMetrics format."""
-    while clock.now + SCRAPE_INTERVAL_S <= end:
-        clock.now += SCRAPE_INTERVAL_S
-        change(fleet.now)
-        for target in fleet.targets():
-            known = {**target.labels, "instance": target.url}
-            labels = ",".join(f'{key}="{value}"' for key, value in known.items())
-            page = fleet.answer(target.path)
-            assert isinstance(page, bytes)
-            lines = ("up 1", *page.decode().splitlines())
-            yield from _with_target(lines, f'job="{JOB}",{labels}', clock.now, buckets=buckets)
-    yield "# EOF\n"
+def _moments(clock: VirtualClock, end: float, step_s: int) -> Iterator[int]:
+    """Move the clock in steps, and yield the time that has passed [s]."""
+    passed = 0
+    while clock.now + step_s <= end:
+        clock.now += step_s
+        passed += step_s
+        yield passed
+
+
+def _scrape(fleet: Fleet, now: float, *, buckets: bool) -> Iterator[str]:
+    """The lines of one scrape of all targets, in the OpenMetrics format."""
+    for target in fleet.targets():
+        known = {**target.labels, "instance": target.url}
+        labels = ",".join(f'{key}="{value}"' for key, value in known.items())
+        page = fleet.answer(target.path)
+        lines = ("up 1", *page.decode().splitlines()) if isinstance(page, bytes) else ("up 0",)
+        yield from _with_target(lines, f'job="{JOB}",{labels}', now, buckets=buckets)
 
 
 def _with_target(lines: Iterable[str], target: str, now: float, *, buckets: bool) -> Iterator[str]:

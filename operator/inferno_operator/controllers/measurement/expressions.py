@@ -6,7 +6,7 @@ series is.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,6 +31,12 @@ MARGIN_SECONDS = 15
 
 ENOUGH_REQUESTS = 20
 """Requests of which a mean is taken from the short window."""
+
+SCRAPES = 4
+"""Scrape intervals that the short window has at least."""
+
+TARGET = ("job", "instance", "cluster", "namespace", "pod")
+"""Labels that name a target; all but the first two may be absent."""
 
 STEP_SECONDS = 60
 """Time between two moments at which the newest sample is looked for [s]."""
@@ -128,10 +134,22 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def arrivals(group: Group, seconds: int, name: str) -> Query:
-    """Return the query for arrival rates; part i is the i-th alternative of the source."""
+def arrivals(group: Group, seconds: int, before: int, name: str) -> Query:
+    """Return the query for arrival rates; part i is the i-th alternative of the source.
+
+    Parameters
+    ----------
+    group
+        The servers.
+    seconds
+        The window [s].
+    before
+        How long before the window the sample may be that a gauge had at its begin [s].
+    name
+        Name of the query.
+    """
     parts = (
-        (str(number), _sum(group, terms, seconds))
+        (str(number), _sum(group, terms, seconds, before))
         for number, terms in enumerate(group.source.arrivals)
     )
     return Query(group, name, _union(parts), is_signed=True)
@@ -153,31 +171,73 @@ def means(group: Group, windows: Windows) -> Query | None:
     return Query(group, "means", _union(parts)) if parts else None
 
 
-def replicas(group: Group, seconds: int) -> Query:
-    """Return the query for gauges and for the replicas; `seconds` is the long window.
+def replicas(group: Group, windows: Windows) -> Query:
+    """Return the query for gauges and for the replicas.
 
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
-    `absent` replicas, which have reported in the window, are still targets, and do not report
-    now; `young`, the replicas of a server of which none was known before the window; `late`, the
-    time of the newest sample [s] of a server that is not scraped in time; and once, without
-    labels, `interval`: the time between two scrapes [s] of nearly all servers at most.
+    `absent` replicas, which have reported in the long window, are still targets, and do not
+    report now; `young`, the replicas of a server of which none was known before the window;
+    `late`, the time of the newest sample [s] of a server that is not scraped in time; and once,
+    without labels, `interval`: the time between two scrapes [s] of nearly all servers at most.
     """
-    heartbeat, older = _each(group, "{}"), _each(group, f"{{}} offset {seconds}s")
-    recent = _each(group, f"last_over_time({{}}[{seconds}s])")
+    seconds, recently = windows.long, windows.short // SCRAPES
+    heartbeat = _each(group, "{}")
+    older = _each(group, f"last_over_time({{}}[{windows.short}s] offset {seconds}s)")
     samples = f"max {group.by} ({_each(group, f'count_over_time({{}}[{seconds}s])')})"
     newest = f"max {group.by} ({_each(group, 'timestamp({})')})"
-    target = f"group by (job, instance, {', '.join(group.labels)})"
-    reporting = f"count {group.by} ({target} ({heartbeat}))"
-    known = f"({target} ({recent})) and on (job, instance) up"
+    reporting = f"count {group.by} ({_targets(group)} ({heartbeat}))"
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
-        ("absent", f"(count {group.by} ({known}) - {reporting} > 0)"),
+        ("absent", f"(count {group.by} ({_scraped(group, seconds)}) - {reporting} > 0)"),
         ("young", f"({reporting} unless count {group.by} ({older}))"),
         ("late", f"({newest} < time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples})"),
-        ("interval", f"quantile(0.95, {seconds} / ({samples} and count {group.by} ({older})))"),
+        ("interval", f"quantile(0.95, min {group.by} ({_interval(group, recently)}))"),
     ]
     return Query(group, "replicas", _union(parts))
+
+
+def _targets(group: Group) -> str:
+    """The aggregation that leaves one series of each target."""
+    return f"group by ({_of_targets(group)})"
+
+
+def _of_targets(group: Group) -> str:
+    return ", ".join(dict.fromkeys((*TARGET, *group.labels)))
+
+
+def _scraped(group: Group, seconds: int) -> str:
+    """The targets that have reported in the last seconds and are scraped now, well or in vain.
+
+    `up` need not have the labels that name a pod; but those that it has are the same, because
+    pods of several namespaces or clusters may have the same address.
+    """
+    known = _each(group, f"last_over_time({{}}[{seconds}s])")
+    named = f"({_targets(group)} ({known}))"
+    return (
+        f"{named} and on ({', '.join(TARGET)}) up"
+        f' or {named} and on (job, instance, cluster) up{{namespace="",pod=""}}'
+    )
+
+
+def _interval(group: Group, seconds: int) -> str:
+    """The time between the last scrapes of each replica [s]."""
+    return _each(
+        group,
+        f"(timestamp({{0}}) - timestamp({{0}} offset {seconds}s))"
+        f" / count_over_time({{0}}[{seconds}s])",
+    )
+
+
+def known_since(group: Group, seconds: int, interval: int) -> Query:
+    """Return the query for the time of the first sample in the last seconds; part `since` [s].
+
+    The interval is that between two scrapes [s] at least: a sample that is older than two of
+    them is one from before an interruption.
+    """
+    sample = f"timestamp({{}}) > time() - {2 * interval}"
+    first = _each(group, f"min_over_time(({sample})[{seconds}s:{interval}s])")
+    return Query(group, "known since", _union([("since", f"min {group.by} ({first})")]))
 
 
 def last_seen(group: Group, seconds: int) -> Query:
@@ -228,22 +288,54 @@ def _selected(group: Group, metric: str, where: str = "") -> str:
 
 
 def _each(group: Group, template: str) -> str:
-    """A function of each metric of the heartbeat; `{}` in the template is the selector."""
+    """A function of each metric of the heartbeat; `{}` or `{0}` is the selector."""
     return " or ".join(template.format(_selected(group, name)) for name in group.source.heartbeat)
 
 
-def _sum(group: Group, terms: Iterable[Term], seconds: int) -> str:
+def _sum(group: Group, terms: Sequence[Term], seconds: int, before: int) -> str:
     """The sum of terms; a term without series counts as 0, if another one has series."""
-    numbered = enumerate(_term(group, term, seconds) for term in terms)
-    return f"sum {group.by} ({_union((str(number), text) for number, text in numbered)})"
-
-
-def _term(group: Group, term: Term, seconds: int) -> str:
-    function = "rate" if term.rate else "deriv"
-    return " or ".join(
-        f"sum {group.by} ({function}({_selected(group, name, term.where)}[{seconds}s]))"
-        for name in term.rate or term.growth
+    restarted = _restarted(group, terms, seconds)
+    texts = (
+        _rate(group, term, seconds)
+        if term.rate
+        else _growth(group, term, seconds, before, restarted)
+        for term in terms
     )
+    return f"sum {group.by} ({_union((str(number), text) for number, text in enumerate(texts))})"
+
+
+def _rate(group: Group, term: Term, seconds: int) -> str:
+    selected = (_selected(group, name, term.where) for name in term.rate)
+    return " or ".join(f"sum {group.by} (rate({each}[{seconds}s]))" for each in selected)
+
+
+def _restarted(group: Group, terms: Iterable[Term], seconds: int) -> str:
+    """What matches series of targets whose counters began at 0 again; "" without counters."""
+    counters = [_selected(group, name, term.where) for term in terms for name in term.rate]
+    resets = " or ".join(f"resets({each}[{seconds}s]) > 0" for each in counters)
+    return f"on ({_of_targets(group)}) ({resets})" if counters else ""
+
+
+def _growth(group: Group, term: Term, seconds: int, before: int, restarted: str) -> str:
+    """The growth of gauges in a window [1/s]: what they had last, less what they had before it.
+
+    A replica that ended counts with its last sample: what ran there had arrived. So does what
+    was lost when one restarted; it is taken as much as there was before the window. A replica
+    that began counts as `rate` counts the counters beside it: what its first sample has is left
+    out, as the replica may be older than its series, and the rest is extrapolated.
+    """
+
+    def growth(selected: str) -> str:
+        last = f"last_over_time({selected}[{seconds}s])"
+        earlier = f"last_over_time({selected}[{before}s] offset {seconds}s)"
+        new = f"delta({selected}[{seconds}s])"
+        if not restarted:
+            return f"{last} - {earlier} or {new}"
+        again = f"{last} and {restarted} and {earlier}"
+        return f"{last} - ({earlier} unless {restarted}) or ({again}) or {new}"
+
+    selected = (_selected(group, name, term.where) for name in term.growth)
+    return " or ".join(f"sum {group.by} ({growth(each)}) / {seconds}" for each in selected)
 
 
 def _mean(group: Group, item: Quotient, windows: Windows, *, is_time: bool) -> str:

@@ -22,9 +22,10 @@ from inferno_operator.resources import (
 )
 
 LOAD_SHORT, LOAD_LONG = "load short", "load long"
-MEANS, REPLICAS, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
+MEANS, REPLICAS, SINCE, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
     "means",
     "replicas",
+    "known since",
     "last seen",
     "custom",
     "covs",
@@ -33,8 +34,14 @@ MEANS, REPLICAS, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
 
 TOKENS = ("avgInTokens", "avgOutTokens")
 
-SIGNIFICANT = 2.0
-"""Standard deviations of a Poisson count by which the load must grow to be seen at once."""
+SIGNIFICANT = 3.5
+"""Standard deviations of a Poisson count by which the load must grow to be seen at once.
+
+Chance exceeds it once in some hours of measurements every 30 s.
+"""
+
+EXTRAPOLATED = 1.1
+"""Scrape intervals up to which `rate` and `delta` extrapolate to the begin of their window."""
 
 MILLISECONDS = 1000.0
 PER_MINUTE = 60.0
@@ -199,8 +206,25 @@ def _arrival_rate(reading: Reading) -> float | None:
     for name in alternatives:
         long, short = reading.part(LOAD_LONG, name), reading.part(LOAD_SHORT, name)
         if long is not None or short is not None:
-            return _larger(short or 0.0, long or 0.0, reading)
+            short = (short or 0.0) / _known_share(reading, reading.windows.short)
+            long = (long or 0.0) / _known_share(reading, reading.windows.long)
+            return _larger(short, long, reading)
     return None
+
+
+def _known_share(reading: Reading, window: int) -> float:
+    """Return the share of a window that its rates are about.
+
+    Prometheus divides by the whole window. If the first sample lies in it, then what it counts
+    begins half an interval before this sample, or with the window if that is near.
+    """
+    since = reading.part(SINCE, "since")
+    if since is None:
+        return 1.0
+    age, interval = reading.time - since, reading.interval
+    if window - age < EXTRAPOLATED * interval:
+        return 1.0
+    return (age + interval / 2) / window
 
 
 def _names(reading: Reading, query: str) -> Iterable[str]:
@@ -209,8 +233,7 @@ def _names(reading: Reading, query: str) -> Iterable[str]:
 
 def _larger(short: float, long: float, reading: Reading) -> float:
     noise = SIGNIFICANT * sqrt(max(short, long, 0.0) / reading.windows.short)
-    grows = short - long > noise or _is_young(reading)
-    return max(short if grows else long, long, 0.0)
+    return max(short if short - long > noise else long, 0.0)
 
 
 def _numbers(reading: Reading, before: Measured | None) -> dict[str, Any]:

@@ -48,6 +48,8 @@ class Reading:
         When Prometheus evaluated the queries, Unix time [s].
     windows
         The windows of the queries.
+    interval
+        The time between two scrapes [s]; 0: not known.
     """
 
     answers: Mapping[str, Parts] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Reading:
     warnings: tuple[str, ...] = ()
     time: float = 0.0
     windows: Windows = WINDOWS
+    interval: float = 0.0
 
     def part(self, query: str, part: str) -> float | None:
         """Return a part of an answer; None if it is absent, NaN or infinite."""

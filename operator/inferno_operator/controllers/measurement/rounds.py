@@ -14,7 +14,13 @@ from inferno_operator.controllers.measurement.division import (
     Suspects,
     halves,
 )
-from inferno_operator.controllers.measurement.expressions import Group, Identity, Query, Windows
+from inferno_operator.controllers.measurement.expressions import (
+    SCRAPES,
+    Group,
+    Identity,
+    Query,
+    Windows,
+)
 from inferno_operator.controllers.measurement.quality import (
     COVS,
     LAST_SEEN,
@@ -45,9 +51,6 @@ logger = logging.getLogger(__name__)
 
 VARIATION_OF = 1000
 """Servers of a group up to which the variation of tokens is measured: it needs all buckets."""
-
-SCRAPES = 4
-"""Scrape intervals that the short window has at least."""
 
 MEMORY_SECONDS = 3600
 """How long ago a replica may have reported to be called stale instead of missing [s]."""
@@ -108,6 +111,7 @@ class _Round:
     unavailable: str = ""
     warnings: tuple[str, ...] = ()
     time: float = 0.0
+    interval: float = 0.0
     failures: dict[Values, Reading] = field(default_factory=dict)
     """Of the servers that are not in the group any more."""
 
@@ -119,9 +123,13 @@ class _Round:
 
 @dataclass(slots=True)
 class _Memory:
-    """What is kept of a group: its short window, the answers that move slowly, and suspects."""
+    """What is kept of a group: its short window, the answers that move slowly, and suspects.
+
+    `interval` is the time between two scrapes [s]; 0: not known yet.
+    """
 
     short: int
+    interval: float = 0.0
     surveys: int = 0
     slow: dict[str, Table] = field(default_factory=dict)
     suspects: Suspects = field(default_factory=Suspects)
@@ -203,14 +211,18 @@ class Rounds:
         windows = replace(self._windows, short=memory.short)
         round_ = _Round(group, windows, time=self._clock())
         await asking.needed(round_)
+        memory.interval = round_.interval = _interval(round_) or memory.interval
+        memory.short = _short_window(memory.interval, self._windows)
+        await asking.young(round_)
         await asking.slow(round_)
-        memory.short = _short_window(round_, self._windows)
         return _told(round_, await self._look_for_missing(round_, asking))
 
     async def _apart(self, group: Group, asking: "_Asking", problem: str) -> Mapping[Values, Told]:
         """Ask about servers of which one made queries fail, as far as there is time."""
         round_ = _Round(group, self._windows, is_apart=True, time=self._clock())
         await asking.suspected(round_, problem)
+        round_.interval = _interval(round_)
+        await asking.young(round_)
         return _told(round_, await self._look_for_missing(round_, asking))
 
     async def _look_for_missing(self, round_: _Round, asking: "_Asking") -> Mapping[Values, str]:
@@ -262,6 +274,14 @@ class _Asking:
         await self.needed(round_)
         if round_.has_failed:
             self._memory.suspects.suspect(suspects, problem)
+
+    async def young(self, round_: _Round) -> None:
+        """Ask since when servers are known that are not known for the long window."""
+        replicas = round_.tables.get(REPLICAS, {})
+        young = tuple(v for v in round_.group.values if "young" in replicas.get(v, {}))
+        if young and not round_.has_failed:
+            group, step = replace(round_.group, values=young), max(1, round(round_.interval))
+            await self.optional(round_, promql.known_since(group, round_.windows.long, step))
 
     async def slow(self, round_: _Round) -> None:
         """Ask one of the queries that move slowly; at first, all of them."""
@@ -381,10 +401,10 @@ def _needed(group: Group, windows: Windows) -> Mapping[str, Query]:
     """The queries of each survey, by name."""
     means = promql.means(group, windows)
     queries = [
-        promql.arrivals(group, windows.short, LOAD_SHORT),
-        promql.arrivals(group, windows.long, LOAD_LONG),
+        promql.arrivals(group, windows.short, windows.short, LOAD_SHORT),
+        promql.arrivals(group, windows.long, windows.short, LOAD_LONG),
         *([means] if means else []),
-        promql.replicas(group, windows.long),
+        promql.replicas(group, windows),
     ]
     return {query.name: query for query in queries}
 
@@ -424,10 +444,14 @@ def _merged(slow: Mapping[str, Table]) -> dict[str, Table]:
     return {**merged, COVS: covs}
 
 
-def _short_window(round_: _Round, windows: Windows) -> int:
-    """The short window for the longest scrape interval of a group [s]."""
+def _interval(round_: _Round) -> float:
+    """The longest scrape interval of a group [s]; 0 if it is not known."""
     nobody = ("",) * len(round_.group.labels)
-    interval = round_.tables.get(REPLICAS, {}).get(nobody, {}).get("interval", 0.0)
+    return round_.tables.get(REPLICAS, {}).get(nobody, {}).get("interval", 0.0)
+
+
+def _short_window(interval: float, windows: Windows) -> int:
+    """The short window for a scrape interval [s]."""
     return min(windows.long, max(windows.short, round(SCRAPES * interval)))
 
 
@@ -446,4 +470,5 @@ def _reading(round_: _Round, values: Values) -> Reading:
         warnings=round_.warnings,
         time=round_.time,
         windows=round_.windows,
+        interval=round_.interval,
     )

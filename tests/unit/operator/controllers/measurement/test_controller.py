@@ -52,7 +52,7 @@ class Scene:
         self.survey: Survey | None = Survey(self.table, built_in(), self.table.clock)
 
     def serve(self, rate: float, **alive: float) -> None:
-        words = {"deriv": {"0": rate}, "request_prompt_tokens_sum": MEANS}
+        words = {"delta": {"0": rate}, "request_prompt_tokens_sum": MEANS}
         self.table.serve("m", count_over_time={**ALIVE, **alive}, **words)
 
     def now(self) -> datetime:

@@ -30,7 +30,7 @@ def vllm(model: str, **fields: object) -> Measure:
 @pytest.fixture
 def table() -> Table:
     table = Table(["model_name"])
-    table.serve("m", deriv={"0": 1.0}, count_over_time=ALIVE, quick={"": 2.0}, slow={"": 2.0})
+    table.serve("m", delta={"0": 1.0}, count_over_time=ALIVE, quick={"": 2.0}, slow={"": 2.0})
     table.seconds = {"slow": SLOW_SECONDS, "quick": 0.01}
     return table
 

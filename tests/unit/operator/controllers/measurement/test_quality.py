@@ -77,7 +77,7 @@ def test_fresh_numbers_have_the_units_of_the_resource() -> None:
     ("short", "long", "rate"),
     [
         (15.0, 5.0, 15.0),  # three times the load: seen at once
-        (5.3, 5.0, 5.0),  # less than two deviations of a Poisson count: noise
+        (5.9, 5.0, 5.0),  # less than 3.5 deviations of a Poisson count: noise
         (1.0, 5.0, 5.0),  # a decrease is seen after the long window
         (-1.0, -0.5, 0.0),  # a rate is never negative
     ],
@@ -90,12 +90,29 @@ def test_an_increase_counts_at_once_and_a_decrease_after_the_long_window(
     assert found.arrival_rate == pytest.approx(rate * 60)
 
 
-def test_replicas_that_are_younger_than_the_long_window_are_measured_by_the_short_one() -> None:
+def test_what_is_counted_is_divided_by_the_time_that_is_known() -> None:
+    """57.9 requests/s for 27 s, scraped every 3 s: rate() counts 28.5 s in a window of 60."""
     young = {**REPORTING, "young": 2.0}
+    counted = 57.9 * (27 + 1.5)
+    rates = {"load_short": {"0": counted / 60}, "load_long": {"0": counted / 300}}
+    subject = reading(replicas=young, known_since={"since": NOW - 27}, **rates)
 
-    found = judge(reading(load_short={"0": 0.1}, load_long={"0": 0.04}, replicas=young))
+    found = judge(replace(subject, interval=3.0))
 
-    assert found.arrival_rate == pytest.approx(6)
+    assert found.quality == "Partial"
+    assert found.arrival_rate == pytest.approx(57.9 * 60)
+
+
+def test_a_window_whose_begin_is_near_the_first_sample_is_known() -> None:
+    """Prometheus extrapolates to the begin of a window, up to 1.1 intervals."""
+    young = {**REPORTING, "young": 2.0}
+    subject = reading(
+        replicas=young, known_since={"since": NOW - 50}, load_short={"0": 9.0}, load_long={"0": 0}
+    )
+
+    found = judge(replace(subject, interval=10.0))
+
+    assert found.arrival_rate == pytest.approx(9.0 * 60)
 
 
 def test_the_first_alternative_that_has_series_is_the_arrival_rate() -> None:

@@ -51,7 +51,7 @@ def judged(results: Mapping[Key, Result]) -> dict[str, Measured]:
 async def test_each_server_gets_its_own_numbers(table: Table) -> None:
     for number in range(3):
         rate = {"0": float(number + 1)}
-        table.serve(f"m{number}", "prod", deriv=rate, heartbeat={}, count_over_time=ALIVE)
+        table.serve(f"m{number}", "prod", delta=rate, heartbeat={}, count_over_time=ALIVE)
 
     found = judged(await survey(table).ask({key(f"s{n}"): vllm(f"m{n}") for n in range(3)}))
 
@@ -61,7 +61,7 @@ async def test_each_server_gets_its_own_numbers(table: Table) -> None:
 
 
 async def test_servers_with_the_same_labels_get_the_same_numbers(table: Table) -> None:
-    table.serve("m", "prod", deriv={"0": 1.0}, count_over_time=ALIVE)
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE)
 
     found = judged(await survey(table).ask({key("a"): vllm("m"), key("b"): vllm("m")}))
 
@@ -100,7 +100,7 @@ async def test_a_prometheus_that_is_down_makes_every_server_stale(table: Table) 
 
 
 async def test_percentiles_that_fail_leave_the_load_alone(table: Table) -> None:
-    table.serve("m", "prod", deriv={"0": 1.0}, count_over_time=ALIVE)
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE)
     table.failing = {"histogram_quantile": RefusedError("HTTP 422: too many samples")}
 
     found = judged(await survey(table).ask({key("s"): vllm("m")}))
@@ -112,7 +112,7 @@ async def test_percentiles_that_fail_leave_the_load_alone(table: Table) -> None:
 async def test_an_unknown_source_and_a_wrong_label_concern_their_server_only(
     table: Table,
 ) -> None:
-    table.serve("m", "prod", deriv={"0": 1.0}, count_over_time=ALIVE)
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE)
     wrong = Measure.model_validate({"source": "vLLM", "labels": {"a-b": "c"}})
     measures = {
         key("good"): vllm("m"),
@@ -152,7 +152,7 @@ async def test_a_source_that_nobody_scrapes_is_told(table: Table) -> None:
 
 
 async def test_queries_of_a_server_are_asked_beside_those_of_its_source(table: Table) -> None:
-    table.serve("m", "prod", deriv={"0": 1.0}, count_over_time=ALIVE, mine={"": 4.0})
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE, mine={"": 4.0})
     own = vllm("m", queries={"arrivalRate": "mine"})
 
     found = judged(await survey(table).ask({key("s"): own}))
@@ -180,7 +180,7 @@ async def test_an_own_query_without_series_is_missing(table: Table) -> None:
 
 
 async def test_the_short_window_grows_with_the_scrape_interval(table: Table) -> None:
-    table.serve("m", "prod", deriv={"0": 1.0}, count_over_time=ALIVE)
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE)
     table.serve("", "", count_over_time={"interval": 60.0})
     asking = survey(table)
     await asking.ask({key("s"): vllm("m")})
@@ -188,8 +188,9 @@ async def test_the_short_window_grows_with_the_scrape_interval(table: Table) -> 
 
     await asking.ask({key("s"): vllm("m")})
 
-    assert any("[240s]" in text for text in table.asked)
-    assert not any("[60s]" in text for text in table.asked)
+    arrivals = [text for text in table.asked if "delta" in text]
+    assert any("[240s]" in text for text in arrivals)
+    assert not any("[60s]" in text for text in arrivals)
 
 
 # One server that makes Prometheus fail
@@ -204,7 +205,7 @@ def fleet(table: Table) -> dict[Key, Measure]:
     for team in range(TEAMS):
         for number in range(PER_TEAM):
             model, namespace = f"m{number:02}", f"team-{team}"
-            table.serve(model, namespace, deriv={"0": 1.0}, count_over_time=ALIVE)
+            table.serve(model, namespace, delta={"0": 1.0}, count_over_time=ALIVE)
             labels = {"model_name": model, "namespace": namespace}
             place = Key(namespace, model)
             measures[place] = Measure.model_validate({"source": "vLLM", "labels": labels})
@@ -275,7 +276,7 @@ async def test_a_server_that_was_left_out_is_measured_again_when_it_no_longer_fa
     asking = survey(table)
     await asking.ask(measures)
     table.failing = {}
-    table.serve("culprit", "team-3", deriv={"0": 1.0}, count_over_time=ALIVE)
+    table.serve("culprit", "team-3", delta={"0": 1.0}, count_over_time=ALIVE)
 
     for _ in range(10):
         results = await asking.ask(measures)
@@ -285,7 +286,7 @@ async def test_a_server_that_was_left_out_is_measured_again_when_it_no_longer_fa
 
 async def test_two_series_of_a_server_leave_out_that_server_and_no_other(table: Table) -> None:
     measures = with_a_culprit(table)
-    table.serve("culprit", "team-3", deriv={"0": 4.0}, count_over_time=ALIVE)
+    table.serve("culprit", "team-3", delta={"0": 4.0}, count_over_time=ALIVE)
     table.twice = {("culprit", "team-3")}
 
     results = await survey(table).ask(measures)
@@ -351,8 +352,8 @@ def test_a_query_is_small_whatever_the_labels_are() -> None:
         for is_part in (False, True):
             group = Group("any", source, tuple(long), values, is_part)
             queries = [
-                promql.arrivals(group, 60, "load"), promql.means(group, promql.WINDOWS),
-                promql.replicas(group, 300), promql.last_seen(group, 3600),
+                promql.arrivals(group, 60, 60, "load"), promql.means(group, promql.WINDOWS),
+                promql.replicas(group, promql.WINDOWS), promql.last_seen(group, 3600),
                 promql.percentiles(group, 0.95, 300), promql.buckets(group, "avgInTokens", 300),
             ]  # fmt: skip
             sizes = [len(query.expression.encode()) for query in queries if query]

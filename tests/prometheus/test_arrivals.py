@@ -1,0 +1,233 @@
+"""Arrivals that a real Prometheus measures while replicas begin, end, drain and restart."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from inferno_operator.adapters.prometheus.client import connect
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.resources import Measure, Measured
+from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.prometheus import Answer, Prometheus
+from tests.controlplane.processes import Processes
+from tests.engines import prometheus as engines
+from tests.engines.engine import Engine
+from tests.engines.fleet import Fleet, Scrapes, Server, Settings
+from tests.engines.history import Change, Scraping, scraped
+from tests.engines.workload import LogNormal, Workload
+
+ENGINE = Engine(alpha=40.0, beta=0.02, gamma=5.0, delta=0.0001, max_batch_size=512)
+"""Requests run for about 40 s: many are in flight when something happens."""
+
+SLOW = replace(ENGINE, max_batch_size=100)
+"""Four of them complete half of what is sent: the rest waits."""
+
+LENGTHS = Workload(LogNormal(300, 0.5), LogNormal(800, 0.5))
+RATE = 24.0
+"""Requests/s, always, whatever the replicas do."""
+
+EVENT_S = 607
+"""When something happens: between two scrapes."""
+
+LENGTH_S = 1320
+LOOKS_EVERY_S = 11
+LOW, HIGH = 0.85, 1.15
+
+Step = tuple[Callable[[Server, str], None], Iterable[int]]
+"""What is done to a server, and to which of its pods."""
+
+Timeline = Mapping[int, Sequence[Step]]
+"""What happens to a server, and when [s]."""
+
+START, KILL, REMOVE, DRAIN, RESTART = (
+    Server.start, Server.kill, Server.remove, Server.drain, Server.restart,
+)  # fmt: skip
+
+
+def hide(server: Server, pod: str) -> None:
+    server.set_scrapes(Scrapes.REFUSED, pod)
+
+
+def show(server: Server, pod: str) -> None:
+    server.set_scrapes(Scrapes.ANSWERED, pod)
+
+
+FOUR, EIGHT = range(4), range(8)
+UNSEEN = "two of four are scraped for the first time"
+"""Before that nobody can know half of the load."""
+OVERLOADED = "of four that are overloaded one restarts and one ends"
+
+SCENES: Mapping[str, Timeline] = {
+    "steady": {0: [(START, FOUR)]},
+    "four begin": {0: [(START, FOUR)], EVENT_S: [(START, range(4, 8))]},
+    "three of four begin": {0: [(START, [0])], EVENT_S: [(START, range(1, 4))]},
+    "they begin one by one": {
+        0: [(START, FOUR)],
+        **{EVENT_S + 20 * n: [(START, [4 + n])] for n in FOUR},
+    },
+    "half end at once": {0: [(START, EIGHT)], EVENT_S: [(REMOVE, FOUR)]},
+    "half drain and end": {
+        0: [(START, EIGHT)],
+        EVENT_S: [(DRAIN, FOUR)],
+        EVENT_S + 40: [(REMOVE, FOUR)],
+    },
+    "one restarts twice": {
+        0: [(START, FOUR)],
+        EVENT_S: [(RESTART, [0])],
+        EVENT_S + 95: [(RESTART, [0])],
+    },
+    "one is down for a minute": {
+        0: [(START, FOUR)],
+        EVENT_S: [(KILL, [0])],
+        EVENT_S + 61: [(START, [0])],
+    },
+    "all are replaced": {
+        0: [(START, FOUR)],
+        **{EVENT_S + 40 * n: [(START, [4 + n]), (DRAIN, [n])] for n in FOUR},
+        **{EVENT_S + 40 * n + 30: [(REMOVE, [n])] for n in FOUR},
+    },
+    "a new server begins one by one": {EVENT_S + 25 * n: [(START, [n])] for n in FOUR},
+    "an old server is scraped for the first time": {
+        0: [(START, FOUR), (hide, FOUR)],
+        EVENT_S: [(show, FOUR)],
+    },
+    "nothing is scraped for eight minutes": {
+        0: [(START, FOUR)],
+        EVENT_S - 400: [(hide, FOUR)],
+        EVENT_S + 80: [(show, FOUR)],
+    },
+    UNSEEN: {
+        0: [(START, FOUR), (hide, [2, 3])],
+        EVENT_S: [(show, [2, 3])],
+    },
+    OVERLOADED: {0: [(START, FOUR)], EVENT_S: [(RESTART, [0])], EVENT_S + 200: [(KILL, [1])]},
+}
+
+
+@dataclass
+class Clocked(Prometheus):
+    """Answers as of a time that others set."""
+
+    client: Prometheus
+    now: float = 0.0
+
+    async def query(self, expression: str, at: float | None = None) -> Answer:
+        return await self.client.query(expression, self.now if at is None else at)
+
+    async def metric_names(self, matcher: str) -> tuple[str, ...]:
+        return await self.client.metric_names(matcher)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was measured at a time [s] of the history."""
+
+    time: int
+    found: Measured
+
+    @property
+    def ratio(self) -> float | None:
+        rate = self.found.arrival_rate
+        return None if rate is None else rate / (60 * RATE)
+
+
+class History:
+    """Servers to which everything in `SCENES` happens; `began` is their begin, Unix time [s]."""
+
+    def __init__(self) -> None:
+        self.began = 0.0
+
+    def populate(self, fleet: Fleet) -> Change:
+        self.began = fleet.began
+        servers = {name: self._add(fleet, name) for name in SCENES}
+        due = sorted(
+            (time, name, steps) for name, scene in SCENES.items() for time, steps in scene.items()
+        )
+
+        def change(now: float) -> None:
+            while due and due[0][0] <= now:
+                _, name, steps = due.pop(0)
+                for act, pods in steps:
+                    for pod in pods:
+                        act(servers[name], f"{name.replace(' ', '-')}-{pod}")
+
+        return change
+
+    def _add(self, fleet: Fleet, name: str) -> Server:
+        engine = SLOW if name == OVERLOADED else ENGINE
+        settings = Settings(engine, LENGTHS, name, labels={"namespace": "prod"})
+        return fleet.add(name, settings, 0, RATE)
+
+
+@contextmanager
+def answering(
+    processes: Processes, programs: tuple[Path, Path], interval_s: int, history: History
+) -> Iterator[engines.Prometheus]:
+    """Yield a Prometheus that has scraped the servers at an interval."""
+    options = (f"--query.lookback-delta={interval_s + 1}s",)  # as if ends were marked
+    with scraped(
+        processes,
+        programs,
+        LENGTH_S,
+        history.populate,
+        buckets=False,
+        name=f"arrivals-{interval_s}",
+        scraping=Scraping(interval_s, 1, options),
+    ) as prometheus:
+        yield prometheus
+
+
+async def looks(url: str, began: float) -> Mapping[str, Sequence[Look]]:
+    """What surveys find while time passes; each remembers what the one before found."""
+    measures = {
+        Key("prod", name): Measure(source="vLLM", labels={"model_name": name}) for name in SCENES
+    }
+    found: defaultdict[str, list[Look]] = defaultdict(list)
+    before: dict[Key, Measured] = {}
+    async with connect(PrometheusEndpoint(url)) as client:
+        clocked = Clocked(client)
+        survey = Survey(clocked, built_in(), lambda: clocked.now)
+        for time in range(EVENT_S - 60, LENGTH_S, LOOKS_EVERY_S):
+            clocked.now = began + time
+            for key, result in (await survey.ask(measures)).items():
+                newest = measured(result.reading, result.source, before.get(key), result.hint)
+                before[key] = newest
+                found[key.name].append(Look(time, newest))
+    return found
+
+
+def summary(seen: Sequence[Look]) -> str:
+    """How often each quality was found, with the least and the largest ratio."""
+    ratios: defaultdict[str, list[float]] = defaultdict(list)
+    for look in seen:
+        ratios[look.found.quality].append(look.ratio or 0.0)
+    return ", ".join(f"{q} {len(r)}: {min(r):.2f} to {max(r):.2f}" for q, r in ratios.items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interval_s", [3, 15, 30])
+def test_a_constant_load_is_measured_as_constant_whatever_the_replicas_do(
+    processes: Processes, prometheus_program: Path, promtool: Path, interval_s: int
+) -> None:
+    history = History()
+    with answering(processes, (prometheus_program, promtool), interval_s, history) as prometheus:
+        found = asyncio.run(looks(prometheus.url, history.began))
+
+    for name, seen in found.items():
+        print(f"{interval_s:3} s  {name:55} {summary(seen)}")
+    for name, seen in found.items():
+        least = 0.0 if name == UNSEEN else LOW
+        new = [look for look in seen if look.ratio is not None and look.found.quality != "Stale"]
+        assert new
+        for look in new:
+            assert look.ratio is not None
+            assert look.ratio <= HIGH, (name, look)
+            assert look.found.quality != "Fresh" or look.ratio >= least, (name, look)

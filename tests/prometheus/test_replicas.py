@@ -1,0 +1,119 @@
+"""Which replicas a real Prometheus knows, reporting or not, when pods have equal addresses."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.expressions import PART, WINDOWS, Group, replicas
+from tests.controlplane.processes import Processes
+from tests.engines.prometheus import Prometheus
+from tests.engines.promtool import Promtool
+
+INTERVAL_S = 15
+LENGTH_S = 600
+ENDED_S = 450
+"""When some pods end: within the long window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target with an engine; some labels are on `up` as well, some are the engine's own."""
+
+    model: str
+    labels: str
+    own: str = ""
+    ends: bool = False
+    fails: bool = False
+    """Whether the scrapes fail when others end."""
+
+    def lines(self, now: int, time: float) -> Iterator[str]:
+        over = now > ENDED_S
+        if self.ends and over:
+            return
+        failed = self.fails and over
+        yield f'up{{job="engines",{self.labels}}} {int(not failed)} {time:.3f}\n'
+        if not failed:
+            labels = f'{self.labels}{self.own},model_name="{self.model}"'
+            yield f'vllm:num_requests_running{{job="engines",{labels}}} 3 {time:.3f}\n'
+
+
+def pod(name: str, model: str, address: str, *, ends: bool = False, fails: bool = False) -> Target:
+    namespace, _, pod_name = name.rpartition("/")
+    labels = f'instance="{address}",namespace="{namespace}",pod="{pod_name}"'
+    return Target(model, labels, ends=ends, fails=fails)
+
+
+TARGETS = (
+    # Two pods of four end; pods of another namespace have their addresses.
+    *(pod(f"prod/a-{n}", "scaled", f"10.0.0.{n}:8000", ends=n > 1) for n in range(4)),
+    *(pod(f"test/b-{n}", "other", f"10.0.0.{n}:8000") for n in range(4)),
+    # A pod ends, and one that is new gets its address.
+    pod("prod/c-0", "replaced", "10.0.1.0:8000", ends=True),
+    pod("prod/c-1", "replaced", "10.0.1.0:8000"),
+    # A pod is not scraped any more, but still a target.
+    pod("prod/d-0", "failing", "10.0.2.0:8000"),
+    pod("prod/d-1", "failing", "10.0.2.1:8000", fails=True),
+    # Another cluster has the same names.
+    *(
+        Target("clusters", f'instance="10.0.3.0:8000",namespace="prod",pod="e",cluster="{name}"',
+               ends=name == "west")
+        for name in ("east", "west")
+    ),
+    # Targets without names of pods; some engines say them of themselves.
+    Target("plain", 'instance="host:1"'),
+    Target("plain", 'instance="host:2"', own=',pod="f",namespace="prod"', fails=True),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def known(
+    processes: Processes,
+    prometheus_program: Path,
+    promtool: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Prometheus]:
+    folder = tmp_path_factory.mktemp("replicas")
+    now = time.time()
+    with (folder / "past").open("w") as file:
+        for passed in range(INTERVAL_S, LENGTH_S + 1, INTERVAL_S):
+            for target in TARGETS:
+                file.writelines(target.lines(passed, now - LENGTH_S + passed))
+        file.write("# EOF\n")
+    Promtool(promtool).create_blocks(folder / "past", folder / "data")
+    with Prometheus(
+        processes,
+        prometheus_program,
+        name="replicas",
+        data=folder / "data",
+        options=(f"--query.lookback-delta={4 * INTERVAL_S}s",),  # as if ends were marked
+    ) as prometheus:
+        yield prometheus
+
+
+def counted(known: Prometheus, model: str, labels: Sequence[str] = ()) -> dict[str, float]:
+    """Replicas of a model that report, and that do not."""
+    group = Group("vLLM", built_in()["vLLM"], ("model_name", *labels), ((model, *labels),))
+    found = {s.labels[PART]: s.value for s in known.query(replicas(group, WINDOWS).expression)}
+    return {name: found[name] for name in ("reporting", "absent") if name in found}
+
+
+def test_pods_that_ended_are_not_counted_for_other_pods_have_their_addresses(
+    known: Prometheus,
+) -> None:
+    assert counted(known, "scaled") == {"reporting": 2}
+    assert counted(known, "replaced") == {"reporting": 1}
+    assert counted(known, "clusters") == {"reporting": 1}
+
+
+def test_a_pod_whose_scrapes_fail_is_counted(known: Prometheus) -> None:
+    assert counted(known, "failing") == {"reporting": 1, "absent": 1}
+
+
+def test_a_target_whose_scrapes_fail_is_counted_without_the_name_of_a_pod(
+    known: Prometheus,
+) -> None:
+    assert counted(known, "plain") == {"reporting": 1, "absent": 1}
