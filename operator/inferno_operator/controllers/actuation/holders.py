@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferno_operator.controllers.actuation.ownership import backend_key, owns_fields
-from inferno_operator.resources.objects import Kind, Manifest, Reference
+from inferno_operator.resources.objects import Key, Kind, Manifest, Reference
 
 ONE_TARGET = ("scalingConfiguration", "homogeneousTarget")
 """Parts of a binding or policy with the bounds of one target."""
@@ -138,16 +138,26 @@ def booster_holders(kind: Kind, booster: Manifest) -> dict[str, Holder]:
 def target_holders(kind: Kind, scaler: Manifest, target: Kind) -> dict[str, Holder]:
     """Return the holders of a binding or policy by name of the object that it scales.
 
-    Targets of other kinds than `target` are left out, and those that scale a role of the object:
-    its number of replicas does not follow from the bounds of a role.
+    Targets of other kinds than `target` and of other namespaces are left out, and those that scale
+    a role of the object: its number of replicas does not follow from the bounds of a role.
     """
     found = {}
     for holder in _parts(kind, scaler):
         scaled = holder.part.get("target", {})
         reference = scaled.get("targetRef", {})
-        if reference.get("kind", target.kind) == target.kind and not scaled.get("subTargets"):
+        if _is_beside(scaler, reference, target) and not scaled.get("subTargets"):
             found[reference.get("name", "")] = holder
     return found
+
+
+def _is_beside(scaler: Manifest, reference: Manifest, target: Kind) -> bool:
+    """Whether a reference names an object of a kind in the scaler's namespace.
+
+    An empty kind or namespace is like one that is left out: the usual kind, the same namespace.
+    """
+    namespace = Key.of(scaler).namespace
+    own = (reference.get("kind") or target.kind, reference.get("namespace") or namespace)
+    return own == (target.kind, namespace)
 
 
 def _parts(kind: Kind, scaler: Manifest) -> Iterator[Holder]:

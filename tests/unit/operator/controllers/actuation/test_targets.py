@@ -5,10 +5,16 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.actuation.holders import Bounds
-from inferno_operator.controllers.actuation.targets import Workload, bounds_for, compose, holders
+from inferno_operator.controllers.actuation.targets import (
+    Workload,
+    bounds_for,
+    compose,
+    holders,
+    scaled_places,
+)
 from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.dialects import KTHENA
-from inferno_operator.resources.objects import Kind
+from inferno_operator.resources.objects import Key, Kind, Place
 
 Manifest = dict[str, Any]
 
@@ -118,6 +124,13 @@ def test_the_bounds_of_an_autoscaler_are_written_where_its_release_has_them(
     assert {write.reference.kind for write in (of_one, of_several)} == {kind}
 
 
+def refers(**fields: str) -> Manifest:
+    return {"kind": "ModelServing", "name": "m-a", **fields}
+
+
+OF_ANOTHER_NAMESPACE = {"targetRef": refers(namespace="other")}
+
+
 @pytest.mark.parametrize(
     "spec",
     [
@@ -127,15 +140,36 @@ def test_the_bounds_of_an_autoscaler_are_written_where_its_release_has_them(
                 "m-a", target={"targetRef": {"name": "m-a"}, "subTargets": {"kind": "Role"}}
             )
         },
+        {"homogeneousTarget": scaled("m-a", target={"targetRef": refers(namespace="other")})},
+        {"heterogeneousTarget": {"params": [scaled("m-a", target=OF_ANOTHER_NAMESPACE)]}},
         {"disaggregatedTarget": {"targetRef": {"kind": "ModelServing", "name": "m-a"}}},
         {"metrics": []},
     ],
-    ids=["another kind", "a role", "roles in a ratio", "no target"],
+    ids=[
+        "another kind",
+        "a role",
+        "another namespace",
+        "another namespace, one of several",
+        "roles in a ratio",
+        "no target",
+    ],
 )
 def test_what_does_not_scale_the_whole_serving_is_left_alone(spec: Manifest) -> None:
     there = Workload(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
 
     assert holders(reference(target="Binding"), there) == {}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"kind": ""}, {"namespace": ""}, {"namespace": "ns"}, {"kind": "", "namespace": "ns"}],
+)
+def test_a_kind_or_namespace_that_is_empty_is_the_usual_one(fields: dict[str, str]) -> None:
+    spec = {"homogeneousTarget": scaled("m-a", target={"targetRef": refers(**fields)})}
+    there = Workload(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
+
+    assert list(holders(reference(target="Binding"), there)) == ["m-a"]
+    assert scaled_places(KTHENA.policy, scaler(**spec)) == {Place(KTHENA.serving, Key("ns", "m-a"))}
 
 
 SEVERAL = ModelBoosterRef.model_validate(
