@@ -1,23 +1,23 @@
 """What actuation has taken over from other field managers, and with whom it fights."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from inferno_operator.controllers.actuation.status import PAUSE
-from inferno_operator.resources.objects import Key
 
 Field = tuple[str, str]
-"""The uid of an object; the other manager with the path of the field."""
+"""The uid of an object, and the other manager with the path of the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fight:
-    """Another manager that sets a field back, and until when it is left to that manager.
+    """Another manager that sets a field of an object back, and until when it is left to it.
 
     `has_raised` says whether the field was set nevertheless, because its number was too small.
     """
 
+    uid: str
     problem: str
     until: datetime
     has_raised: bool
@@ -42,8 +42,8 @@ class Disputes:
     _written: set[str] = field(default_factory=set)
     """The uids of the objects that actuation has written."""
     _taken: dict[Field, _Taken] = field(default_factory=dict)
-    _raised: dict[Key, Sequence[Fight]] = field(default_factory=dict)
-    """The last fights of Servers in which a field was set nevertheless."""
+    _raised: dict[str, Fight] = field(default_factory=dict)
+    """The last fight about an object in which a field was set nevertheless, by uid."""
 
     def wrote(self, uid: str) -> None:
         """Remember that actuation has written an object."""
@@ -68,15 +68,11 @@ class Disputes:
         self._taken.update(dict.fromkeys(fields, _Taken(now, revision)))
         return None
 
-    def fights(self, server: Key, found: Sequence[Fight], now: datetime) -> Sequence[Fight]:
-        """Return the fights about the objects of a Server: those found now, and past ones.
+    def fights(self, found: Iterable[Fight], uids: Iterable[str], now: datetime) -> Sequence[Fight]:
+        """Return the fights about some objects: those found now, and those that still last.
 
         A fight in which a field was set nevertheless would else be told for a moment only.
         """
-        self._raised = {
-            key: fights for key, fights in self._raised.items() if fights[0].until > now
-        }
-        raised = [fight for fight in found if fight.has_raised]
-        if raised:
-            self._raised[server] = raised
-        return found or self._raised.get(server, ())
+        self._raised = {uid: fight for uid, fight in self._raised.items() if fight.until > now}
+        self._raised |= {fight.uid: fight for fight in found if fight.has_raised}
+        return [*found, *(self._raised[uid] for uid in uids if uid in self._raised)]

@@ -6,7 +6,7 @@ which replicas run and whether they are those of the decision.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -45,6 +45,7 @@ from inferno_operator.controllers.actuation.targets import (
     Workload,
     booster_places,
     dialect,
+    holders,
     read_places,
     revision,
 )
@@ -100,8 +101,7 @@ async def _actuate(manifest: Manifest, context: Context) -> Outcome:
         return await _release(observation, context)
     try:
         inputs = await _read(observation, reference, context)
-        plan = decide(inputs, context.now())
-        plan = await _execute(plan, observation.reference.key, inputs, context)
+        plan = await _execute(decide(inputs, context.now()), inputs, context)
         current = await _current(observation, inputs, context)
     except (StaleError, UnavailableError):
         raise  # a later reconcile may succeed, and the progress of the move is not known
@@ -192,7 +192,7 @@ def _by_name(manifests: Iterable[Manifest | None]) -> dict[str, Manifest]:
     return {m["metadata"]["name"]: m for m in manifests if m is not None}
 
 
-async def _execute(plan: Plan, server: Key, inputs: Inputs, context: Context) -> Plan:
+async def _execute(plan: Plan, inputs: Inputs, context: Context) -> Plan:
     """Do the writes of a plan; returns the plan, or one that reports a fight.
 
     A conflict about one object does not keep the others from being written.
@@ -206,7 +206,16 @@ async def _execute(plan: Plan, server: Key, inputs: Inputs, context: Context) ->
         except ConflictError as error:
             fights += await _take_over(write, error, inputs, context)
         context.disputes.wrote(write.reference.uid)
-    return _reporting(plan, context.disputes.fights(server, fights, context.now()), context.now())
+    now, uids = context.now(), _written_uids(inputs)
+    return _reporting(plan, context.disputes.fights(fights, uids, now), now)
+
+
+def _written_uids(inputs: Inputs) -> Collection[str]:
+    """Return the uids of the objects that have the numbers of replicas."""
+    if inputs.workload is None:
+        return ()
+    found = holders(inputs.reference, inputs.workload).values()
+    return dict.fromkeys(holder.manifest["metadata"]["uid"] for holder in found)
 
 
 async def _take_over(
@@ -218,10 +227,11 @@ async def _take_over(
     decided, or what runs.
     """
     edit = revision(inputs.reference, inputs.workload) if inputs.workload is not None else ""
-    until = context.disputes.until(write.reference.uid, error.causes, edit, context.now())
+    uid = write.reference.uid
+    until = context.disputes.until(uid, error.causes, edit, context.now())
     if until is None or not write.reduces:
         await _apply(write, context, force=True)
-    return [] if until is None else [Fight(str(error), until, has_raised=not write.reduces)]
+    return [] if until is None else [Fight(uid, str(error), until, has_raised=not write.reduces)]
 
 
 def _reporting(plan: Plan, fights: Sequence[Fight], now: datetime) -> Plan:
