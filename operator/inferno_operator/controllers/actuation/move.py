@@ -20,6 +20,7 @@ from inferno_operator.controllers.actuation.targets import (
     bounds_for,
     compose,
     failure,
+    floor,
     holders,
     is_autoscaled,
     is_ceiling,
@@ -73,7 +74,7 @@ class Move:
         return [n for n in self._wanted if not self._has_arrived(n)] + self._unplaced
 
     def is_complete(self) -> bool:
-        """Whether exactly the decided replicas run."""
+        """Whether the decided replicas run, or fewer where they are a ceiling."""
         return not self.missing() and not self._surplus()
 
     def problem(self) -> Verdict | None:
@@ -117,17 +118,34 @@ class Move:
             until = f"; until then the replicas on {', '.join(kept)} stay" if kept else ""
             return "; ".join(map(self._shortage, waits)) + until
         surplus = self._surplus()
-        if surplus:
-            return "; ".join(map(self._excess, surplus))
-        runs = [f"{n} x {self._backends[b].accelerator}" for b, n in self._wanted.items() if n]
-        return " + ".join(runs) or "no replicas"
+        return "; ".join([self._runs(), *map(self._excess, surplus)])
+
+    def _runs(self) -> str:
+        """Return the replicas that run, with the decided ones where they may differ."""
+        names = [name for name, wanted in self._wanted.items() if wanted or self._running(name)]
+        return " + ".join(map(self._count, names)) or "no replicas"
+
+    def _count(self, name: str) -> str:
+        backend = self._backends[name]
+        count, wanted = f"{self._running(name)} x {backend.accelerator}", self._wanted[name]
+        if wanted and is_ceiling(self._reference, self._world, backend):
+            return f"{count} ({wanted} at most)"
+        if self._most(name) > wanted:
+            return f"{count} ({wanted} decided; its autoscalingPolicy needs {self._most(name)})"
+        return count
 
     def _shortage(self, name: str) -> str:
         count = f"{self._available(name)} of {self._needed(name)} replicas"
         return f"{count} on {self._title(name)} available"
 
     def _excess(self, name: str) -> str:
-        return f"{self._running(name)} replicas on {self._title(name)}, {self._most(name)} decided"
+        told = (
+            f"{self._running(name)} replicas on {self._title(name)}, {self._wanted[name]} decided"
+        )
+        keeps = is_autoscaled(self._reference, self._world, self._backends[name])
+        if keeps and self._now[name] == self._final[name]:
+            return f"{told}: its autoscaler may keep 1, as there is no smaller maximum"
+        return told
 
     def _title(self, name: str) -> str:
         backend = self._backends[name]
@@ -146,13 +164,9 @@ class Move:
         return [name for name in self._wanted if self._running(name) > self._most(name)]
 
     def _most(self, name: str) -> int:
-        """Return the replicas that a backend may have at most: an autoscaler uses the maximum."""
-        if name not in self._final:
-            return 0
-        final = self._final[name]
-        backend = self._backends[name]
-        is_free = is_autoscaled(self._reference, self._world, backend)
-        return final.most if is_free else final.least
+        """Return the replicas that a backend may have at most."""
+        least = floor(self._reference, self._world, self._backends[name])
+        return max(self._wanted[name], least)
 
     def _is_passed_on(self, name: str) -> bool:
         """Whether the booster's controller has seen the newest bounds, if it reports that."""

@@ -122,7 +122,9 @@ class Fleet:
                 holder["maxReplicas"],
             )
             scales = self.reference.target == "Binding" or "autoscalingPolicy" in backend
-            self._scale(serving, min(max(now, least), most) if scales else least)
+            is_unused = (least, most) == (0, 1)  # no request reaches it
+            chosen = 0 if is_unused else min(max(now, least), most)
+            self._scale(serving, chosen if scales else least)
         self.booster["status"]["observedGeneration"] = self.booster["metadata"]["generation"]
 
     def progress(self, name: str) -> None:
@@ -241,6 +243,48 @@ def test_a_mix_is_spread_over_its_backends() -> None:
 
     assert has_arrived(plans[-1])
     assert [fleet.available(name) for name in NAMES] == [2, 0, 3]
+
+
+def told(fleet: Fleet, decision: Mapping[str, int], **running: int) -> tuple[bool | None, str]:
+    """What is said of a decision that is written, while so many replicas run."""
+    fleet.settle(decision)
+    for name, replicas in running.items():
+        serving = fleet.servings[f"m-{name}"]
+        serving["spec"]["replicas"] = serving["status"]["availableReplicas"] = replicas
+    verdict = fleet.step(decision).verdict
+    assert verdict is not None
+    return verdict.holds, verdict.message
+
+
+def test_what_an_autoscaler_runs_below_a_ceiling_is_told() -> None:
+    fleet = Fleet(reference(target="Binding", bounds="Ceiling"))
+
+    beside = told(fleet, {"A": 7}, a=4, b=1)
+    below = told(fleet, {"A": 7}, a=4, b=0)
+    mixed = told(fleet, {"A": 7, "B": 2}, a=4, b=1)
+
+    holds, message = beside
+    assert holds is None
+    assert message.startswith("4 x A (7 at most) + 1 x B; 1 replicas on B (backend 'b'), 0 decided")
+    assert message.endswith("its autoscaler may keep 1, as there is no smaller maximum")
+    assert below == (True, "4 x A (7 at most)")
+    assert mixed == (True, "4 x A (7 at most) + 1 x B (2 at most)")
+
+
+def test_a_replica_beside_those_that_are_pinned_is_no_part_of_the_decision() -> None:
+    fleet = Fleet(reference(target="Binding"))
+
+    assert told(fleet, {"A": 4}, a=4) == (True, "4 x A")
+    assert told(fleet, {"A": 4}, a=4, b=1)[0] is None
+
+
+def test_a_replica_that_a_policy_keeps_is_told_beside_the_decided_ones() -> None:
+    fleet = Fleet(reference(), frozenset("b"))
+
+    assert told(fleet, {"A": 2}, a=2, b=1) == (
+        True,
+        "2 x A + 1 x B (0 decided; its autoscalingPolicy needs 1)",
+    )
 
 
 def test_what_does_not_come_up_in_time_is_told_and_the_old_stays() -> None:
