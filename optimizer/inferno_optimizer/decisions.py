@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from inferno_optimizer.card_types import no_count, unnamed_types
 from inferno_optimizer.sizing.candidates import (
     MAX_REPLICAS,
     MS_PER_MINUTE,
@@ -326,10 +327,15 @@ def _needs(candidates: Candidates, rows: IntArray, left: IntArray) -> str:
 def _need(candidates: Candidates, row: int, left: IntArray) -> str:
     card_type = candidates.types[int(candidates.pairs.type[row])]
     cards = candidates.pairs.cards[row] * candidates.replicas[row]
+    is_unnamed = card_type in unnamed_types(candidates.system)
+    told = (
+        no_count(card_type, candidates.system)
+        if is_unnamed
+        else f"left {left[candidates.pairs.type[row]]}"
+    )
     return (
         f"{candidates.replicas[row]} x {_accelerator(candidates, row)}"
-        f" (cards of {card_type}: {cards},"
-        f" left {left[candidates.pairs.type[row]]})"
+        f" (cards of {card_type}: {cards}, {told})"
     )
 
 

@@ -232,7 +232,8 @@ class Server:
     `keep_accelerator` pins the server to the accelerator of `current`; with `max_batch_size` 0
     the performance profile determines the batch. `max_queue_size` limits the waiting requests of
     a replica with a profile of generation 3; with 0, a replica rejects requests while its batch
-    is full.
+    is full. `accelerators` names the only accelerators that the server may use, because only for
+    these something runs it; empty means any.
     """
 
     name: str
@@ -243,6 +244,7 @@ class Server:
     min_replicas: int = 0
     max_batch_size: int = 0
     max_queue_size: int = 0
+    accelerators: tuple[str, ...] = ()
 
     @property
     def load(self) -> Load:
@@ -269,7 +271,8 @@ class Options:
     """Options of the optimization; `unlimited` overrides `milp`; without both, it is greedy.
 
     With `hold_undecided`, the cards of servers for which no decision is possible are subtracted
-    from the capacity; `time_limit` [s] bounds sizing and the exact solver together.
+    from the capacity, and there is none for a server that runs where a mistake in the system
+    excludes it: see `Reason.UNKNOWN_CAPACITY`. `time_limit` [s] bounds sizing and the exact solver together.
     `priority_tolerance` is the share of the largest servable load of a priority that the exact
     solver may give up for lower priorities and for the value; None leaves the choice to the
     solver. With `trace`, the certificate tells how the exact solver improved the plan.
@@ -291,7 +294,8 @@ class System:
     """The input of an optimization. Names are unique within each kind.
 
     `profiles` has at most one entry for a pair of model and accelerator; `capacity` maps
-    an accelerator type to its number of cards; a type that is not listed has 0. `held` counts
+    an accelerator type to its number of cards; no cards are handed out of a type that is not
+    listed. `held` counts
     the cards by type that are used by servers which are not part of the system.
     """
 
@@ -316,7 +320,12 @@ class System:
 
 
 class Reason(StrEnum):
-    """Why a server has its allocation, or has none."""
+    """Why a server has its allocation, or has none.
+
+    `UNKNOWN_CAPACITY`: it runs on cards of a type that the capacity does not name, or can only use
+    such cards. `UNKNOWN_ACCELERATOR`: it runs on an accelerator that the system does not have. Both
+    are for systems with the option `hold_undecided`.
+    """
 
     ALLOCATED = "Allocated"
     BEST_EFFORT = "BestEffort"
@@ -326,6 +335,8 @@ class Reason(StrEnum):
     NO_TARGET = "NoTarget"
     UNKNOWN_MODEL = "UnknownModel"
     UNKNOWN_CLASS = "UnknownClass"
+    UNKNOWN_ACCELERATOR = "UnknownAccelerator"
+    UNKNOWN_CAPACITY = "UnknownCapacity"
     INVALID_SPEC = "InvalidSpec"
 
     @property

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from inferno_optimizer.card_types import no_accelerator, no_count, strange_types, unnamed_types
 from inferno_optimizer.system import (
     Accelerator,
+    Allocation,
     DecodeParameters,
     Generation,
     PerformanceParameters,
@@ -23,7 +25,11 @@ from inferno_optimizer.system import (
     TokenBudgetParameters,
 )
 
-UNKNOWN_ACCELERATOR = "UnknownAccelerator"
+UNKNOWN_TYPE = "UnknownType"
+"""A type of cards in the capacity that no accelerator has."""
+
+UNMATCHED = frozenset({UNKNOWN_TYPE, Reason.UNKNOWN_CAPACITY})
+"""Problems of types that the capacity and the accelerators do not share."""
 
 MAX_COUNT = 2**31 - 1
 """Largest valid count; a product of two counts still fits into 64 bits."""
@@ -97,6 +103,26 @@ def _problems(system: System) -> Iterator[Problem]:
             yield from _missing_input(server)
     for card_type, count in system.capacity.items():
         yield from _sensible("capacity", card_type, {"count": count})
+    yield from _unmatched_types(system)
+
+
+def _unmatched_types(system: System) -> Iterator[Problem]:
+    """Types in the capacity that no accelerator has, and types in use that it does not name."""
+    for card_type in strange_types(system):
+        message = no_accelerator(card_type, system)
+        yield Problem("capacity", card_type, "type", message, UNKNOWN_TYPE)
+    missing = unnamed_types(system)
+    types = {a.name: a.type for a in system.accelerators if a.type in missing}
+    used = {types[part.accelerator] for part in _running(system) if part.accelerator in types}
+    for card_type in sorted(used):
+        message = f"{no_count(card_type, system)}; add it, with a count of 0 if there are none"
+        yield Problem("capacity", card_type, "type", message, Reason.UNKNOWN_CAPACITY)
+
+
+def _running(system: System) -> Iterator[Allocation]:
+    """What the servers run on."""
+    parts = (part for server in system.servers for part in server.current.parts)
+    return (part for part in parts if part.replicas > 0)
 
 
 def _accelerator_problems(accelerator: Accelerator) -> Iterator[Problem]:
@@ -126,7 +152,7 @@ def _profile_problems(
     if profile.accelerator not in accelerators:
         message = f"no accelerator is named {profile.accelerator!r}; correct it or add one"
         yield Problem(
-            "model", profile.model, "acc", message, UNKNOWN_ACCELERATOR, profile.accelerator
+            "model", profile.model, "acc", message, Reason.UNKNOWN_ACCELERATOR, profile.accelerator
         )
 
 

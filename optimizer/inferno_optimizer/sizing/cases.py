@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from inferno_optimizer.card_types import no_count, unnamed_types
+from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import (
+    Allocation,
     Decision,
     PerformanceProfile,
     Reason,
@@ -15,6 +18,10 @@ from inferno_optimizer.system import (
     Target,
 )
 from inferno_optimizer.validation import Problem, find_problems
+
+
+NOWHERE_TO_RUN = "no workload or backend: the server names none for this accelerator"
+"""Why a server cannot use an accelerator that is not among its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ class Catalogue:
     def _allowed_profiles(self, server: Server) -> tuple[int, ...]:
         """Positions of the usable profiles on whose accelerators the server may run."""
         positions = self.profiles[server.model]
-        if not (_pinned(server) or self._has_memory_bounds):
+        if not (_pinned(server) or server.accelerators or self._has_memory_bounds):
             return positions
         return tuple(i for i in positions if not self.exclusion(server, self.system.profiles[i]))
 
@@ -120,6 +127,8 @@ class Catalogue:
 
     def exclusion(self, server: Server, profile: PerformanceProfile) -> str:
         """Why a server cannot use a usable profile of its model; empty if it can."""
+        if server.accelerators and profile.accelerator not in server.accelerators:
+            return NOWHERE_TO_RUN
         if _pinned(server) and server.current.accelerator != profile.accelerator:
             return "keepAccelerator pins the server to another accelerator"
         tokens = server.load.tokens_kept
@@ -139,9 +148,66 @@ class Catalogue:
         for problem in self.problems.get(("service class", service_class.name), ()):
             if problem.part == server.model:
                 return Reason.INVALID_SPEC, str(problem)
+        reason, message = self._mistake_where_it_runs(server)
+        if reason is not None:
+            return reason, f"{message}; what runs stays"
         if not self._allowed_profiles(server):
             return Reason.NO_PERFORMANCE_DATA, self._missing_data(server)
+        return self._without_named_cards(server)
+
+    def _mistake_where_it_runs(self, server: Server) -> tuple[Reason | None, str]:
+        """What is missing or wrong of the accelerators that a server runs on.
+
+        Without it they would be no candidates, and a mistake would move or stop the server.
+        """
+        if self.system.options.hold_undecided:
+            for part in server.current.parts:
+                if not (part.accelerator and part.replicas > 0):
+                    continue
+                reason, message = self._mistake_of(server, part)
+                if reason is not None:
+                    return reason, f"it runs {part.placement}, and {message}"
         return None, ""
+
+    def _mistake_of(self, server: Server, part: Allocation) -> tuple[Reason | None, str]:
+        name, position = part.accelerator, self.accelerators.get(part.accelerator)
+        if position is None:
+            known = alternatives(name, sorted(self.accelerators))
+            return Reason.UNKNOWN_ACCELERATOR, f"no accelerator is named {name!r}{known}"
+        if server.accelerators and name not in server.accelerators:
+            known = alternatives(name, server.accelerators)
+            return Reason.INVALID_SPEC, f"names no workload or backend for {name!r}{known}"
+        card_type = self.system.accelerators[position].type
+        if card_type in self._unnamed_types:
+            return Reason.UNKNOWN_CAPACITY, no_count(card_type, self.system)
+        problems = self._problems_of_data(server.model, name)
+        if problems:
+            return Reason.NO_PERFORMANCE_DATA, "; ".join(map(str, problems))
+        return None, ""
+
+    def _problems_of_data(self, model: str, accelerator: str) -> list[Problem]:
+        """What is wrong with the data of a model for an accelerator.
+
+        If there are none, other data that name an unknown accelerator may be meant.
+        """
+        if self.profile(model, accelerator):
+            return self.profile_problems(model, accelerator)
+        problems = self.problems.get(("model", model), [])
+        return [p for p in problems if p.reason == Reason.UNKNOWN_ACCELERATOR]
+
+    def _without_named_cards(self, server: Server) -> tuple[Reason | None, str]:
+        """Whether every accelerator that a server may use has cards of an unnamed type."""
+        if not (self.system.options.hold_undecided and self._unnamed_types):
+            return None, ""
+        names = [self.system.profiles[i].accelerator for i in self._allowed_profiles(server)]
+        types = {self.system.accelerators[self.accelerators[name]].type for name in names}
+        if types - self._unnamed_types:
+            return None, ""
+        return Reason.UNKNOWN_CAPACITY, no_count(min(types), self.system)
+
+    @cached_property
+    def _unnamed_types(self) -> frozenset[str]:
+        return unnamed_types(self.system)
 
     def _missing_data(self, server: Server) -> str:
         usable = [self.system.profiles[i] for i in self.profiles[server.model]]

@@ -14,7 +14,7 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.changes import EVERY, Change
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Accelerator, SaturationPolicy, System
-from inferno_optimizer.validation import find_problems
+from inferno_optimizer.validation import UNMATCHED, find_problems
 from inferno_optimizer.wire.codec import decode_system, encode_system
 
 JsonObject = dict[str, Any]
@@ -267,10 +267,13 @@ def _short(field: str) -> str:
 
 
 def _refuse_new_problems(before: System, after: System, change: Change) -> None:
-    """Raise an error if the change causes a problem; ignore the problems that existed before."""
+    """Raise an error if the change causes a problem; ignore the problems that existed before.
+
+    A count of a type that no accelerator has, or the lack of one, is told of beside the plan.
+    """
     known = frozenset(find_problems(before))
     for problem in find_problems(after):
-        if problem not in known:
+        if problem not in known and problem.reason not in UNMATCHED:
             raise change.error(str(problem))
 
 

@@ -80,8 +80,10 @@ def weight(server: Server) -> float:
 
 
 def choices(system: System, server: Server) -> Iterator[Choice]:
-    """All replicas that it takes, on each of its accelerators."""
+    """All replicas that it takes, on each of its accelerators; none if it runs on a strange one."""
     units = {unit.name: unit for unit in system.accelerators}
+    if system.options.hold_undecided and server.current.accelerator not in {"", *units}:
+        return
     classes = {c.name: c for c in system.classes}
     target = classes[server.service_class].targets[server.model]
     kept = server.current.accelerator if server.keep_accelerator else ""

@@ -246,7 +246,7 @@ def test_data_for_an_unknown_accelerator_ask_for_no_input_tokens() -> None:
         pytest.param(having(Target(300, wait_percentile=99.99)), id="percentile of nothing"),
         pytest.param(measured(0, 1), id="proportional"),
         pytest.param(having(replace(PROFILE, max_batch_size=0, at_tokens=0)), id="batch of one"),
-        pytest.param(replace(SYSTEM, capacity={"G2": 0, "other": 3}), id="no cards"),
+        pytest.param(replace(SYSTEM, capacity={"G2": 0}), id="no cards"),
         pytest.param(replace(SYSTEM, servers=()), id="no server"),
     ],
 )

@@ -13,13 +13,17 @@ from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.system import Reason, System
-from inferno_optimizer.validation import UNKNOWN_ACCELERATOR, Problem, find_problems
+from inferno_optimizer.validation import UNMATCHED, Problem, find_problems
 from inferno_optimizer.wire.codec import decode_system, is_system, unknown_keys
 
 if TYPE_CHECKING:
     from inferno_operator.resources import Resource
 
-DANGLING = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, UNKNOWN_ACCELERATOR})
+DANGLING = UNMATCHED | {
+    Reason.UNKNOWN_CLASS,
+    Reason.UNKNOWN_MODEL,
+    Reason.UNKNOWN_ACCELERATOR,
+}
 """Problems that are no reason to refuse: the plan tells what follows from them."""
 
 UNKNOWN_SHOWN = 8

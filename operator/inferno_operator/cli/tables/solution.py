@@ -20,7 +20,10 @@ from inferno_optimizer.system import (
     Solution,
     System,
 )
-from inferno_optimizer.validation import UNKNOWN_ACCELERATOR, find_problems
+from inferno_optimizer.validation import UNMATCHED, find_problems
+
+DANGLING = UNMATCHED | {Reason.UNKNOWN_ACCELERATOR}
+"""Problems of objects that are no servers, and that the plan does not tell."""
 
 GAP = "  "
 """What stands between columns."""
@@ -156,7 +159,7 @@ def _notes(system: System, solution: Solution) -> Iterator[str]:
     for decision in solution.decisions:
         yield from decision_notes(decision)
     for problem in find_problems(system):
-        if problem.reason == UNKNOWN_ACCELERATOR:
+        if problem.reason in DANGLING:
             yield f"warning: {problem}"
 
 

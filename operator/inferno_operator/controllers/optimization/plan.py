@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
-from inferno_operator.resources import DIGITS, Resource, Server, Status
+from inferno_operator.resources import DIGITS, Capacity, Resource, Server, Status
 from inferno_operator.resources.conditions import (
     ALLOCATED,
     READY,
@@ -143,10 +143,18 @@ class _Plan:
         problem = self._excluded.get(id(resource))
         if problem is not None:
             return Verdict(READY, holds=False, reason=problem.reason, message=problem.message)
-        problems = self._problems[KINDS.get(resource.kind, ""), getattr(resource.spec, "name", "")]
+        problems = [p for name in _names(resource) for p in self._problems[name]]
         if not problems:
             return VALID
         return Verdict(READY, holds=False, reason=problems[0].reason, message=_joined(problems))
+
+
+def _names(resource: Resource) -> Iterator[tuple[str, str]]:
+    """Kind and name of a resource in problems; a Capacity has a name for each of its types."""
+    if isinstance(resource, Capacity):
+        yield from (("capacity", count.type) for count in resource.spec.count)
+    else:
+        yield KINDS.get(resource.kind, ""), getattr(resource.spec, "name", "")
 
 
 def _joined(problems: Sequence[Problem]) -> str:
@@ -170,9 +178,15 @@ def _server_update(observation: Observation, decision: Decision) -> Update:
         message=decision.message,
     )
     verdicts = (ready, *_warnings(decision), allocated)
-    desired = desired_allocation(decision.allocation)
-    spec = None if observation.resource is None else spec_change(observation.resource, desired)
+    spec = _spec_change(observation, decision)
     return Update.of(observation, verdicts, active=decision.reason.decided, spec=spec)
+
+
+def _spec_change(observation: Observation, decision: Decision) -> Manifest | None:
+    """The change of a Server by a decision; without a decision, the last one stands."""
+    if observation.resource is None or not decision.reason.decided:
+        return None
+    return spec_change(observation.resource, desired_allocation(decision.allocation))
 
 
 def _warnings(decision: Decision) -> Iterator[Verdict]:

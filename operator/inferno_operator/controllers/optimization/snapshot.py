@@ -226,7 +226,15 @@ def _server(resource: Server, catalogue: Catalogue) -> core.Server:
         min_replicas=spec.min_num_replicas,
         max_batch_size=spec.max_batch_size,
         max_queue_size=spec.max_queue_size,
+        accelerators=_accelerators_of(resource),
     )
+
+
+def _accelerators_of(server: Server) -> tuple[str, ...]:
+    """The accelerators for which a Server names a workload or a backend; none if it names none."""
+    spec = server.spec
+    parts = spec.workloads if spec.model_booster is None else spec.model_booster.backends
+    return tuple(part.accelerator for part in parts)
 
 
 def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:

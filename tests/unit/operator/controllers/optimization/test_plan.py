@@ -231,14 +231,25 @@ def test_conditions_of_others_neither_count_nor_are_written() -> None:
     assert [condition["type"] for condition in later["conditions"]] == ["Ready", "Allocated"]
 
 
-@pytest.mark.parametrize("reason", [r for r in Reason if r not in ("Allocated", "BestEffort")])
-def test_an_allocation_that_is_lost_is_cleared_to_the_last_number(reason: Reason) -> None:
+def test_an_allocation_that_is_lost_is_cleared_to_the_last_number() -> None:
+    second = carried_out(server(), decide(server(), allocated()))
+
+    update = decide(second, Decision("S", Reason.NO_CAPACITY, "so it is"))
+
+    assert update.spec is not None
+    assert is_cleared(update.spec["desiredAlloc"])
+    assert said(update)["Allocated"] == (False, "NoCapacity", "so it is")
+    assert said(update)["Ready"] == (False, "NoCapacity", "so it is")
+    assert news(update) == [("Warning", "NoCapacity", "so it is")]
+
+
+@pytest.mark.parametrize("reason", [r for r in Reason if not r.decided])
+def test_where_no_decision_is_possible_the_last_one_stands(reason: Reason) -> None:
     second = carried_out(server(), decide(server(), allocated()))
 
     update = decide(second, Decision("S", reason, "so it is"))
 
-    assert update.spec is not None
-    assert is_cleared(update.spec["desiredAlloc"])
+    assert update.spec is None
     assert said(update)["Allocated"] == (False, reason, "so it is")
     assert said(update)["Ready"] == (False, reason, "so it is")
     assert news(update) == [("Warning", reason, "so it is")]
@@ -356,7 +367,7 @@ def test_a_younger_server_of_the_same_name_gets_no_allocation() -> None:
     assert (holds, reason) == (False, "InvalidSpec")
     assert "'S'" in message
     assert "'a'" in message
-    assert is_cleared((updates["b"].spec or {})["desiredAlloc"])
+    assert updates["b"].spec is None
 
 
 def test_a_younger_object_of_another_kind_says_so_itself() -> None:

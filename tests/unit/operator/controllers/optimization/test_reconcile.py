@@ -26,7 +26,6 @@ from tests.unit.operator.objects import (
     accelerator,
     born,
     capacity,
-    is_cleared,
     manifest,
     model,
     optimizer,
@@ -354,7 +353,7 @@ async def test_what_is_wrong_with_an_object_is_told_on_the_optimizer_too(
     assert named in str(find(cluster, "Optimizer", "inferno")["status"])
 
 
-async def test_a_server_that_loses_its_allocation_is_cleared() -> None:
+async def test_the_decision_for_a_server_stands_when_its_class_is_gone() -> None:
     cluster = scene()
     await until_settled(cluster)
     cluster.events.clear()
@@ -364,7 +363,7 @@ async def test_a_server_that_loses_its_allocation_is_cleared() -> None:
 
     await until_settled(cluster)
 
-    assert is_cleared(find(cluster, "Server", "t")["spec"]["desiredAlloc"])
+    assert desired(cluster, "t") == ("A", 1, 10)
     assert condition(cluster, "Server", "t", "Allocated")[:2] == ("False", "UnknownClass")
     assert [(e.type, e.reason, e.about.key.name) for e in cluster.events] == [
         ("Warning", "UnknownClass", "t")

@@ -366,7 +366,7 @@ def test_a_load_in_tokens_of_later_models_is_read() -> None:
     current = {**running(2, 2), "ttftAverage": 7.5, "load": load}
 
     found = snapshot(
-        accelerator(), model(), service_class(), server(spec={"currentAlloc": current})
+        accelerator(), model(), service_class(), capacity(2), server(spec={"currentAlloc": current})
     )
 
     assert found.system.servers[0].load == core.Load(60, input_tokens=100, output_tokens=200)

@@ -1,0 +1,34 @@
+"""Types of cards: those of the accelerators, those that the capacity names, and where they differ.
+
+A count of 0 is a decision that somebody wrote; a type that is missing may be a mistake.
+"""
+
+from collections.abc import Iterator
+
+from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.system import System
+
+
+def unnamed_types(system: System) -> frozenset[str]:
+    """Types of accelerators that the capacity does not name; none if the capacity is ignored."""
+    if system.options.unlimited:
+        return frozenset()
+    return frozenset(a.type for a in system.accelerators) - system.capacity.keys()
+
+
+def strange_types(system: System) -> Iterator[str]:
+    """Types in the capacity that no accelerator has; none if the capacity is ignored."""
+    known = {accelerator.type for accelerator in system.accelerators}
+    if not system.options.unlimited:
+        yield from (card_type for card_type in system.capacity if card_type not in known)
+
+
+def no_count(card_type: str, system: System) -> str:
+    """Message for a type that the capacity does not name, with those like it."""
+    return f"no Capacity names type {card_type!r}{alternatives(card_type, sorted(system.capacity))}"
+
+
+def no_accelerator(card_type: str, system: System) -> str:
+    """Message for a type in the capacity that no accelerator has, with those like it."""
+    known = sorted({accelerator.type for accelerator in system.accelerators})
+    return f"no accelerator has type {card_type!r}{alternatives(card_type, known)}"
