@@ -3,7 +3,7 @@
 A count of 0 is a decision that somebody wrote; a type that is missing may be a mistake.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import System
@@ -23,9 +23,13 @@ def strange_types(system: System) -> Iterator[str]:
         yield from (card_type for card_type in system.capacity if card_type not in known)
 
 
-def no_count(card_type: str, system: System) -> str:
-    """Message for a type that the capacity does not name, with those like it."""
-    return f"no Capacity names type {card_type!r}{alternatives(card_type, sorted(system.capacity))}"
+def without_count(system: System) -> Mapping[str, str]:
+    """Message for each type that the capacity does not name, with those like it."""
+    named = sorted(system.capacity)
+    return {
+        name: f"no Capacity names type {name!r}{alternatives(name, named)}"
+        for name in sorted(unnamed_types(system))
+    }
 
 
 def no_accelerator(card_type: str, system: System) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferno_optimizer.card_types import no_count, unnamed_types
+from inferno_optimizer.card_types import without_count
 from inferno_optimizer.sizing.candidates import (
     MAX_REPLICAS,
     MS_PER_MINUTE,
@@ -137,6 +137,7 @@ def decide(candidates: Candidates, assignment: Assignment, left: IntArray) -> It
     mixed = {case: _mixed(candidates, mix) for case, mix in assignment.mixes.items()}
     ranked = candidates.ranked()
     owners = candidates.pairs.case[ranked]
+    rest = _rest(candidates, left)
     for rows_of_case in np.split(ranked, np.flatnonzero(np.diff(owners)) + 1):
         if not len(rows_of_case):
             continue
@@ -144,12 +145,12 @@ def decide(candidates: Candidates, assignment: Assignment, left: IntArray) -> It
         if case in mixed:
             yield mixed[case]
         elif case in assignment.kept:
-            yield _kept(candidates, rows_of_case, assignment.kept[case], left)
+            yield _kept(candidates, rows_of_case, assignment.kept[case], rest)
         elif case in place:
             row, given = int(assignment.rows[case]), int(assignment.replicas[case])
             yield _served(candidates, row, given, latencies, place[case])
         else:
-            yield _no_capacity(candidates, rows_of_case, left)
+            yield _no_capacity(candidates, rows_of_case, rest)
 
 
 def decide_rows(
@@ -196,7 +197,7 @@ def _shortage(candidates: Candidates, row: int, allocation: Allocation) -> str:
 
 
 def _kept(
-    candidates: Candidates, rows: IntArray, parts: Sequence[Part], left: IntArray
+    candidates: Candidates, rows: IntArray, parts: Sequence[Part], rest: Sequence[str]
 ) -> Decision:
     """The decision for a case that keeps parts of what runs; `rows` are its usable rows."""
     server = candidates.cases[int(candidates.pairs.case[rows[0]])].server
@@ -215,7 +216,7 @@ def _kept(
     )
     message = (
         f"{kept.placement}: it holds what runs, which its targets do not allow for, as cards are"
-        f" short of what it takes: {_needs(candidates, rows, left)}; add capacity or lower the load"
+        f" short of what it takes: {_needs(candidates, rows, rest)}; add capacity or lower the load"
     )
     return Decision(server.name, Reason.BEST_EFFORT, message, kept)
 
@@ -309,33 +310,34 @@ def _delay(allocation: Allocation) -> str:
     return f"a time to first token of {allocation.ttft_ms:.4g} ms"
 
 
-def _no_capacity(candidates: Candidates, rows: IntArray, left: IntArray) -> Decision:
+def _no_capacity(candidates: Candidates, rows: IntArray, rest: Sequence[str]) -> Decision:
     """The decision NoCapacity with what a case needs; `rows` are its usable rows, best first."""
-    needs = _needs(candidates, rows, left)
+    needs = _needs(candidates, rows, rest)
     message = f"not enough cards: it takes {needs}; add capacity or lower the load"
     server = candidates.cases[int(candidates.pairs.case[rows[0]])].server
     return Decision(server.name, Reason.NO_CAPACITY, message)
 
 
-def _needs(candidates: Candidates, rows: IntArray, left: IntArray) -> str:
+def _rest(candidates: Candidates, left: IntArray) -> list[str]:
+    """What is left of the cards of each type, as text; or that the capacity does not name it."""
+    missing = without_count(candidates.system)
+    counts = zip(candidates.types, left.tolist(), strict=True)
+    return [missing.get(card_type, f"left {count}") for card_type, count in counts]
+
+
+def _needs(candidates: Candidates, rows: IntArray, rest: Sequence[str]) -> str:
     """What a case needs, as text; `rows` are its usable rows, best first."""
-    options = [_need(candidates, int(row), left) for row in rows[:OPTIONS_NAMED]]
+    options = [_need(candidates, int(row), rest) for row in rows[:OPTIONS_NAMED]]
     more = f" or {len(rows) - OPTIONS_NAMED} other options" if len(rows) > OPTIONS_NAMED else ""
     return f"{', or '.join(options)}{more}"
 
 
-def _need(candidates: Candidates, row: int, left: IntArray) -> str:
+def _need(candidates: Candidates, row: int, rest: Sequence[str]) -> str:
     card_type = candidates.types[int(candidates.pairs.type[row])]
     cards = candidates.pairs.cards[row] * candidates.replicas[row]
-    is_unnamed = card_type in unnamed_types(candidates.system)
-    told = (
-        no_count(card_type, candidates.system)
-        if is_unnamed
-        else f"left {left[candidates.pairs.type[row]]}"
-    )
     return (
         f"{candidates.replicas[row]} x {_accelerator(candidates, row)}"
-        f" (cards of {card_type}: {cards}, {told})"
+        f" (cards of {card_type}: {cards}, {rest[candidates.pairs.type[row]]})"
     )
 
 

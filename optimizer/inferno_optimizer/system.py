@@ -272,7 +272,8 @@ class Options:
 
     With `hold_undecided`, the cards of servers for which no decision is possible are subtracted
     from the capacity, and there is none for a server that runs where a mistake in the system
-    excludes it: see `Reason.UNKNOWN_CAPACITY`. `time_limit` [s] bounds sizing and the exact solver together.
+    excludes it: see `Reason.UNKNOWN_CAPACITY`. `time_limit` [s] bounds sizing and the exact solver
+    together.
     `priority_tolerance` is the share of the largest servable load of a priority that the exact
     solver may give up for lower priorities and for the value; None leaves the choice to the
     solver. With `trace`, the certificate tells how the exact solver improved the plan.

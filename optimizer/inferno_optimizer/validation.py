@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from inferno_optimizer.card_types import no_accelerator, no_count, strange_types, unnamed_types
+from inferno_optimizer.card_types import no_accelerator, strange_types, without_count
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -111,11 +111,11 @@ def _unmatched_types(system: System) -> Iterator[Problem]:
     for card_type in strange_types(system):
         message = no_accelerator(card_type, system)
         yield Problem("capacity", card_type, "type", message, UNKNOWN_TYPE)
-    missing = unnamed_types(system)
+    missing = without_count(system)
     types = {a.name: a.type for a in system.accelerators if a.type in missing}
     used = {types[part.accelerator] for part in _running(system) if part.accelerator in types}
     for card_type in sorted(used):
-        message = f"{no_count(card_type, system)}; add it, with a count of 0 if there are none"
+        message = f"{missing[card_type]}; add it, with a count of 0 if there are none"
         yield Problem("capacity", card_type, "type", message, Reason.UNKNOWN_CAPACITY)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from inferno_optimizer.card_types import no_count, unnamed_types
+from inferno_optimizer.card_types import without_count
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import (
     Allocation,
@@ -18,7 +18,6 @@ from inferno_optimizer.system import (
     Target,
 )
 from inferno_optimizer.validation import Problem, find_problems
-
 
 NOWHERE_TO_RUN = "no workload or backend: the server names none for this accelerator"
 """Why a server cannot use an accelerator that is not among its own."""
@@ -172,14 +171,13 @@ class Catalogue:
     def _mistake_of(self, server: Server, part: Allocation) -> tuple[Reason | None, str]:
         name, position = part.accelerator, self.accelerators.get(part.accelerator)
         if position is None:
-            known = alternatives(name, sorted(self.accelerators))
-            return Reason.UNKNOWN_ACCELERATOR, f"no accelerator is named {name!r}{known}"
+            return Reason.UNKNOWN_ACCELERATOR, self._strange_accelerators[name]
         if server.accelerators and name not in server.accelerators:
             known = alternatives(name, server.accelerators)
             return Reason.INVALID_SPEC, f"names no workload or backend for {name!r}{known}"
         card_type = self.system.accelerators[position].type
-        if card_type in self._unnamed_types:
-            return Reason.UNKNOWN_CAPACITY, no_count(card_type, self.system)
+        if card_type in self._without_count:
+            return Reason.UNKNOWN_CAPACITY, self._without_count[card_type]
         problems = self._problems_of_data(server.model, name)
         if problems:
             return Reason.NO_PERFORMANCE_DATA, "; ".join(map(str, problems))
@@ -197,17 +195,28 @@ class Catalogue:
 
     def _without_named_cards(self, server: Server) -> tuple[Reason | None, str]:
         """Whether every accelerator that a server may use has cards of an unnamed type."""
-        if not (self.system.options.hold_undecided and self._unnamed_types):
+        if not (self.system.options.hold_undecided and self._without_count):
             return None, ""
         names = [self.system.profiles[i].accelerator for i in self._allowed_profiles(server)]
         types = {self.system.accelerators[self.accelerators[name]].type for name in names}
-        if types - self._unnamed_types:
+        if types - self._without_count.keys():
             return None, ""
-        return Reason.UNKNOWN_CAPACITY, no_count(min(types), self.system)
+        return Reason.UNKNOWN_CAPACITY, self._without_count[min(types)]
 
     @cached_property
-    def _unnamed_types(self) -> frozenset[str]:
-        return unnamed_types(self.system)
+    def _without_count(self) -> Mapping[str, str]:
+        """Messages for the types that the capacity does not name."""
+        return without_count(self.system)
+
+    @cached_property
+    def _strange_accelerators(self) -> Mapping[str, str]:
+        """Messages for the accelerators that servers run on and that the system does not have."""
+        parts = (part for server in self.system.servers for part in server.current.parts)
+        names = {part.accelerator for part in parts} - self.accelerators.keys()
+        known = sorted(self.accelerators)
+        return {
+            name: f"no accelerator is named {name!r}{alternatives(name, known)}" for name in names
+        }
 
     def _missing_data(self, server: Server) -> str:
         usable = [self.system.profiles[i] for i in self.profiles[server.model]]

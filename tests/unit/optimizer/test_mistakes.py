@@ -11,8 +11,8 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
-    DecodeParameters,
     Decision,
+    DecodeParameters,
     Load,
     Options,
     PerformanceProfile,
@@ -180,10 +180,14 @@ def test_both_sides_of_a_mistyped_type_are_problems_that_name_the_nearest_type()
     problems = find_problems(with_capacity(A100=8, h100=8)(SYSTEM))
 
     assert [str(problem) for problem in problems] == [
-        "capacity 'h100': type: no accelerator has type 'h100'; did you mean H100?"
-        " (known: A100, H100)",
-        "capacity 'H100': type: no Capacity names type 'H100'; did you mean h100?"
-        " (known: A100, h100); add it, with a count of 0 if there are none",
+        (
+            "capacity 'h100': type: no accelerator has type 'h100'; did you mean H100?"
+            " (known: A100, H100)"
+        ),
+        (
+            "capacity 'H100': type: no Capacity names type 'H100'; did you mean h100?"
+            " (known: A100, h100); add it, with a count of 0 if there are none"
+        ),
     ]
 
 

@@ -258,7 +258,7 @@ def test_every_problem_is_found_and_in_the_order_of_the_objects() -> None:
     system = replace(
         having(replace(LOAD, arrival_rate=-1, tokens_per_request=-1)),
         accelerators=(replace(ACCELERATOR, cost=-1, multiplicity=0),),
-        capacity={"a": -1, "b": 1, "c": -2},
+        capacity={"G2": -1, "b": 1, "c": -2},
     )
 
     found = [(problem.kind, problem.name, problem.field) for problem in find_problems(system)]
@@ -268,8 +268,10 @@ def test_every_problem_is_found_and_in_the_order_of_the_objects() -> None:
         ("accelerator", "G2", "multiplicity"),
         ("server", "chat", "currentAlloc.load.arrivalRate"),
         ("server", "chat", "currentAlloc.load.avgLength"),
-        ("capacity", "a", "count"),
+        ("capacity", "G2", "count"),
         ("capacity", "c", "count"),
+        ("capacity", "b", "type"),
+        ("capacity", "c", "type"),
     ]
 
 

@@ -101,8 +101,15 @@ def test_every_field_lands_in_its_place() -> None:
     assert system.classes == (core.ServiceClass("Gold", 7, {"granite": gold}),)
     load = core.Load(60, 128, arrival_cov=1.5, service_cov=2)
     current = core.Allocation("2xA100", 4, 16, cost=322, itl_ms=22.5, wait_ms=3.5, load=load)
-    limits = {"min_replicas": 2, "max_batch_size": 24}
-    chat = core.Server("chat", "Gold", "granite", current, keep_accelerator=True, **limits)
+    chat = core.Server(
+        "chat",
+        "Gold",
+        "granite",
+        current,
+        keep_accelerator=True,
+        min_replicas=2,
+        max_batch_size=24,
+    )
     assert system.servers == (chat,)
     assert system.capacity == {"A100": 16}
 
