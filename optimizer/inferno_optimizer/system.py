@@ -296,8 +296,8 @@ class System:
 
     `profiles` has at most one entry for a pair of model and accelerator; `capacity` maps
     an accelerator type to its number of cards; no cards are handed out of a type that is not
-    listed. `held` counts
-    the cards by type that are used by servers which are not part of the system.
+    listed. `held` counts the cards by type that are used by servers which are not part of the
+    system.
     """
 
     accelerators: tuple[Accelerator, ...] = ()
