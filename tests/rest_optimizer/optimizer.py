@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import SaturationPolicy, Solution
 from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.rest_optimizer.store import MissingError, Store
 
@@ -146,8 +147,21 @@ class RestOptimizer:
         if not self.original:
             return encode_solution(optimize(system))
         known = replace(system.options, hold_undecided=False)
-        answer = encode_solution(optimize(replace(system, options=known)))
-        return {"allocations": answer["allocations"]}
+        if known.saturation_policy is SaturationPolicy.HOLD:
+            known = replace(known, saturation_policy=SaturationPolicy.NONE)
+        return as_the_original_tells(optimize(replace(system, options=known)))
+
+
+def as_the_original_tells(solution: Solution) -> Any:  # noqa: ANN401 - JSON
+    """The answer of an optimizer that gives no reasons."""
+    given = encode_solution(solution)["allocations"]
+    unknown = ("reason", "message", "warnings", "percentiles")
+    return {
+        "allocations": {
+            server: {key: value for key, value in allocation.items() if key not in unknown}
+            for server, allocation in given.items()
+        }
+    }
 
 
 class Server(ThreadingHTTPServer):

@@ -5,7 +5,7 @@ values are compared in it: two that differ by the rounding of doubles are equal.
 original leaves to chance, go by name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count, groupby
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Answer
+from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
@@ -39,8 +39,17 @@ class Entry:
     ranks: tuple[tuple[int, float, float], ...]
 
 
+Serve = Callable[[Ledger, Sequence[Entry]], list[Entry]]
+"""Gives cases what their targets take; returns those that did not get it, in that order."""
+
+
 def solve_greedy(candidates: Candidates, capacity: IntArray) -> Answer:
-    """Serve the cases by rank; then share out what is left, as the saturation policy says.
+    """Serve the cases by rank; then share out what is left, as the saturation policy says."""
+    return Answer("greedy", Status.FEASIBLE, fill(candidates, capacity, serve))
+
+
+def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assignment:
+    """Serve the cases of one priority after the other, and share out what is left.
 
     With the policy `Hold` the cases of a priority hold what runs before any of them gets more.
     """
@@ -53,13 +62,13 @@ def solve_greedy(candidates: Candidates, capacity: IntArray) -> Answer:
         entries = list(group)
         if running:
             _hold(ledger, entries, running)
-        unserved = serve(ledger, entries)
+        unserved = serve_each(ledger, entries)
         if options.delayed_best_effort:
             waiting += unserved
         else:
             share_out(ledger, unserved, policy)
     share_out(ledger, waiting, policy)
-    return Answer("greedy", Status.FEASIBLE, ledger.assignment())
+    return ledger.assignment()
 
 
 def _hold(ledger: Ledger, entries: Iterable[Entry], running: Running) -> None:

@@ -71,7 +71,7 @@ def solution_of(answer: Answer, system: System) -> Solution:
     decided |= {decision.server: decision for decision in _unexplained(catalogue, silent)}
     told = (_in_our_words(decided[server.name], server) for server in system.servers)
     decisions = warned(catalogue, told)
-    capacity = _capacity(catalogue, decisions, answer.marginal)
+    capacity = capacity_of(catalogue, decisions, answer.marginal)
     if not system.options.unlimited:
         _refuse(_excess(capacity))
     _refuse(_wrong_costs(answer.given, catalogue))
@@ -198,9 +198,10 @@ def _without_words(server: Server) -> Decision:
     return Decision(server.name, Reason.NO_CAPACITY, message)
 
 
-def _capacity(
+def capacity_of(
     catalogue: Catalogue, decisions: Sequence[Decision], marginal: Mapping[str, MarginalValue]
 ) -> tuple[CapacityUse, ...]:
+    """Capacity and use of every card type by decisions; `marginal` is the value of one more."""
     models = {server.name: server.model for server in catalogue.system.servers}
     used: Counter[str] = Counter()
     for decision in decisions:

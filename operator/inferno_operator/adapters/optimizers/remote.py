@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from inferno_operator.adapters.optimizers.contents import (
     READS,
@@ -19,10 +20,11 @@ from inferno_operator.adapters.optimizers.places import Places
 from inferno_operator.adapters.optimizers.rest_client import NotFoundError, RestClient, connect
 from inferno_optimizer.errors import InputError, SolverError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.system import SaturationPolicy, Solution, System
 from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution, encode_system, has_certificate
 from inferno_optimizer.wire.plausibility import find_doubts
+from inferno_optimizer.wire.retention import keep_running
 from inferno_optimizer.wire.screening import screen
 from inferno_optimizer.wire.sizes import Sizes
 
@@ -31,6 +33,9 @@ MARGIN = 30.0
 
 TRIES = 2
 """Number of requests to an optimizer that gives servers too little without an apparent reason."""
+
+SUBSTITUTE = SaturationPolicy.PRIORITY_EXHAUSTIVE
+"""The policy that an optimizer gets that does not know `Hold`."""
 
 AT_ONCE = 4
 """Largest number of concurrent requests to an optimizer that does not mix them up."""
@@ -46,6 +51,9 @@ class RemoteOptimizer:
     are sent one at a time until an answer has a certificate. A request waits for its turn at most
     as long as a request may take.
 
+    The original does not know the policy `Hold`. It is asked to share cards out by priority
+    instead, and what its answer takes away from servers that run is given back.
+
     Parameters
     ----------
     endpoint
@@ -60,6 +68,7 @@ class RemoteOptimizer:
         self._turn = Places(endpoint.url, 1, self._patience)
         self._places = Places(endpoint.url, AT_ONCE, self._patience)
         self._keeps_apart = False
+        self._knows_hold = True
 
     async def optimize(self, system: System) -> Solution:
         """Optimize remotely; servers that no plan can serve are decided locally."""
@@ -86,14 +95,28 @@ class RemoteOptimizer:
         request with that of another client: the request is sent once more.
         """
         for _ in range(TRIES - 1):
-            document = await self._ask(client, system)
+            document = await self._answer(client, system)
             if self._is_ours(document):
                 return await self._checked(client, document, system)
             solution, doubt = await self._read(client, document, system)
             if not doubt:
                 return solution
             logger.warning("%s: %s", self._endpoint.url, doubt)
-        return await self._checked(client, await self._ask(client, system), system)
+        return await self._checked(client, await self._answer(client, system), system)
+
+    async def _answer(self, client: RestClient, system: System) -> object:
+        """Ask with a policy that the optimizer knows; its answer tells whether it knows `Hold`."""
+        asked = self._in_its_words(system)
+        document = await self._ask(client, asked)
+        self._is_ours(document)
+        reworded = self._in_its_words(system)
+        return document if reworded == asked else await self._ask(client, reworded)
+
+    def _in_its_words(self, system: System) -> System:
+        options = system.options
+        if self._knows_hold or options.saturation_policy is not SaturationPolicy.HOLD:
+            return system
+        return replace(system, options=replace(options, saturation_policy=SUBSTITUTE))
 
     async def _checked(self, client: RestClient, document: object, system: System) -> Solution:
         """The solution of an answer; a doubt about it is an error."""
@@ -119,8 +142,8 @@ class RemoteOptimizer:
             yield client
 
     def _is_ours(self, document: object) -> bool:
-        """Whether the answer has a certificate: such an optimizer does not mix up requests."""
-        self._keeps_apart = has_certificate(document)
+        """Whether the answer has a certificate: such an optimizer keeps requests apart."""
+        self._keeps_apart = self._knows_hold = has_certificate(document)
         return self._keeps_apart
 
     async def _ask(self, client: RestClient, system: System) -> object:
@@ -169,7 +192,8 @@ def _plausible(document: object, system: System) -> tuple[Solution, str]:
     solution = decode_solution(document, system)
     sizes = Sizes.of(system, is_ours=is_ours)
     told = solution if is_ours else tell_best_effort(solution, sizes)
-    return told, next(find_doubts(told, sizes), "")
+    doubt = next(find_doubts(told, sizes), "")
+    return (told if is_ours or doubt else keep_running(told, sizes)), doubt
 
 
 async def _replace(client: RestClient, wanted: Contents) -> None:

@@ -17,7 +17,14 @@ from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, Statefu
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Decision, Options, Reason, Solution, System
+from inferno_optimizer.system import (
+    Decision,
+    Options,
+    Reason,
+    SaturationPolicy,
+    Solution,
+    System,
+)
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 from tests.unit.operator.objects import (
@@ -318,6 +325,48 @@ async def test_what_the_original_may_have_mixed_up_is_asked_again(rest: RestOpti
     await remote.optimize(TWO)
 
     assert len(rest.solved) == 1 + 2 + 1
+
+
+HELD = replace(
+    system_of(
+        server("S", wanted=5, spec={"currentAlloc": running(3, 5)}),
+        server("T", wanted=1, spec={"class": "D"}),
+        service_class("D", priority=2),
+    ),
+    options=Options(saturation_policy=SaturationPolicy.HOLD, hold_undecided=True),
+)
+"""S needs 5 of 4 cards and runs 3; T would like one of them."""
+
+
+async def test_what_runs_is_kept_with_an_optimizer_that_does_not_know_hold(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    rest.original = True
+
+    solution = await remote.optimize(HELD)
+
+    assert solution.allocations["S"].replicas == 4
+    assert solution.decisions[0].reason is Reason.BEST_EFFORT
+
+
+async def test_the_policy_that_is_sent_is_one_that_the_optimizer_knows(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    await remote.optimize(HELD)
+    rest.original = True
+    await remote.optimize(HELD)
+    await remote.optimize(HELD)
+    rest.original = False
+    await remote.optimize(HELD)
+
+    sent = [body["system"]["optimizerData"]["optimizer"] for body in rest.solved]
+    assert [options["saturationPolicy"] for options in sent][-4:] == [
+        "PriorityExhaustive",  # the original is known by its last answer
+        "PriorityExhaustive",
+        "PriorityExhaustive",  # and ours by this one
+        "Hold",
+    ]
+    assert sent[0]["saturationPolicy"] == "Hold"
 
 
 async def test_integers_are_written_as_integers(rest: RestOptimizer) -> None:
