@@ -25,6 +25,7 @@ from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.controllers.plans.controller import PlansController
+from inferno_operator.controllers.plans.ports import KeySource
 from inferno_operator.resources import Resource
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Now
@@ -52,6 +53,8 @@ class Parts:
         The ModelBoosters that the Model Booster controller looks after; None: it does not run.
     now
         The time of day.
+    plan_key
+        Gives the key with which the operator signs its Plans.
     """
 
     cluster: GuardedCluster
@@ -60,6 +63,7 @@ class Parts:
     prometheus: Prometheus | None
     dialect: Dialect | None
     now: Now
+    plan_key: KeySource
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ def compose(settings: Settings, parts: Parts) -> Controllers:
     measurement = _measurement(settings, parts)
     workloads = WorkloadController(cluster, namespaces, _system_of, now)
     capacity = CapacityController(cluster, namespaces, now, workloads.recheck)
-    plans = PlansController(cluster, OnDemand(cluster), measurement, namespaces, now)
+    source = OnDemand(cluster)
+    plans = PlansController(cluster, source, measurement, namespaces, now, parts.plan_key)
     optimization = _optimization(settings, parts, measurement, capacity, plans)
     controllers: tuple[Controller, ...] = (
         plans,  # before the optimization, which it would complete

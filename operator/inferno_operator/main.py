@@ -18,12 +18,19 @@ from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import Metrics
 from inferno_operator.adapters.kubernetes import api_server, lease
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
+from inferno_operator.adapters.kubernetes.plan_key import (
+    SECRET,
+    KeyOfSecret,
+    key_of_file,
+    key_of_process,
+)
 from inferno_operator.adapters.optimizers.local import LocalOptimizer
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.adapters.prometheus import client as prometheus
 from inferno_operator.composition import Parts, compose
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.controllers.optimization.ports import Optimizer
+from inferno_operator.controllers.plans.ports import KeySource
 from inferno_operator.logs import configure
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.dialects import DIALECTS, Dialect
@@ -46,6 +53,9 @@ WORKLOAD_KINDS = 8
 WATCHED_KINDS = len(RESOURCES) + 1 + 2 + 4 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 7 + 4
 """Upper limit: our kinds, those of plans, measurement and actuation, boosters with their children,
 and those of counts: nodes, pods, Servers and Capacities."""
+
+MAX_MANAGER = 128
+"""Most characters of the name of a field manager."""
 
 PROGRESS_SECONDS = 300.0
 """Seconds without progress, in addition to the solver's time limit, after which it is stuck."""
@@ -94,7 +104,8 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         remaining = election.remaining if election else lambda: inf
         guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
         dialect = await _dialect(settings, cluster, key.namespace, in_cluster=in_cluster)
-        parts = Parts(guard, optimizer, metrics, prometheus_client, dialect, _now)
+        plan_key = _plan_key(settings, cluster, key.namespace, identity, in_cluster=in_cluster)
+        parts = Parts(guard, optimizer, metrics, prometheus_client, dialect, _now, plan_key)
         controllers = compose(settings, parts)
         publication = _publication(settings, guard, metrics, remaining)
         patience = PROGRESS_SECONDS + settings.time_limit
@@ -138,6 +149,17 @@ async def _dialect(
     if dialect is None or not in_cluster:
         return dialect
     return await with_images(dialect, cluster, namespace)
+
+
+def _plan_key(
+    settings: Settings, cluster: ApiServer, namespace: str, identity: str, *, in_cluster: bool
+) -> KeySource:
+    """Return what gives the key that signs Plans."""
+    if settings.plan_key is not None:
+        return key_of_file(settings.plan_key)
+    if in_cluster:
+        return KeyOfSecret(cluster, Key(namespace, SECRET), identity[:MAX_MANAGER])
+    return key_of_process()
 
 
 @asynccontextmanager

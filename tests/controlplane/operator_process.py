@@ -15,6 +15,8 @@ ENTRY = "inferno_operator.cli.inferno:main"
 IMPORTS = ("inferno_operator.main",)
 COMMAND = (sys.executable, "-m", "inferno_operator", "operator")
 READY = "operator ready"
+PLAN_KEY = Path(__file__).with_name("plan.key")
+"""The key of all operators of the tests: they know each other's Plans."""
 HEALTH = re.compile(r"health and metrics on (http://[\w.:]+)")
 READY_TIMEOUT_S = 30.0
 # The variables of the person who runs us must not decide what the operator does, nor those of a
@@ -79,6 +81,7 @@ class OperatorProcess:
         variables = _own_variables() | {"KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
         if namespace is not None:
             variables["INFERNO_NAMESPACE"] = namespace
+        variables["INFERNO_PLAN_KEY_FILE"] = str(PLAN_KEY)
         variables |= environment or {}
         options = ["--health-port=0"]  # any that is free
         if command is None:

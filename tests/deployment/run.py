@@ -40,7 +40,14 @@ OPTIMIZERS = {
 }
 """The Optimizer of each sample."""
 
-CLUSTER_WIDE = ("clusterroles", "clusterrolebindings", "customresourcedefinitions", "namespaces")
+CLUSTER_WIDE = (
+    "clusterroles",
+    "clusterrolebindings",
+    "customresourcedefinitions",
+    "namespaces",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+)
 """Kinds whose objects a deployment may leave behind; the others go with its namespace."""
 
 

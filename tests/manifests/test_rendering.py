@@ -218,7 +218,10 @@ def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Any]:
 
     Helm puts namespace and release into the names of objects that are in no namespace.
     """
-    plain = json.loads(json.dumps(manifests).replace(f":{NAMESPACE}:{RELEASE}", ""))
+    text = json.dumps(manifests)
+    for suffix in (f":{NAMESPACE}:{RELEASE}", f".{NAMESPACE}.{RELEASE}"):
+        text = text.replace(suffix, "")
+    plain = json.loads(text)
     return {(m["kind"], m["metadata"]["name"]): _without_order(m) for m in plain}
 
 

@@ -49,6 +49,7 @@ def _default(variable: str) -> str:
         "INFERNO_MODEL_BOOSTER": settings.model_booster or OFF,
         "INFERNO_NAMESPACE": "",
         "INFERNO_OPTIMIZER": "local",
+        "INFERNO_PLAN_KEY_FILE": "",
         "INFERNO_PORT": remote.port,
         "INFERNO_PROMETHEUS_CA": "",
         "INFERNO_PROMETHEUS_CERT": "",

@@ -30,6 +30,7 @@ from inferno_operator.resources.capacity import (
     Share,
     UnmatchedCards,
 )
+from inferno_operator.resources.decision import MAX_REPLICAS, PlanDecision
 from inferno_operator.resources.guard import Freeze, Guard
 from inferno_operator.resources.measurement import (
     CUSTOM,
@@ -74,6 +75,7 @@ from inferno_operator.resources.parsing import (
     parse,
 )
 from inferno_operator.resources.plan import (
+    FINISHED,
     MAX_STEPS,
     Approval,
     Phase,
@@ -92,7 +94,9 @@ __all__ = [
     "API_VERSION",
     "CUSTOM",
     "DIGITS",
+    "FINISHED",
     "GROUP",
+    "MAX_REPLICAS",
     "MAX_STEPS",
     "RESOURCES",
     "SYSTEM_RESOURCES",
@@ -143,6 +147,7 @@ __all__ = [
     "Phase",
     "Placement",
     "Plan",
+    "PlanDecision",
     "PlanSpec",
     "PlanStatus",
     "PlanStep",

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import ValidationError
+
 from inferno_operator.resources import (
     ManifestError,
     Metadata,
@@ -41,7 +43,7 @@ def observe(kind: type[Resource], manifest: Manifest) -> Observation:
     try:
         resource = parse(manifest)
     except ManifestError as error:
-        status = kind.type_of_status().model_validate(manifest.get("status", {}))
+        status = _readable_status(kind, manifest.get("status", {}))
         problem = f"{error.path} {error.problem}"
         resource = None
     else:
@@ -56,6 +58,19 @@ def observe(kind: type[Resource], manifest: Manifest) -> Observation:
         metadata.finalizers,
         metadata.deletion_timestamp,
     )
+
+
+def _readable_status(kind: type[Resource], fields: Manifest) -> Status:
+    """Return a status without the fields that cannot be read."""
+    status = kind.type_of_status()
+    try:
+        return status.model_validate(fields)
+    except ValidationError as invalid:
+        wrong = {error["loc"][0] for error in invalid.errors() if error["loc"]}
+    try:
+        return status.model_validate({k: v for k, v in fields.items() if k not in wrong})
+    except ValidationError:
+        return status()
 
 
 def readable(observations: Iterable[Observation]) -> list[Resource]:

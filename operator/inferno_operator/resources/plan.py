@@ -72,7 +72,9 @@ class PlanSpec(Part):
     optimizer: NonEmptyText
     """Name of the Optimizer that decided."""
     digest: NonEmptyText
-    """SHA-256 of the Plan: of its inputs and its decisions; an approval repeats it."""
+    """SHA-256 of all that the Plan says; an approval repeats it."""
+    signature: Annotated[str, Field(max_length=128)] = ""
+    """HMAC of digest, namespace and name with the operator's key: only it can make Plans."""
     inputs_digest: NonEmptyText
     """SHA-256 of the inputs, without what is measured and what the operator writes itself."""
     totals: PlanTotals

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     AllowInfNan,
     AwareDatetime,
     BaseModel,
@@ -27,14 +28,25 @@ from pydantic_core import CoreSchema
 
 Item = TypeVar("Item")
 
+FIRST_TIME = datetime.min.replace(tzinfo=UTC)
+LAST_TIME = datetime.max.replace(tzinfo=UTC)
+
 
 def without_fraction(value: object) -> object:
     """Return an integer that is written with a fraction of zero as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _in_utc(time: datetime) -> datetime:
+    """Return a time in UTC; one that is beyond the calendar there is the first or last of it."""
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        return FIRST_TIME if time.year == FIRST_TIME.year else LAST_TIME
+
+
 def _rfc3339(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
 Integer = Annotated[int, BeforeValidator(without_fraction)]
@@ -43,7 +55,12 @@ PositiveInteger = Annotated[int, Field(ge=1), BeforeValidator(without_fraction)]
 Number = Annotated[float, AllowInfNan(False)]
 Fraction = Annotated[float, AllowInfNan(False), Field(ge=0, le=1)]
 NonEmptyText = Annotated[str, Field(min_length=1)]
-Time = Annotated[AwareDatetime, Strict(False), PlainSerializer(_rfc3339, when_used="json")]
+Time = Annotated[
+    AwareDatetime,
+    Strict(False),
+    AfterValidator(_in_utc),
+    PlainSerializer(_rfc3339, when_used="json"),
+]
 Items = Annotated[tuple[Item, ...], Strict(False)]
 
 

@@ -66,6 +66,11 @@ VARIABLES = (
         "INFERNO_NAMESPACE", "Namespaces to watch, separated by commas; all by default.", "NAMES"
     ),
     Variable("INFERNO_OPTIMIZER", "Where to solve: local or remote.", "PLACE"),
+    Variable(
+        "INFERNO_PLAN_KEY_FILE",
+        "Key that signs Plans, at least 16 bytes; by default a Secret, or a random key.",
+        "FILE",
+    ),
     Variable("INFERNO_PORT", "Port of the remote optimizer.", "PORT"),
     Variable("INFERNO_PROMETHEUS_CA", "CA certificate of Prometheus.", "FILE"),
     Variable("INFERNO_PROMETHEUS_CERT", "Client certificate for Prometheus.", "FILE"),
@@ -127,7 +132,8 @@ class Settings:
     `prometheus` is where loads and latencies are measured, every `measure_interval` [s]; None if
     nothing is measured. `measure_sources` has sources beside those that are built in.
     `publish_token` is the file with the token of those who read decisions, None if nobody may;
-    with `wva_metrics` decisions are exported as `wva_*` metrics too.
+    with `wva_metrics` decisions are exported as `wva_*` metrics too. `plan_key` is the file with
+    the key that signs Plans; None: a Secret beside the operator has it.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -141,6 +147,7 @@ class Settings:
     measure_sources: Path | None = None
     publish_token: Path | None = None
     wva_metrics: bool = False
+    plan_key: Path | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -167,6 +174,7 @@ class Settings:
             file(environment, "INFERNO_MEASURE_SOURCES"),
             file(environment, "INFERNO_PUBLISH_TOKEN_FILE"),
             flag(environment, "INFERNO_WVA_METRICS", default=False),
+            file(environment, "INFERNO_PLAN_KEY_FILE"),
         )
 
 

@@ -5,6 +5,7 @@ managers do not change.
 """
 
 import logging
+from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -223,6 +224,38 @@ class ApiServer(ApiReader):
         found = await answer_to(call, f"ConfigMap {key}")
         data: Mapping[str, str] = found.data or {}
         return data
+
+    async def secret(self, key: Key) -> Mapping[str, bytes]:
+        """Return the data of a Secret."""
+        core = CoreV1Api(self._api.api_client)
+        call = core.read_namespaced_secret(key.name, key.namespace, _request_timeout=TIMEOUT)
+        found = await answer_to(call, f"Secret {key}")
+        return {name: b64decode(value) for name, value in (found.data or {}).items()}
+
+    async def create_secret(self, key: Key, data: Mapping[str, bytes], manager: str) -> None:
+        """Create a Secret by server-side apply, for which a right on just its name is enough.
+
+        Raises
+        ------
+        StaleError
+            It exists already, with other data of another manager.
+        """
+        core = CoreV1Api(self._api.api_client)
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "data": {name: b64encode(value).decode() for name, value in data.items()},
+        }
+        call = core.patch_namespaced_secret(
+            key.name,
+            key.namespace,
+            manifest,
+            field_manager=manager,
+            _content_type=APPLY,
+            _request_timeout=TIMEOUT,
+        )
+        await answer_to(call, f"Secret {key}")
 
 
 def _scale(kind: Kind, answer: Manifest) -> Scale:

@@ -1,11 +1,14 @@
 """The Plans of all namespaces: in memory from a watch, and written to the API server."""
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.writer import Writer
-from inferno_operator.controllers.plans.proposal import Proposal, spec_manifest
+from inferno_operator.controllers.plans.ports import KeySource
+from inferno_operator.controllers.plans.proposal import Proposal
+from inferno_operator.controllers.plans.seal import Seal, spec_manifest
 from inferno_operator.resources import API_VERSION, Optimizer, Plan
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
 from inferno_operator.resources.observation import Observation, observe
@@ -27,11 +30,14 @@ class Book:
         Where Plans are written.
     now
         The time of day.
+    key
+        Gives the key with which the operator signs its Plans.
     """
 
-    def __init__(self, mirror: Mirror, cluster: Cluster, now: Now) -> None:
+    def __init__(self, mirror: Mirror, cluster: Cluster, now: Now, key: KeySource) -> None:
         self._mirror = mirror
         self._cluster = cluster
+        self._key = key
         self._writer = Writer(cluster, now)
 
     def trouble(self) -> InfernoError | None:
@@ -39,7 +45,7 @@ class Book:
         return self._mirror.trouble()
 
     async def plans(self, namespace: str) -> Sequence[Observation]:
-        """Return the Plans of a namespace that can be read and are not being deleted.
+        """Return the Plans of a namespace that the operator made and that are not being deleted.
 
         The oldest come first.
 
@@ -48,10 +54,28 @@ class Book:
         UnavailableError
             They are not known now.
         """
+        return (await self._read(namespace))[0]
+
+    async def strangers(self, namespace: str) -> Sequence[Observation]:
+        """Return the other Plans of a namespace: somebody else made them, or none can read them."""
+        return (await self._read(namespace))[1]
+
+    async def _read(self, namespace: str) -> tuple[list[Observation], list[Observation]]:
+        """Return the Plans that the operator made, the oldest first, and the others."""
         await self._mirror.complete()
-        present = [o for o in self._mirror.all(namespace) if o.deleted is None]
-        plans = [(o.resource.order, o) for o in present if isinstance(o.resource, Plan)]
-        return [observation for _, observation in sorted(plans, key=lambda pair: pair[0])]
+        seal = Seal(await self._key())
+        ours: list[tuple[object, Observation]] = []
+        others: list[Observation] = []
+        for observation in self._mirror.all(namespace):
+            plan = observation.resource
+            if observation.kind is not Plan or observation.deleted is not None:
+                continue
+            if isinstance(plan, Plan) and seal.made(plan):
+                ours.append((plan.order, observation))
+            else:
+                others.append(observation)
+        ours.sort(key=lambda pair: pair[0])  # type: ignore[arg-type,return-value]
+        return [observation for _, observation in ours], others
 
     def history(self, namespace: str) -> Mapping[str, int]:
         """Return how many finished Plans each Optimizer of a namespace keeps."""
@@ -59,7 +83,7 @@ class Book:
         return {o.metadata.name: o.spec.history for o in optimizers if isinstance(o, Optimizer)}
 
     async def create(self, optimizer: Optimizer, proposal: Proposal) -> Observation:
-        """Create a Plan that is deleted together with its Optimizer."""
+        """Create and sign a Plan that is deleted together with its Optimizer."""
         key = Key(optimizer.metadata.namespace, await self._name(optimizer))
         owner = {
             "apiVersion": API_VERSION,
@@ -70,7 +94,8 @@ class Book:
         }
         metadata = {"name": key.name, "namespace": key.namespace, "ownerReferences": [owner]}
         header = {"apiVersion": API_VERSION, "kind": Plan.kind, "metadata": metadata}
-        manifest = {**header, "spec": spec_manifest(proposal.spec)}
+        signature = Seal(await self._key()).signature(key, proposal.spec.digest)
+        manifest = {**header, "spec": {**spec_manifest(proposal.spec), "signature": signature}}
         return self._written(await self._cluster.apply(PLAN, manifest, FIELD_MANAGER))
 
     async def write(self, observation: Observation, update: Update) -> Observation:
@@ -87,9 +112,14 @@ class Book:
         return observe(Plan, manifest)
 
     async def _name(self, optimizer: Optimizer) -> str:
-        """Return the next free name: that of the Optimizer, with a number."""
+        """Return the next free name: that of the Optimizer, with a number.
+
+        A name that somebody else took is left out; it does not say where to count on.
+        """
         name = optimizer.metadata.name
-        plans = await self.plans(optimizer.metadata.namespace)
+        plans, strangers = await self._read(optimizer.metadata.namespace)
         keys = (o.reference.key.name.rpartition("-") for o in plans)
         numbers = [int(number) for owner, _, number in keys if owner == name and number.isdigit()]
-        return f"{name}-{max(numbers, default=0) + 1}"
+        taken = {o.reference.key.name for o in strangers}
+        names = (f"{name}-{number}" for number in count(max(numbers, default=0) + 1))
+        return next(free for free in names if free not in taken)

@@ -10,6 +10,7 @@ from inferno_operator.controllers.optimization.ports import Loads
 from inferno_operator.controllers.optimization.source import Mirror, Source
 from inferno_operator.controllers.plans.book import OPTIMIZER, Book
 from inferno_operator.controllers.plans.gate import Gate
+from inferno_operator.controllers.plans.ports import KeySource
 from inferno_operator.controllers.plans.reconcile import Context, reconcile_plans
 from inferno_operator.resources import Optimizer, Plan
 from inferno_operator.resources.objects import Now
@@ -31,6 +32,8 @@ class PlansController:
         The namespaces to watch; if empty, all.
     now
         The time of day.
+    key
+        Gives the key with which the operator signs its Plans.
 
     Attributes
     ----------
@@ -41,11 +44,17 @@ class PlansController:
     """
 
     def __init__(
-        self, cluster: Cluster, source: Source, loads: Loads, namespaces: Sequence[str], now: Now
+        self,
+        cluster: Cluster,
+        source: Source,
+        loads: Loads,
+        namespaces: Sequence[str],
+        now: Now,
+        key: KeySource,
     ) -> None:
         self._rounds = count()
         self._mirror = Mirror(cluster, (Plan, Optimizer), namespaces, self._changed)
-        book = Book(self._mirror, cluster, now)
+        book = Book(self._mirror, cluster, now, key)
         self.gate = Gate(book, now)
         self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         context = Context(cluster, book, source, loads, now, self.locks)

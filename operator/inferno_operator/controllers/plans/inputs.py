@@ -7,11 +7,10 @@ changes has to stay within `TOLERANCE` of the load that the Plan was decided for
 move with the nodes. They are not part of it either; the Plan has to fit into the cards there are.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.plans.contents import StoredDecision
+from inferno_operator.controllers.plans.seal import digest_of
 from inferno_operator.resources import Optimizer, PlanTotals, Resource, Server
 from inferno_operator.resources.objects import Manifest
 
@@ -38,12 +37,6 @@ def inputs_digest(resources: Iterable[Resource], optimizer: Optimizer) -> str:
     )
     parameters = optimizer.spec.data.optimizer.model_dump(mode="json")
     return digest_of([parameters, objects])
-
-
-def digest_of(document: object) -> str:
-    """Return the digest of a JSON document."""
-    text = json.dumps(document, separators=(",", ":"), sort_keys=True)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource]) -> str:

@@ -7,10 +7,10 @@ from datetime import datetime
 from inferno_operator.controllers.actuation.status import ACTUATED
 from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.controllers.plans import status
-from inferno_operator.controllers.plans.contents import unpack_decisions
+from inferno_operator.controllers.plans.contents import placements, unpack_decisions
 from inferno_operator.controllers.plans.hold import Hold, hold_of
 from inferno_operator.controllers.plans.inputs import moved_load
-from inferno_operator.controllers.plans.proposal import Proposal, placements, replicas
+from inferno_operator.controllers.plans.proposal import Proposal, replicas
 from inferno_operator.controllers.plans.status import Arrivals
 from inferno_operator.resources import (
     Approval,
@@ -19,7 +19,6 @@ from inferno_operator.resources import (
     Plan,
     Resource,
     Server,
-    ServerAllocation,
 )
 from inferno_operator.resources.observation import Observation
 
@@ -93,10 +92,15 @@ def _has_acted(observation: Observation) -> bool:
     return isinstance(plan, Plan) and plan.status.phase in ("Acting", "Done")
 
 
-def pruned(plans: Sequence[Observation], history: Mapping[str, int]) -> Iterator[Observation]:
-    """Yield the finished Plans beyond the history of their Optimizer, the oldest first."""
+def pruned(
+    plans: Sequence[Observation], strangers: Sequence[Observation], history: Mapping[str, int]
+) -> Iterator[Observation]:
+    """Yield the finished Plans beyond the history of their Optimizer, the oldest first.
+
+    Strangers, which the operator did not make, go before all others.
+    """
     for optimizer, kept in history.items():
-        own = [o for o in plans if _is_finished_of(o, optimizer)]
+        own = [o for o in (*strangers, *plans) if _is_finished_of(o, optimizer)]
         yield from own[: max(len(own) - kept, 0)]
 
 
@@ -137,8 +141,8 @@ def decided(plan: Plan) -> Mapping[str, tuple[Placement, ...]]:
     if not plan.spec.steps_omitted or not plan.spec.decisions:
         return {step.server: step.after for step in plan.spec.steps}
     return {
-        d.server: placements(ServerAllocation.model_validate(d.spec["desiredAlloc"]))
-        for d in unpack_decisions(plan.spec.decisions)
+        decision.server: placements(decision.after)
+        for decision in unpack_decisions(plan.spec.decisions)
     }
 
 

@@ -14,15 +14,19 @@ from inferno_operator.controllers.plans.contents import (
     MAX_DECISIONS,
     MAX_INPUTS,
     MAX_LISTED,
+    MAX_UNPACKED,
     StoredDecision,
+    cost_of,
+    in_order,
     pack,
     pack_decisions,
+    placements,
 )
-from inferno_operator.controllers.plans.inputs import digest_of, inputs_digest
+from inferno_operator.controllers.plans.inputs import inputs_digest
+from inferno_operator.controllers.plans.seal import plan_digest
 from inferno_operator.resources import (
     DIGITS,
     MAX_STEPS,
-    Allocation,
     Count,
     Placement,
     PlanSpec,
@@ -32,11 +36,12 @@ from inferno_operator.resources import (
     ServerAllocation,
 )
 from inferno_operator.resources.conditions import ALLOCATED
-from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Reason
 from inferno_optimizer.wire.codec import encode_system
+
+UNSEALED = "-"
+"""The digest of a Plan until all that it says is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +70,10 @@ def proposal_of(optimization: Optimization) -> Proposal | None:
     """
     catalogue = Catalogue(optimization.snapshot.system)
     pairs = list(zip(optimization.observations, optimization.updates, strict=True))
-    steps = {step.server: step for step in _steps(pairs, catalogue)}
-    if not steps:
+    decisions = list(_changes(pairs, catalogue))
+    if not decisions:
         return None
-    decisions = [StoredDecision.of(o, u) for o, u in pairs if _name(u) in steps]
+    steps = {decision.server: decision.step for decision in decisions}
     return Proposal(_spec(optimization, steps, decisions, catalogue), steps)
 
 
@@ -77,45 +82,22 @@ def is_undecided(update: Update) -> bool:
     return update.verdicts[-1].reason in UNDECIDED
 
 
-def placements(whole: ServerAllocation | Allocation | None) -> tuple[Placement, ...]:
-    """Return the replicas by accelerator of an allocation, in order of the accelerators."""
-    parts = whole.parts if whole else ()
-    found = (
-        Placement(accelerator=p.accelerator, replicas=p.num_replicas, batch=p.max_batch or 0)
-        for p in parts
-        if p.accelerator and p.num_replicas > 0
-    )
-    return tuple(sorted(found, key=lambda placement: placement.accelerator))
-
-
 def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:
     """Return the replicas by accelerator."""
     return {placement.accelerator: placement.replicas for placement in placed}
 
 
-def _name(update: Update) -> str:
-    return update.reference.key.name if update.reference.kind.kind == Server.kind else ""
-
-
-def _steps(pairs: Iterable[tuple[Observation, Update]], catalogue: Catalogue) -> Iterator[PlanStep]:
-    """Return the changes of Servers."""
+def _changes(
+    pairs: Iterable[tuple[Observation, Update]], catalogue: Catalogue
+) -> Iterator[StoredDecision]:
+    """Return the decisions that change Servers."""
     for observation, update in pairs:
         server = observation.resource
         if not isinstance(server, Server) or update.spec is None or is_undecided(update):
             continue
-        before = _before(server, catalogue)
-        after = ServerAllocation.model_validate(update.spec["desiredAlloc"])
-        if replicas(placements(before)) == replicas(placements(after)):
-            continue
-        verdict = update.verdicts[-1]
-        yield PlanStep(
-            server=server.metadata.name,
-            before=placements(before),
-            after=placements(after),
-            cost_change=round((after.cost or 0.0) - _cost(before), DIGITS),
-            reason=verdict.reason,
-            message="" if verdict.reason == Reason.ALLOCATED else verdict.message,
-        )
+        decision = StoredDecision.of(observation, update, _before(server, catalogue))
+        if replicas(decision.before) != replicas(placements(decision.after)):
+            yield decision
 
 
 def _before(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
@@ -130,10 +112,6 @@ def _before(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
     return desired
 
 
-def _cost(allocation: Allocation | None) -> float:
-    return (allocation.cost if allocation else None) or 0.0
-
-
 def _spec(
     optimization: Optimization,
     steps: Mapping[str, PlanStep],
@@ -143,12 +121,12 @@ def _spec(
     system, resources = optimization.snapshot.system, readable(optimization.observations)
     inputs, stored = pack(encode_system(system)), pack_decisions(decisions)
     digest = inputs_digest(resources, optimization.optimizer)
-    ordered = sorted(steps.values(), key=lambda step: (-abs(step.cost_change), step.server))
+    ordered = in_order(steps.values())
     listed = _listed(ordered)
     totals = _totals(resources, steps, catalogue, _cards(optimization))
-    return PlanSpec(
+    spec = PlanSpec(
         optimizer=optimization.optimizer.metadata.name,
-        digest=digest_of([digest, [step.to_json() for step in ordered], stored]),
+        digest=UNSEALED,
         inputs_digest=digest,
         totals=totals,
         steps=tuple(listed),
@@ -158,6 +136,7 @@ def _spec(
         omitted=_omitted(len(inputs), len(stored)),
         certificate=certificate_of(optimization.solution.certificate),
     )
+    return spec.model_copy(update={"digest": plan_digest(spec)})
 
 
 def _listed(steps: Sequence[PlanStep]) -> Sequence[PlanStep]:
@@ -173,7 +152,7 @@ def _omitted(inputs: int, decisions: int) -> str:
         f"{name}: {size // 1024} KiB are more than {limit // 1024} KiB"
         for name, size, limit in sizes
         if size > limit
-    )
+    ) or ("" if decisions else f"decisions: they are more than {MAX_UNPACKED // 1024} KiB")
 
 
 def _totals(
@@ -183,7 +162,7 @@ def _totals(
     cards: Sequence[Count],
 ) -> PlanTotals:
     servers = (resource for resource in resources if isinstance(resource, Server))
-    before = sum(_cost(_before(server, catalogue)) for server in servers)
+    before = sum(cost_of(_before(server, catalogue)) for server in servers)
     change = sum(step.cost_change for step in steps.values())
     return PlanTotals(
         servers=len(steps),
@@ -199,8 +178,3 @@ def _cards(optimization: Optimization) -> Sequence[Count]:
         return ()
     uses = optimization.solution.capacity
     return [Count(type=use.type, count=use.used) for use in uses if use.used]
-
-
-def spec_manifest(spec: PlanSpec) -> Manifest:
-    """Return the spec as it is written, without empty fields."""
-    return {key: value for key, value in spec.to_json().items() if value not in ("", 0)}

@@ -7,9 +7,12 @@ writes decisions on Servers, or only the status of the Plan.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
 
+from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.controllers.optimization.ports import Loads
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import Source
@@ -20,6 +23,7 @@ from inferno_operator.controllers.plans.book import OPTIMIZER, Book
 from inferno_operator.controllers.plans.contents import (
     StoredDecision,
     UnreadablePlanError,
+    contradiction,
     unpack_decisions,
 )
 from inferno_operator.controllers.plans.inputs import (
@@ -35,7 +39,7 @@ from inferno_operator.controllers.plans.plan import (
     replaced,
     written,
 )
-from inferno_operator.resources import Optimizer, Plan, Server
+from inferno_operator.resources import FINISHED, Optimizer, Plan, PlanStatus, Server
 from inferno_operator.resources.objects import Key, Now, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError
@@ -46,6 +50,11 @@ SERVER = kind_of(Server)
 
 SOONEST, LATEST = 1.0, 60.0
 """Limits of the seconds until a Plan that is being carried out is looked at again."""
+
+CHANGED = "its inputs changed"
+SPEC_CHANGED = "the spec of an object is not what it was decided from"
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
@@ -77,17 +86,50 @@ async def reconcile_plans(namespace: str, context: Context) -> Outcome:
 
 
 async def _reconcile(namespace: str, context: Context) -> Outcome:
-    plans = await context.book.plans(namespace)
-    for observation, newer in replaced(plans):
-        why = f"Plan {newer} is newer"
-        await context.book.write(observation, status.superseded(observation, why, context.now()))
+    book, steps = context.book, _Steps()
+    for observation in await book.strangers(namespace):
+        await steps.take(_dismiss(observation, context), observation)
+    for observation, newer in replaced(await book.plans(namespace)):
+        update = status.superseded(observation, f"Plan {newer} is newer", context.now())
+        await steps.take(book.write(observation, update), observation)
     waits = [
-        await _advance(observation, context) for observation in await context.book.plans(namespace)
+        await steps.take(_advance(observation, context), observation)
+        for observation in await book.plans(namespace)
     ]
-    plans = await context.book.plans(namespace)
-    for observation in pruned(plans, context.book.history(namespace)):
-        await context.book.delete(observation)
+    plans, strangers = await book.plans(namespace), await book.strangers(namespace)
+    for observation in pruned(plans, strangers, book.history(namespace)):
+        await steps.take(book.delete(observation), observation)
+    if steps.failed:
+        return Outcome.FAILED
     return Outcome.due_after(min(filter(None, waits), default=None))
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Takes steps of Plans one by one: one that fails stops none of the others."""
+
+    failed: bool = False
+
+    async def take(self, step: Awaitable[Result], observation: Observation) -> Result | None:
+        """Take a step of a Plan; a failure is logged."""
+        try:
+            return await step
+        except InfernoError as error:
+            logger.warning("%s: %s; trying again", observation.reference, error)
+        except Exception:
+            logger.exception("%s: unexpected error; trying again", observation.reference)
+        self.failed = True
+        return None
+
+
+async def _dismiss(observation: Observation, context: Context) -> None:
+    """Finish a Plan that the operator did not make, or cannot read."""
+    told = observation.status
+    if isinstance(told, PlanStatus) and told.phase in FINISHED:
+        return
+    is_read = observation.resource is not None
+    update = status.stranger if is_read else status.unreadable
+    await context.book.write(observation, update(observation, context.now()))
 
 
 async def _advance(observation: Observation, context: Context) -> float | None:
@@ -121,39 +163,46 @@ async def _carry_out(
     observation: Observation, plan: Plan, optimizer: Optimizer, following: Next, context: Context
 ) -> float | None:
     """Write the decisions of a Plan on the Servers, if its inputs are still the same."""
-    book, now, by = context.book, context.now(), following.by
-    try:
-        decisions = unpack_decisions(plan.spec.decisions)
-    except UnreadablePlanError as error:
-        failure = status.finished(observation, "Failed", error.reason, str(error), now)
-        await book.write(observation, failure)
-        return None
+    book, by = context.book, following.by
     found = await context.source.objects(plan.metadata.namespace)
     objects = await context.loads.with_loads(found)
-    if change := _changed_input(plan, decisions, objects, optimizer):
-        await book.write(observation, status.superseded(observation, change, now))
+    checked = _checked(observation, plan, optimizer, objects, context.now())
+    if isinstance(checked, Update):
+        await book.write(observation, checked)
         return None
     if plan.status.phase != "Approved":
         observation = await book.write(observation, status.approved(observation, by))
-    await _write(observation, decisions, objects, context)
-    logger.info("%s: written on %d Servers by %s", observation.reference, len(decisions), by)
-    await book.write(observation, written(observation, plan, optimizer.spec.mode, by, now))
+    await _write(observation, checked, objects, context)
+    logger.info("%s: written on %d Servers by %s", observation.reference, len(checked), by)
+    after = written(observation, plan, optimizer.spec.mode, by, context.now())
+    await book.write(observation, after)
     return SOONEST
 
 
-def _changed_input(
+def _checked(
+    observation: Observation,
     plan: Plan,
-    decisions: Sequence[StoredDecision],
-    objects: Sequence[Observation],
     optimizer: Optimizer,
-) -> str:
-    """Return which input of a Plan changed since it was decided; "" if none."""
+    objects: Sequence[Observation],
+    now: datetime,
+) -> Sequence[StoredDecision] | Update:
+    """Return the decisions of a Plan; or its status, if they are not to be written.
+
+    What costs little comes first: decisions are unpacked only if the inputs are the same.
+    """
     resources = readable(objects)
     if inputs_digest(resources, optimizer) != plan.spec.inputs_digest:
-        return "its inputs changed: the spec of an object is not what it was decided from"
+        return status.superseded(observation, f"{CHANGED}: {SPEC_CHANGED}", now)
+    try:
+        decisions = unpack_decisions(plan.spec.decisions)
+    except UnreadablePlanError as error:
+        return status.finished(observation, "Failed", error.reason, str(error), now)
+    if wrong := contradiction(plan.spec, decisions):
+        return status.finished(observation, "Failed", "Contradiction", wrong, now)
     capacity = build_system(resources, optimizer).system.capacity
-    change = moved_load(decisions, resources) or missing_cards(plan.spec.totals, capacity)
-    return f"its inputs changed: {change}" if change else ""
+    if change := moved_load(decisions, resources) or missing_cards(plan.spec.totals, capacity):
+        return status.superseded(observation, f"{CHANGED}: {change}", now)
+    return decisions
 
 
 async def _write(

@@ -14,6 +14,13 @@ from inferno_optimizer.errors import InfernoError
 CARRIED_OUT = "CarriedOut"
 """The type of the condition of a Plan."""
 
+STRANGER = (
+    "it has no signature of this operator, so it is not carried out: somebody else wrote or changed"
+    " it, or the operator made it with another key, such as before an upgrade; the next"
+    " optimization proposes what is still to be changed (set spec.optimize of its Optimizer)"
+)
+"""What is said on a Plan that the operator did not make."""
+
 NAMED = 3
 """How many Servers a message names."""
 
@@ -82,6 +89,16 @@ def finished(
     """Return the update of a Plan that is not carried out, or not to its end."""
     verdict = Verdict(CARRIED_OUT, holds=False, reason=reason, message=message)
     return _update(observation, phase, verdict, by=by, finished=now)
+
+
+def unreadable(observation: Observation, now: datetime) -> Update:
+    """Return the update of a Plan whose spec cannot be read."""
+    return finished(observation, "Failed", "Unreadable", observation.problem, now)
+
+
+def stranger(observation: Observation, now: datetime) -> Update:
+    """Return the update of a Plan that the operator did not make."""
+    return finished(observation, "Superseded", "NotSigned", STRANGER, now)
 
 
 def superseded(observation: Observation, why: str, now: datetime) -> Update:

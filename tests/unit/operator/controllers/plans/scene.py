@@ -14,15 +14,32 @@ from inferno_operator.controllers.optimization.source import Mirror, OnDemand
 from inferno_operator.controllers.plans.book import Book
 from inferno_operator.controllers.plans.gate import Gate
 from inferno_operator.controllers.plans.reconcile import Context, reconcile_plans
-from inferno_operator.resources import Optimizer, Plan
+from inferno_operator.controllers.plans.seal import Seal, plan_digest
+from inferno_operator.resources import Optimizer, Plan, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.work_queue import Outcome
 from tests.unit.operator import objects
 from tests.unit.operator.objects import NOW
 
+KEY = b"the key of all operators of this cluster"
 NAMESPACE = "default"
 INFERNO = Key(NAMESPACE, "inferno")
+
+
+async def key() -> bytes:
+    """The key of the operator."""
+    return KEY
+
+
+def signed(manifest: Manifest) -> Manifest:
+    """The same Plan, signed with the key of the operator."""
+    plan = parse(manifest)
+    assert isinstance(plan, Plan)
+    place = Key(plan.metadata.namespace, plan.metadata.name)
+    digest = plan_digest(plan.spec)
+    signature = Seal(KEY).signature(place, digest)
+    return {**manifest, "spec": {**manifest["spec"], "digest": digest, "signature": signature}}
 
 
 class Killed(BaseException):
@@ -65,7 +82,7 @@ class Scene:
         self.now = NOW
         self.mirror = Mirror(cluster, (Plan, Optimizer), ())
         source, locks = OnDemand(cluster), defaultdict[str, asyncio.Lock](asyncio.Lock)
-        book = Book(self.mirror, cluster, self.clock)
+        book = Book(self.mirror, cluster, self.clock, key)
         self._plans = Context(cluster, book, source, loads, self.clock, locks)
         self._optimization = OptimizationContext(
             cluster,
@@ -89,10 +106,10 @@ class Scene:
     async def optimize(self) -> Outcome:
         return await reconcile_optimizer(INFERNO, self._optimization)
 
-    async def advance(self) -> Outcome:
+    async def advance(self, namespace: str = NAMESPACE) -> Outcome:
         """Reconcile the Plans as often as they ask for it at once."""
         await self.seen()
-        return await reconcile_plans(NAMESPACE, self._plans)
+        return await reconcile_plans(namespace, self._plans)
 
     async def seen(self) -> None:
         """Wait until the mirror has every change."""
@@ -108,6 +125,11 @@ class Scene:
         approval = {"state": state, "digest": plan["spec"]["digest"], "by": "ann", **fields}
         status = {**plan.get("status", {}), "approval": approval}
         self.cluster.add({**plan, "status": status})
+
+    def forge(self, name: str, **spec: object) -> None:
+        """Change what a Plan says, as somebody could who had stolen the key."""
+        plan = self.cluster.objects["Plan", Key(NAMESPACE, name)]
+        self.cluster.add(signed({**plan, "spec": {**plan["spec"], **spec}}))
 
     def change(self, kind: str, name: str, **spec: object) -> None:
         """Change fields of a spec, as a person does."""

@@ -12,12 +12,13 @@ from inferno_operator.controllers.plans.contents import (
     MAX_INPUTS,
     MAX_LISTED,
     UnreadablePlanError,
+    inflate,
     pack,
-    unpack,
     unpack_decisions,
 )
 from inferno_operator.controllers.plans.plan import decided
-from inferno_operator.controllers.plans.proposal import Proposal, proposal_of, spec_manifest
+from inferno_operator.controllers.plans.proposal import Proposal, proposal_of
+from inferno_operator.controllers.plans.seal import spec_manifest
 from inferno_operator.resources import Optimizer, Plan, parse
 from inferno_operator.resources.observation import readable
 from inferno_optimizer.optimize import optimize
@@ -108,7 +109,7 @@ def test_ten_thousand_changes_fit_into_one_object_and_are_all_carried_out() -> N
     assert (len(plan.spec.steps), plan.spec.steps_omitted) == (1000, 9000)
     assert len(decided(plan)) == len(unpack_decisions(plan.spec.decisions)) == 10_000
     assert not plan.spec.omitted
-    assert len(decode_system(unpack(plan.spec.inputs)).servers) == 10_000
+    assert len(decode_system(json.loads(inflate(plan.spec.inputs))).servers) == 10_000
 
 
 def test_long_reasons_do_not_make_a_plan_too_large() -> None:

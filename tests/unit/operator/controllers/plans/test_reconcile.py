@@ -298,7 +298,7 @@ async def test_a_plan_without_its_decisions_fails_and_says_so() -> None:
     async with scene_of() as scene:
         scene.write_optimizer(mode="Approve")
         await scene.optimize()
-        scene.cluster.objects["Plan", Key("default", "inferno-1")]["spec"]["decisions"] = "x"
+        scene.forge("inferno-1", decisions="x")
         scene.answer("inferno-1", "Approved")
         await scene.advance()
 

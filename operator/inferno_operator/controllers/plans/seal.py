@@ -1,0 +1,71 @@
+"""Which Plans the operator made itself: by a digest of all that they say, and by a signature.
+
+Anybody can compute the digest of a Plan, and so check that a Plan says what was approved. Only
+who has the operator's key can sign it. The signature is over the digest and over the place of the
+Plan, so that a copy of a Plan under another name, or in another namespace, counts for nothing.
+"""
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+
+from inferno_operator.resources import Plan, PlanSpec
+from inferno_operator.resources.objects import Key, Manifest
+
+PREFIX = "hmac-sha256:"
+
+MARKS = ("digest", "signature")
+"""The fields of a spec that are computed from all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Signs Plans, and recognizes those that it signed.
+
+    Parameters
+    ----------
+    key
+        Bytes that only operators of this cluster know.
+    """
+
+    key: bytes
+
+    def signature(self, place: Key, digest: str) -> str:
+        """Return the signature of a Plan with this digest at this place."""
+        text = json.dumps([place.namespace, place.name, digest])
+        return PREFIX + hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
+
+    def made(self, plan: Plan) -> bool:
+        """Whether the operator made a Plan; the digest of a finished one is not computed again."""
+        place = Key(plan.metadata.namespace, plan.metadata.name)
+        expected = self.signature(place, plan.spec.digest)
+        if not hmac.compare_digest(expected.encode(), plan.spec.signature.encode()):
+            return False
+        return plan.is_finished or plan_digest(plan.spec) == plan.spec.digest
+
+
+def plan_digest(spec: PlanSpec) -> str:
+    """Return the digest of everything that a Plan says."""
+    text = spec_manifest(spec)
+    return digest_of({key: value for key, value in text.items() if key not in MARKS})
+
+
+def spec_manifest(spec: PlanSpec) -> Manifest:
+    """Return the spec as it is written, without empty fields."""
+    return {key: value for key, value in spec.to_json().items() if value not in ("", 0)}
+
+
+def digest_of(document: object) -> str:
+    """Return the digest of a JSON document."""
+    text = json.dumps(_plain(document), separators=(",", ":"), sort_keys=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _plain(value: object) -> object:
+    """Return a document without negative zeros, which an API server does not keep."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value + 0.0 if isinstance(value, float) else value
