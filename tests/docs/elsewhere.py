@@ -12,6 +12,7 @@ ELSEWHERE = {
     "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it
     "kubectl create --filename objects.yaml": "tests/cluster/test_deletion.py",
     "kubectl create secret generic inferno-publish-token": "tests/cluster/test_autoscalers.py",
+    "kubectl inferno plan --namespace": "tests/cluster/test_kubectl_plugin.py",
     "kubectl inferno generate": "tests/cluster/test_autoscalers.py",
     "kubectl delete clusterroles,": "tests/cluster/deployment/test_helm.py",
     "kubectl get accelerators,": "tests/cluster/test_deletion.py",

@@ -4,6 +4,12 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from inferno_operator.controllers.plans.contents import (
+    UnreadablePlanError,
+    contradiction,
+    unpack_decisions,
+)
+from inferno_operator.controllers.plans.seal import plan_digest
 from inferno_operator.resources import Plan
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
@@ -49,6 +55,31 @@ def check_open(plan: Plan) -> None:
     if plan.is_finished or plan.status.phase == "Acting":
         key = Key(plan.metadata.namespace, plan.metadata.name)
         raise InputError(f"Plan {key} has the phase {plan.status.phase}: it needs no answer")
+
+
+def check_text(plan: Plan) -> None:
+    """Refuse a Plan whose decisions are not what it shows, computed from the decisions again.
+
+    Only the operator knows whether it signed the Plan; it says so on the Plan if it did not.
+
+    Raises
+    ------
+    InputError
+        The Plan is not what it shows, or its decisions cannot be read.
+    """
+    about = f"Plan {Key(plan.metadata.namespace, plan.metadata.name)}"
+    if not plan.spec.signature:
+        raise InputError(f"{about}: has no signature: the operator does not carry it out")
+    if plan_digest(plan.spec) != plan.spec.digest:
+        raise InputError(
+            f"{about}: spec.digest is not the digest of what it says: do not approve it"
+        )
+    try:
+        wrong = contradiction(plan.spec, unpack_decisions(plan.spec.decisions))
+    except UnreadablePlanError as error:
+        raise InputError(f"{about}: {error}") from error
+    if wrong:
+        raise InputError(f"{about}: {wrong}: do not approve it")
 
 
 def deadline(text: str, now: datetime) -> datetime:

@@ -44,14 +44,19 @@ def plans(place: "Place", output: Output = Format.TABLE) -> None:
 )
 @somewhere
 def diff(place: "Place", name: PlanName, output: Output = Format.TABLE) -> None:
-    """Show what a Plan changes: each Server before and after, and the cost."""
-    from inferno_operator.cli.answer import choose_plan, in_order
+    """Show what a Plan changes: each Server before and after, and the cost.
+
+    A Plan that is still to be carried out is refused if its decisions are not what it shows.
+    """
+    from inferno_operator.cli.answer import check_text, choose_plan, in_order
     from inferno_operator.cli.tables.plans import diff_parts
 
     async def read(session: "Session") -> "Plan":
         return choose_plan(in_order(await session.plans()), session.namespace, name)
 
     chosen = run(place, read)
+    if not chosen.is_finished:
+        check_text(chosen)
     show(output, chosen.to_json, lambda: diff_parts(chosen))
 
 
@@ -74,6 +79,7 @@ def approve(
 ) -> None:
     """Approve a Plan, so that the operator carries it out.
 
+    A Plan is refused if its decisions are not what it shows.
     Writes status.approval of the Plan with your rights. You need the ClusterRole inferno-approve.
     """
     _answer(place, name, "Approved", until, output)
@@ -92,7 +98,14 @@ def reject(place: "Place", name: PlanName, output: Output = Format.TABLE) -> Non
 
 def _answer(place: "Place", name: str, state: str, until: str | None, output: Format) -> None:
     """Answer a Plan, and show the answer."""
-    from inferno_operator.cli.answer import approval, check_open, choose_plan, deadline, in_order
+    from inferno_operator.cli.answer import (
+        approval,
+        check_open,
+        check_text,
+        choose_plan,
+        deadline,
+        in_order,
+    )
     from inferno_operator.cli.tables.plans import summary
 
     end = None if until is None else deadline(until, now())
@@ -100,6 +113,8 @@ def _answer(place: "Place", name: str, state: str, until: str | None, output: Fo
     async def answer(session: "Session") -> "Plan":
         plan = choose_plan(in_order(await session.plans()), session.namespace, name)
         check_open(plan)
+        if state == "Approved":
+            check_text(plan)
         given = approval(plan, state, await session.user(), end)
         await session.answer(name, given)
         return plan

@@ -76,6 +76,7 @@ from inferno_operator.resources.parsing import (
 )
 from inferno_operator.resources.plan import (
     FINISHED,
+    MAX_EMPTIED,
     MAX_STEPS,
     Approval,
     Phase,
@@ -85,6 +86,7 @@ from inferno_operator.resources.plan import (
     PlanStatus,
     PlanStep,
     PlanTotals,
+    Reduction,
 )
 from inferno_operator.resources.server import Server, ServerSpec, ServerStatus
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
@@ -96,6 +98,7 @@ __all__ = [
     "DIGITS",
     "FINISHED",
     "GROUP",
+    "MAX_EMPTIED",
     "MAX_REPLICAS",
     "MAX_STEPS",
     "RESOURCES",
@@ -156,6 +159,7 @@ __all__ = [
     "PrefillParms",
     "Quality",
     "Queries",
+    "Reduction",
     "RejectedWindows",
     "Resource",
     "Server",

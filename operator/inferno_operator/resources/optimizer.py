@@ -58,7 +58,7 @@ class OptimizerSpec(Part):
     """Auto carries plans out; Approve waits until a person approves each; Recommend writes
     desiredAlloc of Servers, and the operator scales nothing in the namespace."""
     guard: Guard | None = None
-    """Limits beyond which a plan waits for approval also in mode Auto."""
+    """Limits beyond which a plan waits for approval also in mode Auto; some have defaults."""
     history: PositiveInteger = 20
     """How many finished Plans are kept."""
     data: OptimizerData

@@ -21,6 +21,10 @@ MAX_STEPS = 1000
 """Most changes that a Plan lists; the size of objects is limited."""
 
 
+MAX_EMPTIED = 100
+"""Most Servers that lose all replicas that a Plan names."""
+
+
 class Placement(Part):
     """Replicas on one accelerator."""
 
@@ -49,6 +53,22 @@ class PlanStep(Part):
     """Details for a person; empty if the Server gets what it needs."""
 
 
+class Reduction(Part):
+    """What a Plan takes from the Servers that the operator scales or publishes."""
+
+    replicas: NonNegativeInteger
+    """Replicas of these Servers that run."""
+    replicas_taken: Number
+    """Replicas that are taken away; where other cards take over, in replicas of what runs."""
+    load: Number
+    """Load of these Servers [requests/min]."""
+    load_lost: Number
+    """Load that is not served any more, and not in favour of a more important Server
+    [requests/min]."""
+    emptied: Annotated[Items[NonEmptyText], Field(max_length=MAX_EMPTIED)] = ()
+    """Servers that lose all replicas under load, the first of them by name."""
+
+
 class PlanTotals(Part):
     """The Plan in numbers."""
 
@@ -60,6 +80,8 @@ class PlanTotals(Part):
     """Cost of all Servers of the namespace with the changes [cents/hour]."""
     cards: Items[Count] = ()
     """Cards that all Servers take by the Plan, by type; none where capacity is ignored."""
+    reduction: Reduction | None = None
+    """What is taken away; absent if there are no such Servers."""
 
 
 class PlanSpec(Part):

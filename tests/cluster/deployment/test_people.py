@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from inferno_operator.resources.objects import Key
 from tests.cluster.scene import Scene
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 from tests.deployment.rendering import OVERLAYS, kustomize
 from tests.deployment.run import Cluster
 from tests.plugin import Plugin
-from tests.unit.operator import objects
+from tests.unit.operator.controllers.plans.test_proposal import made
 
 TEAM = "team"
 ROLES = ("view", "edit", "admin", "inferno-optimize", "inferno-approve")
@@ -95,10 +96,8 @@ def test_who_may_only_read_is_told_so(people: ControlPlane, tmp_path: Path) -> N
 def test_who_may_not_approve_is_told_which_role_is_missing(
     people: ControlPlane, tmp_path: Path
 ) -> None:
-    digest = {"digest": "sha256:1", "inputsDigest": "sha256:2"}
-    totals = {"servers": 1, "costBefore": 0, "costAfter": 10}
-    spec = {"optimizer": "inferno", "totals": totals, **digest}
-    Scene(people, TEAM).apply(objects.manifest("Plan", spec, name="inferno-9"))
+    plan = made(Key(TEAM, "inferno-9"))
+    Scene(people, TEAM).apply(plan)
 
     refused = plugin_of(people, "admin", tmp_path).run("approve", "inferno-9")
     approved = plugin_of(people, "inferno-approve", tmp_path).output("approve", "inferno-9")
@@ -110,7 +109,7 @@ def test_who_may_not_approve_is_told_which_role_is_missing(
     assert "Plan inferno-9: approved; 1 Server changes" in approved
     assert answer == {
         "state": "Approved",
-        "digest": "sha256:1",
+        "digest": plan["spec"]["digest"],
         "by": f"system:serviceaccount:{TEAM}:inferno-approve",
     }
 

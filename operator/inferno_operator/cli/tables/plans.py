@@ -8,7 +8,7 @@ from datetime import datetime
 
 from inferno_operator.cli.tables.solution import Part, Table
 from inferno_operator.cli.tables.top import age
-from inferno_operator.resources import Placement, Plan, PlanStep
+from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
 
 PHASE_UNKNOWN = "-"
 """Shown until the operator has looked at a Plan."""
@@ -39,6 +39,7 @@ def diff_parts(plan: Plan) -> Iterator[Part]:
     if spec.steps_omitted:
         yield f"and {spec.steps_omitted} more Servers, which the Plan does not list"
     yield summary(plan)
+    yield from _taken(spec.totals.reduction)
     yield f"{plan.status.phase or PHASE_UNKNOWN}: {why(plan)}"
 
 
@@ -52,6 +53,20 @@ def summary(plan: Plan) -> str:
         f"{servers}; cost {totals.cost_before:.2f} -> {totals.cost_after:.2f}"
         f" cents/hour ({change:+.2f})"
     )
+
+
+def _taken(reduction: Reduction | None) -> Iterator[str]:
+    """Yield what a Plan takes away, if it does."""
+    if reduction is None:
+        return
+    if reduction.replicas_taken:
+        taken, replicas = reduction.replicas_taken, reduction.replicas
+        yield f"{taken:g} of {replicas} replicas are taken away"
+    if reduction.load_lost:
+        lost, load = reduction.load_lost, reduction.load
+        yield f"{lost:g} of {load:g} requests/min are not served any more"
+    if reduction.emptied:
+        yield f"under load without a replica: {', '.join(reduction.emptied)}"
 
 
 def why(plan: Plan) -> str:

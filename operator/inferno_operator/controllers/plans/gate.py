@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from inferno_operator.controllers.optimization.permission import Optimization, Permission
 from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.controllers.plans import status
 from inferno_operator.controllers.plans.book import Book
+from inferno_operator.controllers.plans.hold import hold_of
 from inferno_operator.controllers.plans.plan import (
     Next,
     is_close,
@@ -42,7 +44,7 @@ class Gate:
         optimizer, proposal = optimization.optimizer, proposal_of(optimization)
         trouble = self._book.trouble()
         if isinstance(trouble, GoneError | RejectedError):
-            return _unrecorded(optimization, trouble)
+            return _unrecorded(optimization, proposal, trouble, self._now())
         plans = await self._book.plans(optimizer.metadata.namespace)
         if proposal is None:
             await self._withdraw(plans, optimizer)
@@ -145,9 +147,17 @@ def _without_clearing(update: Update) -> Update:
     return replace(update, spec=None)
 
 
-def _unrecorded(optimization: Optimization, trouble: InfernoError) -> Permission:
+def _unrecorded(
+    optimization: Optimization, proposal: Proposal | None, trouble: InfernoError, now: datetime
+) -> Permission:
     """Return what may be written without Plans, such as where their kind is not installed."""
     spec = optimization.optimizer.spec
     if spec.mode == "Approve" or spec.guard is not None:
         raise RejectedError(f"mode Approve and guards need Plans: {trouble}") from trouble
-    return Permission(optimization.updates, f"decisions are not recorded as Plans: {trouble}")
+    told = f"decisions are not recorded as Plans: {trouble}"
+    hold = hold_of(optimization.optimizer, proposal.spec.totals, now) if proposal else None
+    if proposal is None or hold is None:
+        return Permission(optimization.updates, told)
+    return Permission(
+        _withheld(optimization, proposal.steps), f"not carried out: {hold.message}; {told}"
+    )

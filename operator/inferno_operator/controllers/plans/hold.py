@@ -4,7 +4,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from inferno_operator.resources import Guard, Optimizer, PlanTotals
+from inferno_operator.resources import Guard, Optimizer, PlanTotals, Reduction
+
+DEFAULT_LIMIT = 50.0
+"""Largest decrease without approval where the guard does not say [%]."""
+
+NO_LIMIT = 100.0
+
+SMALL_DECREASE = 2
+"""Replicas that may always be taken away where the guard does not say."""
+
+NAMED = 3
+"""How many Servers a message names."""
+
+REPLICAS = "maxReplicasDecreasePercent"
+LOAD = "maxServedLoadDecreasePercent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +39,8 @@ def hold_of(optimizer: Optimizer, totals: PlanTotals, now: datetime) -> Hold | N
         return None
     if optimizer.spec.mode == "Approve":
         return Hold("AwaitsApproval", "the Optimizer has mode Approve")
-    guard = optimizer.spec.guard
-    if guard is None:
-        return None
-    if problems := list(_beyond(guard, totals)):
+    guard = optimizer.spec.guard or Guard()
+    if problems := [*_beyond(guard, totals), *_reduced(guard, totals.reduction)]:
         return Hold("BeyondGuard", "; ".join(problems))
     end = max(filter(None, (window.end(now) for window in guard.freeze)), default=None)
     if end is None:
@@ -49,3 +61,43 @@ def _beyond(guard: Guard, totals: PlanTotals) -> Iterator[str]:
             f"the cost rises from {before:g} to {after:g} cents/hour ({percent}),"
             f" spec.guard.maxCostIncreasePercent is {limit:g}"
         )
+
+
+def _reduced(guard: Guard, reduction: Reduction | None) -> Iterator[str]:
+    """Return by how much more a plan takes away than the limits allow."""
+    if reduction is None:
+        return
+    limit, most = guard.max_replicas_decrease_percent, reduction.replicas
+    is_small = limit is None and reduction.replicas_taken <= SMALL_DECREASE
+    if not is_small and _exceeds(reduction.replicas_taken, most, limit):
+        yield (
+            f"{reduction.replicas_taken:g} of {most} replicas are taken away"
+            f" ({_percent(reduction.replicas_taken, most)}), {_told(REPLICAS, limit)}"
+        )
+    limit = guard.max_served_load_decrease_percent
+    if _exceeds(reduction.load_lost, reduction.load, limit):
+        yield (
+            f"{reduction.load_lost:g} of {reduction.load:g} requests/min are not served any more"
+            f" ({_percent(reduction.load_lost, reduction.load)}), {_told(LOAD, limit)}"
+        )
+    elif reduction.emptied and limit != NO_LIMIT:
+        named = ", ".join(reduction.emptied[:NAMED]) + ", ..." * (len(reduction.emptied) > NAMED)
+        yield f"the last replica is taken from {named} under load, {_told(LOAD, limit)}"
+
+
+def _exceeds(part: float, whole: float, limit: float | None) -> bool:
+    """Whether a decrease is beyond a limit [%]."""
+    return part > whole * (DEFAULT_LIMIT if limit is None else limit) / NO_LIMIT
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %"
+
+
+def _told(field: str, limit: float | None) -> str:
+    """Return what a limit is, and whether somebody wrote it."""
+    return (
+        f"spec.guard.{field} is {DEFAULT_LIMIT:g} by default"
+        if limit is None
+        else (f"spec.guard.{field} is {limit:g}")
+    )

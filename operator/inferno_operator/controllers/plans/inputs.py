@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.plans.contents import StoredDecision
 from inferno_operator.controllers.plans.seal import digest_of
-from inferno_operator.resources import Optimizer, PlanTotals, Resource, Server
+from inferno_operator.resources import Count, Optimizer, Resource, Server
 from inferno_operator.resources.objects import Manifest
 
 TOLERANCE = 0.25
@@ -60,17 +60,17 @@ def moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource
     return ""
 
 
-def missing_cards(totals: PlanTotals, capacity: Mapping[str, int]) -> str:
+def missing_cards(needed: Iterable[Count], capacity: Mapping[str, int]) -> str:
     """Return of which cards there are fewer than a Plan takes; "" if of none.
 
     Parameters
     ----------
-    totals
-        Those of the Plan.
+    needed
+        The cards that all Servers take by the Plan.
     capacity
         The cards that there are now, by type.
     """
-    for cards in totals.cards:
+    for cards in needed:
         available = capacity.get(cards.type, 0)
         if cards.count > available:
             return f"there are {available} cards of type {cards.type}, and it takes {cards.count}"

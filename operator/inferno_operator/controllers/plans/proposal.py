@@ -8,7 +8,6 @@ from itertools import accumulate
 from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.optimization.permission import Optimization
 from inferno_operator.controllers.optimization.plan import Update
-from inferno_operator.controllers.optimization.snapshot import priced_current
 from inferno_operator.controllers.optimization.status import certificate_of
 from inferno_operator.controllers.plans.contents import (
     MAX_DECISIONS,
@@ -16,26 +15,23 @@ from inferno_operator.controllers.plans.contents import (
     MAX_LISTED,
     MAX_UNPACKED,
     StoredDecision,
-    cost_of,
     in_order,
     pack,
     pack_decisions,
     placements,
 )
 from inferno_operator.controllers.plans.inputs import inputs_digest
+from inferno_operator.controllers.plans.reduction import standing
 from inferno_operator.controllers.plans.seal import plan_digest
+from inferno_operator.controllers.plans.totals import totals_of
 from inferno_operator.resources import (
-    DIGITS,
     MAX_STEPS,
     Count,
     Placement,
     PlanSpec,
     PlanStep,
-    PlanTotals,
     Server,
-    ServerAllocation,
 )
-from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.wire.codec import encode_system
@@ -95,27 +91,15 @@ def _changes(
         server = observation.resource
         if not isinstance(server, Server) or update.spec is None or is_undecided(update):
             continue
-        decision = StoredDecision.of(observation, update, _before(server, catalogue))
+        decision = StoredDecision.of(observation, update, standing(server, catalogue))
         if replicas(decision.before) != replicas(placements(decision.after)):
             yield decision
-
-
-def _before(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
-    """Return what was decided before, or what runs if nothing was.
-
-    A decision that was cleared because none was possible left what runs as it is.
-    """
-    desired, told = server.spec.desired_alloc, server.status.condition(ALLOCATED)
-    is_cleared = not placements(desired) and told is not None and told.reason in UNDECIDED
-    if desired is None or is_cleared:
-        return priced_current(server, catalogue)
-    return desired
 
 
 def _spec(
     optimization: Optimization,
     steps: Mapping[str, PlanStep],
-    decisions: Iterable[StoredDecision],
+    decisions: Sequence[StoredDecision],
     catalogue: Catalogue,
 ) -> PlanSpec:
     system, resources = optimization.snapshot.system, readable(optimization.observations)
@@ -123,7 +107,7 @@ def _spec(
     digest = inputs_digest(resources, optimization.optimizer)
     ordered = in_order(steps.values())
     listed = _listed(ordered)
-    totals = _totals(resources, steps, catalogue, _cards(optimization))
+    totals = totals_of(decisions, resources, catalogue, _cards(optimization))
     spec = PlanSpec(
         optimizer=optimization.optimizer.metadata.name,
         digest=UNSEALED,
@@ -153,23 +137,6 @@ def _omitted(inputs: int, decisions: int) -> str:
         for name, size, limit in sizes
         if size > limit
     ) or ("" if decisions else f"decisions: they are more than {MAX_UNPACKED // 1024} KiB")
-
-
-def _totals(
-    resources: Iterable[object],
-    steps: Mapping[str, PlanStep],
-    catalogue: Catalogue,
-    cards: Sequence[Count],
-) -> PlanTotals:
-    servers = (resource for resource in resources if isinstance(resource, Server))
-    before = sum(cost_of(_before(server, catalogue)) for server in servers)
-    change = sum(step.cost_change for step in steps.values())
-    return PlanTotals(
-        servers=len(steps),
-        cost_before=round(before, DIGITS),
-        cost_after=round(before + change, DIGITS),
-        cards=tuple(cards),
-    )
 
 
 def _cards(optimization: Optimization) -> Sequence[Count]:

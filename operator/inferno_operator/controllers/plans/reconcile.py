@@ -26,6 +26,7 @@ from inferno_operator.controllers.plans.contents import (
     contradiction,
     unpack_decisions,
 )
+from inferno_operator.controllers.plans.hold import hold_of
 from inferno_operator.controllers.plans.inputs import (
     inputs_digest,
     missing_cards,
@@ -39,12 +40,14 @@ from inferno_operator.controllers.plans.plan import (
     replaced,
     written,
 )
+from inferno_operator.controllers.plans.totals import totals_of
 from inferno_operator.resources import FINISHED, Optimizer, Plan, PlanStatus, Server
 from inferno_operator.resources.objects import Key, Now, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.sizing.cases import Catalogue
 
 SERVER = kind_of(Server)
 
@@ -199,10 +202,13 @@ def _checked(
         return status.finished(observation, "Failed", error.reason, str(error), now)
     if wrong := contradiction(plan.spec, decisions):
         return status.finished(observation, "Failed", "Contradiction", wrong, now)
-    capacity = build_system(resources, optimizer).system.capacity
-    if change := moved_load(decisions, resources) or missing_cards(plan.spec.totals, capacity):
+    system = build_system(resources, optimizer).system
+    cards = plan.spec.totals.cards
+    if change := moved_load(decisions, resources) or missing_cards(cards, system.capacity):
         return status.superseded(observation, f"{CHANGED}: {change}", now)
-    return decisions
+    totals = totals_of(decisions, resources, Catalogue(system), cards)
+    hold = None if plan.status.approval else hold_of(optimizer, totals, now)
+    return status.waiting(observation, hold) if hold else decisions
 
 
 async def _write(

@@ -42,7 +42,10 @@ class Arrivals:
 def waiting(observation: Observation, hold: Hold) -> Update:
     """Return the update of a Plan that waits for a person."""
     name = observation.reference.key.name
-    message = f"{hold.message}; look at 'kubectl inferno diff {name}', then approve or reject it"
+    message = (
+        f"{hold.message}; look at 'kubectl inferno diff {name}', then"
+        f" 'kubectl inferno approve {name}', or reject it"
+    )
     verdict = Verdict(CARRIED_OUT, holds=False, reason=hold.reason, message=message)
     return _update(observation, "Proposed", verdict)
 

@@ -4,7 +4,7 @@ import pytest
 
 from inferno_operator.controllers.plans.contents import StoredDecision
 from inferno_operator.controllers.plans.inputs import inputs_digest, missing_cards, moved_load
-from inferno_operator.resources import Count, Optimizer, PlanTotals, Resource, parse
+from inferno_operator.resources import Count, Optimizer, Resource, parse
 from tests.unit.operator import objects
 from tests.unit.operator.objects import Manifest
 
@@ -72,12 +72,12 @@ def test_counted_cards_are_no_input_but_a_plan_must_fit_into_them() -> None:
     few, many = (
         parse({**objects.capacity(9), "status": {"counted": [counted_cards(n)]}}) for n in (2, 5)
     )
-    totals = PlanTotals(servers=1, cost_before=0, cost_after=0, cards=(Count(type="T", count=3),))
+    cards = [Count(type="T", count=3)]
 
     assert digest(few) == digest(many)
-    assert missing_cards(totals, {"T": 3}) == ""
-    assert missing_cards(totals, {"T": 2}) == "there are 2 cards of type T, and it takes 3"
-    assert missing_cards(totals, {}) == "there are 0 cards of type T, and it takes 3"
+    assert missing_cards(cards, {"T": 3}) == ""
+    assert missing_cards(cards, {"T": 2}) == "there are 2 cards of type T, and it takes 3"
+    assert missing_cards(cards, {}) == "there are 0 cards of type T, and it takes 3"
 
 
 @pytest.mark.parametrize(

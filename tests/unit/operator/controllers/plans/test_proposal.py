@@ -18,8 +18,9 @@ from inferno_operator.controllers.plans.contents import (
 )
 from inferno_operator.controllers.plans.plan import decided
 from inferno_operator.controllers.plans.proposal import Proposal, proposal_of
-from inferno_operator.controllers.plans.seal import spec_manifest
+from inferno_operator.controllers.plans.seal import Seal, spec_manifest
 from inferno_operator.resources import Optimizer, Plan, parse
+from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import readable
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.wire.codec import decode_system
@@ -32,19 +33,34 @@ OBJECT_LIMIT = 1536 * 1024
 
 def proposed(servers: Iterable[Manifest], cards: int = 20) -> Proposal | None:
     """What an optimization of these Servers proposes."""
+    return proposal_of(optimization_of(servers, cards))
+
+
+def made(place: Key) -> Manifest:
+    """A Plan as an operator makes it, with some key: S gets 2 replicas."""
+    found = proposed([objects.server("S")])
+    assert found is not None
+    signature = Seal(b"a key").signature(place, found.spec.digest)
+    spec = {**spec_manifest(found.spec), "signature": signature}
+    return objects.manifest("Plan", spec, name=place.name, namespace=place.namespace)
+
+
+def optimization_of(manifests: Iterable[Manifest], cards: int) -> Optimization:
+    """An optimization of these objects, and of others where there are none of their name."""
     system = (
         objects.accelerator(),
         objects.model(),
         objects.service_class(),
         objects.capacity(cards),
     )
-    observations = [observed(manifest) for manifest in (*system, *servers)]
+    named = {(m["kind"], m["metadata"]["name"]): m for m in (*system, *manifests)}
+    observations = [observed(manifest) for manifest in named.values()]
     optimizer = parse(objects.optimizer())
     assert isinstance(optimizer, Optimizer)
     snapshot = build_system(readable(observations), optimizer)
     solution = optimize(snapshot.system)
     updates = plan_updates(observations, snapshot, solution)
-    return proposal_of(Optimization(optimizer, observations, updates, snapshot, solution, True))
+    return Optimization(optimizer, observations, updates, snapshot, solution, True)
 
 
 def decision(replicas: int, batch: int = 1) -> Manifest:
