@@ -24,6 +24,8 @@ PAIRS = {
     ("cases", "model-route-subset"): "multi-backends-model",
     ("cases", "optimize-asp"): "multi-backends-model",
     ("cases", "pd-model-server"): "pd-disaggregated-model",
+    ("cases-v0.4.0", "model-serving"): "model",
+    ("cases-v0.4.0", "disaggregated-model-serving"): "pd-disaggregated-model-npu",
     ("cases-v0.4.0", "scaling-asp"): "model",
     ("cases-v0.4.0", "scaling-asp-binding"): "model",
     ("cases-v1.0.0", "model-serving"): "model",

@@ -47,6 +47,7 @@ def _default(variable: str) -> str:
         "INFERNO_MEASURE_INTERVAL": settings.measure_interval,
         "INFERNO_MEASURE_SOURCES": "",
         "INFERNO_MODEL_BOOSTER": settings.model_booster or OFF,
+        "INFERNO_MODEL_BOOSTER_RELEASE": "",
         "INFERNO_NAMESPACE": "",
         "INFERNO_OPTIMIZER": "local",
         "INFERNO_PLAN_KEY_FILE": "",

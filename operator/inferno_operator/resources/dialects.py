@@ -2,11 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Literal
 
 from inferno_operator.resources.objects import Kind
 
 DialectName = Literal["kthena", "matrixinfer"]
+
+
+class Release(IntEnum):
+    """The releases of Kthena whose objects or pods differ; MatrixInfer is like the first."""
+
+    V0_1 = 1
+    """Several `backends`, and a binding for each policy."""
+    V0_2 = 2
+    """One `backend` with `minReplicas` and `maxReplicas`, and bindings with other fields."""
+    V0_3 = 3
+    """As v0.2, with other pods."""
+    V0_4 = 4
+    """As v0.2, with other pods."""
+    V1_0 = 5
+    """One `backend` with `replicas`, and no policy."""
+    LATER = 6
+    """As v1.0; `spec.name` is the name under which users request the model."""
+
+    @property
+    def text(self) -> str:
+        """The name of the release in settings and messages."""
+        return self.name.lower().replace("_", ".")
+
+
+RELEASES: Mapping[str, Release] = {release.text: release for release in Release}
+"""The releases by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +73,8 @@ class Dialect:
     """Gang scheduling has a switch, on by default; without a switch a policy turns it on."""
     max_cost_expansion: int
     """Maximum of costExpansionRatePercent [%]."""
+    installed: Release | None = None
+    """The release in the cluster, if a setting names it: fields do not tell all releases apart."""
 
     def with_images(self, given: Mapping[str, str]) -> "Dialect":
         """Return the dialect with the images in the data of its ConfigMap."""
@@ -105,7 +134,7 @@ KTHENA = Dialect(
     gang_switch=False,
     max_cost_expansion=1000,
 )
-"""Kthena: the fields of an object tell its release, v0.1.0 to v1.0.0."""
+"""Kthena v0.1.0 to v1.0.0: the fields of an object tell its release, or a few that it may be."""
 
 _REGISTRY = "registry.matrixinfer.ai"
 

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,11 @@ VARIABLES = (
         "INFERNO_MODEL_BOOSTER",
         "Controller of ModelBoosters: off, kthena or matrixinfer.",
         "DIALECT",
+    ),
+    Variable(
+        "INFERNO_MODEL_BOOSTER_RELEASE",
+        "Release of Kthena, where the fields of a ModelBooster leave it open: v0.2 to v0.4, later.",
+        "RELEASE",
     ),
     Variable(
         "INFERNO_NAMESPACE", "Namespaces to watch, separated by commas; all by default.", "NAMES"
@@ -180,13 +185,23 @@ class Settings:
 
 def _dialect(environment: Mapping[str, str]) -> "Dialect | None":
     # The custom resources take a while to build, and `inferno --help` needs the variables alone.
-    from inferno_operator.resources.dialects import DIALECTS  # noqa: PLC0415
+    from inferno_operator.resources.dialects import DIALECTS, KTHENA, RELEASES  # noqa: PLC0415
 
     name = environment.get("INFERNO_MODEL_BOOSTER") or OFF
     if name != OFF and name not in DIALECTS:
         choices = ", ".join((OFF, *DIALECTS))
         raise InputError(f"INFERNO_MODEL_BOOSTER: {name!r} is none of {choices}")
-    return DIALECTS.get(name)
+    release = environment.get("INFERNO_MODEL_BOOSTER_RELEASE")
+    if not release:
+        return DIALECTS.get(name)
+    if release not in RELEASES:
+        choices = ", ".join(RELEASES)
+        raise InputError(f"INFERNO_MODEL_BOOSTER_RELEASE: {release!r} is none of {choices}")
+    if name != KTHENA.name:
+        raise InputError(
+            "INFERNO_MODEL_BOOSTER_RELEASE: has no effect without INFERNO_MODEL_BOOSTER=kthena"
+        )
+    return replace(KTHENA, installed=RELEASES[release])
 
 
 def _default_place(environment: Mapping[str, str]) -> str:

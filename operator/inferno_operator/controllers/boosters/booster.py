@@ -1,13 +1,12 @@
 """A ModelBooster of Kthena, or a Model of MatrixInfer, as a frozen value."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from inferno_operator.resources.base import Metadata, Status
-from inferno_operator.resources.dialects import Dialect
+from inferno_operator.resources.dialects import Dialect, Release
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.resources.parsing import ManifestError, bad_manifest
 from inferno_operator.resources.schema import Items, NonEmptyText, NonNegativeInteger, Part
@@ -22,20 +21,6 @@ BOUNDS = ("minReplicas", "maxReplicas")
 
 DEFAULT_COST_EXPANSION = 200
 """Default of costExpansionRatePercent [%]."""
-
-
-class Release(StrEnum):
-    """The releases of Kthena with the same objects; MatrixInfer is like the first.
-
-    The fields of a booster tell which it is.
-    """
-
-    BACKENDS = "v0.1"
-    """Several `backends`, and a binding for each policy."""
-    BOUNDS = "v0.2 to v0.4"
-    """One `backend` with `minReplicas` and `maxReplicas`, and bindings with other fields."""
-    REPLICAS = "v1.0"
-    """One `backend` with `replicas`, no policy, and other pods."""
 
 
 class Worker(Part):
@@ -101,6 +86,7 @@ class Backend(Part):
 class BoosterSpec(Part):
     """The backends of a model, and how they scale."""
 
+    name: str | None = None
     backends: Items[Backend] = ()
     autoscaling_policy: Json | None = None
     cost_expansion_rate_percent: NonNegativeInteger | None = None
@@ -126,7 +112,7 @@ class Booster(Part):
     metadata: Metadata
     spec: BoosterSpec = BoosterSpec()
     status: BoosterStatus = BoosterStatus()
-    release: Release = Release.BACKENDS
+    release: Release = Release.V0_1
 
     @property
     def key(self) -> Key:
@@ -134,9 +120,15 @@ class Booster(Part):
         return Key(self.metadata.namespace, self.metadata.name)
 
     @property
+    def requested_name(self) -> str:
+        """The name under which users request the model."""
+        given = self.spec.name if self.release >= Release.LATER else None
+        return given or self.metadata.name
+
+    @property
     def is_single(self) -> bool:
         """Whether it has a single `backend`, as in later releases, and no `backendStatuses`."""
-        return self.release != Release.BACKENDS
+        return self.release > Release.V0_1
 
     @property
     def is_scaled(self) -> bool:
@@ -169,12 +161,14 @@ def read_booster(manifest: Manifest, dialect: Dialect) -> Booster:
         if manifest.get(field) != wanted:
             raise ManifestError(manifest, field, f"must be {wanted}, not {manifest.get(field)!r}")
     try:
-        return Booster.model_validate(_with_backends(manifest), by_alias=True, by_name=False)
+        return Booster.model_validate(
+            _with_backends(manifest, dialect.installed), by_alias=True, by_name=False
+        )
     except ValidationError as invalid:
         raise bad_manifest(manifest, invalid) from invalid
 
 
-def _with_backends(manifest: Manifest) -> Manifest:
+def _with_backends(manifest: Manifest, installed: Release | None) -> Manifest:
     """Convert a manifest with a single `backend` of later Kthena releases to `backends`.
 
     In v1.0.0 the backend has a number of replicas, in the releases before it has bounds. The
@@ -183,11 +177,17 @@ def _with_backends(manifest: Manifest) -> Manifest:
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping) or "backends" in spec or "backend" not in spec:
         return manifest
-    backend, rest, release = spec["backend"], dict(spec), Release.BOUNDS
+    backend, rest = spec["backend"], dict(spec)
+    release = _within(Release.V0_2, Release.V0_4, installed or Release.V0_4)
     if isinstance(backend, Mapping):
         policy = rest.pop("autoscalingPolicy", None)
         if "replicas" in backend:
-            release = Release.REPLICAS
+            release = _within(Release.V1_0, Release.LATER, installed or Release.V1_0)
             backend = {**backend, **dict.fromkeys(BOUNDS, backend["replicas"])}
         backend = {"autoscalingPolicy": policy, **backend}
     return {**manifest, "spec": {**rest, "backends": [backend]}, "release": release}
+
+
+def _within(first: Release, last: Release, release: Release) -> Release:
+    """Return the release of those that the fields leave open which is nearest to another."""
+    return min(max(release, first), last)

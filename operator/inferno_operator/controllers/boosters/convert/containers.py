@@ -22,8 +22,8 @@ FIXED = {
 DOWNLOADER_SETTINGS = ("ENDPOINT", "HF_ENDPOINT")
 """Environment variables that the downloader of the model gets."""
 
-LATEST_SETTINGS = (*DOWNLOADER_SETTINGS, "MS_TOKEN", "MS_REVISION")
-"""Those from v1.0 on, which also knows `ms://`."""
+ALL_SETTINGS = (*DOWNLOADER_SETTINGS, "MS_TOKEN", "MS_REVISION")
+"""These, and those of releases that also know `ms://`."""
 
 
 def without_empty(fields: Json) -> Json:
@@ -97,7 +97,7 @@ def _of_downloader(conversion: Conversion, backend: Backend) -> list[Json]:
     if conversion.strict and not conversion.dialect.fleet_aware:
         return [{"name": "ENDPOINT", "value": backend.literal("ENDPOINT", "")}]
     entries = {entry.get("name"): entry for entry in backend.env}
-    settings = LATEST_SETTINGS if conversion.is_latest else DOWNLOADER_SETTINGS
+    settings = ALL_SETTINGS if conversion.pods.knows_modelscope else DOWNLOADER_SETTINGS
     found = [entries[name] for name in settings if name in entries]
     wanted = "value" if conversion.strict else "valueFrom"
     return [entry for entry in found if entry.get("value") or entry.get(wanted)]

@@ -5,8 +5,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import Backend, Booster, Release
-from inferno_operator.resources.dialects import Dialect
+from inferno_operator.controllers.boosters.booster import Backend, Booster
+from inferno_operator.controllers.boosters.convert.pods import PODS, Pods
+from inferno_operator.resources.dialects import Dialect, Release
 from inferno_operator.resources.objects import Kind
 from inferno_optimizer.errors import InputError
 
@@ -51,7 +52,7 @@ class Conversion:
 
     @property
     def model(self) -> str:
-        """The name under which users request the model: that of the booster."""
+        """The name of the booster."""
         return self.booster.metadata.name
 
     @property
@@ -60,14 +61,9 @@ class Conversion:
         return self.strict or self.booster.has_option("gang-scheduling")
 
     @property
-    def is_latest(self) -> bool:
-        """Whether the booster is of v1.0, the release with other pods."""
-        return self.booster.release == Release.REPLICAS
-
-    @property
-    def is_early(self) -> bool:
-        """Whether to convert as the original did before v1.0."""
-        return self.strict and not self.is_latest
+    def pods(self) -> Pods:
+        """What the pods of the booster's release have."""
+        return PODS[self.booster.release]
 
     @property
     def bare_switches(self) -> bool:
@@ -120,7 +116,8 @@ class Conversion:
             "name": self.model,
             "uid": self.booster.metadata.uid,
         }
-        if not self.is_early or kind not in (self.dialect.serving, self.dialect.route):
+        is_early = self.strict and self.booster.release < Release.V1_0
+        if not is_early or kind not in (self.dialect.serving, self.dialect.route):
             owner |= {"controller": True, "blockOwnerDeletion": True}
         return owner
 

@@ -21,11 +21,8 @@ DEVICES = ("nvidia.com/gpu", "huawei.com/ascend-1980")
 RAY = "examples/online_serving/multi-node-serving.sh"
 """A script in vLLM's images that starts Ray on the leader or on a worker."""
 
-EARLY_FOLDER = "/vllm-workspace/vllm/"
-"""The folder of the script before v1.0; from v1.0 on, it is that in which engines start."""
-
 PACKAGES = {"MooncakeConnector": "mooncake-transfer-engine", "NixlConnector": "nixl"}
-"""Python packages that connectors of KV caches need, from v1.0 on."""
+"""Python packages that connectors of KV caches need."""
 
 SKIPPED = "KTHENA_SKIP_ENGINE_DEPENDENCY_INSTALL"
 """Environment variable of a backend whose image has these packages."""
@@ -79,7 +76,7 @@ def engine_command(
         return _with_package(conversion, backend, worker, [*command, *more])
     command += ["--distributed_executor_backend", "ray"]
     if conversion.strict:
-        devices = _requested(server) if conversion.is_early else _devices(server)
+        devices = _requested(server) if conversion.pods.counts_requests else _devices(server)
         return [*_on_ray(conversion, server, " ".join(command), devices), *more]
     return _on_ray(conversion, server, shlex.join([*command, *more]), _devices(server))
 
@@ -93,7 +90,7 @@ def _with_package(
     is_skipped = backend.literal(SKIPPED, "") in TRUE
     if (
         package is None
-        or not conversion.is_latest
+        or not conversion.pods.installs_packages
         or is_skipped
         or not _devices(worker, DEVICES[:1])
     ):
@@ -115,11 +112,11 @@ def worker_command(
 
 
 def _ray(conversion: Conversion) -> str:
-    return RAY if conversion.is_latest else EARLY_FOLDER + RAY
+    return conversion.pods.script_folder + RAY
 
 
 def _vllm(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> list[str]:
-    python = "python" if conversion.is_early else "python3"  # some images have no `python`
+    python = conversion.pods.python if conversion.strict else "python3"
     command = [python, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", cache.folder(backend.model_uri)]
     if conversion.strict and not conversion.dialect.fleet_aware:
@@ -131,7 +128,7 @@ def _more(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
     """Return the flags that the controller adds."""
     command: list[str] = []
     given = {key.replace("_", "-") for key in config_of(worker, conversion.path(backend))}
-    is_published = conversion.dialect.fleet_aware and not conversion.is_latest
+    is_published = conversion.dialect.fleet_aware and conversion.pods.publishes_cache
     if is_published and (conversion.strict or "kv-events-config" not in given):
         command += ["--kv-events-config", json.dumps(KV_EVENTS, separators=(",", ":"))]
     if backend.lora_adapters:

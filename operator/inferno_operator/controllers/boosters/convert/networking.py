@@ -38,7 +38,7 @@ def _selector(conversion: Conversion, backend: Backend) -> dict[str, str]:
     keys = [conversion.dialect.label(name) for name in names]
     labels = conversion.pod_labels(backend)
     selector = {key: labels[key] for key in keys}
-    if conversion.is_latest and not conversion.strict:  # the other pods have these labels too
+    if conversion.pods.labels_all and not conversion.strict:  # the other pods have these labels too
         selector[f"{conversion.dialect.pod_prefix}entry"] = "true"
     return selector
 
@@ -77,7 +77,8 @@ def route(conversion: Conversion, backends: Iterable[Backend]) -> Json:
     """Return the manifest of the ModelRoute to these backends."""
     served = tuple(backends)
     adapters = sorted({adapter.name for each in served for adapter in each.lora_adapters})
-    spec = {"modelName": conversion.model, "rules": _rules(conversion, served, adapters)}
+    name = conversion.booster.requested_name
+    spec = {"modelName": name, "rules": _rules(conversion, served, adapters)}
     if adapters:
         spec["loraAdapters"] = adapters
     return conversion.child(conversion.dialect.route, spec)

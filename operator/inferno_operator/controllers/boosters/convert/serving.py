@@ -33,7 +33,7 @@ GRACE_SECONDS = 300
 """Seconds that a terminating pod has to finish its requests."""
 
 SHARED_MEMORY = "dshm"
-"""Volume in which the processes of an engine exchange tensors, from v1.0 on."""
+"""Volume in which the processes of an engine exchange tensors."""
 
 HARD_TOPOLOGY = {"mode": "hard", "highestTierAllowed": 2}
 
@@ -177,8 +177,12 @@ def _entry_labels(conversion: Conversion, backend: Backend) -> dict[str, str]:
     return labels
 
 
+def _cache(conversion: Conversion, backend: Backend) -> Cache:
+    return cache_of(backend, strict=conversion.strict and conversion.pods.cache_is_relative)
+
+
 def _leader(conversion: Conversion, backend: Backend, role: str, worker: Worker) -> Json:
-    cache = cache_of(backend, strict=conversion.is_early)
+    cache = _cache(conversion, backend)
     entry = {
         **_pod(conversion, backend, worker, cache),
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -204,8 +208,8 @@ def _leader(conversion: Conversion, backend: Backend, role: str, worker: Worker)
 
 
 def _worker_metadata(conversion: Conversion, backend: Backend) -> Json:
-    """Return the labels of the other pods of a replica, which have some from v1.0 on."""
-    if not conversion.is_latest:
+    """Return the labels of the other pods of a replica, if they have some."""
+    if not conversion.pods.labels_all:
         return {}
     return {"metadata": {"labels": _entry_labels(conversion, backend)}}
 
@@ -216,7 +220,7 @@ def _pod(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache)
         "initContainers": downloaders(conversion, backend, cache),
         "volumes": [cache.volume, *_memory_volumes(conversion, backend)],
     }
-    if not conversion.is_early:
+    if not (conversion.strict and conversion.pods.binds_ascend):
         pod |= {
             "affinity": worker.affinity,
             "tolerations": list(worker.tolerations),
@@ -226,7 +230,7 @@ def _pod(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache)
 
 
 def _memory_volumes(conversion: Conversion, backend: Backend) -> list[Json]:
-    has_one = conversion.is_latest and backend.type != DISAGGREGATED
+    has_one = conversion.pods.shares_memory and backend.type != DISAGGREGATED
     return [{"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}] if has_one else []
 
 
@@ -235,15 +239,10 @@ def _mounts(conversion: Conversion, backend: Backend, cache: Cache) -> list[Json
     return [cache.mount, *({"name": v["name"], "mountPath": "/dev/shm"} for v in volumes)]  # noqa: S108 - of the pod
 
 
-def _delay(conversion: Conversion) -> int:
-    """Return the seconds that an engine has to load its model before it is probed."""
-    return 180 if conversion.is_latest else 90
-
-
 def _engine(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
     probe = {
         "httpGet": {"path": "/health", "port": ENGINE_PORT, "scheme": "HTTP"},
-        "initialDelaySeconds": _delay(conversion),
+        "initialDelaySeconds": conversion.pods.load_seconds,
         "periodSeconds": 5,
         "timeoutSeconds": 1,
         "successThreshold": 1,
@@ -302,7 +301,7 @@ def _other(conversion: Conversion, backend: Backend, worker: Worker, cache: Cach
 
 
 def _disaggregated(conversion: Conversion, backend: Backend, role: str, worker: Worker) -> Json:
-    cache = cache_of(backend, strict=conversion.is_early)
+    cache = _cache(conversion, backend)
     pod = {
         **_pod(conversion, backend, worker, cache),
         "containers": [
@@ -313,7 +312,7 @@ def _disaggregated(conversion: Conversion, backend: Backend, role: str, worker: 
     if _is_bound_to_ascend(conversion, worker):
         pod["affinity"] = ASCEND_NODES
     template: Json = {"spec": pod}
-    if not conversion.is_early:
+    if conversion.pods.labels_all or not conversion.strict:
         template["metadata"] = {"labels": _entry_labels(conversion, backend)}
     return {
         "name": role,
@@ -325,8 +324,8 @@ def _disaggregated(conversion: Conversion, backend: Backend, role: str, worker: 
 
 
 def _is_bound_to_ascend(conversion: Conversion, worker: Worker) -> bool:
-    """Whether pods run on Ascend nodes only; from v1.0 on, users say so in the affinity."""
-    if conversion.is_latest:
+    """Whether pods run on Ascend nodes only; in later releases users say so in the affinity."""
+    if not conversion.pods.binds_ascend:
         return False
     return conversion.strict or (not worker.affinity and _asks_for(worker, ASCEND))
 
@@ -355,6 +354,6 @@ def _disaggregated_engine(
             "resources": worker.resources,
             "volumeMounts": [cache.mount],
             "readinessProbe": probe,
-            "livenessProbe": {**probe, "initialDelaySeconds": _delay(conversion)},
+            "livenessProbe": {**probe, "initialDelaySeconds": conversion.pods.load_seconds},
         }
     )

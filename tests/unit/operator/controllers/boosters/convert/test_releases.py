@@ -1,0 +1,134 @@
+"""The pods of each release of Kthena, as recorded, and how the release is found."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from inferno_operator.controllers.boosters.booster import Booster, read_booster
+from inferno_operator.controllers.boosters.convert.children import convert
+from inferno_operator.resources.dialects import KTHENA, RELEASES, Dialect, Release
+from tests.conftest import ROOT
+from tests.unit.operator.controllers.boosters.making import (
+    Manifest,
+    backend,
+    disaggregated,
+    engine,
+    manifest,
+    pods,
+    worker,
+)
+
+FACTS = yaml.safe_load((ROOT / "tests" / "data" / "kthena" / "pods.yaml").read_text())
+
+DEVICES = {"requests": {"nvidia.com/gpu": "2"}, "limits": {"nvidia.com/gpu": "4"}}
+MOONCAKE = {"kv-transfer-config": '{"kv_connector":"MooncakeConnector"}'}
+BOUNDS = ("minReplicas", "maxReplicas")
+
+
+def dialect(release: str) -> Dialect:
+    return replace(KTHENA, installed=RELEASES[release])
+
+
+def booster(release: str, one: Manifest, **spec: Any) -> Booster:  # noqa: ANN401 - fields of a manifest
+    """A booster in the form of a release, in a cluster that has the release."""
+    if release == "v0.1":
+        return read_booster(manifest(one, **spec), dialect(release))
+    if RELEASES[release] >= Release.V1_0:
+        one = {**{k: v for k, v in one.items() if k not in BOUNDS}, "replicas": 1}
+    asked = {**manifest(), "spec": {"backend": one, **spec}}
+    return read_booster(asked, dialect(release))
+
+
+def servings(release: str, *, strict: bool) -> tuple[Manifest, Manifest]:
+    """The servings of a backend on two pods, and of a disaggregated one."""
+    many = backend(workers=[worker(pods=2, resources=DEVICES)], cacheURI="pvc://claim/")
+    roles = [worker(role, resources=DEVICES, config=MOONCAKE) for role in ("prefill", "decode")]
+    split = disaggregated(workers=roles)
+    found = [convert(booster(release, one), KTHENA, strict=strict)[0] for one in (many, split)]
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("release", FACTS)
+def test_the_pods_are_those_of_the_release(release: str) -> None:
+    many, split = servings(release, strict=False)
+
+    assert common(many, split) == {k: FACTS[release][k] for k in common(many, split)}
+
+
+@pytest.mark.parametrize("release", FACTS)
+def test_a_strict_conversion_has_its_defects_too(release: str) -> None:
+    many, split = servings(release, strict=True)
+    command = engine(many)["command"][2]
+    (labels,) = {"metadata" in r["entryTemplate"] for r in split["spec"]["template"]["roles"]}
+
+    found = {
+        **common(many, split),
+        "interpreter": command.partition(" -m vllm")[0].rpartition(" ")[2],
+        "devices": int(command.partition("--num-gpus=")[2].partition(" ")[0]),
+        "cache": engine(many)["volumeMounts"][0]["mountPath"],
+        "labels": labels,
+        "ascend": "Ascend910" in str(pods(split)),
+    }
+
+    assert found == FACTS[release]
+
+
+def common(many: Manifest, split: Manifest) -> dict[str, Any]:
+    """What a strict conversion and ours have in common."""
+    (role,) = many["spec"]["template"]["roles"]
+    command = engine(many)["command"][2]
+    delays = {
+        engine(many)["readinessProbe"]["initialDelaySeconds"],
+        engine(split)["livenessProbe"]["initialDelaySeconds"],
+    }
+    (probe,) = delays
+    return {
+        "probe": probe,
+        "memory": "/dev/shm" in str(engine(many)["volumeMounts"]),  # noqa: S108 - of the pod
+        "script": command.removeprefix("chmod u+x ").partition(" ")[0],
+        "events": "--kv-events-config" in str(engine(many)["command"]),
+        "labels": "metadata" in role["workerTemplate"],
+        "packages": "pip install" in str(engine(split)["command"]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "installed", "release"),
+    [
+        ("backends", None, Release.V0_1),
+        ("backends", Release.V0_4, Release.V0_1),
+        ("bounds", None, Release.V0_4),
+        ("bounds", Release.V0_1, Release.V0_2),
+        ("bounds", Release.V0_3, Release.V0_3),
+        ("bounds", Release.V1_0, Release.V0_4),
+        ("replicas", None, Release.V1_0),
+        ("replicas", Release.V0_2, Release.V1_0),
+        ("replicas", Release.LATER, Release.LATER),
+    ],
+)
+def test_the_fields_tell_the_release_and_a_setting_tells_what_they_leave_open(
+    fields: str, installed: Release | None, release: Release
+) -> None:
+    one = backend()
+    if fields == "replicas":
+        one = {**{k: v for k, v in one.items() if k not in BOUNDS}, "replicas": 1}
+    spec = {"backends": [one]} if fields == "backends" else {"backend": one}
+
+    read = read_booster({**manifest(), "spec": spec}, replace(KTHENA, installed=installed))
+
+    assert read.release == release
+
+
+@pytest.mark.parametrize("release", FACTS)
+@pytest.mark.parametrize("given", [None, "", "a-name"])
+def test_requests_name_the_booster_and_after_v1_the_name_in_its_spec(
+    release: str, given: str | None
+) -> None:
+    asked = booster(release, backend(), name=given)
+
+    (route,) = (c for c in convert(asked, KTHENA) if c["kind"] == "ModelRoute")
+
+    assert route["spec"]["modelName"] == (given or "m" if release == "later" else "m")
+    assert route["metadata"]["name"] == "m"
