@@ -27,10 +27,10 @@ class OptimizerParameters(Part):
     """Solve exactly by mixed-integer programming instead of greedily."""
     use_cplex: bool = False
     """Solve mixed-integer programs with CPLEX."""
-    saturation_policy: Literal["None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"] = (
-        "None"
-    )
-    """How to share out what is left among servers that get no full allocation."""
+    saturation_policy: Literal[
+        "Hold", "None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"
+    ] = "Hold"
+    """Who gets how much where cards are short; Hold keeps what runs and adds what fits."""
     delayed_best_effort: bool = False
     """Share out after all classes were served, not after each priority."""
     hold_undecided: bool = True

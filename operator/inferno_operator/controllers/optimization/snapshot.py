@@ -320,8 +320,8 @@ def _counted(capacity: Capacity, declared: Mapping[str, int]) -> dict[str, int]:
 
 
 def _options(parameters: OptimizerParameters | None, time_limit: float) -> core.Options:
-    if parameters is None:
-        return core.Options(time_limit=time_limit)
+    """The options of an Optimizer; without one, those of an Optimizer that sets none."""
+    parameters = parameters or OptimizerParameters()
     return core.Options(
         unlimited=parameters.unlimited,
         heterogeneous=parameters.heterogeneous,

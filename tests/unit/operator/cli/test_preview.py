@@ -26,7 +26,8 @@ NEEDS_TWO = {"accelerator": "A", "numReplicas": 2, "maxBatch": 1}
 
 def planned(*manifests: Manifest) -> tuple[Plan, str]:
     """The plan of a namespace, and how it is shown."""
-    others = [accelerator(), model(), service_class(), capacity(4), optimizer()]
+    all_or_nothing = optimizer(parameters={"saturationPolicy": "None"})
+    others = [accelerator(), model(), service_class(), capacity(4), all_or_nothing]
     observations = [observed(m) for m in (*others, *manifests)]
     outcome = decide(observations, "default", None)
     plan = preview(observations, outcome.snapshot, outcome.solution)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import parse
 from inferno_operator.runtime.fakes import FakeOptimizer
 from inferno_optimizer.placement import Key, Node
-from inferno_optimizer.system import Reason, Solution, System
+from inferno_optimizer.system import Reason, SaturationPolicy, Solution, System
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
@@ -28,8 +29,12 @@ from tests.unit.optimizer.packing import fit
 
 
 def system(cards: int, *servers: Manifest, **sizes: int) -> System:
-    """A system with a model for each server; `sizes` are the cards of a replica by server."""
-    objects = [accelerator(), capacity(cards), optimizer(), *servers]
+    """A system with a model for each server; `sizes` are the cards of a replica by server.
+
+    A server gets all that it needs, or nothing.
+    """
+    all_or_nothing = optimizer(parameters={"saturationPolicy": "None"})
+    objects = [accelerator(), capacity(cards), all_or_nothing, *servers]
     targets = []
     for name, size in sizes.items():
         objects.append(model(name.upper(), [{**performance(), "accCount": size}]))
@@ -77,6 +82,15 @@ async def test_pieces_that_are_too_small_are_not_planned_with() -> None:
 
     assert found.solution.decisions[0].reason is Reason.NO_CAPACITY
     assert found.problems == ("4 x T are left out: replicas found no node for them",)
+
+
+async def test_what_runs_on_the_nodes_stays_where_more_is_needed_than_fits() -> None:
+    """2 of 3 replicas of 4 cards fit on two nodes of 6, and 2 run."""
+    one = system(12, server("a", spec={"model": "A", "currentAlloc": running(2, 3)}), a=4)
+    hold = replace(one.options, saturation_policy=SaturationPolicy.HOLD)
+    found = await solve_on_nodes(replace(one, options=hold), nodes(6, 6), FakeOptimizer())
+
+    assert placed(found.solution) == {"a": 2}
 
 
 async def test_servers_whose_replicas_fit_lose_nothing_for_one_that_does_not_fit_anyway() -> None:

@@ -4,15 +4,20 @@ import asyncio
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
+from inferno_operator.controllers.measurement.load import with_last_good
+from inferno_operator.controllers.optimization.ports import TypedLoads
 from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
 from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.ports import Listing, StaleError
@@ -26,6 +31,7 @@ from tests.unit.operator.objects import (
     accelerator,
     born,
     capacity,
+    is_cleared,
     manifest,
     model,
     optimizer,
@@ -804,3 +810,58 @@ async def test_replicas_that_find_no_node_are_told_on_the_optimizer() -> None:
 
     assert desired(cluster, "s") == ("A", 2, 20)
     assert "1 x T are left out: replicas found no node" in optimized(cluster)[2]
+
+
+class LastGood(TypedLoads):
+    """Servers have the load of their status, as long as nothing newer is measured."""
+
+    async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
+        return [
+            replace(o, resource=with_last_good(o.resource)) if isinstance(o.resource, Server) else o
+            for o in observations
+        ]
+
+
+def short_of_cards(**measured: object) -> FakeCluster:
+    """A server that runs 3 and needs 5 of 4 cards, and what was measured of it last."""
+    subject = server("S", spec={"currentAlloc": running(3, 5)})
+    if measured:
+        told = {"time": "2026-03-01T11:00:00Z", **measured}
+        subject["spec"]["measure"] = {"source": "vLLM", "labels": {"model_name": "m"}}
+        subject["status"] = {"measured": told}
+    return filled(FakeCluster(), *SCENE, subject)
+
+
+STALE = {"quality": "Stale", "arrivalRate": 270, "avgInTokens": 0, "avgOutTokens": 1}
+GREEDY, EXACT = {"milpSolver": False}, {"milpSolver": True}
+
+
+@pytest.mark.parametrize("measured", [{}, STALE], ids=["typed", "stale"])
+@pytest.mark.parametrize("parameters", [GREEDY, EXACT], ids=["greedy", "exact"])
+async def test_a_server_for_which_cards_are_short_is_never_given_less_than_runs(
+    parameters: dict[str, Any], measured: Manifest
+) -> None:
+    """It runs 3, and its targets take 5 of 4 cards: what fits is 4, and never 0."""
+    cluster = short_of_cards(**measured)
+    seen = []
+
+    for _ in range(3):
+        cluster.add(optimizer(parameters=parameters))
+        context = Context(
+            cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, loads=LastGood()
+        )
+        assert not (await reconcile_optimizer(INFERNO, context)).failed
+        seen.append(desired(cluster, "s"))
+
+    assert seen == [("A", 4, 40)] * 3
+    assert condition(cluster, "Server", "s", "Allocated")[:2] == ("True", "BestEffort")
+
+
+async def test_a_policy_of_none_that_is_written_gives_all_or_nothing() -> None:
+    cluster = short_of_cards()
+    cluster.add(optimizer(parameters={"saturationPolicy": "None"}))
+
+    await reconcile(cluster)
+
+    assert is_cleared(find(cluster, "Server", "s")["spec"]["desiredAlloc"])
+    assert condition(cluster, "Server", "s", "Allocated")[:2] == ("False", "NoCapacity")

@@ -26,6 +26,12 @@ from tests.unit.operator.objects import (
     service_class,
 )
 
+DEFAULTS: dict[str, Any] = {
+    "hold_undecided": True,
+    "saturation_policy": core.SaturationPolicy.HOLD,
+}
+"""What the operator asks for where an Optimizer says nothing else; REST has other defaults."""
+
 SECOND_GENERATION = {"decodeParms": {"alpha": 999, "beta": 0}}
 THIRD_GENERATION = {"perfParms": {"alpha": 999, "beta": 0, "gamma": 0}}
 COMPLETE = """
@@ -183,13 +189,13 @@ def test_what_is_left_out_has_its_documented_default() -> None:
     assert system.classes[0].targets == {"M": core.Target(0, 0, 0)}
     assert system.servers == (core.Server("S", "C", "M", core.Allocation()),)
     assert system.capacity == {"T": 0}
-    assert system.options == core.Options(hold_undecided=True, time_limit=30)
+    assert system.options == core.Options(**DEFAULTS, time_limit=30)
 
 
 def test_a_namespace_without_objects_is_an_empty_system() -> None:
     empty = snapshot()
 
-    assert empty.system == core.System(capacity={})
+    assert empty.system == core.System(capacity={}, options=core.Options(**DEFAULTS))
     assert (empty.problems, empty.excluded) == ((), ())
 
 
@@ -312,6 +318,8 @@ PARAMETERS = [
     ({"delayedBestEffort": True}, {"delayed_best_effort": True}),
     ({"holdUndecided": False}, {"hold_undecided": False}),
     ({"priorityTolerance": 0.01}, {"priority_tolerance": 0.01}),
+    ({"saturationPolicy": "None"}, {"saturation_policy": core.SaturationPolicy.NONE}),
+    ({"saturationPolicy": "Hold"}, {"saturation_policy": core.SaturationPolicy.HOLD}),
     ({"saturationPolicy": "RoundRobin"}, {"saturation_policy": core.SaturationPolicy.ROUND_ROBIN}),
     (
         {"saturationPolicy": "PriorityRoundRobin"},
@@ -330,7 +338,7 @@ def test_each_parameter_of_the_optimizer_is_an_option(
 ) -> None:
     system = snapshot(optimizer(parameters=parameters), time_limit=7).system
 
-    assert system.options == core.Options(**{"hold_undecided": True, "time_limit": 7, **options})
+    assert system.options == core.Options(**{**DEFAULTS, "time_limit": 7, **options})
 
 
 def test_of_several_optimizers_the_one_that_asked_has_its_parameters_used() -> None:
