@@ -43,9 +43,18 @@ Serve = Callable[[Ledger, Sequence[Entry]], list[Entry]]
 """Gives cases what their targets take; returns those that did not get it, in that order."""
 
 
-def solve_greedy(candidates: Candidates, capacity: IntArray) -> Answer:
-    """Serve the cases by rank; then share out what is left, as the saturation policy says."""
-    return Answer("greedy", Status.FEASIBLE, fill(candidates, capacity, serve))
+def solve_greedy(candidates: Candidates, capacity: IntArray, *, stand: bool = False) -> Answer:
+    """Serve the cases by rank; then share out what is left, as the saturation policy says.
+
+    If they are to `stand`, those of a priority that may stay as they are do, before the others
+    are served.
+    """
+
+    def serve_those_that_move(ledger: Ledger, entries: Sequence[Entry]) -> list[Entry]:
+        return serve(ledger, _stand(candidates, ledger, entries))
+
+    serve_each = serve_those_that_move if stand else serve
+    return Answer("greedy", Status.FEASIBLE, fill(candidates, capacity, serve_each))
 
 
 def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assignment:
@@ -79,6 +88,18 @@ def _hold(ledger: Ledger, entries: Iterable[Entry], running: Running) -> None:
             ledger.hold(row, int(running.replicas[entry.case]))
         elif entry.case in running.parts:
             ledger.keep(entry.case, running.parts[entry.case])
+
+
+def _stand(candidates: Candidates, ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:
+    """Leave the cases as they are that may stay so and fit; return the others."""
+    moving = []
+    for entry in entries:
+        row = next((row for row in entry.rows if candidates.stays[row]), NO_ROW)
+        if row != NO_ROW and ledger.fits(row):
+            ledger.take_all(row)
+        else:
+            moving.append(entry)
+    return moving
 
 
 def entries_by_rank(candidates: Candidates, wanted: npt.NDArray[np.bool_]) -> list[Entry]:

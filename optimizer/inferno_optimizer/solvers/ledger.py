@@ -29,6 +29,7 @@ class Ledger:
         self._type: list[int] = candidates.pairs.type.tolist()
         self._cards: list[int] = candidates.pairs.cards.tolist()
         self._wanted: list[int] = candidates.replicas.tolist()
+        self._needed: list[int] = (candidates.pairs.cards * candidates.replicas).tolist()
         self._rows = [NO_ROW] * len(candidates.cases)
         self._given = [0] * len(candidates.cases)
         self._mixes: dict[int, Mix] = {}
@@ -44,6 +45,9 @@ class Ledger:
 
     def fits(self, row: int) -> bool:
         """Whether all the replicas that a row wants fit; none always do."""
+        case = self._case[row]
+        if self._rows[case] == NO_ROW and case not in self._kept:  # most often, so a short way
+            return max(self._left[self._type[row]], 0) >= self._needed[row]
         return self.room(row) + self.given(row) == self._wanted[row]
 
     def given(self, row: int) -> int:

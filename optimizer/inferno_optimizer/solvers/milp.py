@@ -29,12 +29,18 @@ from inferno_optimizer.system import Certificate, CurvePoint, Level, MarginalVal
 OPTIMAL = 1e-4
 """Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
 
-RESERVED, RESERVED_SECONDS, RESERVED_PER_ROW = 0.1, 0.2, 7e-5
-"""What is kept of the time limit for what comes after the search: a share of it at most, or the
+PRICES, PRICES_SECONDS, PRICES_PER_ROW = 0.07, 0.14, 5e-5
+"""What is kept of the time limit for what one more card is worth: a share of it at most, or the
 time that it takes, in all and for each row of the candidate table."""
 
-DECISIONS = 0.3
-"""Share of that which is kept for the decisions, after what one more card is worth."""
+DECISIONS = 1.2
+"""What is kept for the decisions, as a multiple of the time that sizing took: both go through all
+servers, and a busy machine is as slow at one as at the other."""
+
+MIXES = 2.0
+"""The same for the least time in which a search for mixes is of any use."""
+
+HALF = 0.5
 
 
 def solve_milp(
@@ -42,18 +48,21 @@ def solve_milp(
 ) -> Answer:
     """Serve as much as possible by priority at the least value, within the time limit from `start`.
 
-    Where a step of the search fails, the answer is the best plan without it; at the least that of
-    the greedy solver.
+    The plan of the greedy solver comes first, where most servers stay that may. It is the answer
+    where there is time for no more, or where a search that fails finds nothing better.
     """
     options = candidates.system.options
-    reserved = _reserved(candidates)
-    deadline = start + options.time_limit - DECISIONS * reserved
-    solve = _solve_mixed if options.heterogeneous else _solve_single
-    timer = Timer(lambda: deadline - clock(), (1 - DECISIONS) * reserved)
+    sizing = clock() - start
+    deadline = start + options.time_limit - DECISIONS * sizing
+    solve, least = (_solve_mixed, MIXES) if options.heterogeneous else (_solve_single, 0.0)
+    timer = Timer(lambda: deadline - clock(), _reserved(candidates))
     recorder, failures = Recorder(clock), Failures()
-    plan = failures.attempt("search", lambda: solve(candidates, capacity, timer, recorder))
+    greedy = solve_greedy(candidates, capacity, stand=_stands(candidates)).assignment
+    plan = None
+    if timer.to_search() > least * sizing:
+        plan = failures.attempt("search", lambda: solve(candidates, capacity, timer, recorder))
     if plan is None:
-        plan = _greedy(candidates, capacity)
+        plan = _unproven(candidates, greedy, out_of_time=not failures.texts)
     levels = _levels(candidates, plan.assignment, plan.most_served)
     bound = _at_most(plan.assignment.objective(candidates), plan.least_value)
     unproven = Status.TIME_LIMIT if plan.out_of_time else Status.FEASIBLE
@@ -61,7 +70,7 @@ def solve_milp(
     if _distance(candidates, answer) <= OPTIMAL:
         answer = replace(answer, status=Status.OPTIMAL)
     elif any(level.gap > _given_up(candidates) for level in levels):
-        answer = _or_greedy(candidates, capacity, answer)
+        answer = _or_greedy(candidates, greedy, answer)
     marginal = failures.attempt("value of one more card", plan.one_more) or ()
     answer = replace(answer, marginal=marginal, failures=(*plan.failures, *failures.texts))
     if options.trace:
@@ -69,10 +78,16 @@ def solve_milp(
     return answer
 
 
+def _stands(candidates: Candidates) -> bool:
+    """Whether there is a plan already: most of the cases may stay as they are."""
+    staying = np.unique(candidates.pairs.case[candidates.stays & candidates.usable])
+    return len(staying) > HALF * len(candidates.cases)
+
+
 def _reserved(candidates: Candidates) -> float:
-    """Seconds of the time limit that the search leaves to what comes after it."""
-    takes = RESERVED_SECONDS + RESERVED_PER_ROW * len(candidates.pairs.case)
-    return min(RESERVED * candidates.system.options.time_limit, takes)
+    """Seconds that the search leaves for what one more card is worth."""
+    takes = PRICES_SECONDS + PRICES_PER_ROW * len(candidates.pairs.case)
+    return min(PRICES * candidates.system.options.time_limit, takes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +107,10 @@ class _Plan:
     failures: tuple[str, ...] = ()
 
 
-def _greedy(candidates: Candidates, capacity: IntArray) -> _Plan:
-    """The plan of the greedy solver, of which nothing is proven."""
-    assignment = solve_greedy(candidates, capacity).assignment
+def _unproven(candidates: Candidates, assignment: Assignment, *, out_of_time: bool) -> _Plan:
+    """An assignment of which nothing is proven."""
     most = _loads(candidates, range(len(candidates.cases)))
-    return _Plan(assignment, most, -math.inf, tuple, out_of_time=False)
+    return _Plan(assignment, most, -math.inf, tuple, out_of_time)
 
 
 def _at_most(objective: float, bound: float) -> float | None:
@@ -186,9 +200,8 @@ def _distance(candidates: Candidates, answer: Answer) -> float:
     return math.inf if certificate.gap is None else certificate.gap
 
 
-def _or_greedy(candidates: Candidates, capacity: IntArray, answer: Answer) -> Answer:
+def _or_greedy(candidates: Candidates, greedy: Assignment, answer: Answer) -> Answer:
     """What greedy finds, where that serves more: time may have ended before anything good."""
-    greedy = solve_greedy(candidates, capacity).assignment
     mine, other = _served(candidates, answer.assignment), _served(candidates, greedy)
     given_up = _given_up(candidates)
     differs = [p for p, load in mine.items() if abs(other[p] - load) > given_up * load]

@@ -53,6 +53,9 @@ solver has not finished few rows at once, it finds little among them later."""
 SHARE = 0.5
 """Share of the remaining time that a level may take; what comes later is worth less."""
 
+PER_COLUMN = 1e-4
+"""Seconds for each column below which the MILP solver finds nothing, and may end late."""
+
 PATIENCE, PATIENCE_WITH_FEW = 10, 30
 """Parts of a size without any improvement after which parts get larger, or the search ends."""
 
@@ -235,28 +238,32 @@ class _Search:
         is_last: bool,
     ) -> None:
         """Minimize an objective in its share of the time; the last one has all that remains."""
-        seconds = self._seconds_left() * (1.0 if is_last else SHARE)
-        if self._exact:
-            opening = leave_everything_open(program)
-            self._exactly(program, objective, incumbent, opening, Limits(seconds, 0.0))
+        reserved = self._seconds_left() * (0.0 if is_last else 1 - SHARE)
+
+        def left() -> float:
+            return self._seconds_left() - reserved
+
+        if left() <= 0:
             return
-        reserved = self._seconds_left() - seconds
-        self._nearly(
-            program, objective, incumbent, lambda: self._seconds_left() - reserved, is_last=is_last
-        )
+        if self._exact:
+            task = Task(program, objective, Floors(self._floors, self._whole), -np.inf)
+            self._exactly(task, incumbent, leave_everything_open(program), left, 0.0)
+            return
+        self._nearly(program, objective, incumbent, left, is_last=is_last)
 
     def _exactly(
         self,
-        program: Program,
-        objective: FloatArray,
+        task: Task,
         incumbent: Incumbent[BoolArray],
         opening: Opening,
-        limits: Limits,
+        seconds_left: Callable[[], float],
+        gap: float,
     ) -> None:
         """Let the MILP solver look for a better choice than the incumbent among all open rows."""
-        columns = Columns(program, opening, self._floors, self._whole)
+        columns = Columns(task.program, opening, task.floors.loads, task.floors.whole)
         watching = incumbent if incumbent.observed else None
-        found = columns.minimize(objective, limits, incumbent.plan, watching)
+        limits = Limits(seconds_left(), gap)  # it takes a while to build so many columns
+        found = columns.minimize(task.objective, limits, incumbent.plan, watching)
         if found is not None:
             incumbent.offer(found.chosen)
             incumbent.prove(found.bound)
@@ -277,7 +284,7 @@ class _Search:
         incumbent.prove(prices.bound)
         least = self._floors * (1 - self._tolerance)
         if self._stands:
-            standing = change_little(program, prices)
+            standing = change_little(program, prices, left)
             prices = self._offer(program, incumbent, prices, standing, least)
             steady = STEADY * self._tolerance * abs(prices.bound)
             if may_end and incumbent.value <= prices.bound + steady:
@@ -337,22 +344,28 @@ class _Search:
         rows = np.count_nonzero(_better_rows(task, prices, incumbent.value))
         is_few = rows <= self._sizes.medium
         if is_few:
-            self._together(task, prices, incumbent, FIRST * seconds_left())
+            later = (1 - FIRST) * seconds_left()
+            self._together(task, prices, incumbent, lambda: seconds_left() - later)
         together = seconds_left() * (1 - (PARTS_OF_FEW if is_few else PARTS))
         reserved = together if rows <= self._sizes.large else 0.0
         patience = PATIENCE_WITH_FEW if is_few else PATIENCE
         improve(task, incumbent, patience, lambda: seconds_left() - reserved)
-        self._together(task, prices, incumbent, seconds_left())
+        self._together(task, prices, incumbent, seconds_left)
 
     def _together(
-        self, task: Task, prices: Prices, incumbent: Incumbent[BoolArray], seconds: float
+        self,
+        task: Task,
+        prices: Prices,
+        incumbent: Incumbent[BoolArray],
+        seconds_left: Callable[[], float],
     ) -> None:
-        """Let the MILP solver have all rows that matter, if they are not too many for it."""
+        """Let the MILP solver have all rows that matter, if there is time for so many."""
         better = _better_rows(task, prices, incumbent.value)
-        if 0 < np.count_nonzero(better) <= self._sizes.large and seconds > 0:
+        rows = np.count_nonzero(better)
+        if 0 < rows <= self._sizes.large and seconds_left() > PER_COLUMN * rows:
             opening = Opening(np.zeros_like(better), better)
-            limits = Limits(seconds, task.good_enough - prices.proven)
-            self._exactly(task.program, task.objective, incumbent, opening, limits)
+            gap = task.good_enough - prices.proven
+            self._exactly(task, incumbent, opening, seconds_left, gap)
 
     def _search(
         self,
@@ -374,7 +387,7 @@ class _Search:
             found = exchange(program, prices, floors, centre, seconds_left)
             if found is not None:
                 prices = self._offer(program, incumbent, prices, found, least)
-            rounded = round_off(program, prices, centre)
+            rounded = round_off(program, prices, centre, seconds_left)
             prices = self._offer(program, incumbent, prices, rounded, least)
             if incumbent.value > _good_enough(prices, gap):
                 prices = self._tighten(program, prices, incumbent, seconds_left)

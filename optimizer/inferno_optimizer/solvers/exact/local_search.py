@@ -83,13 +83,15 @@ def descend(
     return Centre(chosen, split, excess, vertex.loads)
 
 
-def round_off(program: Program, prices: Prices, centre: Centre) -> BoolArray:
-    """Give the split cases of a centre what fits, or what others lose less by.
+def round_off(
+    program: Program, prices: Prices, centre: Centre, seconds_left: Callable[[], float]
+) -> BoolArray:
+    """Give the split cases of a centre what fits, or what others lose less by, if there is time.
 
     Floors may be missed by a little.
     """
     chosen = fill(program, centre.chosen, centre.split)
-    return fill(program, insert(program, chosen, prices))
+    return fill(program, insert(program, chosen, prices, seconds_left))
 
 
 def exchange(
@@ -103,6 +105,8 @@ def exchange(
 
     A floor may be missed by a little: what that is worth is part of the comparison.
     """
+    if seconds_left() <= 0:
+        return None
     start = fill(program, centre.chosen, centre.split)
     opening = leave_exchanges_open(program, centre, floors.whole)
     columns = Columns(program, opening, floors.loads, floors.whole, PENALTY * centre.loads)

@@ -1,5 +1,7 @@
 """First solutions: every case takes the row that prices say, or any that fits."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
@@ -8,6 +10,9 @@ from inferno_optimizer.solvers.exact.program import BoolArray, Program
 
 TIE = 1e-4
 """Excess, as a share of the price of a row, up to which rows count as equally good."""
+
+CASES = 50
+"""After so many cases the time is looked at."""
 
 
 def pack(program: Program, prices: Prices) -> BoolArray:
@@ -41,9 +46,11 @@ def stand(program: Program) -> BoolArray:
     return add(program, np.zeros_like(program.stays), program.stays)
 
 
-def change_little(program: Program, prices: Prices) -> BoolArray:
+def change_little(
+    program: Program, prices: Prices, seconds_left: Callable[[], float] = lambda: np.inf
+) -> BoolArray:
     """Leave servers as they are, insert the others, and fill the rest with what is dear."""
-    chosen = insert(program, stand(program), prices)
+    chosen = insert(program, stand(program), prices, seconds_left)
     order = np.lexsort((prices.excess, -prices.losses(program) / np.maximum(program.cards, 1.0)))
     return _take(program, chosen, order)
 
@@ -65,17 +72,25 @@ def add(program: Program, chosen: BoolArray, more: BoolArray) -> BoolArray:
     return _take(program, chosen, order[more[order]])
 
 
-def insert(program: Program, chosen: BoolArray, prices: Prices) -> BoolArray:
+def insert(
+    program: Program,
+    chosen: BoolArray,
+    prices: Prices,
+    seconds_left: Callable[[], float] = lambda: np.inf,
+) -> BoolArray:
     """Insert cases without a row where they cost the least, and eject what loses less by it.
 
-    Cases that must be served come first, and large ones before small ones.
+    Cases that must be served come first, and large ones before small ones; those for which there
+    is no time are left out.
     """
     chosen = chosen.copy()
     left = program.capacity - program.used(chosen)
     loss = prices.losses(program)
     others = np.flatnonzero(chosen & np.isfinite(loss))
     others = others[np.argsort(loss[others] / np.maximum(program.cards[others], 1.0))]
-    for case in _missing(program, chosen, prices):
+    for place, case in enumerate(_missing(program, chosen, prices)):
+        if place % CASES == 0 and seconds_left() <= 0:
+            break
         way = _cheapest_way(program, prices, case, loss, others, left)
         if way is not None:
             row, ejected = way

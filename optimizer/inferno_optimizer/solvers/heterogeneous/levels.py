@@ -18,7 +18,7 @@ from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.problem import Goal, Problem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
 from inferno_optimizer.solvers.heterogeneous.stage import Stage
-from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
+from inferno_optimizer.solvers.incumbent import UNKNOWN, Incumbent, Observer, Progress
 
 GAP = 5e-4
 """Relative distance from the bound at which a larger program is searched no further."""
@@ -147,6 +147,8 @@ class _Search:
 
     def _minimize(self, level: int | None) -> float:
         """Improve the plan as to a goal; the bound that is proven."""
+        if self._seconds_left() <= 0:
+            return UNKNOWN
         ahead = 1 if level is None else self.levels + 1 - level
         reserved = self._seconds_left() * (1 - 1 / ahead)
         part = np.flatnonzero(self._table.level <= (self.levels if level is None else level))
@@ -168,7 +170,9 @@ class _Search:
         seconds_left: Callable[[], float],
     ) -> None:
         """Improve the plan of a goal, and prove a bound, in some time."""
-        relaxed = self._sharpen(level, part)
+        relaxed = self._sharpen(level, part, seconds_left)
+        if relaxed is None:
+            return
         incumbent.prove(relaxed.objective)
         gap = 0.0 if self._exact else GAP * max(1.0, abs(relaxed.objective))
         stage = Stage(self._program(level, part), incumbent, gap, seconds_left)
@@ -204,10 +208,17 @@ class _Search:
         inequalities = self._inequalities.take(self._used).among(part)
         return MixProgram(self._problem(level, part), inequalities)
 
-    def _sharpen(self, level: int | None, part: IntArray) -> Relaxed:
-        """The relaxation, with the inequalities added that it violates."""
-        relaxed = self._program(level, part).relax()
+    def _sharpen(
+        self, level: int | None, part: IntArray, seconds_left: Callable[[], float]
+    ) -> Relaxed | None:
+        """The relaxation, with the inequalities added that it violates; None if there is no time.
+
+        Where the time ends meanwhile, it is that with fewer of them.
+        """
+        relaxed = self._relax(level, part, seconds_left)
         for _ in range(ROUNDS):
+            if relaxed is None:
+                break
             counts = np.zeros(self._table.rows.shape)
             served = np.zeros(len(self._table.case))
             counts[part], served[part] = relaxed.counts, relaxed.served
@@ -215,8 +226,19 @@ class _Search:
             if not len(violated):
                 break
             self._used[violated] = True
-            relaxed = self._program(level, part).relax()
+            sharper = self._relax(level, part, seconds_left)
+            if sharper is None:
+                break
+            relaxed = sharper
         return relaxed
+
+    def _relax(
+        self, level: int | None, part: IntArray, seconds_left: Callable[[], float]
+    ) -> Relaxed | None:
+        """The relaxation, if there is time for it."""
+        if seconds_left() <= 0:
+            return None
+        return self._program(level, part).relax(seconds_left())
 
 
 def _objective(table: MixTable, level: int | None, counts: IntArray) -> float:

@@ -82,15 +82,17 @@ class MixProgram:
         """The cases."""
         return self.problem.table
 
-    def relax(self) -> Relaxed:
-        """The best plan with replicas in parts.
+    def relax(self, seconds: float = np.inf) -> Relaxed | None:
+        """The best plan with replicas in parts; None where the time ends before.
 
         Raises
         ------
         SolverError
             When HiGHS fails.
         """
-        solver = self._relaxation()
+        solver = self._relaxation(seconds)
+        if solver is None:
+            return None
         solution = solver.getSolution()
         dual = np.asarray(solution.row_dual)
         types, floors = len(self.problem.capacity), len(self.problem.goal.floors)
@@ -118,7 +120,9 @@ class MixProgram:
         """
         if seconds_left() <= 0:
             return None
-        solver = self._relaxation()
+        solver = self._relaxation(seconds_left())
+        if solver is None:
+            return None
         before, saved = (
             solver.getInfo().objective_function_value,
             np.zeros(len(self.problem.capacity)),
@@ -133,13 +137,16 @@ class MixProgram:
             solver.changeRowBounds(card_type, float(-cards), np.inf)
         return saved
 
-    def _relaxation(self) -> highspy.Highs:
-        """The relaxation, solved."""
+    def _relaxation(self, seconds: float) -> highspy.Highs | None:
+        """The relaxation, solved; None where the time ends before."""
         solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
+        solver.setOptionValue("time_limit", seconds)
         solver.passModel(self._model())
         solver.run()
+        if solver.getModelStatus() == highspy.HighsModelStatus.kTimeLimit:
+            return None
         if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             raise SolverError(f"HiGHS finds a relaxation {solver.getModelStatus().name}")
         return solver

@@ -18,8 +18,8 @@ from tests.unit.optimizer.enumeration import served
 TICK = 0.01
 """Seconds between two readings of the clock."""
 
-READINGS_BEFORE = 3
-"""The solver reads the clock after so many readings of others, and one for its curve."""
+READINGS_BEFORE = 5
+"""Sizing and the start of the solver read the clock so often."""
 
 
 class OutOfOrderError(Exception):
@@ -73,7 +73,7 @@ def test_who_interrupts_a_step_is_obeyed() -> None:
         Failures().attempt("proof", interrupted)
 
 
-@pytest.mark.parametrize("reading", [*range(READINGS_BEFORE + 1, 12), 20, 40])
+@pytest.mark.parametrize("reading", [*range(READINGS_BEFORE + 1, 14), 20, 40])
 @pytest.mark.parametrize("heterogeneous", [False, True], ids=["single", "mixes"])
 @pytest.mark.parametrize("servers", [15, 80])
 def test_an_error_at_any_time_of_the_search_leaves_a_plan_no_worse_than_greedy(

@@ -192,6 +192,60 @@ def test_a_plan_cut_short_serves_no_less_than_the_greedy_one(readings: int) -> N
     assert served(system, solution) >= served(system, greedy)
 
 
+@pytest.mark.parametrize("heterogeneous", [False, True])
+@pytest.mark.parametrize("sizing", [9.0, 11.0])
+def test_where_sizing_takes_nearly_all_of_the_time_the_plan_is_greedy_and_nothing_is_searched(
+    sizing: float, *, heterogeneous: bool
+) -> None:
+    options = replace(MILP, heterogeneous=heterogeneous, time_limit=10.0)
+    greedy = optimize(crowded(Options()))
+    readings = itertools.chain([0.0], itertools.repeat(sizing))
+    read = []
+
+    def clock() -> float:
+        read.append(next(readings))
+        return read[-1]
+
+    solution = optimize(crowded(options), clock=clock)
+
+    assert solution.allocations == greedy.allocations
+    assert solution.certificate.status is Status.TIME_LIMIT
+    assert solution.certificate.bound is None
+    assert len(read) <= 8
+
+
+def test_without_any_time_servers_stay_that_may() -> None:
+    settled = optimize(crowded(MILP))
+    system = crowded(replace(MILP, time_limit=0.0))
+    servers = tuple(
+        replace(server, current=settled.allocations.get(server.name, server.current))
+        for server in system.servers
+    )
+    gone = replace(system, servers=servers, capacity={**system.capacity, "Z": 15})
+
+    plan = optimize(gone)
+
+    kept = [name for name, now in settled.allocations.items() if now.accelerator != "Z"]
+    assert plan.certificate.status is Status.TIME_LIMIT
+    assert [plan.allocations[name].placement for name in kept] == [
+        settled.allocations[name].placement for name in kept
+    ]
+
+
+def test_decisions_have_time_in_proportion_to_what_sizing_took() -> None:
+    """As on a machine that is busy from the beginning to the end."""
+    readings = itertools.chain([0.0], (3.0 + 0.01 * n for n in itertools.count()))
+    end = []
+
+    def clock() -> float:
+        end.append(next(readings))
+        return end[-1]
+
+    optimize(crowded(replace(MILP, time_limit=10.0)), clock=clock)
+
+    assert end[-1] <= 10.0 - 3.0
+
+
 def clock_that_stops_after(readings: int) -> Callable[[], float]:
     """No time passes between that many readings; afterwards the limit is over."""
     ticks = itertools.chain([0.0] * readings, itertools.repeat(1000.0))

@@ -9,6 +9,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.heterogeneous.column_generation import Prices
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.problem import Goal, Problem
+from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
 
 TYPES = 3
 
@@ -40,6 +41,13 @@ def random_table(random: np.random.Generator, cases: int, levels: int = 1) -> Mi
         level=np.sort(random.integers(0, levels, cases)),
         weight=random.integers(1, 100, cases).astype(np.float64),
     )
+
+
+def relaxation(program: MixProgram) -> Relaxed:
+    """The best plan with replicas in parts, however long it takes."""
+    relaxed = program.relax()
+    assert relaxed is not None
+    return relaxed
 
 
 def mixes_of(table: MixTable, case: int, capacity: IntArray) -> Iterator[tuple[IntArray, float]]:

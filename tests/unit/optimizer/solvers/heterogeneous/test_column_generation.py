@@ -11,13 +11,14 @@ from tests.unit.optimizer.solvers.heterogeneous.tables import (
     best_objective,
     no_prices,
     random_problem,
+    relaxation,
 )
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_bound_is_between_that_of_the_relaxation_and_the_best_plan(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
-    relaxed = MixProgram(problem, Inequalities.of(problem.table)).relax().objective
+    relaxed = relaxation(MixProgram(problem, Inequalities.of(problem.table))).objective
     best = best_objective(problem)
 
     bound = best_prices(problem, plan, no_prices(problem), lambda: np.inf).bound
@@ -35,7 +36,7 @@ def test_the_program_with_prices_has_the_same_best_plan(seed: int) -> None:
 
     assert found is not None
     assert bound == pytest.approx(best_objective(problem), abs=1e-6)
-    assert program.relax().objective == pytest.approx(prices.bound, rel=1e-5, abs=1e-3)
+    assert relaxation(program).objective == pytest.approx(prices.bound, rel=1e-5, abs=1e-3)
 
 
 def test_without_any_time_there_is_a_bound() -> None:

@@ -9,7 +9,11 @@ from inferno_optimizer.solvers.heterogeneous.problem import Problem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 from inferno_optimizer.solvers.heterogeneous.stage import Stage
 from inferno_optimizer.solvers.incumbent import Incumbent
-from tests.unit.optimizer.solvers.heterogeneous.tables import best_objective, random_problem
+from tests.unit.optimizer.solvers.heterogeneous.tables import (
+    best_objective,
+    random_problem,
+    relaxation,
+)
 
 AMPLE = 60.0
 """Seconds that remain, always."""
@@ -28,7 +32,7 @@ def test_the_best_of_all_plans_is_found_and_proven(seed: int) -> None:
     program = MixProgram(problem, Inequalities.of(problem.table))
     incumbent = Incumbent(plan, lambda counts: objective(problem, counts))
 
-    Stage(program, incumbent, 1e-6, lambda: AMPLE).improve(program.relax())
+    Stage(program, incumbent, 1e-6, lambda: AMPLE).improve(relaxation(program))
 
     table, best = problem.table, best_objective(problem)
     assert incumbent.value == pytest.approx(best)
@@ -45,7 +49,7 @@ def test_no_bound_on_the_way_is_above_the_best_of_all_plans(seed: int) -> None:
         plan, lambda counts: objective(problem, counts), lambda _, bound: bounds.append(bound)
     )
 
-    Stage(program, incumbent, 1e-6, lambda: AMPLE).improve(program.relax())
+    Stage(program, incumbent, 1e-6, lambda: AMPLE).improve(relaxation(program))
 
     assert max(bounds) <= best_objective(problem) + 1e-6
 
@@ -56,6 +60,6 @@ def test_a_stage_without_time_keeps_the_plan(seed: int) -> None:
     program = MixProgram(problem, Inequalities.of(problem.table))
     incumbent = Incumbent(plan, lambda counts: objective(problem, counts))
 
-    Stage(program, incumbent, 0.0, lambda: -1.0).improve(program.relax())
+    Stage(program, incumbent, 0.0, lambda: -1.0).improve(relaxation(program))
 
     assert np.array_equal(incumbent.plan, plan)
