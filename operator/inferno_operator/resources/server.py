@@ -32,7 +32,7 @@ class ServerSpec(Part):
     keep_accelerator: bool = False
     """Stay on the current accelerator; only replicas and batch size are decided."""
     min_num_replicas: NonNegativeInteger = 0
-    """Fewest replicas, also without load."""
+    """Fewest replicas, also without load; with `measure` one at least, whatever is written."""
     max_batch_size: NonNegativeInteger = 0
     """Largest batch of a replica [requests]; 0 means what the model's data allow."""
     max_queue_size: NonNegativeInteger = 0

@@ -223,7 +223,7 @@ def _server(resource: Server, catalogue: Catalogue) -> core.Server:
         model=spec.model,
         current=_current(current) if current else core.Allocation(),
         keep_accelerator=spec.keep_accelerator,
-        min_replicas=spec.min_num_replicas,
+        min_replicas=_least(resource),
         max_batch_size=spec.max_batch_size,
         max_queue_size=spec.max_queue_size,
         accelerators=_accelerators_of(resource),
@@ -235,6 +235,11 @@ def _accelerators_of(server: Server) -> tuple[str, ...]:
     spec = server.spec
     parts = spec.workloads if spec.model_booster is None else spec.model_booster.backends
     return tuple(part.accelerator for part in parts)
+
+
+def _least(resource: Server) -> int:
+    """The fewest replicas; one at least of a Server whose load is measured at its replicas."""
+    return max(resource.spec.min_num_replicas, 1 if resource.spec.measure else 0)
 
 
 def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:

@@ -171,6 +171,22 @@ def test_on_an_unknown_accelerator_what_runs_costs_nothing() -> None:
     assert found.current.cost == 0
 
 
+@pytest.mark.parametrize(
+    ("written", "measured", "least"),
+    [(None, False, 0), (None, True, 1), (0, True, 1), (3, True, 3), (0, False, 0)],
+)
+def test_a_measured_server_keeps_one_replica(
+    written: int | None, measured: bool, least: int
+) -> None:
+    spec: Manifest = {} if written is None else {"minNumReplicas": written}
+    if measured:
+        spec["measure"] = {"source": "vLLM", "labels": {"model_name": "m"}}
+
+    (found,) = snapshot(accelerator(), model(), server(spec=spec)).system.servers
+
+    assert found.min_replicas == least
+
+
 def test_what_is_left_out_has_its_documented_default() -> None:
     load = {"arrivalRate": 0, "avgLength": 0}
     idle = {"currentAlloc": {"accelerator": "", "numReplicas": 0, "load": load}}
