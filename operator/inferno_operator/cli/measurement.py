@@ -9,7 +9,7 @@ from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.overview import targets_of
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.load import measured_server
+from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Measured, Resource, Server, Target
@@ -86,7 +86,10 @@ async def measure(
         result = results[_key(server)]
         target = targets.get((server.spec.service_class, server.spec.model))
         newest = measured(result.reading, result.source, None, result.hint)
-        found.append(Measurement(server, with_targets(newest, target), target))
+        newest = with_planned_load(
+            with_targets(newest, target), server, server.status.measured, target
+        )
+        found.append(Measurement(server, newest, target))
     return found, recorder.asked
 
 

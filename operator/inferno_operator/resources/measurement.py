@@ -4,12 +4,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from inferno_operator.resources.allocation import Load
 from inferno_operator.resources.schema import (
     Fraction,
     Items,
     NonNegativeInteger,
     Number,
     Part,
+    PositiveInteger,
     Rule,
     Time,
 )
@@ -18,6 +20,9 @@ CUSTOM = "Custom"
 """The source that has no queries but those of the Server."""
 
 Quality = Literal["Fresh", "Idle", "Partial", "Stale", "Missing", "Refused"]
+
+CATCH_UP_SECONDS = 60
+"""Default of the time in which a backlog is to be served [s]."""
 
 MAX_LABELS = 16
 """Most labels that select the series of one server."""
@@ -88,6 +93,8 @@ class Measure(Part):
     """Labels that all series of this server have, and no others: model_name, namespace, ..."""
     queries: Queries | None = None
     """PromQL that replaces single quantities of the source."""
+    catch_up_seconds: PositiveInteger = CATCH_UP_SECONDS
+    """Time in which requests that wait beyond a healthy queue are to be served [s]."""
 
 
 class Percentiles(Part):
@@ -145,9 +152,13 @@ class Measured(Part):
     """Requests that are being served."""
     waiting: Number | None = None
     """Requests that wait."""
+    backlog: Number | None = None
+    """Requests that wait beyond what a healthy queue holds."""
     kv_cache_usage: Fraction | None = None
     """Mean share of the KV cache that is used."""
     replicas: MeasuredReplicas | None = None
     """Replicas that report."""
     misses_targets: Items[str] = ()
     """Targets that the measured latencies miss now, such as slo-ttft."""
+    load: Load | None = None
+    """The load that plans are made for: arrivals and backlog, and never less without evidence."""

@@ -11,6 +11,7 @@ from inferno_operator.cli.measurement import Asked, Measurement
 from inferno_operator.cli.tables.solution import Part, Table
 from inferno_operator.cli.tables.top import UNKNOWN, age
 from inferno_operator.controllers.measurement.quality import against_targets
+from inferno_operator.resources import Measured
 
 SERIES_SHOWN = 20
 """How many series of an answer are shown."""
@@ -28,11 +29,7 @@ def measurement_parts(
 ) -> Iterator[Part]:
     """Yield the measurements, what to do where one is not fresh, and the queries."""
     yield Table(HEADINGS, [_row(item, now) for item in found])
-    notes = [
-        f"{item.server.metadata.name}: {item.measured.message}"
-        for item in found
-        if item.measured and item.measured.message
-    ]
+    notes = [f"{item.server.metadata.name}: {note}" for item in found for note in _notes(item)]
     if notes:
         yield ""
         yield from notes
@@ -69,6 +66,22 @@ def comparison_parts(item: Measurement) -> Iterator[Part]:
     rows = [(name, values[name], predicted[name], limits[name]) for name in QUANTITIES]
     yield ""
     yield Table(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
+    yield from _of_backlog(found)
+
+
+def _notes(item: Measurement) -> Iterator[str]:
+    if item.measured is not None and item.measured.message:
+        yield item.measured.message
+    yield from _of_backlog(item.measured)
+
+
+def _of_backlog(found: Measured | None) -> Iterator[str]:
+    """Yield what part of the load for plans is not arrivals; nothing if there is no backlog."""
+    if found is not None and found.backlog and found.load is not None:
+        yield (
+            f"{number(found.backlog)} requests wait beyond what a healthy queue holds;"
+            f" plans are for {number(found.load.arrival_rate)} requests/min, to serve them too"
+        )
 
 
 def _row(item: Measurement, now: datetime) -> tuple[str, ...]:

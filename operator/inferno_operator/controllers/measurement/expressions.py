@@ -6,7 +6,7 @@ series is.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,6 +40,9 @@ TARGET = ("job", "instance", "cluster", "namespace", "pod")
 
 STEP_SECONDS = 60
 """Time between two moments at which the newest sample is looked for [s]."""
+
+FEW, FEW_COUNT = "few ", "number of few "
+"""Prefixes of the parts with means of few requests, and with their number."""
 
 BUCKETS = "buckets "
 """Prefix of the names of queries for the buckets of a histogram."""
@@ -159,14 +162,13 @@ def means(group: Group, windows: Windows) -> Query | None:
     """Return the query for means; None if the source has none.
 
     Times are those of the short window if enough requests ended in it, else of the long one;
-    tokens are those of the long window.
+    tokens are those of the long window. If few requests ended in it, their mean and their number
+    are parts of their own.
     """
     parts = [
-        (
-            quantity,
-            " or ".join(_mean(group, item, windows, is_time=quantity in TIMES) for item in items),
-        )
+        (name, " or ".join(text(item) for item in items))
         for quantity, items in group.source.means.items()
+        for name, text in _means(group, quantity, windows)
     ]
     return Query(group, "means", _union(parts)) if parts else None
 
@@ -338,21 +340,40 @@ def _growth(group: Group, term: Term, seconds: int, before: int, restarted: str)
     return " or ".join(f"sum {group.by} ({growth(each)}) / {seconds}" for each in selected)
 
 
-def _mean(group: Group, item: Quotient, windows: Windows, *, is_time: bool) -> str:
+def _means(
+    group: Group, quantity: str, windows: Windows
+) -> Iterator[tuple[str, Callable[[Quotient], str]]]:
+    """Yield the parts of a mean: the name, and the expression for one of the alternatives."""
+    enough = f">= {ENOUGH_REQUESTS / windows.long:g}"
+    few = f"> 0 < {ENOUGH_REQUESTS / windows.long:g}"
+    if quantity in TIMES:
+        yield quantity, lambda item: _time(group, item, windows)
+        return
+    yield quantity, lambda item: _quotient(group, item, windows.long, enough)
+    yield FEW + quantity, lambda item: _quotient(group, item, windows.long, few)
+    yield (
+        FEW_COUNT + quantity,
+        lambda item: f"({_count(group, item, windows.long)} {few}) * {windows.long}",
+    )
+
+
+def _time(group: Group, item: Quotient, windows: Windows) -> str:
     long = _quotient(group, item, windows.long, "> 0")
-    if not is_time:
-        return long
     least = ENOUGH_REQUESTS / windows.short
     return f"{_quotient(group, item, windows.short, f'>= {least:g}')} or {long}"
 
 
 def _quotient(group: Group, item: Quotient, seconds: int, condition: str) -> str:
     """A mean in a window, for servers whose rate of the denominator meets a condition."""
-    above, below = (
-        f"sum {group.by} (rate({_selected(group, name, item.where)}[{seconds}s]))"
-        for name in item.counters
-    )
-    return f"({above} / ({below} {condition}))"
+    above, _ = item.counters
+    total = f"sum {group.by} (rate({_selected(group, above, item.where)}[{seconds}s]))"
+    return f"({total} / ({_count(group, item, seconds)} {condition}))"
+
+
+def _count(group: Group, item: Quotient, seconds: int) -> str:
+    """The rate of the denominator of a mean."""
+    _, below = item.counters
+    return f"sum {group.by} (rate({_selected(group, below, item.where)}[{seconds}s]))"
 
 
 def _gauge(group: Group, gauge: OfReplicas) -> str:

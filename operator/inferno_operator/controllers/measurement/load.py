@@ -1,54 +1,156 @@
 """The load of a Server for an optimization: the measured one, and never less without evidence."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from inferno_operator.resources import Load, Measured, Server, ServerAllocation
+from inferno_operator.resources import (
+    DIGITS,
+    Load,
+    Measure,
+    Measured,
+    Server,
+    ServerAllocation,
+    Target,
+)
+from inferno_operator.resources.measurement import CATCH_UP_SECONDS, Quality
 
-SHRINKS = frozenset({"Fresh", "Idle"})
+SHRINKS: frozenset[Quality] = frozenset({"Fresh", "Idle"})
 """Qualities that may lower the load."""
+
+MOVED = 0.05
+"""Relative change of a number that counts: smaller ones are noise."""
 
 IDLE = Load(arrival_rate=0, avg_out_tokens=1)
 """The load of a server that has never served a request: nothing is known of its lengths."""
 
+HEALTHY_WAIT_S = 1.0
+"""How long requests wait in a healthy queue, if no target limits it [s]."""
+
+NUMBERS = ("arrival_rate", "avg_length", "avg_in_tokens", "avg_out_tokens")
+
+
+def with_planned_load(
+    newest: Measured, server: Server, before: Measured | None, target: Target | None
+) -> Measured:
+    """Add the backlog and the load that plans are made for.
+
+    Parameters
+    ----------
+    newest
+        What was measured now, with the targets that it misses.
+    server
+        The Server.
+    before
+        What was measured before; its load is the last valid one. Without one, this is the
+        largest of what a person gave and of the standing decision.
+    target
+        The targets of the Server.
+    """
+    found = newest.model_copy(update={"backlog": _backlog(newest, target)})
+    return found.model_copy(update={"load": _load(found, server, before.load if before else None)})
+
+
+def may_shrink(measured: Measured | None) -> bool:
+    """Whether there is evidence that less is needed than before."""
+    return measured is not None and measured.quality in SHRINKS and not measured.misses_targets
+
 
 def load(server: Server, measured: Measured | None) -> Load | None:
-    """Return the load of a Server; None if it is not known.
+    """Return the load of a Server; None if it is not known."""
+    if measured is not None and measured.load is not None:
+        return measured.load
+    return _load(measured, server, None)
 
-    Numbers that are not fresh may raise the load, but not lower it below the load of the
-    standing decision: what runs keeps running. Lengths of requests that are not measured are
-    those of the last load.
+
+def differs(old: float | None, new: float | None) -> bool:
+    """Whether a number moved noticeably."""
+    if old is None or new is None:
+        return old is not new
+    return abs(new - old) > MOVED * max(abs(old), abs(new))
+
+
+def load_moved(old: Load | None, new: Load) -> bool:
+    """Whether a load moved noticeably."""
+    if old is None:
+        return True
+    return any(differs(getattr(old, name), getattr(new, name)) for name in NUMBERS)
+
+
+def _load(measured: Measured | None, server: Server, last: Load | None) -> Load | None:
+    """Return the load that plans are made for; None if nothing is known.
+
+    Without evidence, no number is less than in the last valid load. With evidence, it stays
+    while what is measured differs from it by noise.
     """
-    current, desired = server.spec.current_alloc, server.spec.desired_alloc
-    typed = current.load if current else None
-    standing = desired.load if desired else None
-    rate = _rate(measured, typed, standing)
-    if rate is None:
+    known = [last] if last is not None else _given(server)
+    newest = _newest(measured, server.spec.measure, known)
+    if newest is None or not may_shrink(measured):
+        return _largest([*known, *filter(None, [newest])])
+    return last if last is not None and not load_moved(last, newest) else newest
+
+
+def _given(server: Server) -> list[Load]:
+    """The loads that a person gave and of the standing decision; one without lengths is none."""
+    allocations = (server.spec.current_alloc, server.spec.desired_alloc)
+    loads = (part.load for part in allocations if part is not None)
+    return [part for part in loads if part is not None and (part.arrival_rate or _has_length(part))]
+
+
+def _has_length(part: Load) -> bool:
+    return bool(part.avg_out_tokens or part.avg_length)
+
+
+def _newest(
+    measured: Measured | None, measure: Measure | None, known: Sequence[Load]
+) -> Load | None:
+    """The measured load; lengths that are not measured are the first that are known."""
+    if measured is None or measured.arrival_rate is None:
         return None
-    lengths = _lengths(measured, [part for part in (typed, standing) if part is not None])
+    last = next((part for part in known if _has_length(part)), None)
+    lengths = _lengths(measured, last)
     if lengths is None:
-        return IDLE if rate == 0 else None
-    return lengths.model_copy(update={"arrival_rate": rate})
+        return IDLE if measured.quality == "Idle" else None
+    seconds = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
+    rate = measured.arrival_rate + 60 * (measured.backlog or 0.0) / seconds
+    return lengths.model_copy(update={"arrival_rate": round(rate, DIGITS)})
 
 
-def _lengths(measured: Measured | None, known: Sequence[Load]) -> Load | None:
-    """Return a load with the lengths of requests: measured, or the first that is known."""
-    last = next((part for part in known if part.avg_out_tokens or part.avg_length), None)
-    if measured is None or measured.avg_out_tokens is None:
+def _lengths(measured: Measured, last: Load | None) -> Load | None:
+    if measured.avg_out_tokens is None:
         return last
-    tokens = {"avg_out_tokens": max(round(measured.avg_out_tokens), 1), "avg_length": None}
+    tokens: dict[str, Any] = {"avg_out_tokens": max(round(measured.avg_out_tokens), 1)}
     if measured.avg_in_tokens is not None:
         tokens["avg_in_tokens"] = round(measured.avg_in_tokens)
-    return (last or IDLE).model_copy(update=tokens)
+    return (last or IDLE).model_copy(update={**tokens, "avg_length": None})
 
 
-def _rate(measured: Measured | None, typed: Load | None, standing: Load | None) -> float | None:
-    """Return the arrival rate [requests/min]; None if it is not known."""
-    newest = measured.arrival_rate if measured else None
-    if newest is None and typed is not None:
-        newest = typed.arrival_rate
-    if newest is None or (measured is not None and measured.quality in SHRINKS):
-        return newest
-    return max(newest, standing.arrival_rate if standing else 0.0)
+def _largest(loads: Sequence[Load]) -> Load | None:
+    """The last load with the largest number of all; None if there is none."""
+    if not loads:
+        return None
+    largest: dict[str, Any] = {}
+    for name in NUMBERS:
+        values = [value for part in loads if (value := getattr(part, name)) is not None]
+        if values:
+            largest[name] = max(values)
+    if largest.get("avg_out_tokens") and "avg_length" in largest:
+        total = largest.pop("avg_length")
+        largest |= {"avg_out_tokens": max(largest["avg_out_tokens"], total), "avg_length": None}
+    return loads[-1].model_copy(update=largest)
+
+
+def _backlog(measured: Measured, target: Target | None) -> float | None:
+    """Requests that wait beyond what a healthy queue holds.
+
+    It holds what arrives in the time that requests may wait, and one request of each replica.
+    """
+    if measured.waiting is None:
+        return None
+    limit = target and (target.slo_ttw or target.slo_ttft)
+    seconds = limit / 1000 if limit else HEALTHY_WAIT_S
+    replicas = measured.replicas.reporting if measured.replicas else 1
+    healthy = (measured.arrival_rate or 0.0) / 60 * seconds + replicas
+    return round(max(0.0, measured.waiting - healthy), DIGITS)
 
 
 def with_last_good(server: Server) -> Server:
@@ -59,9 +161,46 @@ def with_last_good(server: Server) -> Server:
 
 
 def measured_server(server: Server, measured: Measured | None) -> Server:
-    """Return a Server with its load after a measurement; as it is if no load is known."""
+    """Return a Server as an optimization gets it after a measurement.
+
+    It has its newest load; as it is if none is known. Without evidence that less is needed, it
+    keeps as many replicas as run or were decided, whatever their load is; and the accelerator
+    too, unless there is a decision.
+    """
     found = load(server, measured)
-    return server if found is None else with_load(server, found)
+    if found is None and _is_off(server, measured):
+        found = IDLE
+    if found is None:
+        return server
+    loaded = with_load(server, found)
+    return loaded if may_shrink(measured) else _held(loaded, measured)
+
+
+def _is_off(server: Server, measured: Measured | None) -> bool:
+    """Whether nothing was ever measured because nothing runs: there is nothing to lose."""
+    current = server.spec.current_alloc
+    scaled = server.spec.workloads or server.spec.model_booster
+    nothing = measured is not None and measured.quality == "Missing"
+    return bool(nothing and scaled and current is not None and current.num_replicas == 0)
+
+
+def _held(server: Server, measured: Measured | None) -> Server:
+    current, desired = server.spec.current_alloc, server.spec.desired_alloc
+    running = current.num_replicas if current else 0
+    if not running and measured is not None and measured.replicas is not None:
+        running = measured.replicas.reporting
+    decided = desired.num_replicas if desired else 0
+    missed = measured is not None and bool(measured.misses_targets)
+    moves = current is not None and len(current.parts) > 1
+    least = min(running, decided) if decided and (moves or not missed) else running
+    kept = bool(not decided and current and current.accelerator and current.num_replicas)
+    spec = server.spec.model_copy(
+        update={
+            "min_num_replicas": max(server.spec.min_num_replicas, least),
+            "keep_accelerator": server.spec.keep_accelerator or kept,
+        }
+    )
+    return server.model_copy(update={"spec": spec})
 
 
 def with_load(server: Server, load: Load) -> Server:

@@ -10,7 +10,13 @@ from math import log, sqrt
 from typing import Any
 
 from inferno_operator.controllers.measurement.catalogue import Source
-from inferno_operator.controllers.measurement.expressions import PERCENTILES, TIMES
+from inferno_operator.controllers.measurement.expressions import (
+    ENOUGH_REQUESTS,
+    FEW,
+    FEW_COUNT,
+    PERCENTILES,
+    TIMES,
+)
 from inferno_operator.controllers.measurement.reading import Reading
 from inferno_operator.resources import (
     DIGITS,
@@ -118,6 +124,8 @@ def _verdict(reading: Reading, source: Source | None, hint: str) -> Verdict:
     if late is not None:
         return late
     rate = _arrival_rate(reading)
+    if rate is None and _is_young(reading):
+        return Verdict("Partial", "the load may grow but not shrink: there is one scrape so far")
     if rate is None:
         return _uncounted(source, hint)
     return _partial(reading) or _idle(reading, rate) or Verdict("Fresh")
@@ -185,7 +193,11 @@ def _idle(reading: Reading, rate: float) -> Verdict | None:
     busy = (_gauge(reading, "running") or 0.0) + (_gauge(reading, "waiting") or 0.0)
     if rate > 0 or busy > 0:
         return None
-    return Verdict("Idle", "no request arrives, runs or waits")
+    return Verdict(
+        "Idle",
+        "no request arrives, runs or waits; one replica stays at least, also with"
+        " minNumReplicas 0, because nothing is measured without one",
+    )
 
 
 def _is_young(reading: Reading) -> bool:
@@ -238,12 +250,18 @@ def _larger(short: float, long: float, reading: Reading) -> float:
 
 def _numbers(reading: Reading, before: Measured | None) -> dict[str, Any]:
     """Return the fields of a measurement; unknown ones are absent."""
-    rate = _arrival_rate(reading) or 0.0
-    fields: dict[str, Any] = {"arrival_rate": round(rate * PER_MINUTE, DIGITS)}
+    rate = _arrival_rate(reading)
+    fields: dict[str, Any] = {"arrival_rate": before.arrival_rate if before else None}
+    if rate is not None:
+        fields["arrival_rate"] = round(rate * PER_MINUTE, DIGITS)
     for name, field, scale in _MEANS:
         value = _mean(reading, name)
         kept = getattr(before, field) if before else None
-        fields[field] = round(value * scale, DIGITS) if value is not None else kept
+        if value is not None:
+            kept = value * scale
+        elif name in TOKENS:
+            kept = _of_few(reading, name, kept, before)
+        fields[field] = _rounded(kept)
     for name, field in _GAUGES:
         fields[field] = _rounded(_gauge(reading, name))
     if fields["kv_cache_usage"] is not None:
@@ -280,6 +298,21 @@ def _gauge(reading: Reading, name: str) -> float | None:
 def _mean(reading: Reading, name: str) -> float | None:
     custom = reading.part(CUSTOM_ANSWERS, name)
     return reading.part(MEANS, name) if custom is None else custom
+
+
+def _of_few(
+    reading: Reading, name: str, kept: float | None, before: Measured | None
+) -> float | None:
+    """Return a mean of few requests, which moves the one before by their weight.
+
+    Those that end last are the longest: when a load ends, their mean is not that of the load.
+    """
+    value, count = reading.part(MEANS, FEW + name), reading.part(MEANS, FEW_COUNT + name)
+    if value is None or count is None or before is None or kept is None:
+        return kept if value is None else value
+    passed = (_time(reading) - before.time).total_seconds() / reading.windows.long
+    weight = min(1.0, max(0.0, passed)) * min(1.0, count / ENOUGH_REQUESTS)
+    return kept + weight * (value - kept)
 
 
 def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 
 from inferno_operator.controllers.measurement import report, status
+from inferno_operator.controllers.measurement.load import with_planned_load
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.controllers.measurement.subjects import Subjects
 from inferno_operator.controllers.measurement.survey import Result, Results, Survey
@@ -112,7 +113,8 @@ def _update(observation: Observation, result: Result, context: Context) -> statu
     before = context.measured.get(key) or last_good(observation)
     newest = measured(result.reading, result.source, before, result.hint)
     if isinstance(server, Server):
-        newest = with_targets(newest, context.subjects.target(key, server))
+        target = context.subjects.target(key, server)
+        newest = with_planned_load(with_targets(newest, target), server, before, target)
     context.measured[key] = newest
     return status.update(observation, newest, context.now())
 

@@ -4,17 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from inferno_operator.controllers.measurement.load import load
-from inferno_operator.resources import Load, Measured, Server, ServerStatus, Status
+from inferno_operator.controllers.measurement.load import differs, load, load_moved
+from inferno_operator.resources import Measured, Server, ServerStatus, Status
 from inferno_operator.resources.conditions import Verdict, changed, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation
 
 MEASURED = "Measured"
 """The type of the condition."""
-
-MOVED = 0.05
-"""Relative change of a number that is written."""
 
 AT_MOST_EVERY = timedelta(minutes=1)
 """Time between two writes of numbers of a Server."""
@@ -108,13 +105,7 @@ def _is_due(before: Measured, measured: Measured, now: datetime) -> bool:
     if now - before.time < AT_MOST_EVERY:
         return False
     pairs = ((getattr(before, name), getattr(measured, name)) for name in NUMBERS)
-    return any(_differs(old, new) for old, new in pairs)
-
-
-def _differs(old: float | None, new: float | None) -> bool:
-    if old is None or new is None:
-        return old is not new
-    return abs(new - old) > MOVED * max(abs(old), abs(new))
+    return any(differs(old, new) for old, new in pairs)
 
 
 def _status(
@@ -128,7 +119,7 @@ def _status(
 def _spec(server: Server, measured: Measured) -> Manifest | None:
     """Return the fields of spec.currentAlloc; None if they have not moved."""
     current, newest = server.spec.current_alloc, load(server, measured)
-    if newest is None or not _load_moved(current.load if current else None, newest):
+    if newest is None or not load_moved(current.load if current else None, newest):
         return None
     fields: dict[str, Any] = {"load": newest.to_json()}
     times = {
@@ -140,13 +131,6 @@ def _spec(server: Server, measured: Measured) -> Manifest | None:
     if current is None or not (current.accelerator or current.num_replicas):
         fields |= {"accelerator": "", "numReplicas": 0}  # required, and set by nobody else
     return {"currentAlloc": fields}
-
-
-def _load_moved(old: Load | None, new: Load) -> bool:
-    if old is None:
-        return True
-    names = ("arrival_rate", "avg_in_tokens", "avg_out_tokens")
-    return any(_differs(getattr(old, name), getattr(new, name)) for name in names)
 
 
 def _event(observation: Observation, judged: Verdict) -> Event | None:

@@ -7,9 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.measurement.load import load, with_load
-from inferno_operator.resources import Load, Measured, Server
-from tests.unit.operator.objects import observed, server
+from inferno_operator.controllers.measurement.load import (
+    IDLE,
+    load,
+    measured_server,
+    with_load,
+    with_planned_load,
+)
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.resources import Load, Measured, MeasuredReplicas, Server, Target
+from inferno_optimizer.optimize import optimize
+from tests.unit.operator.objects import (
+    accelerator,
+    capacity,
+    model,
+    observed,
+    server,
+    service_class,
+)
 
 QUALITIES = ("Fresh", "Idle", "Partial", "Stale", "Missing", "Refused")
 TYPED = {"arrivalRate": 50, "avgLength": 300}
@@ -41,7 +56,8 @@ def measurement(quality: str, rate: float | None = 20.0, **fields: float | None)
 def test_only_fresh_numbers_lower_the_load(quality: str, rate: float) -> None:
     found = load(subject(TYPED, STANDING), measurement(quality))
 
-    assert found == Load(arrival_rate=rate, avg_in_tokens=600, avg_out_tokens=201)
+    tokens = 201 if rate == 20 else 300  # what a person gave is longer
+    assert found == Load(arrival_rate=rate, avg_in_tokens=600, avg_out_tokens=tokens)
 
 
 @pytest.mark.parametrize("quality", QUALITIES)
@@ -123,3 +139,189 @@ def test_a_server_without_a_current_allocation_gets_one_with_the_load() -> None:
 
     assert after.spec.current_alloc is not None
     assert after.spec.current_alloc.accelerator == ""
+
+
+UNSURE = ("Partial", "Stale", "Missing", "Refused")
+LENGTHS = {"avg_in_tokens": 800.0, "avg_out_tokens": 300.0}
+
+
+def after(
+    *newest: Measured, of: Server | None = None, target: Target | None = None
+) -> tuple[Measured, Server]:
+    """What is known after some measurements, and the Server that an optimization gets."""
+    known: Measured | None = None
+    server_of = of or subject()
+    for each in newest:
+        known = with_planned_load(each, server_of, known, target)
+    assert known is not None
+    return known, measured_server(server_of, known)
+
+
+def running(replicas: int, decided: int = 0, **spec: object) -> Server:
+    """A Server with replicas on an accelerator A, and a decision, which may be cleared."""
+    none = {"arrivalRate": 0, "avgLength": 0}
+    fields = {
+        "measure": {"source": "vLLM", "labels": {"model_name": "m"}},
+        "currentAlloc": {"accelerator": "A" if replicas else "", "numReplicas": replicas},
+        "desiredAlloc": {
+            "accelerator": "A" if decided else "",
+            "numReplicas": decided,
+            "load": STANDING if decided else none,
+        },
+        **spec,
+    }
+    resource = observed(server(spec=fields)).resource
+    assert isinstance(resource, Server)
+    return resource
+
+
+@given(
+    quality=st.sampled_from(UNSURE),
+    rate=st.none() | st.floats(0, 1e6),
+    tokens=st.tuples(st.none() | st.integers(0, 5000), st.none() | st.integers(0, 5000)),
+)
+def test_neither_rate_nor_lengths_shrink_without_evidence(
+    quality: str, rate: float | None, tokens: tuple[int | None, int | None]
+) -> None:
+    unsure = measurement(quality, rate, avg_in_tokens=tokens[0], avg_out_tokens=tokens[1])
+
+    found, _ = after(measurement("Fresh", 600, **LENGTHS), unsure)
+
+    assert found.load is not None
+    assert found.load.arrival_rate >= 600
+    assert (found.load.avg_in_tokens or 0) >= 800
+    assert (found.load.avg_out_tokens or 0) >= 300
+
+
+def test_the_last_valid_load_stays_when_the_decision_is_cleared() -> None:
+    """A mistyped model clears the decision and its load; four replicas run."""
+    fresh = measurement("Fresh", 600, **LENGTHS)
+    partial = measurement("Partial", 200, avg_in_tokens=None, avg_out_tokens=None)
+
+    found, given = after(fresh, partial, of=running(4))
+
+    assert found.load == Load(arrival_rate=600, avg_in_tokens=800, avg_out_tokens=300)
+    assert (given.spec.min_num_replicas, given.spec.keep_accelerator) == (4, True)
+
+
+def test_what_runs_is_the_least_of_a_first_plan_on_a_young_prometheus() -> None:
+    young = measurement("Partial", 1340, **LENGTHS)
+
+    _, given = after(young, of=running(9))
+
+    assert given.spec.current_alloc is not None
+    assert given.spec.current_alloc.load is not None
+    assert (given.spec.min_num_replicas, given.spec.keep_accelerator) == (9, True)
+
+
+def test_replicas_that_report_are_the_least_where_nobody_says_what_runs() -> None:
+    young = measurement("Partial", 1340, **LENGTHS).model_copy(
+        update={"replicas": MeasuredReplicas(ready=7, reporting=7)}
+    )
+
+    _, given = after(young, of=running(0))
+
+    assert given.spec.min_num_replicas == 7
+
+
+def test_without_any_load_there_is_no_decision() -> None:
+    young = measurement("Partial", None, avg_in_tokens=None, avg_out_tokens=None)
+    server_of = running(4)
+
+    _, given = after(young, of=server_of)
+
+    assert given is server_of
+
+
+def test_a_decision_that_is_carried_out_is_not_held_up() -> None:
+    _, given = after(
+        measurement("Fresh", 600, **LENGTHS), measurement("Stale", 600), of=running(6, decided=4)
+    )
+
+    assert (given.spec.min_num_replicas, given.spec.keep_accelerator) == (4, False)
+
+
+def test_a_server_that_misses_a_target_gets_no_fewer_replicas() -> None:
+    late = measurement("Fresh", 300, **LENGTHS).model_copy(update={"misses_targets": ("slo-ttft",)})
+
+    found, given = after(measurement("Fresh", 600, **LENGTHS), late, of=running(6, decided=4))
+
+    assert found.load is not None
+    assert found.load.arrival_rate == 600
+    assert given.spec.min_num_replicas == 6
+
+
+def test_evidence_lowers_load_and_replicas() -> None:
+    found, given = after(
+        measurement("Fresh", 600, **LENGTHS), measurement("Fresh", 300), of=running(6, decided=6)
+    )
+
+    assert found.load == Load(arrival_rate=300, avg_in_tokens=600, avg_out_tokens=201)
+    assert given.spec.min_num_replicas == 0
+
+
+def test_noise_does_not_change_the_load() -> None:
+    found, _ = after(measurement("Fresh", 600), *(measurement("Fresh", r) for r in (629, 572)))
+
+    assert found.load is not None
+    assert found.load.arrival_rate == 600
+
+
+@pytest.mark.parametrize(
+    ("waiting", "seconds", "target", "backlog", "rate"),
+    [
+        (3557.0, 60, {"slo_ttft": 500}, 3550.0, 600 + 3550),  # 10/s x 0.5 s + 2 replicas are 7
+        (3557.0, 600, {"slo_ttft": 500}, 3550.0, 600 + 355),
+        (3557.0, 60, {"slo_ttw": 100, "slo_ttft": 500}, 3554.0, 600 + 3554),
+        (3557.0, 60, {}, 3545.0, 600 + 3545),  # without a target, a second
+        (7.0, 60, {"slo_ttft": 500}, 0.0, 600),
+        (None, 60, {}, None, 600),
+    ],
+)
+def test_what_waits_beyond_a_healthy_queue_is_to_be_served_in_the_time_to_catch_up(
+    waiting: float | None,
+    seconds: int,
+    target: dict[str, float],
+    backlog: float | None,
+    rate: float,
+) -> None:
+    measure = {"source": "vLLM", "labels": {"model_name": "m"}, "catchUpSeconds": seconds}
+    newest = measurement("Fresh", 600, waiting=waiting).model_copy(
+        update={"replicas": MeasuredReplicas(ready=2, reporting=2)}
+    )
+
+    found, _ = after(newest, of=running(2, measure=measure), target=Target(model="m", **target))
+
+    assert found.arrival_rate == 600
+    assert found.backlog == backlog
+    assert found.load is not None
+    assert found.load.arrival_rate == pytest.approx(rate)
+
+
+def test_a_server_of_which_nothing_runs_and_nothing_is_known_begins_with_an_idle_load() -> None:
+    workload = {"accelerator": "A", "apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}
+    missing = measurement("Missing", None, avg_in_tokens=None, avg_out_tokens=None)
+
+    _, given = after(missing, of=running(0, workloads=[workload]))
+
+    assert given.spec.current_alloc is not None
+    assert given.spec.current_alloc.load == IDLE
+
+
+@pytest.mark.parametrize(
+    ("rate", "tokens"), [(0.1, 200.0), (0.0, None)], ids=["little is known", "next to nothing is"]
+)
+def test_a_first_plan_on_a_young_prometheus_takes_nothing_away(
+    rate: float, tokens: float | None
+) -> None:
+    """Nine replicas run; what is measured takes one."""
+    young = measurement("Partial", rate, avg_in_tokens=tokens, avg_out_tokens=tokens)
+    _, given = after(young, of=running(9))
+    others = [observed(item).resource for item in (accelerator(), model(), service_class())]
+    cards = observed(capacity(100)).resource
+
+    found = build_system([item for item in (*others, cards, given) if item is not None])
+    decisions = optimize(found.system).decisions
+
+    assert [d.allocation.replicas for d in decisions if d.allocation] == [9] * len(decisions)
+    assert len(decisions) + len(found.excluded) == 1

@@ -129,6 +129,43 @@ def test_a_mean_without_traffic_keeps_the_last_one(value: float) -> None:
     assert found.itl_average is None
 
 
+@pytest.mark.parametrize(
+    ("few", "count", "seconds", "tokens"),
+    [
+        (900.0, 5.0, 30, 100 + 0.25 * 0.1 * 800),  # a quarter of 20 requests, a tenth of 300 s
+        (900.0, 19.0, 600, 100 + 0.95 * 800),
+        (None, None, 30, 100),
+    ],
+)
+def test_lengths_of_few_requests_move_the_last_ones_by_their_weight(
+    few: float | None, count: float | None, seconds: float, tokens: float
+) -> None:
+    """When a load ends, the last requests to end are the longest ones."""
+    parts = {"few avgOutTokens": few, "number of few avgOutTokens": count}
+    known = {name: value for name, value in parts.items() if value is not None}
+    before = BEFORE.model_copy(update={"time": datetime.fromtimestamp(NOW - seconds, UTC)})
+
+    found = judge(reading(means=known), before)
+
+    assert found.avg_out_tokens == pytest.approx(tokens)
+
+
+def test_lengths_of_few_requests_count_if_no_others_are_known() -> None:
+    known = {"few avgOutTokens": 900.0, "number of few avgOutTokens": 5.0}
+
+    assert judge(reading(means=known)).avg_out_tokens == 900
+
+
+def test_a_server_that_was_scraped_once_keeps_the_last_rate() -> None:
+    young = {**REPORTING, "young": 2.0}
+
+    found = judge(reading(load_short={}, load_long={}, replicas=young), BEFORE)
+
+    assert found.quality == "Partial"
+    assert "one scrape so far" in found.message
+    assert found.arrival_rate == 120
+
+
 @pytest.mark.parametrize("value", [nan, inf, None])
 def test_an_arrival_rate_that_is_no_number_is_missing_and_not_zero(value: float | None) -> None:
     rates = {} if value is None else {"0": value}
@@ -146,6 +183,7 @@ def test_a_server_without_requests_is_idle() -> None:
     found = judge(reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=quiet), BEFORE)
 
     assert found.quality == "Idle"
+    assert "one replica stays at least, also with minNumReplicas 0" in found.message
     assert found.arrival_rate == 0
     assert found.avg_out_tokens == 200
 
