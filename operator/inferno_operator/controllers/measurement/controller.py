@@ -1,13 +1,14 @@
 """Measure Servers regularly, and give optimizations their newest loads."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.measurement.load import measured_server
 from inferno_operator.controllers.measurement.reconcile import Context, last_good, measure
 from inferno_operator.controllers.measurement.subjects import SERVER, SERVICE_CLASS, Subjects
 from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.controllers.measurement.urgency import Missed, missed_now, with_news
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
@@ -55,7 +56,16 @@ class MeasurementController:
         self._context = Context(cluster, subjects, survey, now, observer)
         self._informer = Informer(cluster, (SERVER, SERVICE_CLASS), namespaces, subjects)
         self._interval = interval
+        self._missed: Missed = {}
+        self._ask_for_plan: Callable[[str], None] = _ignore
         self.queue: WorkQueue[str] = WorkQueue(self._cycle)
+
+    def when_targets_are_missed(self, ask_for_plan: Callable[[str], None]) -> None:
+        """Call this with a namespace, at most once in a cycle, if its Servers miss targets.
+
+        It is called when a Server begins to miss one, and as long as its load grows then.
+        """
+        self._ask_for_plan = ask_for_plan
 
     async def run(self) -> None:
         """Measure until cancelled."""
@@ -107,10 +117,18 @@ class MeasurementController:
         began = asyncio.get_running_loop().time()
         await measure(self._context)
         self._context.observer.measuring_ended(asyncio.get_running_loop().time() - began)
+        missed = missed_now(self._context.measured)
+        for namespace in sorted(with_news(self._missed, missed)):
+            self._ask_for_plan(namespace)
+        self._missed = missed
         return Outcome.due_after(self._interval)
 
     def _forget(self, key: Key) -> None:
         self._context.measured.pop(key, None)
+
+
+def _ignore(_: str) -> None:
+    """Do nothing: nobody makes plans."""
 
 
 def _asks(observation: Observation) -> bool:

@@ -63,6 +63,7 @@ class OptimizationController:
         )
         if stateful:
             context = replace(context, source=self._mirror)
+        self._urgent = context.urgent
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
         self._rounds = count()
         self._synchronization: Synchronization | None = None
@@ -74,6 +75,14 @@ class OptimizationController:
     def unready(self) -> str:
         """Return what is missing until Optimizers can be reconciled; "" if nothing is."""
         return "" if self._mirror.is_complete else f"not watching yet: {self._mirror.missing()}"
+
+    def plan_now(self, namespace: str) -> None:
+        """Optimize a namespace that is optimized regularly, without waiting for the interval."""
+        for observation in self._mirror.all(namespace):
+            resource, key = observation.resource, observation.reference.key
+            if isinstance(resource, Optimizer) and resource.spec.interval is not None:
+                self._urgent.add(key)
+                self.queue.add(key, next(self._rounds))
 
     async def run(self) -> None:
         """Watch objects until cancelled."""

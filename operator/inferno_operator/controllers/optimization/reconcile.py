@@ -48,7 +48,8 @@ class Context:
 
     `time_limit` is that of the exact solver [s]; `observer` receives a call for each
     optimization; `loads` knows measured loads, `machines` the nodes; `plans` says what may be
-    written; `locks` allow one optimization per namespace at a time.
+    written; `locks` allow one optimization per namespace at a time; `urgent` are Optimizers
+    that do not wait for their interval.
     """
 
     cluster: Cluster
@@ -61,6 +62,7 @@ class Context:
     machines: Machines = field(default_factory=Uncounted)
     plans: Plans = field(default_factory=Unrecorded)
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    urgent: set[Key] = field(default_factory=set)
 
     @property
     def writer(self) -> Writer:
@@ -70,11 +72,21 @@ class Context:
 
 async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
     """Do what an Optimizer requests; a failure is written on its status and retried later."""
+    is_urgent = key in context.urgent
+    context.urgent.discard(key)
+    outcome = await _reconcile(key, context, is_urgent=is_urgent)
+    if outcome.failed and is_urgent:
+        context.urgent.add(key)
+    return outcome
+
+
+async def _reconcile(key: Key, context: Context, *, is_urgent: bool) -> Outcome:
     try:
         observation = observe(OptimizerResource, await context.cluster.get(OPTIMIZER, key))
         if observation.deleted is not None:
             return await _release(observation, context)
-        step = next_step(observation, await _others(observation, context), context.now())
+        others = await _others(observation, context)
+        step = next_step(observation, others, context.now(), is_urgent=is_urgent)
         if step.resource is not None:
             return await _attempt(observation, step, step.resource, context)
         await context.writer.write(step.update)

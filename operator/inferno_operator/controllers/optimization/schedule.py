@@ -34,7 +34,13 @@ class Step:
         return self.resource is not None and self.resource.spec.optimize
 
 
-def next_step(observation: Observation, others: Iterable[Observation], now: datetime) -> Step:
+def next_step(
+    observation: Observation,
+    others: Iterable[Observation],
+    now: datetime,
+    *,
+    is_urgent: bool = False,
+) -> Step:
     """Decide the next step for an Optimizer.
 
     Parameters
@@ -45,6 +51,8 @@ def next_step(observation: Observation, others: Iterable[Observation], now: date
         All Optimizers of its namespace.
     now
         The time.
+    is_urgent
+        Whether an Optimizer with an interval does not wait for it.
     """
     resource = observation.resource
     if not isinstance(resource, Optimizer):
@@ -53,6 +61,8 @@ def next_step(observation: Observation, others: Iterable[Observation], now: date
     if older is not None:
         return Step(status.refused(observation, older), again_after=resource.spec.interval)
     waits = seconds_until_due(observation, now)
+    if waits and is_urgent:
+        waits = 0.0
     if waits != 0:
         return Step(status.settled(observation), again_after=waits)
     return Step(status.working(observation), resource, resource.spec.interval)

@@ -1,11 +1,13 @@
 """Measuring cycles on a cluster: what is written, when, and what optimizations get."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from inferno_operator.controllers.measurement.catalogue import built_in
@@ -45,14 +47,16 @@ class Scene:
         self.cluster = FakeCluster()
         self.table = Table(["model_name"])
         self.observer = Reports()
+        self.means: Mapping[str, float] = MEANS
         self.serve(5.0)
         self.key = self.cluster.add(server(spec=spec or {"measure": MEASURE}))
         self.cluster.add(service_class())
         self.table.clock = lambda: self.now().timestamp()
         self.survey: Survey | None = Survey(self.table, built_in(), self.table.clock)
 
-    def serve(self, rate: float, **alive: float) -> None:
-        words = {"delta": {"0": rate}, "request_prompt_tokens_sum": MEANS}
+    def serve(self, rate: float, short: float | None = None, **alive: float) -> None:
+        rates = {"offset 300s": {"0": rate}, "offset 60s": {"0": rate if short is None else short}}
+        words = {**rates, "request_prompt_tokens_sum": self.means}
         self.table.serve("m", count_over_time={**ALIVE, **alive}, **words)
 
     def now(self) -> datetime:
@@ -253,3 +257,49 @@ async def test_metrics_get_what_is_measured_and_what_was_predicted() -> None:
     assert found.latencies["itl"] == Latency(20, 15, 10)
     assert found.misses == {"slo-itl": True, "slo-ttft": False}
     assert list(scene.observer.servers["default"]) == []
+
+
+async def test_a_plan_is_asked_for_when_a_target_is_missed_and_once_in_a_cycle() -> None:
+    scene, asked = Scene(), list[str]()
+    classes = service_class()
+    target = {"model": "M", "slo-ttft": 500}
+    scene.cluster.add({**classes, "spec": {**classes["spec"], "data": [target]}})
+
+    async with scene.running() as controller:
+        controller.when_targets_are_missed(asked.append)
+        await scene.cycles(3)
+        assert not asked  # 100 ms
+        scene.means = {**MEANS, "ttftAverage": 0.9}
+        scene.serve(5.0)
+        await scene.cycles(1)
+        assert asked == ["default"]
+        await scene.cycles(3)
+        assert asked == ["default"]  # the plan knows it
+        scene.serve(5.0, waiting=1000.0)
+        await scene.cycles(1)
+        assert asked == ["default", "default"]
+
+
+@pytest.mark.parametrize("rate", [5.0, 24.0])
+async def test_the_noise_of_a_constant_load_changes_next_to_nothing(rate: float) -> None:
+    """Poisson counts of an hour, in windows of 60 s and of 300 s: 120 measurements."""
+    scene, random = Scene(), np.random.default_rng(1)
+    arrivals = random.poisson(rate, 4000)
+    loads: list[float] = []
+
+    async with scene.running() as controller:
+        for end in range(300, 3900, round(INTERVAL)):
+            short, long = (arrivals[end - window : end].mean() for window in (60, 300))
+            scene.serve(long, short)
+            await scene.cycles(1)
+            (given,) = await controller.with_loads([observe(Server, scene.stored)])
+            assert isinstance(given.resource, Server)
+            assert given.resource.spec.current_alloc is not None
+            assert given.resource.spec.current_alloc.load is not None
+            loads.append(given.resource.spec.current_alloc.load.arrival_rate / 60)
+
+    changes = sum(1 for old, new in pairwise(loads) if old != new)
+    writes = scene.cluster.writes.count("apply Server s")
+    assert changes <= 3
+    assert writes == changes + 1
+    assert max(abs(load - rate) for load in loads) < 0.15 * rate

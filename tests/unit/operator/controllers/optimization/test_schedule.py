@@ -107,6 +107,40 @@ async def test_an_interval_optimizes_again_and_again_without_being_asked() -> No
     assert conditions(cluster, "inferno")["Optimized"] == ("True", "Optimized")
 
 
+async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
+    cluster, solver = scene(regular()), FakeOptimizer()
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+    await reconcile_optimizer(INFERNO, context)
+
+    context.urgent.add(INFERNO)
+    outcomes = [await reconcile_optimizer(INFERNO, context) for _ in range(2)]
+
+    assert len(solver.systems) == 2
+    assert [outcome.again_after for outcome in outcomes] == [60, 60]
+
+
+async def test_what_is_urgent_is_so_after_a_failure_too() -> None:
+    cluster, solver = scene(regular()), FakeOptimizer()
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+    await reconcile_optimizer(INFERNO, context)
+    solver.failures = [UnavailableError("busy")]
+
+    context.urgent.add(INFERNO)
+    outcome = await reconcile_optimizer(INFERNO, context)
+
+    assert outcome.failed
+    assert context.urgent == {INFERNO}
+
+
+async def test_what_is_urgent_does_not_concern_who_has_no_interval() -> None:
+    cluster, solver = scene(optimizer(optimize=False)), FakeOptimizer()
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, urgent={INFERNO})
+
+    await reconcile_optimizer(INFERNO, context)
+
+    assert not solver.systems
+
+
 async def test_an_interval_with_nothing_changed_writes_the_time_only() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
     await reconcile(cluster, solver)

@@ -1,0 +1,27 @@
+"""Which namespaces need a plan now, because targets of their Servers are missed; pure."""
+
+from collections.abc import Mapping
+
+from inferno_operator.controllers.measurement.quality import USABLE
+from inferno_operator.resources import Load, Measured
+from inferno_operator.resources.objects import Key
+
+Missed = Mapping[Key, tuple[tuple[str, ...], Load | None]]
+"""The targets that Servers miss, and the load of these Servers."""
+
+
+def missed_now(measured: Mapping[Key, Measured]) -> Missed:
+    """Return the Servers that miss targets now."""
+    return {
+        key: (found.misses_targets, found.load)
+        for key, found in measured.items()
+        if found.misses_targets and found.quality in USABLE
+    }
+
+
+def with_news(before: Missed, now: Missed) -> set[str]:
+    """Return the namespaces in which a plan may help more than the last one.
+
+    A Server misses a target that it did not miss before, or has another load.
+    """
+    return {key.namespace for key, state in now.items() if before.get(key) != state}
