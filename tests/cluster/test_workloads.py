@@ -336,6 +336,31 @@ def test_a_number_set_by_hand_is_told_and_not_fought_over(
 
 
 @pytest.mark.usefixtures("witness")
+def test_numbers_set_by_hand_while_a_plan_is_written_stay(
+    operator: StartOperator, fleet: Fleet
+) -> None:
+    """Whoever writes first: the operator's write is refused, or it is older."""
+    names = fleet.create(servers=10)
+    operator()
+    fleet.decide({name: {"A": 2} for name in names}, dict.fromkeys(names, 1))
+    actuated = dict.fromkeys(names, "Actuated")
+    wait_until(fleet.reasons, lambda told: told == actuated, "two replicas each", 60.0)
+    deployments = [f"deployment/{name}-a" for name in names]
+    where = "--namespace", fleet.scene.namespace
+    by_hand = threading.Thread(
+        target=fleet.control_plane.kubectl, args=("scale", *where, *deployments, "--replicas=1")
+    )
+
+    by_hand.start()
+    fleet.decide({name: {"A": 3} for name in names}, dict.fromkeys(names, 1))
+    by_hand.join()
+
+    foreign = dict.fromkeys(names, "ForeignWriter")
+    wait_until(fleet.reasons, lambda told: told == foreign, "the writer", 30.0)
+    assert {fleet.replicas()[f"{name}-a"] for name in names} == {1}
+
+
+@pytest.mark.usefixtures("witness")
 def test_an_autoscaler_of_the_same_deployment_is_named_and_nothing_is_written(
     operator: StartOperator, fleet: Fleet
 ) -> None:
