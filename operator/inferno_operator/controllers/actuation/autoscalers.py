@@ -1,8 +1,8 @@
 """HorizontalPodAutoscalers: which workload each scales, and which ScaledObject made it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, Manifest
+from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, Manifest, Place
 from inferno_operator.runtime.ports import GoneError, Reader, RejectedError
 
 
@@ -25,3 +25,17 @@ def scaled_object_of(autoscaler: Manifest) -> str | None:
     """Return the name of the ScaledObject that an autoscaler belongs to, if it does."""
     owners = autoscaler["metadata"].get("ownerReferences", ())
     return next((owner["name"] for owner in owners if owner["kind"] == "ScaledObject"), None)
+
+
+def scaler_of(place: Place, autoscalers: Iterable[Manifest]) -> str | None:
+    """Return the HorizontalPodAutoscaler that scales an object, or the ScaledObject behind it."""
+    for autoscaler in autoscalers:
+        if target_of(autoscaler) == (place.kind.group, place.kind.kind, place.key.name):
+            return _title(autoscaler)
+    return None
+
+
+def _title(autoscaler: Manifest) -> str:
+    own = f"HorizontalPodAutoscaler {autoscaler['metadata']['name']!r}"
+    scaled_object = scaled_object_of(autoscaler)
+    return own if scaled_object is None else f"ScaledObject {scaled_object!r} with {own}"

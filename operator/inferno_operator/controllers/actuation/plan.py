@@ -12,6 +12,8 @@ from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.move import Move
 from inferno_operator.controllers.actuation.status import (
     ACTUATED,
+    RECHECK,
+    autoscaled,
     booster_in_use,
     crd_missing,
     no_booster,
@@ -20,7 +22,7 @@ from inferno_operator.controllers.actuation.status import (
 from inferno_operator.controllers.actuation.targets import Workload
 from inferno_operator.resources import ModelBoosterRef, Status
 from inferno_operator.resources.conditions import Verdict
-from inferno_operator.resources.objects import Kind
+from inferno_operator.resources.objects import Kind, Place
 
 MOVE_TIMEOUT = timedelta(minutes=10)
 """Time after which a move is reported as `MoveTimedOut`."""
@@ -49,6 +51,8 @@ class Inputs:
         An older Server that refers to one of the boosters, and the name of that booster.
     unserved
         A kind that is needed and that the API server does not serve.
+    autoscaler
+        Another autoscaler that chooses the replicas of a serving, and that serving.
     """
 
     reference: ModelBoosterRef
@@ -57,6 +61,7 @@ class Inputs:
     workload: Workload | None = None
     rival: tuple[str, str] | None = None
     unserved: Kind | None = None
+    autoscaler: tuple[str, Place] | None = None
 
 
 def decide(inputs: Inputs, now: datetime) -> Plan:
@@ -66,6 +71,8 @@ def decide(inputs: Inputs, now: datetime) -> Plan:
         return Plan(obstacle)
     if inputs.workload is None or not inputs.wanted.fresh:
         return Plan(None)
+    if inputs.autoscaler is not None:
+        return Plan(autoscaled(*inputs.autoscaler), again_after=RECHECK.total_seconds())
     if inputs.wanted.replicas is None:
         why = f"the replicas stay as they are: {inputs.wanted.why}"
         return Plan(refusal(inputs.wanted.reason, why))

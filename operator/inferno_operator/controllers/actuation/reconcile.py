@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from inferno_operator.controllers.actuation.autoscalers import list_autoscalers, scaler_of
 from inferno_operator.controllers.actuation.current import (
     current_allocation,
     has_changed,
@@ -48,6 +49,7 @@ from inferno_operator.controllers.actuation.targets import (
     holders,
     read_places,
     revision,
+    serving_places,
 )
 from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Server
 from inferno_operator.resources.conditions import Verdict
@@ -143,9 +145,10 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
     if unserved is not None:
         return replace(inputs, unserved=unserved)
     boosters, servings = found[: len(reference.boosters)], found[len(reference.boosters) :]
-    live = _by_name(m for m in boosters if m and "deletionTimestamp" not in m["metadata"])
-    workload = Workload(live, _by_name(servings), scalers) if live else None
-    return replace(inputs, workload=workload)
+    live = _live_by_name(boosters)
+    workload = Workload(live, _live_by_name(servings), scalers) if live else None
+    autoscaler = await _autoscaler(reference, key.namespace, context)
+    return replace(inputs, workload=workload, autoscaler=autoscaler)
 
 
 def _rival(reference: ModelBoosterRef, key: Key, context: Context) -> tuple[str, str] | None:
@@ -170,6 +173,19 @@ async def _scalers(
     return found
 
 
+async def _autoscaler(
+    reference: ModelBoosterRef, namespace: str, context: Context
+) -> tuple[str, Place] | None:
+    """Return an autoscaler that chooses the number of a serving that actuation pins, if any."""
+    if reference.target != "ModelServing" or reference.bounds != "Pin":
+        return None
+    autoscalers = await list_autoscalers(context.cluster, namespace)
+    found = (
+        (scaler_of(place, autoscalers), place) for place in serving_places(reference, namespace)
+    )
+    return next(((name, place) for name, place in found if name is not None), None)
+
+
 async def _unserved(kinds: Iterable[Kind], context: Context) -> Kind | None:
     """Return the first of these kinds that the API server does not serve, if any."""
     for kind in dict.fromkeys(kinds):
@@ -188,8 +204,10 @@ async def _get_all(places: Iterable[Place], context: Context) -> list[Manifest |
     return await asyncio.gather(*map(get, places))
 
 
-def _by_name(manifests: Iterable[Manifest | None]) -> dict[str, Manifest]:
-    return {m["metadata"]["name"]: m for m in manifests if m is not None}
+def _live_by_name(manifests: Iterable[Manifest | None]) -> dict[str, Manifest]:
+    """Return the objects that exist and are not being deleted: those replace nothing."""
+    live = (m for m in manifests if m is not None and "deletionTimestamp" not in m["metadata"])
+    return {m["metadata"]["name"]: m for m in live}
 
 
 async def _execute(plan: Plan, inputs: Inputs, context: Context) -> Plan:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from inferno_operator.controllers.actuation.targets import dialect
 from inferno_operator.resources import Condition, ModelBoosterRef, Status
 from inferno_operator.resources.conditions import Verdict, merge_conditions
-from inferno_operator.resources.objects import Kind
+from inferno_operator.resources.objects import Kind, Place
 
 ACTUATED = "Actuated"
 """The type of the condition."""
@@ -16,6 +16,9 @@ RELEASED = "Released"
 
 PAUSE = timedelta(minutes=5)
 """Time between two takeovers of a field from the same field manager."""
+
+RECHECK = timedelta(seconds=60)
+"""Time until what is not watched is read again: kinds, autoscalers; and writes are tried again."""
 
 
 def condition(
@@ -91,6 +94,15 @@ def conflict(problem: str) -> Verdict:
         f"{problem}; that manager changed the field back: stop it, or choose another"
         f" modelBooster.target; the operator sets the field every {PAUSE.total_seconds():g} s,"
         f" and until then only to keep replicas"
+    )
+    return refusal("Conflict", message)
+
+
+def autoscaled(name: str, serving: Place) -> Verdict:
+    """Return the verdict that another autoscaler chooses the replicas of a serving."""
+    message = (
+        f"{name} scales {serving.kind.kind} {serving.key.name!r} too: remove it, or set"
+        f" modelBooster.bounds to Ceiling"
     )
     return refusal("Conflict", message)
 

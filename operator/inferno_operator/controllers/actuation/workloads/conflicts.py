@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from inferno_operator.controllers.actuation.autoscalers import scaled_object_of, target_of
+from inferno_operator.controllers.actuation.autoscalers import scaler_of
 from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
 from inferno_operator.resources.objects import Manifest, Place
 
@@ -33,17 +33,9 @@ class ForeignWriter:
 
 
 def autoscaler_of(place: Place, autoscalers: Iterable[Manifest]) -> ForeignWriter | None:
-    """Return the HorizontalPodAutoscaler that scales a workload, or the ScaledObject behind it."""
-    for autoscaler in autoscalers:
-        if target_of(autoscaler) == (place.kind.group, place.kind.kind, place.key.name):
-            return ForeignWriter(_name(autoscaler))
-    return None
-
-
-def _name(autoscaler: Manifest) -> str:
-    own = f"HorizontalPodAutoscaler {autoscaler['metadata']['name']!r}"
-    scaled_object = scaled_object_of(autoscaler)
-    return own if scaled_object is None else f"ScaledObject {scaled_object!r} with {own}"
+    """Return the autoscaler that scales a workload."""
+    name = scaler_of(place, autoscalers)
+    return None if name is None else ForeignWriter(name)
 
 
 def last_writer(manifest: Manifest) -> str | None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
 from inferno_operator.controllers.actuation.recommendation import decision_for
-from inferno_operator.controllers.actuation.status import ACTUATED, PAUSE, refusal
+from inferno_operator.controllers.actuation.status import ACTUATED, PAUSE, RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads import status
 from inferno_operator.controllers.actuation.workloads.conflicts import (
     ForeignWriter,
@@ -16,7 +16,6 @@ from inferno_operator.controllers.actuation.workloads.conflicts import (
 from inferno_operator.controllers.actuation.workloads.pods import count_pods
 from inferno_operator.controllers.actuation.workloads.subject import (
     PATIENCE,
-    RECHECK,
     Found,
     Subject,
 )
@@ -65,12 +64,23 @@ class Memory:
         When another writer of the number of replicas was seen first, by workload.
     failures
         Failed writes by workload, since the last one that succeeded.
+    uids
+        The uids of the workloads: one that was created again has nobody to fight with.
     """
 
     kinds: dict[KindName, Served] = field(default_factory=dict)
     written: set[Place] = field(default_factory=set)
     seen: dict[Place, datetime] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
+    uids: dict[Place, str] = field(default_factory=dict)
+
+    def saw(self, place: Place, uid: str) -> None:
+        """Take note of a workload; forget another one of the same name."""
+        if self.uids.get(place, uid) != uid:
+            self.written.discard(place)
+            self.seen.pop(place, None)
+            self.failures.pop(place, None)
+        self.uids[place] = uid
 
     def wrote(self, place: Place) -> None:
         """Remember that a write succeeded."""
@@ -210,6 +220,9 @@ class _Reader:
         manifest, scale = self._world.get(place), self._world.scale(place)
         if manifest is None or scale is None:
             return Found(workload, problem=status.not_found(workload))
+        if "deletionTimestamp" in manifest["metadata"]:
+            return Found(workload, problem=status.is_deleted(workload))
+        self._memory.saw(place, scale.reference.uid)
         pods = count_pods(self._area.pods.selected(scale.selector), self._now - PATIENCE)
         foreign = autoscaler_of(place, self._area.autoscalers)
         if foreign is None and version_of(manifest) >= int(scale.reference.version):

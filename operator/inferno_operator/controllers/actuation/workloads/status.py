@@ -47,6 +47,15 @@ def not_found(workload: Workload) -> Verdict:
     return refusal("NotFound", message)
 
 
+def is_deleted(workload: Workload) -> Verdict:
+    """Return the verdict that a workload is being deleted, and its pods with it."""
+    message = (
+        f"{workload.kind} {workload.name!r} is being deleted: create it again, or correct"
+        f" spec.workloads"
+    )
+    return refusal("NotFound", message)
+
+
 def no_workload(accelerators: Iterable[str]) -> Verdict:
     """Return the verdict that no workload runs on accelerators that were decided."""
     names = ", ".join(map(repr, accelerators))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.actuation.decision import Wanted, placements
-from inferno_operator.controllers.actuation.status import ACTUATED, refusal
+from inferno_operator.controllers.actuation.status import ACTUATED, RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads.conflicts import ForeignWriter
 from inferno_operator.controllers.actuation.workloads.fleet import ServerTargets, Target
 from inferno_operator.controllers.actuation.workloads.pods import PodCounts
@@ -23,9 +23,6 @@ from inferno_optimizer.system import Reason
 
 PATIENCE = timedelta(seconds=240)
 """Time without progress after which a server is blocked: twice the lead time of a replica."""
-
-RECHECK = timedelta(seconds=60)
-"""Time until what is not watched is read again: kinds, autoscalers; and writes are tried again."""
 
 LOSES_UNREADY_FIRST = frozenset({"Deployment", "ReplicaSet"})
 """Kinds that remove pods that are not ready before those that are."""

@@ -264,6 +264,54 @@ async def test_an_edit_during_a_move_does_not_take_the_old_replicas() -> None:
     assert told["reason"] == "Moving"
 
 
+async def test_a_serving_that_is_being_deleted_replaces_no_other() -> None:
+    scene = Scene(target="ModelServing")
+    scene.decide(A=3)
+    await scene.actuate()
+    scene.run_all()
+    scene.decide(B=3)
+    await scene.actuate()
+    scene.run_all()
+    scene.stored(KTHENA.serving, "m-b")["metadata"]["deletionTimestamp"] = objects.born(0)
+
+    told = await scene.actuate()
+
+    assert scene.replicas()["m-a"] == 3
+    assert told["reason"] == "Moving"
+    assert "0 of 3 replicas on B" in told["message"]
+
+
+@pytest.mark.parametrize("bounds", ["Pin", "Ceiling"])
+async def test_an_autoscaler_of_a_serving_is_named_and_not_fought_unless_it_has_a_ceiling(
+    bounds: str,
+) -> None:
+    scene = Scene(target="ModelServing", bounds=bounds)
+    scene.decide(A=3)
+    await scene.actuate()
+    scene.overwrite("m-a", 3)
+    scene.run_all()
+    target = {
+        "apiVersion": KTHENA.serving.api_version,
+        "kind": KTHENA.serving.kind,
+        "name": "m-a",
+    }
+    autoscaler = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}}
+    scene.cluster.add({**autoscaler, "spec": {"scaleTargetRef": target}})
+    scene.cluster.writes.clear()
+    for replicas in (2, 3, 2, 1):
+        scene.overwrite("m-a", replicas)
+        scene.run("m-a", replicas)
+        told = await scene.actuate(after=timedelta(seconds=15))
+
+    assert scene.replicas()["m-a"] == 1
+    assert "apply ModelServing m-a" not in scene.cluster.writes
+    if bounds == "Pin":
+        assert told["reason"] == "Conflict"
+        assert "HorizontalPodAutoscaler 'h' scales ModelServing 'm-a'" in told["message"]
+    else:
+        assert (told["reason"], told["message"]) == ("Actuated", "1 x A (3 at most)")
+
+
 events = st.lists(
     st.sampled_from(["edit", "overwrite", "restart", "run", "pass", "A", "B", "AB", "act"]),
     max_size=25,

@@ -426,15 +426,7 @@ async def test_an_autoscaler_on_the_workload_is_named_and_left_alone(
     scene = Scene()
     scene.add("S", workload("A", "a"))
     scene.deploy("a", 1)
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}
-    metadata = {"name": "h", "ownerReferences": owners}
-    scene.cluster.add(
-        {
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": metadata,
-            "spec": {"scaleTargetRef": target},
-        }
-    )
+    scene.cluster.add(autoscaler("h", "a", ownerReferences=owners))
     scene.decide("S", A=2)
 
     async with running(scene):
@@ -445,6 +437,89 @@ async def test_an_autoscaler_on_the_workload_is_named_and_left_alone(
     assert ("ScaledObject 'o' with " if owners else "") + (
         "HorizontalPodAutoscaler 'h'"
     ) in scene.condition()["message"]
+
+
+async def test_an_autoscaler_that_appears_during_a_move_leaves_the_old_replicas() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"), workload("B", "b"), load=2)
+    scene.deploy("a", 2)
+    scene.deploy("b")
+    scene.decide("S", B=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.replicas("b") == 2)
+        scene.cluster.add(autoscaler("h", "b"))
+        set_by_hand(scene, "b", 1)  # as the autoscaler would
+        await scene.until(lambda: scene.reason() == "ForeignWriter")
+        await asyncio.sleep(3600)
+
+    assert (scene.replicas("a"), scene.replicas("b")) == (2, 1)
+
+
+def autoscaler(name: str, workload: str, **metadata: object) -> Manifest:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload}
+    return {
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, **metadata},
+        "spec": {"scaleTargetRef": target},
+    }
+
+
+async def test_a_workload_that_was_created_again_gets_its_replicas_without_a_pause() -> None:
+    """Whoever creates it sets the number of the manifest; that is no fight."""
+    scene = Scene()
+    scene.add("S", workload("A", "a"), load=2)
+    scene.deploy("a", 1)
+    scene.decide("S", A=3)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        for again in range(3):
+            scene.cluster.remove(DEPLOYMENT, Key("default", "a"))
+            manager = [written_by("kubectl")]
+            scene.cluster.add(deployment("a", 1, uid=f"uid-{again}", managedFields=manager))
+            await asyncio.sleep(30)  # the pods of the one before end
+            assert scene.replicas("a") == 3
+
+
+async def test_a_workload_that_is_being_deleted_replaces_no_other() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"), workload("B", "b"), load=2)
+    scene.deploy("a", 2)
+    scene.deploy("b", 1)
+    scene.decide("S", B=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.replicas("b") == 2)
+        stored = scene.cluster.objects["Deployment", Key("default", "b")]
+        scene.cluster.add(
+            {**stored, "metadata": {**stored["metadata"], "deletionTimestamp": scene.time()}}
+        )
+        await scene.until(lambda: scene.reason() == "NotFound")
+        message = scene.condition()["message"]
+        await asyncio.sleep(600)
+
+    assert scene.replicas("a") == 2
+    assert "Deployment 'b' is being deleted" in message
+
+
+async def test_a_workload_of_another_name_gets_the_replicas_and_the_old_one_keeps_its_own() -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"), load=2)
+    scene.deploy("a", 2)
+    scene.deploy("new", 1)
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        stored = scene.cluster.objects["Server", Key("default", "s")]
+        spec = {**stored["spec"], "workloads": [workload("A", "new")]}
+        scene.cluster.add({**stored, "spec": spec})
+        scene.decide("S", A=2)
+        await scene.until(lambda: scene.replicas("new") == 2)
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert scene.replicas("a") == 2
 
 
 async def test_a_number_that_is_changed_back_is_set_once_in_five_minutes() -> None:
