@@ -121,7 +121,10 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
 
         decisions = Decisions(publication.decision, settings.publish_token)
         host = "" if in_cluster else health.LOOPBACK
-        async with health.serve(host, health_port, manager.stuck, unready, metrics.page, decisions):
+        probes = (manager.stuck, unready)
+        async with health.serve(
+            host, health_port, probes, metrics.page, decisions, settings.metrics_token
+        ):
             await manager.run()
 
 

@@ -74,10 +74,12 @@ def test_the_right_to_scale_boosters_can_be_left_out_but_not_beside_their_contro
 
 
 def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path) -> None:
-    overlay = copy_with_components(tmp_path, "remote", "monitoring", "monitoring-optimizer")
+    components = ("monitoring", "monitoring-optimizer", "metrics-token")
+    overlay = copy_with_components(tmp_path, "remote", *components)
     expected = [m for m in kustomize(kubectl, overlay) if m["kind"] != "Namespace"]
 
-    rendered = helm_template(helm, *CHOICES["remote"], "--set=monitoring.enabled=true")
+    options = "--set=monitoring.enabled=true,metrics.tokenSecret=inferno-metrics-token"
+    rendered = helm_template(helm, *CHOICES["remote"], options)
 
     assert dashboard(rendered) == dashboard(expected)
     assert comparable(rendered) == comparable(expected)
@@ -88,6 +90,11 @@ def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path
     [
         ("prometheus", f"prometheus.url={PROMETHEUS}"),
         ("publish", "publish.tokenSecret=inferno-publish-token"),
+        (
+            "publish-by-namespace",
+            "publish.tokenSecret=inferno-publish-token,publish.byNamespace=true",
+        ),
+        ("metrics-token", "metrics.tokenSecret=inferno-metrics-token"),
         ("capacity", "capacity.fromNodes=true"),
     ],
 )

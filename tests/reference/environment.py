@@ -48,6 +48,7 @@ def _default(variable: str) -> str:
         "INFERNO_MEASURE_SOURCES": "",
         "INFERNO_MODEL_BOOSTER": settings.model_booster or OFF,
         "INFERNO_MODEL_BOOSTER_RELEASE": "",
+        "INFERNO_METRICS_TOKEN_FILE": "",
         "INFERNO_NAMESPACE": "",
         "INFERNO_OPTIMIZER": "local",
         "INFERNO_PLAN_KEY_FILE": "",

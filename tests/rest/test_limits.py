@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -71,6 +71,26 @@ def test_a_body_that_is_too_slow_is_refused(tmp_path: Path) -> None:
 
     assert reply.startswith(b"HTTP/1.1 408 ")
     assert reply.endswith(b'{"message":"the body did not arrive within 0.2 s"}')
+
+
+def test_whoever_sends_a_whole_request_is_answered_while_others_send_half_of_one(
+    tmp_path: Path,
+) -> None:
+    with limited(tmp_path, connections=5) as server, ExitStack() as half_open:
+        parts = urlsplit(server.url)
+        address = (parts.hostname, parts.port)
+        clients = []
+        for _ in range(20):
+            client = half_open.enter_context(socket.create_connection(address, timeout=SOON))
+            client.sendall(b"POST /optimizeOne HTTP/1.1\r\nContent-Length: 9\r\nHost: x\r\n")
+            clients.append(client)
+
+        reply = httpx.get(f"{server.url}/healthz")
+        first = clients[0].recv(10_000)
+
+    assert reply.status_code == 200
+    assert first.startswith(b"HTTP/1.1 503 ")
+    assert b"there are too many connections" in first
 
 
 def test_headers_that_trickle_do_not_hold_a_connection(tmp_path: Path) -> None:

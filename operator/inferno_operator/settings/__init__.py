@@ -58,6 +58,11 @@ VARIABLES = (
         "FILE",
     ),
     Variable(
+        "INFERNO_METRICS_TOKEN_FILE",
+        "Bearer token that readers of /metrics show; without it, everybody may read them.",
+        "FILE",
+    ),
+    Variable(
         "INFERNO_MODEL_BOOSTER",
         "Controller of ModelBoosters: off, kthena or matrixinfer.",
         "DIALECT",
@@ -105,7 +110,8 @@ VARIABLES = (
     Variable("INFERNO_PROMETHEUS_USER", "User for Prometheus.", "NAME"),
     Variable(
         "INFERNO_PUBLISH_TOKEN_FILE",
-        "Bearer token that KEDA shows; without it, /v1/desired is not served.",
+        "Bearer token that KEDA shows, or a folder with a token for each namespace, in a file of"
+        " its name; without it, /v1/desired is not served.",
         "FILE",
     ),
     Variable("INFERNO_SOLVER_TIME_LIMIT", "Time limit of the exact solver.", "SECONDS"),
@@ -136,9 +142,11 @@ class Settings:
     mirrored. `model_booster` is the dialect of the Model Booster controller, None if it is off.
     `prometheus` is where loads and latencies are measured, every `measure_interval` [s]; None if
     nothing is measured. `measure_sources` has sources beside those that are built in.
-    `publish_token` is the file with the token of those who read decisions, None if nobody may;
-    with `wva_metrics` decisions are exported as `wva_*` metrics too. `plan_key` is the file with
-    the key that signs Plans; None: a Secret beside the operator has it.
+    `publish_token` is the file with the token of those who read decisions, or a folder with one for
+    each namespace, None if nobody may; `metrics_token` is the file with the token of those who read
+    metrics, None if everybody may. With `wva_metrics` decisions are exported as `wva_*` metrics as
+    well. `plan_key` is the file with the key that signs Plans; None: a Secret beside the operator
+    has it.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -153,6 +161,7 @@ class Settings:
     publish_token: Path | None = None
     wva_metrics: bool = False
     plan_key: Path | None = None
+    metrics_token: Path | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -180,6 +189,7 @@ class Settings:
             file(environment, "INFERNO_PUBLISH_TOKEN_FILE"),
             flag(environment, "INFERNO_WVA_METRICS", default=False),
             file(environment, "INFERNO_PLAN_KEY_FILE"),
+            file(environment, "INFERNO_METRICS_TOKEN_FILE"),
         )
 
 

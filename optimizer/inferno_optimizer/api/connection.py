@@ -1,19 +1,29 @@
-"""Connections of clients: where the HTTP library does not do as the server of the original."""
+"""Connections of clients: limits, and where the HTTP library does not do as the original server."""
 
 import asyncio
+import logging
 import re
+import ssl
 import sys
 from asyncio import Transport
 from http import HTTPStatus
+from typing import ClassVar
 from urllib.parse import unquote
 
 import h11
+import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from inferno_optimizer.api.documents import write_json
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.api.messages import JSON
+
+KEEP_ALIVE = 30
+"""Seconds until an idle connection is closed."""
+
+BACKLOG = 100
+"""Connections that the system accepts ahead; so many files may be opened at once."""
 
 PROBE_AFTER = 0.25
 """Seconds after the last data of a client that has stopped sending, until it is probed."""
@@ -40,11 +50,32 @@ class OriginForm:
         await self._app(scope, receive, send)
 
 
+def configuration(
+    app: ASGIApp, limits: Limits, tls: ssl.SSLContext | None, *, lifespan: bool
+) -> uvicorn.Config:
+    """How the HTTP library serves an application, with the limits of a server."""
+    return uvicorn.Config(
+        app,
+        http=connection_class(limits),
+        ws="none",
+        lifespan="on" if lifespan else "off",
+        ssl_context_factory=None if tls is None else lambda _, __: tls,
+        log_config=None,
+        log_level=logging.ERROR,  # a log that clients can fill is no log
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+    )
+
+
 def connection_class(server_limits: Limits) -> type["Connection"]:
     """Connections with the limits of a server; the HTTP library makes them."""
 
     class Limited(Connection):
         limits = server_limits
+        waiting: ClassVar[dict[Connection, None]] = {}
 
     return Limited
 
@@ -56,12 +87,17 @@ class Connection(H11Protocol):
 
     - is closed when the headers of a request, or the rest of a body after its answer, do not
       arrive in time: the base limits only the time in which nothing at all arrives;
+    - is closed when there are too many, if it waits longest for its client, so that who sends a
+      whole request is answered;
     - refuses in JSON what is not HTTP, with the reason;
     - answers a client that stops sending after its request, as Go's net/http does
       (https://github.com/Kludex/uvicorn/issues/1264).
     """
 
     limits: Limits
+    waiting: ClassVar[dict["Connection", None]]
+    """Those of the server that wait for their clients, in the order in which they began to."""
+
     _last_data = 0.0
     _deadline: asyncio.TimerHandle | None = None
     _next_probe: asyncio.TimerHandle | None = None
@@ -70,6 +106,9 @@ class Connection(H11Protocol):
         """Begin to wait for headers."""
         super().connection_made(transport)
         self._wait(self.limits.head_seconds)
+        self.waiting[self] = None
+        if len(self.connections) > self.limits.connections:
+            next(iter(self.waiting)).make_room()
 
     def data_received(self, data: bytes) -> None:
         """Stop waiting when a request is there; begin anew after it."""
@@ -79,10 +118,13 @@ class Connection(H11Protocol):
             self._wait(self.limits.head_seconds)
         elif not self._answered_early():
             self._stop_waiting()
+        if self.conn.their_state is not h11.IDLE and self.conn.their_state is not h11.SEND_BODY:
+            self.waiting.pop(self, None)  # the request is there
 
     def on_response_complete(self) -> None:
         """Wait for the rest of the request, if any; without a next one close the connection."""
         super().on_response_complete()
+        self.waiting[self] = None
         if self._answered_early():
             self._wait(self.limits.body_seconds)
         if self._next_probe is not None and not self._answering():
@@ -108,6 +150,7 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         super().connection_lost(exc)
+        self.waiting.pop(self, None)
         self._stop_waiting()
         if self._next_probe is not None:
             self._next_probe.cancel()
@@ -120,6 +163,12 @@ class Connection(H11Protocol):
             self._refuse(reason.error_status_hint, f"the request is not valid HTTP: {why}")
         else:
             self._refuse(HTTPStatus.BAD_REQUEST, msg)
+
+    def make_room(self) -> None:
+        """Close the connection at once, as there are too many."""
+        self.waiting.pop(self, None)
+        self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "there are too many connections")
+        self.transport.abort()
 
     def _answering(self) -> bool:
         return self.conn.our_state in (h11.SEND_RESPONSE, h11.SEND_BODY)

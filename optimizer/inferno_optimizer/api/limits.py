@@ -28,6 +28,8 @@ class Limits:
         Optimizations that may wait for others to end.
     stop_seconds
         For requests that run when the server is told to stop; then they get 503.
+    connections
+        Open connections; a new one closes that which waits longest for its client.
     """
 
     head_seconds: float = 10.0
@@ -39,6 +41,7 @@ class Limits:
     workers: int = 2
     waiting: int = 100
     stop_seconds: float = 5.0
+    connections: int = 400
 
     @classmethod
     def for_solver(cls, time_limit: float) -> "Limits":

@@ -16,14 +16,11 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_optimizer.api.app import create_app
-from inferno_optimizer.api.connection import OriginForm, connection_class
+from inferno_optimizer.api.connection import OriginForm, configuration
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.api.messages import message_reply
 from inferno_optimizer.api.security import Files, TokenGuard, tls_context
 from inferno_optimizer.errors import InputError
-
-KEEP_ALIVE = 30
-"""Seconds until an idle connection is closed."""
 
 PORT = re.compile("[0-9]{1,5}")
 LARGEST_PORT = 65535
@@ -126,21 +123,7 @@ class _Server(uvicorn.Server):
         limits: Limits,
         ready: Callable[[], None],
     ) -> None:
-        super().__init__(
-            uvicorn.Config(
-                requests,
-                http=connection_class(limits),
-                ws="none",
-                lifespan="on",
-                ssl_context_factory=None if tls is None else lambda _, __: tls,
-                log_config=None,
-                log_level=logging.WARNING,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=KEEP_ALIVE,
-            )
-        )
+        super().__init__(configuration(requests, limits, tls, lifespan=True))
         self._requests = requests
         self._stop_seconds = limits.stop_seconds
         self._ready = ready

@@ -80,7 +80,7 @@ class Stage:
     async def start(self) -> None:
         """Serve, on the same port as before."""
         page = self.metrics.page
-        served = health.serve(health.LOOPBACK, self._port, str, str, page, self._decisions)
+        served = health.serve(health.LOOPBACK, self._port, (str, str), page, self._decisions)
         self._port = await self._serving.enter_async_context(served)
 
     async def stop(self) -> None:

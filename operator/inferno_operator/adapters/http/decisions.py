@@ -3,26 +3,27 @@
 An error is never a number: an autoscaler that gets no number changes nothing.
 """
 
-import hmac
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
+from inferno_operator.adapters.http.tokens import CHALLENGE, file_of, shows_token
 from inferno_operator.controllers.actuation.publication.plan import Published
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.ports import GoneError
-from inferno_optimizer.errors import InfernoError, UnavailableError
+from inferno_optimizer.errors import InfernoError
 
 Decide = Callable[[Key], Published]
 """Returns what is published of a Server, or raises `UnavailableError` or `GoneError`."""
 
 SERVER = "/v1/desired/{namespace}/{server}"
-ACCELERATOR = SERVER + "/{accelerator:.+}"
+ACCELERATOR = SERVER + "/{accelerator:path}"
 
-SCHEME = "bearer "
 OFF = "decisions are not published: set INFERNO_PUBLISH_TOKEN_FILE"
 
 
@@ -33,26 +34,29 @@ class Decisions:
     ----------
     decide
         Returns what is published of a Server.
-    token
-        The file with the bearer token, read for each request; without it, nothing is published.
+    tokens
+        The file with the bearer token, or a folder with a file for each namespace, named after it;
+        read for each request. Without it, nothing is published.
     """
 
-    def __init__(self, decide: Decide, token: Path | None) -> None:
+    def __init__(self, decide: Decide, tokens: Path | None) -> None:
         self._decide = decide
-        self._token = token
+        self._tokens = tokens
 
-    def routes(self) -> list[web.RouteDef]:
+    def routes(self) -> list[Route]:
         """Return the routes of the handlers."""
-        return [web.get(SERVER, self._answer), web.get(ACCELERATOR, self._answer)]
+        return [Route(path, self._answer) for path in (SERVER, ACCELERATOR)]
 
-    async def _answer(self, request: web.Request) -> web.Response:
-        if self._token is None:
+    async def _answer(self, request: Request) -> Response:
+        if self._tokens is None:
             return _error(HTTPStatus.NOT_FOUND, OFF)
+        namespace = request.path_params["namespace"]
         try:
-            if not _is_allowed(request.headers.get("Authorization", ""), self._token):
-                message = f"the bearer token is not the one in {self._token}"
+            file = file_of(namespace, self._tokens)
+            if file is None or not shows_token(request, file):
+                message = f"the bearer token is not the one of the namespace in {self._tokens}"
                 return _error(HTTPStatus.UNAUTHORIZED, message)
-            return web.json_response(self._document(request.match_info))
+            return JSONResponse(self._document(request.path_params))
         except GoneError as error:
             return _error(HTTPStatus.NOT_FOUND, str(error))
         except InfernoError as error:
@@ -70,24 +74,6 @@ class Decisions:
         return {**whole, "mix": mix} if len(mix) > 1 else whole
 
 
-def _is_allowed(authorization: str, file: Path) -> bool:
-    """Whether a request has the token in the file; compared in constant time."""
-    given = authorization[len(SCHEME) :] if authorization.lower().startswith(SCHEME) else ""
-    shown = given.strip().encode(errors="surrogateescape")  # a header may have any bytes
-    return hmac.compare_digest(shown, _read(file))
-
-
-def _read(file: Path) -> bytes:
-    """Return the token; no message has a part of it."""
-    try:
-        token = file.read_bytes().strip()
-    except OSError as error:
-        raise UnavailableError(f"{file}: {error.strerror}") from error
-    if not token:
-        raise UnavailableError(f"{file} is empty: write a token into it")
-    return token
-
-
-def _error(status: HTTPStatus, message: str) -> web.Response:
-    challenge = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
-    return web.json_response({"error": message}, status=status, headers=challenge)
+def _error(status: HTTPStatus, message: str) -> Response:
+    challenge = CHALLENGE if status == HTTPStatus.UNAUTHORIZED else None
+    return JSONResponse({"error": message}, status, challenge)

@@ -6,11 +6,18 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from pathlib import Path
 
-from aiohttp import web
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from inferno_operator.adapters.http.decisions import Decisions
-from inferno_optimizer.errors import InputError
+from inferno_operator.adapters.http.tokens import CHALLENGE, shows_token
+from inferno_optimizer.api.embedded import serving
+from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.errors import InputError, UnavailableError
 
 LOOPBACK = "127.0.0.1"
 
@@ -23,9 +30,18 @@ Page = Callable[[str], tuple[str, bytes]]
 logger = logging.getLogger(__name__)
 
 
+LIMITS = Limits(connections=200)
+"""Limits of clients; probes and scrapers need few connections."""
+
+
 @asynccontextmanager
 async def serve(
-    host: str, port: int, healthy: Probe, ready: Probe, metrics: Page, decisions: Decisions
+    host: str,
+    port: int,
+    probes: tuple[Probe, Probe],
+    metrics: Page,
+    decisions: Decisions,
+    metrics_token: Path | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the context is left; yields the port.
 
@@ -35,29 +51,29 @@ async def serve(
         Address to listen on; "" for all addresses.
     port
         Port to listen on; 0 for any free port.
-    healthy, ready
-        The probes; they answer 200, or 503 with the message if there is a problem.
+    probes
+        Those of `/healthz` and `/readyz`; they answer 200, or 503 with the message if there is a
+        problem.
     metrics
         The page of metrics.
     decisions
         The handlers of requests for decisions.
+    metrics_token
+        The file with the bearer token of those who read metrics; without it everybody may.
 
     Raises
     ------
     InputError
         The port cannot be opened.
     """
-    runner = web.AppRunner(_application(healthy, ready, metrics, decisions), access_log=None)
-    listening = _listen(host, port)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, listening).start()
+    routes = [*_probes(*probes), _metrics(metrics, metrics_token), *decisions.routes()]
+    application = Starlette(routes=routes)
+    application.router.redirect_slashes = False
+    with _listen(host, port) as listening:
         bound: int = listening.getsockname()[1]
-        logger.info("health and metrics on http://%s:%d", host or LOOPBACK, bound)
-        yield bound
-    finally:
-        await runner.cleanup()
-        listening.close()
+        async with serving(application, listening, LIMITS):
+            logger.info("health and metrics on http://%s:%d", host or LOOPBACK, bound)
+            yield bound
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -73,25 +89,28 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _application(
-    healthy: Probe, ready: Probe, metrics: Page, decisions: Decisions
-) -> web.Application:
-    async def scrape(request: web.Request) -> web.Response:
-        content_type, body = metrics(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
-    application = web.Application()
-    application.router.add_get("/healthz", _answer(healthy))
-    application.router.add_get("/readyz", _answer(ready))
-    application.router.add_get("/metrics", scrape)
-    application.add_routes(decisions.routes())
-    return application
+def _probes(healthy: Probe, ready: Probe) -> list[Route]:
+    return [Route("/healthz", _answer(healthy)), Route("/readyz", _answer(ready))]
 
 
-def _answer(probe: Probe) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def respond(_: web.Request) -> web.Response:
+def _metrics(page: Page, token: Path | None) -> Route:
+    async def scrape(request: Request) -> Response:
+        try:
+            if token is not None and not shows_token(request, token):
+                message = f"the bearer token is not the one in {token}"
+                return JSONResponse({"error": message}, HTTPStatus.UNAUTHORIZED, CHALLENGE)
+        except UnavailableError as error:
+            return JSONResponse({"error": str(error)}, HTTPStatus.SERVICE_UNAVAILABLE)
+        content_type, body = page(request.headers.get("Accept", ""))
+        return Response(body, headers={"Content-Type": content_type})
+
+    return Route("/metrics", scrape)
+
+
+def _answer(probe: Probe) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(_: Request) -> Response:
         problem = probe()
         status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
-        return web.Response(status=status, text=problem or "ok")
+        return PlainTextResponse(problem or "ok", status)
 
     return respond

@@ -44,7 +44,7 @@ async def ask(path: str, token: Path | None, authorization: str | bytes = "") ->
     decisions = Decisions(decide, token)
     sent = authorization or f"Bearer {TOKEN}"
     async with (
-        health.serve(health.LOOPBACK, 0, str, str, Metrics().page, decisions) as port,
+        health.serve(health.LOOPBACK, 0, (str, str), Metrics().page, decisions) as port,
         httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
     ):
         return await client.get(path, headers=[(b"Authorization", _bytes(sent))])
@@ -126,7 +126,7 @@ async def test_the_name_of_the_scheme_has_no_case(token: Path) -> None:
 async def test_another_token_in_the_file_replaces_the_first(token: Path) -> None:
     decisions = Decisions(decide, token)
     async with (
-        health.serve(health.LOOPBACK, 0, str, str, Metrics().page, decisions) as port,
+        health.serve(health.LOOPBACK, 0, (str, str), Metrics().page, decisions) as port,
         httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
     ):
         statuses = []
@@ -136,6 +136,33 @@ async def test_another_token_in_the_file_replaces_the_first(token: Path) -> None
             statuses.append(answer.status_code)
 
     assert statuses == [401, 200]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "shown", "status"),
+    [
+        ("llm", "token of llm", 200),
+        ("llm", "token of other", 401),
+        ("other", "token of llm", 401),
+        ("nobody", "token of llm", 401),
+        ("nobody", "x", 401),
+        ("..", "token of llm", 404),
+        ("%2e%2e", "token of llm", 401),
+        ("..%2Fllm", "token of llm", 401),
+        (".llm", "token of llm", 401),
+        ("LLM", "token of llm", 401),
+    ],
+)
+async def test_the_token_of_a_namespace_reads_no_decision_of_another(
+    namespace: str, shown: str, status: int, tmp_path: Path
+) -> None:
+    for name in ("llm", "other"):
+        write(tmp_path / name, f"token of {name}\n")
+
+    response = await ask(f"/v1/desired/{namespace}/chat", tmp_path, f"Bearer {shown}")
+
+    assert response.status_code == status
+    assert "token of" not in response.text
 
 
 async def test_without_a_token_nothing_is_served() -> None:

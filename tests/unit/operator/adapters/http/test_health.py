@@ -1,27 +1,42 @@
 """The probes and metrics over HTTP, as a kubelet and a scraper see them."""
 
+import asyncio
 import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 
 from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import Metrics
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_optimizer.api.embedded import serving
+from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.errors import InputError
 
-DECISIONS = Decisions(Publication(FakeCluster(), ()).decision, token=None)
+DECISIONS = Decisions(Publication(FakeCluster(), ()).decision, tokens=None)
 
 
-async def ask(path: str, trouble: str = "", accept: str = "") -> httpx.Response:
-    page = Metrics().page
+async def ask(
+    path: str,
+    trouble: str = "",
+    accept: str = "",
+    token: Path | None = None,
+    authorization: str = "",
+) -> httpx.Response:
+    page, probes = Metrics().page, (lambda: trouble, lambda: trouble)
     async with (
-        health.serve(health.LOOPBACK, 0, lambda: trouble, lambda: trouble, page, DECISIONS) as port,
+        health.serve(health.LOOPBACK, 0, probes, page, DECISIONS, token) as port,
         httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
     ):
-        return await client.get(path, headers={"Accept": accept})
+        headers = {"Accept": accept, "Authorization": authorization}
+        return await client.get(path, headers=headers)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
@@ -53,6 +68,29 @@ async def test_metrics_come_in_the_format_that_is_asked_for(accept: str, content
     assert "# TYPE inferno_servers gauge" in answer.text
 
 
+@pytest.mark.parametrize(
+    ("authorization", "status"), [("Bearer secret", 200), ("Bearer other", 401), ("", 401)]
+)
+async def test_metrics_are_for_those_with_the_token_where_there_is_one(
+    authorization: str, status: int, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+
+    answer = await ask("/metrics", token=token, authorization=authorization)
+    probe = await ask("/healthz", token=token)
+
+    assert (answer.status_code, probe.status_code) == (status, 200)
+    assert "secret" not in answer.text
+
+
+async def test_metrics_are_for_nobody_while_the_token_cannot_be_read(tmp_path: Path) -> None:
+    answer = await ask("/metrics", token=tmp_path / "gone", authorization="Bearer x")
+
+    assert answer.status_code == 503
+    assert "gone" in answer.json()["error"]
+
+
 async def test_there_is_nothing_else() -> None:
     assert (await ask("/")).status_code == 404
 
@@ -62,7 +100,7 @@ async def test_a_busy_port_is_an_error_that_says_what_to_do() -> None:
         port = busy.getsockname()[1]
 
         with pytest.raises(InputError, match=rf"port {port} .*in use.*--health-port") as raised:
-            async with health.serve(health.LOOPBACK, port, str, str, Metrics().page, DECISIONS):
+            async with health.serve(health.LOOPBACK, port, (str, str), Metrics().page, DECISIONS):
                 pass
 
     assert "\n" not in str(raised.value)
@@ -70,9 +108,74 @@ async def test_a_busy_port_is_an_error_that_says_what_to_do() -> None:
 
 async def test_in_a_cluster_every_address_is_listened_on() -> None:
     async with (
-        health.serve("", 0, str, str, Metrics().page, DECISIONS) as port,
+        health.serve("", 0, (str, str), Metrics().page, DECISIONS) as port,
         httpx.AsyncClient() as client,
     ):
         answer = await client.get(f"http://{health.LOOPBACK}:{port}/healthz")
 
     assert answer.status_code == 200
+
+
+FILES = 1_024
+"""Files that the operator may open in the test."""
+
+HALF_REQUESTS = 4_000
+HALF = b"GET /healthz HTTP/1.1\r\nHost: operator\r\n"
+
+OPERATOR = f"""
+import asyncio, resource, sys
+from inferno_operator.adapters.http import health
+from inferno_operator.logs import configure
+from tests.unit.operator.adapters.http.test_health import DECISIONS, Metrics
+
+async def serve():
+    page = Metrics().page
+    async with health.serve(health.LOOPBACK, 0, (str, str), page, DECISIONS) as port:
+        print(port, flush=True)
+        await asyncio.Event().wait()
+
+configure(as_json=False)
+resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES}, {FILES}))
+asyncio.run(serve())
+"""
+
+
+def test_probes_are_answered_while_thousands_of_half_requests_are_open() -> None:
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", OPERATOR],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as operator,
+        ExitStack() as half_open,
+    ):
+        half_open.callback(operator.kill)
+        assert operator.stdout is not None
+        port = int(operator.stdout.readline())
+        for number in range(HALF_REQUESTS):
+            client = half_open.enter_context(socket.create_connection((health.LOOPBACK, port)))
+            client.sendall(HALF)
+            if number % 1_000 == 0:
+                assert_healthy(port)
+        assert_healthy(port)
+        operator.kill()
+        _, log = operator.communicate()
+
+    assert len(log.splitlines()) < 5, log
+
+
+def assert_healthy(port: int) -> None:
+    answer = httpx.get(f"http://{health.LOOPBACK}:{port}/healthz", timeout=5.0)
+    assert answer.status_code == 200
+
+
+async def test_headers_that_do_not_come_end_the_connection() -> None:
+    listening = socket.create_server((health.LOOPBACK, 0))
+    async with serving(Starlette(), listening, Limits(head_seconds=0.2)):
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.write(HALF)
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
