@@ -40,10 +40,6 @@ class RefusedError(InfernoError):
     reason = "Refused"
 
 
-class DeniedError(RefusedError):
-    """Prometheus refuses every query: the credentials or the URL must be corrected."""
-
-
 class BusyError(UnavailableError):
     """Prometheus asks for fewer queries (429)."""
 

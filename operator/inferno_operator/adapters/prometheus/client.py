@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import httpx
 
@@ -19,12 +19,16 @@ from inferno_operator.adapters.prometheus.answers import (
 )
 from inferno_operator.adapters.prometheus.credentials import FileAuth, advice
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.adapters.prometheus.transport import LATER, transport
+from inferno_operator.adapters.prometheus.transport import (
+    ENTER_LARGE,
+    LATER,
+    SMALL,
+    transport,
+)
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.prometheus import (
     Answer,
     BusyError,
-    DeniedError,
     Prometheus,
     RefusedError,
     shortened,
@@ -45,17 +49,14 @@ TLS_HINTS = {
 BROKEN = (httpx.ReadError, httpx.WriteError, ssl.SSLError)
 """Failures of a connection that was open: with TLS 1.3 also that for want of a certificate."""
 
-SMALL = 2**18
-"""Size of an answer up to which it is decoded at once, in a few milliseconds [bytes]."""
-
 T = TypeVar("T")
 
 
 class PrometheusClient(Prometheus):
     """Queries of one Prometheus; each takes at most the time limit, its second try included.
 
-    Large answers are decoded in a thread, one after the other: a decoded answer may take twenty
-    times its size.
+    Large answers are read one after the other, and decoded in a thread: a decoded answer may take
+    thirty times its size.
 
     Parameters
     ----------
@@ -101,10 +102,12 @@ class PrometheusClient(Prometheus):
     ) -> T:
         """Send a query and decode its answer; the observer learns how it ended."""
         try:
-            reply = await self._send(request, expression)
-            if reply.status_code != HTTPStatus.OK:
-                raise self._refusal(reply, expression)
-            answer = await self._decoded(reply.content, decode)
+            async with _Turn(self._large) as turn:
+                request.extensions[ENTER_LARGE] = turn.enter
+                reply = await self._send(request, expression)
+                if reply.status_code != HTTPStatus.OK:
+                    raise self._refusal(reply, expression)
+                answer = await _decoded(reply.content, decode)
         except UnusableError as error:
             self._observer.queried(RefusedError.reason)
             raise self._refused(str(error), expression) from error
@@ -113,12 +116,6 @@ class PrometheusClient(Prometheus):
             raise
         self._observer.queried(ANSWERED)
         return answer
-
-    async def _decoded(self, body: bytes, decode: Callable[[bytes], T]) -> T:
-        if len(body) <= SMALL:
-            return decode(body)
-        async with self._large:
-            return await asyncio.to_thread(decode, body)
 
     async def _send(self, request: httpx.Request, expression: str) -> httpx.Response:
         limit = self._endpoint.timeout
@@ -145,15 +142,40 @@ class PrometheusClient(Prometheus):
             return kind(f"{problem}; query: {shortened(expression)}")
         if reply.has_redirect_location:
             text = f"{self._endpoint.url} redirects to {_target(reply)}: set the URL of the API"
-            return DeniedError(text)
+            return RefusedError(text)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            return DeniedError(f"{problem}; {advice(self._endpoint)}")
+            return RefusedError(f"{problem}; {advice(self._endpoint)}")
         if status == HTTPStatus.NOT_FOUND:
-            return DeniedError(f"{problem}; check the URL and its path prefix: it has no such API")
+            return RefusedError(f"{problem}; check the URL and its path prefix: it has no such API")
         return self._refused(f"HTTP {status}: {error_text(reply.content)}", expression)
 
     def _refused(self, problem: str, expression: str) -> RefusedError:
         return RefusedError(f"{self._endpoint.url}: {problem}; query: {shortened(expression)}")
+
+
+class _Turn:
+    """The turn of a query among those with large answers, until its answer is decoded."""
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock = lock
+        self._entered = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def enter(self) -> None:
+        """Wait for the turn, once."""
+        if not self._entered:
+            await self._lock.acquire()
+            self._entered = True
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._entered:
+            self._lock.release()
+
+
+async def _decoded(body: bytes, decode: Callable[[bytes], T]) -> T:
+    return decode(body) if len(body) <= SMALL else await asyncio.to_thread(decode, body)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """How a request is sent: at most twice, and read to its end or to the largest size."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import httpx
@@ -18,6 +18,12 @@ LARGEST = 8 * 2**20
 
 GZIP = 16 + zlib.MAX_WBITS
 """The format of gzip, for zlib."""
+
+SMALL = 2**18
+"""Size up to which answers are read and decoded at once, in a few milliseconds [bytes]."""
+
+ENTER_LARGE = "inferno_enter_large"
+"""Extension of a request: awaited before more of its answer is read than `SMALL`."""
 
 LONGEST_ENCODING = 40
 """Characters of the name of an encoding that a message has."""
@@ -47,7 +53,7 @@ class WholeTransport(httpx.AsyncBaseTransport):
         response = await self._transport.handle_async_request(request)
         response.request = request
         try:
-            body = await _body(response)
+            body = await _body(response, request.extensions.get(ENTER_LARGE, _nothing))
         finally:
             await response.aclose()
         kept = [(name, value) for name, value in response.headers.items() if name not in ENCODED]
@@ -79,7 +85,11 @@ def transport(endpoint: PrometheusEndpoint) -> httpx.AsyncBaseTransport:
     return RetryTransport(WholeTransport(CertificateTransport(endpoint)), retry)
 
 
-async def _body(response: httpx.Response) -> bytes:
+async def _nothing() -> None:
+    """Wait for nothing."""
+
+
+async def _body(response: httpx.Response, enter_large: Callable[[], Awaitable[None]]) -> bytes:
     """Read a response; no more than the largest size is ever unpacked.
 
     httpx itself unpacks each piece whole: a thousandfold, or more if it was packed twice.
@@ -88,7 +98,10 @@ async def _body(response: httpx.Response) -> bytes:
     body = bytearray()
     try:
         async for piece in response.aiter_raw():
-            body += unpack(piece, LARGEST + 1 - len(body))
+            unpacked = unpack(piece, LARGEST + 1 - len(body))
+            if len(body) + len(unpacked) > SMALL:
+                await enter_large()
+            body += unpacked
             if len(body) > LARGEST:
                 text = (
                     f"the answer is larger than {LARGEST >> 20} MiB: restrict the query by labels"

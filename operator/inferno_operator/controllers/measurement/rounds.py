@@ -41,7 +41,6 @@ from inferno_operator.controllers.measurement.reading import (
 from inferno_operator.runtime.prometheus import (
     Answer,
     BusyError,
-    DeniedError,
     Prometheus,
     RefusedError,
 )
@@ -307,7 +306,9 @@ class _Asking:
     async def _failed(self, round_: _Round, query: Query, error: InfernoError) -> None:
         """Divide the group after a failure of a query; else the failure is that of all."""
         logger.warning("%s: %s: %s", query.group.name, query.name, error)
-        if await self._is_of_a_server(round_, error) and await self._divided(round_, query, error):
+        if await self._is_of_a_server(round_, error) and await self._divided(
+            round_, query, str(error)
+        ):
             return
         if isinstance(error, RefusedError):
             round_.refused = str(error)
@@ -316,7 +317,7 @@ class _Asking:
 
     async def _is_of_a_server(self, round_: _Round, error: InfernoError) -> bool:
         """Whether a server may be the cause of a failure: Prometheus answers other queries."""
-        if isinstance(error, BusyError | DeniedError) or not await self._answers_others(error):
+        if isinstance(error, BusyError) or not await self._answers_others(error):
             return False
         return round_.is_apart or (
             len(round_.group.values) > 1 and self._memory.surveys >= self._memory.whole_until
@@ -335,14 +336,14 @@ class _Asking:
                 logger.warning("%s", other)
         return self._effort.answers
 
-    async def _divided(self, round_: _Round, query: Query, problem: InfernoError) -> bool:
+    async def _divided(self, round_: _Round, query: Query, problem: str) -> bool:
         """Ask a query of ever smaller parts, until who makes it fail is alone.
 
         Returns whether the round goes on, with those who are answered; then the others are
         suspects. It does not if all fail, unless they are suspects already.
         """
-        failing = deque([(query.group, problem)])
-        alone: list[tuple[Values, InfernoError]] = []
+        failing = deque([(query.group, problem)])  # as text: an error keeps its answer in memory
+        alone: list[tuple[Values, str]] = []
         answered: list[Values] = []
         while failing and self._effort.is_left:
             group, cause = failing.popleft()
@@ -354,16 +355,16 @@ class _Asking:
                     part = _needed(half, round_.windows)[query.name]
                     await self._ask(round_, part, PART_SECONDS)
                 except InfernoError as error:
-                    failing.append((half, error))
+                    failing.append((half, str(error)))
                 else:
                     answered += half.values
         if not answered and not failing and not round_.is_apart:
             self._memory.whole_until = self._memory.surveys + WHOLE_FOR
             return False
         for values, cause in alone:
-            self._accuse(round_, values, str(cause))
+            self._accuse(round_, values, cause)
         for group, cause in failing:
-            self._suspect(round_, group.values, str(cause))
+            self._suspect(round_, group.values, cause)
         round_.group = replace(round_.group, values=tuple(sorted(answered)), is_part=True)
         return True
 

@@ -28,6 +28,10 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+Act = Callable[[socket.socket], None]
+"""Writes to the connection whatever it wants to, in place of a response."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A request: where it went, and the parameters in its URL and its form."""
@@ -87,11 +91,11 @@ class PrometheusServer:
         self.url = url
         self.asked: list[Asked] = []
         self.replies: list[Reply] = []
-        self.usual: Callable[[Asked], Reply] = lambda _: vector(UP)
+        self.usual: Callable[[Asked], Reply | Act] = lambda _: vector(UP)
         self.gate = threading.Event()
         self.gate.set()
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: Asked) -> Reply | Act:
         """Note a request, and return what to answer."""
         self.asked.append(asked)
         self.gate.wait()
@@ -153,6 +157,10 @@ class _Handler(BaseHTTPRequestHandler):
                 certificate or {},
             )
         )
+        if not isinstance(reply, Reply):
+            self.close_connection = True
+            reply(self.connection)
+            return
         if reply.status == 0:
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
