@@ -1,6 +1,8 @@
 """Model: how fast a language model runs on each accelerator."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AllowInfNan, Field
 
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.schema import (
@@ -101,6 +103,9 @@ class PerformanceData(Part):
         return [first, self.decode_parms is not None, self.perf_parms is not None].count(True)
 
 
+ErrorPercent = Annotated[float, AllowInfNan(False), Field(ge=0, le=100)]
+
+
 class ModelSpec(Part):
     """A model and its performance data."""
 
@@ -109,6 +114,9 @@ class ModelSpec(Part):
     calibrate: Literal["Off", "Report", "Use"] = "Report"
     """Whether parameters are found from measurements: Off, not at all; Report, they are shown in
     the status; Use, they replace those of data."""
+    typed_error_percent: ErrorPercent = 20
+    """Error of typed times that plans assume with calibrate: Use, for accelerators without
+    measurements; of others they take the upper confidence [percent]."""
     data: Items[PerformanceData] = ()
     """Performance data, one item per accelerator."""
 

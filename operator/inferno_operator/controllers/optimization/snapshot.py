@@ -35,6 +35,8 @@ Named = Accelerator | Model | ServiceClass | Server
 Kind = TypeVar("Kind", bound=Resource)
 Priced = TypeVar("Priced", bound=AllocationPart)
 
+PERCENT = 100.0
+
 DUPLICATE_NAME = "DuplicateName"
 
 KINDS: Mapping[str, str] = {
@@ -163,16 +165,31 @@ def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
     """The data with calibrated parameters, if the model asks for them and there are any.
 
     They are those of the upper confidence. The first generation has no prefill time of its own,
-    so it takes only alpha and beta; the others become the second generation.
+    so it takes only alpha and beta; the others become the second generation. Typed parameters get
+    an error as well: else an accelerator would seem faster because nobody measured it.
     """
-    found = next((row for row in model.status.calibration if row.acc == data.acc), None)
-    if model.spec.calibrate != "Use" or found is None or found.decode_parms is None:
+    if model.spec.calibrate != "Use":
         return data
+    found = next((row for row in model.status.calibration if row.acc == data.acc), None)
+    if found is None or found.decode_parms is None:
+        return _slower(data, 1 + model.spec.typed_error_percent / PERCENT)
     decode = found.decode_parms
     if data.alpha is not None:
         return data.model_copy(update={"alpha": decode.alpha, "beta": decode.beta})
     parameters = {"decode_parms": decode, "prefill_parms": found.prefill_parms}
     return data.model_copy(update={**parameters, "perf_parms": None})
+
+
+def _slower(data: PerformanceData, factor: float) -> PerformanceData:
+    """The data with all times longer by a factor."""
+    parts = ("decode_parms", "prefill_parms", "perf_parms")
+    times = {name: value * factor for name in ("alpha", "beta") if (value := getattr(data, name))}
+    longer = {
+        name: part.model_copy(update={n: value * factor for n, value in part})
+        for name in parts
+        if (part := getattr(data, name))
+    }
+    return data.model_copy(update={**times, **longer})
 
 
 def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:

@@ -1,6 +1,7 @@
 """From the objects of a namespace to a System, whatever their order, and what is wrong."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from inferno_operator.controllers.optimization.snapshot import Snapshot, build_s
 from inferno_operator.resources import Optimizer, Resource, parse
 from inferno_optimizer import system as core
 from inferno_optimizer.errors import UnavailableError
+from inferno_optimizer.optimize import optimize
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
@@ -493,13 +495,64 @@ def test_a_model_of_the_first_generation_gets_alpha_and_beta() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "mode"),
-    [({}, "Report"), ({}, "Off"), ({"acc": "B"}, "Use"), ({"decodeParms": None}, "Use")],
+    ("change", "mode"), [({}, "Report"), ({}, "Off"), ({"acc": "B"}, "Report")]
 )
 def test_otherwise_the_parameters_are_those_that_were_typed(change: Manifest, mode: str) -> None:
     found = parameters_of(calibrated_model(SECOND_GENERATION, {**CALIBRATED, **change}, mode))
 
     assert found == core.PrefillDecodeParameters(999, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("speed", "expected"),
+    [
+        ({"alpha": 10, "beta": 0.5}, core.DecodeParameters(12, 0.6)),
+        (
+            {
+                "decodeParms": {"alpha": 10, "beta": 0.5},
+                "prefillParms": {"gamma": 20, "delta": 0.01},
+            },
+            core.PrefillDecodeParameters(12, 0.6, 24, 0.012),
+        ),
+        (
+            {"perfParms": {"alpha": 10, "beta": 0.5, "gamma": 0.01}},
+            core.TokenBudgetParameters(12, 0.6, 0.012),
+        ),
+    ],
+)
+@pytest.mark.parametrize("change", [{"acc": "B"}, {"decodeParms": None}])
+def test_typed_parameters_beside_calibrated_ones_get_the_assumed_error(
+    speed: Manifest, expected: core.PerformanceParameters, change: Manifest
+) -> None:
+    found = parameters_of(calibrated_model(speed, {**CALIBRATED, **change}))
+
+    assert type(found) is type(expected)
+    assert asdict(found) == pytest.approx(asdict(expected))
+
+
+def choice(typed_error_percent: float, confidence: float) -> str:
+    """Where a server runs next that runs on A, which is as fast as B, and was measured."""
+    truth = {"decodeParms": {"alpha": 10, "beta": 0.5}, "prefillParms": {"gamma": 0, "delta": 0}}
+    seen = {"alpha": 10 * (1 + confidence), "beta": 0.5 * (1 + confidence)}
+    speeds = {**truth, "maxBatchSize": 16, "atTokens": 100}
+    item = model("M", [performance(name, **truth) | speeds for name in "AB"])
+    item["spec"] |= {"calibrate": "Use", "typedErrorPercent": typed_error_percent}
+    row = {**CALIBRATED, "decodeParms": seen, "prefillParms": {"gamma": 0, "delta": 0}}
+    load = {"arrivalRate": 30000, "avgInTokens": 10, "avgOutTokens": 100}
+    runs = {"accelerator": "A", "numReplicas": 57, "cost": 570, "load": load}
+    things = [
+        accelerator("A"), accelerator("B"), {**item, "status": {"calibration": [row]}},
+        service_class(), server("S", spec={"currentAlloc": runs}), capacity(1000), optimizer(),
+    ]  # fmt: skip
+    system = build_system(map(parse, things)).system
+    return optimize(system).allocations["S"].accelerator
+
+
+def test_an_accelerator_is_not_left_because_it_was_measured() -> None:
+    confidences = [number / 100 for number in range(0, 40, 3)]
+
+    assert {choice(20, confidence) for confidence in confidences} == {"A"}
+    assert "B" in {choice(0, confidence) for confidence in confidences}  # what the error is for
 
 
 def test_a_row_that_is_refused_now_still_has_the_last_good_parameters() -> None:
