@@ -68,7 +68,7 @@ def _certificate(
     return Certificate(
         solver=answer.solver,
         status=answer.status,
-        objective=answer.assignment.objective(candidates),
+        objective=answer.value(candidates),
         bound=answer.bound,
         seconds=sum(seconds for _, seconds in phases),
         levels=answer.levels,

@@ -152,7 +152,8 @@ class Answer:
     `levels` tell of the load of each priority in use. `marginal` tells what one more card of
     each type is worth; empty where the solver does not tell. `curve` tells how the solver improved
     the plan, if the options ask for it. `failures` are steps of the search that ended with an
-    error.
+    error. `objective` is that of the certificate; None where it is the total value of what is
+    served entirely.
     """
 
     solver: str
@@ -163,3 +164,10 @@ class Answer:
     marginal: tuple[MarginalValue, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     failures: tuple[str, ...] = ()
+    objective: float | None = None
+
+    def value(self, candidates: Candidates) -> float:
+        """The objective of the certificate."""
+        if self.objective is None:
+            return self.assignment.objective(candidates)
+        return self.objective

@@ -23,8 +23,16 @@ from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greed
 from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
+from inferno_optimizer.solvers.partial.plan import loads_served, solve_partial, total_value
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import Certificate, CurvePoint, Level, MarginalValue, Status
+from inferno_optimizer.system import (
+    Certificate,
+    CurvePoint,
+    Level,
+    MarginalValue,
+    SaturationPolicy,
+    Status,
+)
 
 OPTIMAL = 1e-4
 """Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
@@ -58,6 +66,9 @@ def solve_milp(
     timer = Timer(lambda: deadline - clock(), _reserved(candidates))
     recorder, failures = Recorder(clock), Failures()
     greedy = solve_greedy(candidates, capacity, stand=_stands(candidates)).assignment
+    if options.saturation_policy is not SaturationPolicy.NONE and not options.heterogeneous:
+        answer = _with_partial_service(candidates, capacity, timer, greedy, failures)
+        return replace(answer, curve=_curve(candidates, answer, recorder))
     plan = None
     if timer.to_search() > least * sizing:
         plan = failures.attempt("search", lambda: solve(candidates, capacity, timer, recorder))
@@ -76,6 +87,60 @@ def solve_milp(
     if options.trace:
         answer = replace(answer, curve=_ended(candidates, answer, plan.curve, recorder.seconds))
     return answer
+
+
+def _with_partial_service(
+    candidates: Candidates,
+    capacity: IntArray,
+    timer: Timer,
+    greedy: Assignment,
+    failures: Failures,
+) -> Answer:
+    """An answer whose levels count partial service."""
+    plan = failures.attempt("search", lambda: solve_partial(candidates, capacity, timer))
+    wanted, fallback = (
+        _loads(candidates, range(len(candidates.cases))),
+        Answer(
+            "milp", Status.TIME_LIMIT, greedy, objective=total_value(candidates, capacity, greedy)
+        ),
+    )
+    if plan is None:
+        levels = _with_bounds(loads_served(candidates, greedy), wanted, wanted)
+        return replace(fallback, levels=levels, failures=failures.texts)
+    levels = _with_bounds(plan.served, plan.most_served, wanted)
+    answer = Answer(
+        "milp",
+        Status.TIME_LIMIT if plan.out_of_time else Status.FEASIBLE,
+        plan.assignment,
+        _at_most(plan.objective, plan.least_value),
+        levels,
+        plan.one_more,
+        failures=failures.texts,
+        objective=plan.objective,
+    )
+    if _distance(candidates, answer) <= OPTIMAL:
+        return replace(answer, status=Status.OPTIMAL)
+    served = loads_served(candidates, greedy)
+    if plan.out_of_time and _serves_more(candidates, served, plan.served):
+        levels = _with_bounds(served, plan.most_served, wanted)
+        return replace(fallback, levels=levels, failures=failures.texts)
+    return answer
+
+
+def _with_bounds(
+    served: Mapping[int, float], most: Mapping[int, float], wanted: Mapping[int, float]
+) -> tuple[Level, ...]:
+    """Load served of each priority, with the most that is proven to be possible."""
+    return tuple(
+        Level(priority, load, max(load, most.get(priority, 0.0)), wanted[priority])
+        for priority, load in served.items()
+    )
+
+
+def _curve(candidates: Candidates, answer: Answer, recorder: Recorder) -> tuple[CurvePoint, ...]:
+    """The end of a search that tells nothing else."""
+    trace = candidates.system.options.trace
+    return _ended(candidates, answer, (), recorder.seconds) if trace else ()
 
 
 def _stands(candidates: Candidates) -> bool:
@@ -178,7 +243,7 @@ def _ended(
 ) -> tuple[CurvePoint, ...]:
     """The curve up to the plan of the answer, to which the search is not all there is."""
     served = {level.priority: level.served for level in answer.levels}
-    value = answer.assignment.objective(candidates)
+    value = answer.value(candidates)
     end = CurvePoint(seconds, None, served, value, answer.bound)
     return curve if curve and replace(curve[-1], seconds=seconds) == end else (*curve, end)
 
@@ -188,14 +253,11 @@ def _levels(
 ) -> tuple[Level, ...]:
     """Load served of each priority, with the most that is proven to be possible."""
     wanted = _loads(candidates, range(len(candidates.cases)))
-    return tuple(
-        Level(priority, load, max(load, most.get(priority, 0.0)), wanted[priority])
-        for priority, load in _served(candidates, assignment).items()
-    )
+    return _with_bounds(_served(candidates, assignment), most, wanted)
 
 
 def _distance(candidates: Candidates, answer: Answer) -> float:
-    objective, bound = answer.assignment.objective(candidates), answer.bound
+    objective, bound = answer.value(candidates), answer.bound
     certificate = Certificate(answer.solver, answer.status, objective, bound, 0.0, answer.levels)
     return math.inf if certificate.gap is None else certificate.gap
 
@@ -203,12 +265,19 @@ def _distance(candidates: Candidates, answer: Answer) -> float:
 def _or_greedy(candidates: Candidates, greedy: Assignment, answer: Answer) -> Answer:
     """What greedy finds, where that serves more: time may have ended before anything good."""
     mine, other = _served(candidates, answer.assignment), _served(candidates, greedy)
-    given_up = _given_up(candidates)
-    differs = [p for p, load in mine.items() if abs(other[p] - load) > given_up * load]
-    if not differs or other[differs[0]] < mine[differs[0]]:
+    if not _serves_more(candidates, other, mine):
         return answer
     levels = tuple(replace(level, served=other[level.priority]) for level in answer.levels)
     return replace(answer, assignment=greedy, bound=None, levels=levels)
+
+
+def _serves_more(
+    candidates: Candidates, other: Mapping[int, float], mine: Mapping[int, float]
+) -> bool:
+    """Whether another plan serves more of the first priority of which it serves something else."""
+    given_up = _given_up(candidates)
+    differs = [p for p, load in mine.items() if abs(other[p] - load) > given_up * load]
+    return bool(differs) and other[differs[0]] > mine[differs[0]]
 
 
 def _given_up(candidates: Candidates) -> float:

@@ -17,7 +17,7 @@ from inferno_optimizer.system import (
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 
 HOLD = Options(saturation_policy=SaturationPolicy.HOLD)
-SOLVERS = {"greedy": HOLD}
+SOLVERS = {"greedy": HOLD, "exact": replace(HOLD, milp=True)}
 by_each_solver = pytest.mark.parametrize("options", SOLVERS.values(), ids=SOLVERS.keys())
 DELAYED = {name: replace(options, delayed_best_effort=True) for name, options in SOLVERS.items()}
 at_once_or_delayed = pytest.mark.parametrize(

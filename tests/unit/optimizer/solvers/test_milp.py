@@ -111,7 +111,7 @@ def test_idle_servers_are_allocated_with_and_without_a_floor() -> None:
     ("policy", "shares"),
     [
         (SaturationPolicy.NONE, (0, 0)),
-        (SaturationPolicy.PRIORITY_EXHAUSTIVE, (0, 5)),
+        (SaturationPolicy.PRIORITY_EXHAUSTIVE, (5, 0)),  # the most load: 5 of 6, not of 7
         (SaturationPolicy.PRIORITY_ROUND_ROBIN, (2, 3)),
         (SaturationPolicy.ROUND_ROBIN, (2, 3)),
     ],

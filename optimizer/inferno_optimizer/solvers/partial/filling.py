@@ -1,0 +1,107 @@
+"""Cards that are left are given away, one case after the other: what runs, or all that fits."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.problem import Problem
+
+MORE = 1e-9
+"""Share by which a case must gain to move to another column."""
+
+SMALLEST = 1e-12
+"""Part of the cards that counts as such."""
+
+
+class Filling:
+    """A plan, and the cards that it leaves.
+
+    Parameters
+    ----------
+    problem, counts
+        The plan: replicas of each column, shape (columns,). It is not changed.
+    """
+
+    def __init__(self, problem: Problem, counts: IntArray) -> None:
+        self._problem = problem
+        self.counts = counts.copy()
+        self._left: list[int] = (problem.capacity - problem.used(counts)).tolist()
+        self._first: list[int] = np.searchsorted(
+            problem.case, np.arange(len(problem.cases) + 1)
+        ).tolist()
+        self._needs: list[list[tuple[int, int]]] = [[] for _ in problem.case]
+        entries = problem.cards
+        for column, card_type, count in zip(
+            entries.column.tolist(), entries.type.tolist(), entries.count.tolist(), strict=True
+        ):
+            self._needs[column].append((card_type, count))
+        self._most: list[int] = problem.most.tolist()
+        self._full: list[float] = problem.full.tolist()
+
+    def hold(self, cases: Iterable[int]) -> None:
+        """Give each case that has nothing what runs of it, as far as it fits."""
+        for case in cases:
+            columns = range(self._first[case], self._first[case + 1])
+            if any(self.counts[column] for column in columns):
+                continue
+            for column in columns:
+                runs = int(self._problem.runs[column])
+                if runs:
+                    self._give(column, min(runs, self._room(column)))
+
+    def serve(self, cases: Iterable[int]) -> None:
+        """Give each case all that fits, where that serves more of it than now."""
+        for case in cases:
+            self._serve(case)
+
+    def _serve(self, case: int) -> None:
+        columns = range(self._first[case], self._first[case + 1])
+        before = {column: int(self.counts[column]) for column in columns if self.counts[column]}
+        share = sum(count / self._full[column] for column, count in before.items())
+        if share >= 1 - MORE:
+            return
+        for column, count in before.items():
+            self._give(column, -count)
+        rooms = [(self._room(c) / self._full[c], c) for c in columns if self._problem.serves[c]]
+        best, column = max(rooms, key=lambda room: (room[0], -room[1]), default=(0.0, -1))
+        if best > share + MORE:
+            self._give(column, self._room(column))
+            return
+        for column, count in before.items():
+            self._give(column, count)
+
+    def _room(self, column: int) -> int:
+        rooms = [self._left[card_type] // count for card_type, count in self._needs[column]]
+        return max(min([self._most[column], *rooms]), 0)
+
+    def _give(self, column: int, replicas: int) -> None:
+        self.counts[column] += replicas
+        for card_type, count in self._needs[column]:
+            self._left[card_type] -= replicas * count
+
+
+def filled(problem: Problem, counts: IntArray, cases: BoolArray, *, only_hold: bool) -> IntArray:
+    """The plan with what is left given to some cases, the most load for the cards first."""
+    filling = Filling(problem, counts)
+    order = _by_load_for_cards(problem)
+    order = order[cases[order]]
+    if only_hold:
+        filling.hold(order.tolist())
+    else:
+        filling.serve(order.tolist())
+    return filling.counts
+
+
+def _by_load_for_cards(problem: Problem) -> IntArray:
+    """Cases by level; in a level those first that serve the most load for their cards."""
+    part = np.full(len(problem.case), 0.0)
+    entries = problem.cards
+    capacity = np.maximum(problem.capacity, 1)[entries.type]
+    needs: FloatArray = entries.count * problem.full[entries.column] / capacity
+    np.maximum.at(part, entries.column, needs)
+    least = np.full(len(problem.cases), np.inf)
+    np.minimum.at(least, problem.case, part)
+    worth = problem.weight / np.maximum(least, SMALLEST)
+    return np.lexsort((np.arange(len(worth)), -worth, problem.level))

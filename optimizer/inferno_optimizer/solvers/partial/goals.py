@@ -1,0 +1,88 @@
+"""What is maximized or minimized one after the other, and what later goals keep of it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.problem import Problem
+
+
+class Kind(Enum):
+    """The load of a level that is held, served or served entirely; or the value of all."""
+
+    HELD = "held"
+    SERVED = "served"
+    ENTIRE = "entire"
+    VALUE = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Something to be maximized of a level; the value is minimized, of all levels."""
+
+    kind: Kind
+    level: int
+
+    def worth(self, problem: Problem, counts: IntArray) -> float:
+        """What replicas, shape (columns,), reach; a value with its sign changed."""
+        if self.kind is Kind.VALUE:
+            return -float(problem.values(counts).sum())
+        return float(problem.load(self.shares(problem, counts))[self.level])
+
+    def shares(self, problem: Problem, counts: IntArray) -> FloatArray:
+        """Share of each case that counts."""
+        if self.kind is Kind.HELD:
+            return problem.holding(counts)
+        served = problem.served(counts)
+        return np.floor(served) if self.kind is Kind.ENTIRE else served
+
+    def most(self, problem: Problem) -> float:
+        """What no plan exceeds, whatever cards there are."""
+        if self.kind is Kind.VALUE:
+            return 0.0
+        shares = problem.held if self.kind is Kind.HELD else np.ones(len(problem.cases))
+        return float(problem.load(shares)[self.level])
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What later goals keep of a goal.
+
+    Where it is `whole`, every case of the level keeps all that there is to have: no sum is needed.
+    """
+
+    goal: Goal
+    load: float
+    whole: bool
+
+
+def least_shares(problem: Problem, floors: tuple[Floor, ...], kind: Kind) -> FloatArray:
+    """Share of each case that must count as held, as served or as served entirely; (cases,)."""
+    least = np.zeros(len(problem.cases))
+    for floor in floors:
+        if floor.whole and floor.goal.kind is kind:
+            mine = problem.level == floor.goal.level
+            least[mine] = problem.held[mine] if kind is Kind.HELD else 1.0
+    return least
+
+
+def least_of(problem: Problem, floors: tuple[Floor, ...]) -> FloatArray:
+    """Share that each case must have in any way, shape (cases,)."""
+    least: FloatArray = np.maximum.reduce([least_shares(problem, floors, kind) for kind in Kind])
+    return least
+
+
+def with_sum(floors: tuple[Floor, ...], kind: Kind) -> list[Floor]:
+    """Floors of a kind that are sums over the cases of a level."""
+    return [floor for floor in floors if floor.goal.kind is kind and not floor.whole]
+
+
+def levels_of(goal: Goal, problem: Problem) -> BoolArray:
+    """Cases that matter to a goal and those before it."""
+    if goal.kind is Kind.VALUE:
+        return np.ones(len(problem.cases), dtype=np.bool_)
+    matter: BoolArray = problem.level <= goal.level
+    return matter

@@ -1,0 +1,297 @@
+"""Partial service in arrays: each case takes replicas of a column, cards within the capacity.
+
+See `assignment.md`, section "Partial service". A column is a usable row of the candidate table;
+or, with the policy `Hold`, what runs now on accelerators without a usable row. Levels are the
+priorities in use, the most important first.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from inferno_optimizer.sizing.candidates import PENALTY_SHARE, ROUNDING, Candidates
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.assignment import NO_ROW, Part
+from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
+from inferno_optimizer.solvers.running import Running
+from inferno_optimizer.system import SaturationPolicy
+
+HOLDS = frozenset(
+    {
+        SaturationPolicy.HOLD,
+        SaturationPolicy.PRIORITY_EXHAUSTIVE,
+        SaturationPolicy.PRIORITY_ROUND_ROBIN,
+    }
+)
+"""Policies with which nobody gives up what runs for an equal or a less important server."""
+
+
+@dataclass(frozen=True)
+class Cards:
+    """Cards of a type that a replica of a column takes; arrays of shape (entries,)."""
+
+    column: IntArray
+    type: IntArray
+    count: IntArray
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What cases may have; arrays of shape (columns,), but for `cards`.
+
+    Attributes
+    ----------
+    case
+        Position of the case of a column among the cases of the problem.
+    row
+        Row of the candidate table; -1 for what is kept as it is.
+    most
+        Replicas of a column at most: as many as the targets take, and as there are cards for.
+    full
+        Replicas that carry all that the case needs; a fraction where several columns may share.
+    unit, fixed
+        Value of each replica, and what the first one adds.
+    runs
+        Replicas that run already, of those that the targets take.
+    stands, standing
+        Replicas with which all stays as it is, 0 for none, and what they cost now.
+    cards
+        What a replica takes.
+    """
+
+    case: IntArray
+    row: IntArray
+    most: IntArray
+    full: FloatArray
+    unit: FloatArray
+    fixed: FloatArray
+    runs: IntArray
+    stands: IntArray
+    standing: FloatArray
+    cards: Cards
+
+    def followed_by(self, other: "Columns") -> "Columns":
+        """These columns, then others."""
+        cards = Cards(
+            np.append(self.cards.column, other.cards.column + len(self.case)),
+            np.append(self.cards.type, other.cards.type),
+            np.append(self.cards.count, other.cards.count),
+        )
+        mine, others = self.arrays(), other.arrays()
+        return Columns(
+            **{name: np.append(array, others[name]) for name, array in mine.items()}, cards=cards
+        )
+
+    def by_case(self) -> "Columns":
+        """The same, sorted by case."""
+        order = np.lexsort((self.row, self.case))
+        place = np.argsort(order)
+        cards = Cards(place[self.cards.column], self.cards.type, self.cards.count)
+        return Columns(**{name: array[order] for name, array in self.arrays().items()}, cards=cards)
+
+    def arrays(self) -> dict[str, Any]:
+        """The arrays by name."""
+        return {f.name: getattr(self, f.name) for f in fields(Columns) if f.name != "cards"}
+
+
+@dataclass(frozen=True)
+class Problem(Columns):
+    """Columns, sorted by case, and cases; a value is the cost of replicas and the moves.
+
+    Attributes
+    ----------
+    cases
+        Positions in the cases of the candidate table; shape (cases,), as the next three.
+    level, weight
+        Place of the priority among those in use, and the load that counts as served.
+    held
+        Share of what the case needs that its present replicas carry, at most 1.
+    capacity
+        Cards of each type; shape (types,).
+    """
+
+    cases: IntArray
+    level: IntArray
+    weight: FloatArray
+    held: FloatArray
+    capacity: IntArray
+
+    @classmethod
+    def of(cls, candidates: Candidates, capacity: IntArray, running: Running) -> "Problem":
+        """The problem of the cases that need replicas."""
+        pairs = candidates.pairs
+        rows = np.flatnonzero(candidates.usable & (candidates.replicas > 0))
+        free = pairs.case[np.flatnonzero(candidates.usable & (candidates.replicas == 0))]
+        rows = rows[~np.isin(pairs.case[rows], free)]
+        cases = np.unique(pairs.case[rows])
+        chosen = [candidates.cases[case] for case in cases.tolist()]
+        priority = np.array([case.priority for case in chosen], dtype=np.int64)
+        columns = _rows(candidates, capacity, running, rows, cases)
+        policy = candidates.system.options.saturation_policy
+        held = _held(candidates, running, cases) if policy in HOLDS else np.zeros(len(cases))
+        if policy is SaturationPolicy.HOLD:
+            held[np.isin(cases, [*running.parts])] = 1.0
+            columns = columns.followed_by(_kept(candidates, capacity, running, cases))
+        columns = columns.by_case()
+        return cls(
+            **columns.arrays(),
+            cards=columns.cards,
+            cases=cases,
+            level=np.unique(priority, return_inverse=True)[1].astype(np.int64),
+            weight=np.array([weight_of(case) for case in chosen], dtype=np.float64),
+            held=held,
+            capacity=capacity,
+        )
+
+    @property
+    def levels(self) -> int:
+        """How many levels there are."""
+        return int(self.level.max(initial=-1)) + 1
+
+    @cached_property
+    def serves(self) -> BoolArray:
+        """Columns whose replicas count as served; what is kept as it is does not."""
+        serves: BoolArray = self.row != NO_ROW
+        return serves
+
+    @cached_property
+    def served_share(self) -> FloatArray:
+        """Share of its case that a replica of a column serves."""
+        return np.where(self.serves, 1.0 / self.full, 0.0)
+
+    def served(self, counts: IntArray) -> FloatArray:
+        """Share of each case that replicas, shape (columns,), serve; shape (cases,)."""
+        return self._sums(self.served_share * counts)
+
+    def holding(self, counts: IntArray) -> FloatArray:
+        """Share of each case that is held: served, or kept as it is, up to what runs."""
+        return np.minimum(self._sums(counts / self.full), self.held)
+
+    def _sums(self, shares: FloatArray) -> FloatArray:
+        total = np.bincount(self.case, shares, len(self.cases))
+        return np.where(total >= 1 - ROUNDING, 1.0, total)
+
+    def load(self, shares: FloatArray) -> FloatArray:
+        """Load of each level that shares of the cases stand for; shape (levels,)."""
+        return np.bincount(self.level, self.weight * shares, self.levels).astype(np.float64)
+
+    def values(self, counts: IntArray) -> FloatArray:
+        """Value of each column; what stands as it is costs what it costs now."""
+        some = counts > 0
+        value = np.where(some, self.fixed + self.unit * counts, 0.0)
+        return np.where(some & (counts == self.stands), self.standing, value)
+
+    @cached_property
+    def least_value(self) -> FloatArray:
+        """The least that a replica of each column adds to the value, if not alone."""
+        least = self.unit + self.fixed / np.maximum(self.most, 1)
+        stays = self.standing / np.maximum(self.stands, 1)
+        return np.where(self.stands > 0, np.minimum(least, stays), least)
+
+    def used(self, counts: IntArray) -> IntArray:
+        """Cards of each type that replicas take."""
+        used = np.zeros(len(self.capacity), dtype=np.int64)
+        np.add.at(used, self.cards.type, self.cards.count * counts[self.cards.column])
+        return used
+
+    def columns_of(self, cases: BoolArray) -> BoolArray:
+        """Columns of some cases."""
+        mine: BoolArray = cases[self.case]
+        return mine
+
+
+def _rows(
+    candidates: Candidates, capacity: IntArray, running: Running, rows: IntArray, cases: IntArray
+) -> Columns:
+    """The columns of usable rows of which a replica fits."""
+    pairs = candidates.pairs
+    room = capacity[pairs.type[rows]] // pairs.cards[rows]
+    rows, room = rows[room > 0], room[room > 0]
+    replicas, unit = candidates.replicas[rows], candidates.unit_cost[rows]
+    stays, moves = _stays(candidates, rows)
+    unit = unit * np.where(moves, 1.0 + PENALTY_SHARE, 1.0)
+    cost = np.array([case.server.current.cost for case in candidates.cases], dtype=np.float64)
+    old = cost[pairs.case[rows]]
+    now = np.array([case.server.current.replicas for case in candidates.cases], dtype=np.int64)
+    # A row that stays as it is has the value 0: the candidate table does not tell the rest.
+    as_it_is = candidates.stays[rows]
+    fixed = np.where(as_it_is, 0.0, candidates.value[rows] + old - unit * replicas)
+    return Columns(
+        case=np.searchsorted(cases, pairs.case[rows]),
+        row=rows,
+        most=np.minimum(replicas, room),
+        full=replicas.astype(np.float64),
+        unit=unit,
+        fixed=fixed,
+        runs=np.where(
+            running.rows[pairs.case[rows]] == rows, running.replicas[pairs.case[rows]], 0
+        ),
+        stands=np.where(stays & (now[pairs.case[rows]] <= replicas), now[pairs.case[rows]], 0),
+        standing=old,
+        cards=Cards(np.arange(len(rows)), pairs.type[rows], pairs.cards[rows]),
+    )
+
+
+def _stays(candidates: Candidates, rows: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Rows on whose accelerator alone a case runs; and rows on which nothing of it runs."""
+    accelerators = candidates.system.accelerators
+    place = {accelerator.name: position for position, accelerator in enumerate(accelerators)}
+    runs = np.zeros((len(candidates.cases), len(accelerators)), dtype=np.bool_)
+    mixed = np.array([bool(case.server.current.mix) for case in candidates.cases], dtype=np.bool_)
+    for row, what in enumerate(candidates.cases):
+        on = (place.get(part.accelerator) for part in what.server.current.parts)
+        runs[row, [position for position in on if position is not None]] = True
+    case = candidates.pairs.case[rows]
+    nothing = ~runs[case, candidates.pairs.accelerator[rows]]
+    alone = ~nothing & ~mixed[case]
+    return alone, nothing
+
+
+def _held(candidates: Candidates, running: Running, cases: IntArray) -> FloatArray:
+    """Share of each case that its present replicas carry on a usable row."""
+    rows = running.rows[cases]
+    known = rows != NO_ROW
+    held = np.zeros(len(cases))
+    wanted = np.maximum(candidates.replicas[rows[known]], 1)
+    held[known] = running.replicas[cases][known] / wanted
+    return held
+
+
+def _kept(candidates: Candidates, capacity: IntArray, running: Running, cases: IntArray) -> Columns:
+    """A column for what is kept as it is: single replicas, or a mix as a whole."""
+    mine = [(place, case) for place, case in enumerate(cases.tolist()) if case in running.parts]
+    cost = [candidates.cases[case].server.current.cost for _, case in mine]
+    steps, entries, most = [], [], []
+    for column, (_, case) in enumerate(mine):
+        parts = running.parts[case]
+        single = len(parts) == 1
+        steps.append(parts[0].replicas if single else 1)
+        needs = dict(_needs(parts, single=single))
+        entries += [(column, card_type, count) for card_type, count in needs.items()]
+        room = [int(capacity[card_type]) // count for card_type, count in needs.items()]
+        most.append(min([steps[-1], *room]))
+    full = np.array(steps, dtype=np.float64)
+    columns = np.array(entries, dtype=np.int64).reshape(-1, 3)
+    nothing = np.zeros(len(mine))
+    return Columns(
+        case=np.array([place for place, _ in mine], dtype=np.int64),
+        row=np.full(len(mine), NO_ROW),
+        most=np.array(most, dtype=np.int64),
+        full=full,
+        unit=np.array(cost, dtype=np.float64) / full,
+        fixed=nothing,
+        runs=np.array(steps, dtype=np.int64),
+        stands=nothing.astype(np.int64),
+        standing=nothing,
+        cards=Cards(columns[:, 0], columns[:, 1], columns[:, 2]),
+    )
+
+
+def _needs(parts: tuple[Part, ...], *, single: bool) -> Iterator[tuple[int, int]]:
+    """Cards by type of a replica, or of a whole mix."""
+    for card_type in sorted({part.type for part in parts if part.cards}):
+        mine = [part for part in parts if part.type == card_type]
+        yield card_type, sum(p.cards * (1 if single else p.replicas) for p in mine)

@@ -1,0 +1,361 @@
+"""The linear relaxation of a goal: columns with amounts from 0 to 1, by column generation.
+
+HiGHS gets the columns of the last goal and of the known plan. Those of all others that would
+improve the solution, at the multipliers that it finds, follow, until there are none. The
+multipliers prove a bound at any time: that of a Lagrangian relaxation.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from inferno_optimizer.sizing.candidates import ROUNDING
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.goals import (
+    Floor,
+    Goal,
+    Kind,
+    least_of,
+    least_shares,
+    levels_of,
+    with_sum,
+)
+from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
+
+IMPROVES = 1e-7
+"""Reduced cost, relative to the largest of the objective, below which a column improves."""
+
+PER_CASE = 3
+"""Columns of a case that are added at a time: the ones that improve the most."""
+
+MISSING = 1e3
+"""What a share that is missing costs, where the largest part of the objective is 1."""
+
+ROUNDS = 60
+"""How often columns are added at most; the bound holds whenever it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """A best solution of the relaxation.
+
+    Attributes
+    ----------
+    amounts
+        Share of its case that each column serves, shape (columns,).
+    bound
+        No plan that keeps the floors has more of the goal; a value with its sign changed.
+    lost
+        What a whole share of each column loses of the goal, at the multipliers; (columns,).
+    share
+        What a whole share of each case is worth, shape (cases,).
+    prices
+        What a card of each type is worth, shape (types,).
+    missing
+        Shares that cases which are to have them cannot have: there is no plan that keeps the
+        floors unless this is 0.
+    """
+
+    amounts: FloatArray
+    bound: float
+    lost: FloatArray
+    share: FloatArray
+    prices: FloatArray
+    missing: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where the constraints are: one for each case, least shares, what is held, types, floors."""
+
+    cases: IntArray
+    least: IntArray
+    holding: IntArray
+    first_held: int
+    first_type: int
+    first_floor: int
+    count: int
+
+
+class Relaxation:
+    """The relaxation of a goal that keeps floors.
+
+    Parameters
+    ----------
+    problem, goal, floors
+        What is maximized, and what is kept.
+    """
+
+    def __init__(self, problem: Problem, goal: Goal, floors: tuple[Floor, ...]) -> None:
+        self._problem, self._goal, self._floors = problem, goal, floors
+        self._held = with_sum(floors, Kind.HELD)
+        self._served = with_sum(floors, Kind.SERVED) + with_sum(floors, Kind.ENTIRE)
+        matter = levels_of(goal, problem)
+        for floor in floors:
+            matter |= problem.level == floor.goal.level
+        self._matter = matter
+        self._open = problem.columns_of(matter) & self._allowed()
+        self._least = least_of(problem, floors)
+        self._rows = self._place_rows()
+        self._limit = problem.most / problem.full
+        self._scale = self._scaled_by()
+        self._cost, self._holding_cost = self._objective()
+        self._matrix = self._all_columns()
+
+    def solve(self, known: BoolArray, seconds_left: Callable[[], float]) -> Vertex | None:
+        """Solve it, beginning with known columns; None where there is no time or no solution."""
+        active = (known | self._first_of_each_case()) & self._open
+        order = np.flatnonzero(active)
+        solver = self._solver(order)
+        best = np.inf
+        vertex = None
+        for _ in range(ROUNDS):
+            if seconds_left() <= 0:
+                break
+            solver.setOptionValue("time_limit", solver.getRunTime() + max(seconds_left(), 0.0))
+            solver.run()
+            if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+                break
+            solution = solver.getSolution()
+            duals = np.asarray(solution.row_dual)
+            reduced = self._cost - self._transposed_times(duals)
+            outside = self._open & ~active & (reduced < -IMPROVES)
+            objective = solver.getInfo().objective_function_value
+            bound = objective + self._still_possible(reduced, outside)
+            best = min(best, -bound)
+            vertex = self._vertex(order, solution, best, reduced, duals)
+            new = self._most_promising(reduced, outside)
+            if not len(new):
+                break
+            self._add(solver, new)
+            active[new] = True
+            order = np.append(order, new)
+        return vertex
+
+    def _first_of_each_case(self) -> BoolArray:
+        """The column of each case that takes the smallest part of the cards that there are."""
+        problem = self._problem
+        capacity = np.maximum(problem.capacity, 1)[problem.cards.type]
+        part = np.zeros(len(problem.case))
+        full = problem.full[problem.cards.column]
+        np.maximum.at(part, problem.cards.column, problem.cards.count * full / capacity)
+        columns = np.flatnonzero(self._open)
+        columns = columns[np.lexsort((part[columns], problem.case[columns]))]
+        first = np.zeros(len(problem.case), dtype=np.bool_)
+        first[columns[np.flatnonzero(np.diff(problem.case[columns], prepend=-1))]] = True
+        return first
+
+    def _still_possible(self, reduced: FloatArray, outside: BoolArray) -> float:
+        """What columns that are not in the program could still improve, at most one a case."""
+        columns = np.flatnonzero(outside)
+        least = np.zeros(len(self._problem.cases))
+        np.minimum.at(least, self._problem.case[columns], reduced[columns])
+        return float(least.sum())
+
+    def _most_promising(self, reduced: FloatArray, outside: BoolArray) -> IntArray:
+        """The columns that improve the most, a few of each case."""
+        columns = np.flatnonzero(outside)
+        case = self._problem.case[columns]
+        order = np.lexsort((reduced[columns], case))
+        columns, case = columns[order], case[order]
+        first = np.flatnonzero(np.diff(case, prepend=-1))
+        rank = np.arange(len(case)) - np.repeat(first, np.diff(first, append=len(case)))
+        return columns[rank < PER_CASE]
+
+    def _vertex(
+        self,
+        order: IntArray,
+        solution: highspy.HighsSolution,
+        bound: float,
+        reduced: FloatArray,
+        duals: FloatArray,
+    ) -> Vertex:
+        problem, scale = self._problem, self._scale
+        amounts = np.zeros(len(problem.case))
+        values = np.asarray(solution.col_value)
+        short = len(self._rows.holding)
+        first = short + len(self._rows.least)
+        amounts[order] = values[first:]
+        share = np.zeros(len(problem.cases))
+        share[self._rows.cases] = -duals[: len(self._rows.cases)] * scale
+        types = duals[self._rows.first_type : self._rows.first_floor]
+        lost = np.where(self._open, reduced, np.inf)
+        missing = float(values[short:first].sum())
+        return Vertex(amounts, bound * scale, lost * scale, share, -types * scale, missing)
+
+    def _allowed(self) -> BoolArray:
+        """Columns of which a replica fits; what is kept as it is not where all is served."""
+        problem = self._problem
+        least = np.maximum(
+            least_shares(problem, self._floors, Kind.SERVED),
+            least_shares(problem, self._floors, Kind.ENTIRE),
+        )
+        allowed: BoolArray = (problem.most > 0) & (problem.serves | (least[problem.case] == 0))
+        return allowed
+
+    def _place_rows(self) -> _Rows:
+        problem, goal = self._problem, self._goal
+        cases = np.flatnonzero(self._matter)
+        levels = [floor.goal.level for floor in self._held]
+        if goal.kind is Kind.HELD:
+            levels.append(goal.level)
+        holding = np.flatnonzero(np.isin(problem.level, levels) & (problem.held > 0))
+        least = np.flatnonzero(self._matter & (self._least > 0))
+        first_held = len(cases) + len(least)
+        first_type = first_held + len(holding)
+        first_floor = first_type + len(problem.capacity)
+        count = first_floor + len(self._held) + len(self._served)
+        return _Rows(cases, least, holding, first_held, first_type, first_floor, count)
+
+    def _scaled_by(self) -> float:
+        """What brings the largest part of the objective to about 1."""
+        problem = self._problem
+        if self._goal.kind is Kind.VALUE:
+            costs = np.abs(problem.least_value * problem.full)[self._open]
+        else:
+            costs = problem.weight[problem.level == self._goal.level]
+        return float(costs.max(initial=0.0)) or 1.0
+
+    def _objective(self) -> tuple[FloatArray, FloatArray]:
+        """What is minimized: of the columns, and of what is held."""
+        problem, goal, holding = self._problem, self._goal, self._rows.holding
+        nothing = np.zeros(len(problem.case))
+        if goal.kind is Kind.VALUE:
+            return problem.least_value * problem.full / self._scale, np.zeros(len(holding))
+        if goal.kind is Kind.HELD:
+            mine = problem.level[holding] == goal.level
+            return nothing, np.where(mine, -problem.weight[holding] / self._scale, 0.0)
+        mine = problem.serves & (problem.level[problem.case] == goal.level)
+        weight = problem.weight[problem.case] / self._scale
+        return np.where(mine, -weight, 0.0), np.zeros(len(holding))
+
+    def _all_columns(self) -> SparseMatrix:
+        """The constraints as rows of a matrix with all columns."""
+        problem, rows = self._problem, self._rows
+        place = np.full(len(problem.cases), -1)
+        place[rows.cases] = np.arange(len(rows.cases))
+        held = np.full(len(problem.cases), -1)
+        held[rows.holding] = rows.first_held + np.arange(len(rows.holding))
+        must = np.full(len(problem.cases), -1)
+        must[rows.least] = len(rows.cases) + np.arange(len(rows.least))
+        columns = np.flatnonzero(self._open)
+        holds = columns[held[problem.case[columns]] >= 0]
+        bound = columns[must[problem.case[columns]] >= 0]
+        mine = self._open[problem.cards.column]
+        entries: list[Entries] = [
+            (place[problem.case[columns]], columns, np.ones(len(columns))),
+            (must[problem.case[bound]], bound, self._towards_least(bound)),
+            (held[problem.case[holds]], holds, np.ones(len(holds))),
+            (
+                rows.first_type + problem.cards.type[mine],
+                problem.cards.column[mine],
+                (problem.cards.count * problem.full[problem.cards.column])[mine],
+            ),
+        ]
+        for position, floor in enumerate(self._served):
+            of_level = problem.level[problem.case] == floor.goal.level
+            serving = np.flatnonzero(self._open & problem.serves & of_level)
+            row = rows.first_floor + len(self._held) + position
+            weight = problem.weight[problem.case[serving]] / _unit(problem, floor)
+            entries.append((np.full(len(serving), row), serving, weight))
+        return SparseMatrix.of((rows.count, len(problem.case)), entries)
+
+    def _towards_least(self, columns: IntArray) -> FloatArray:
+        """What an amount of a column counts where its case must have a share.
+
+        Whole replicas of one column that suffice are often more than this share, so that a part of
+        them counts less.
+        """
+        problem = self._problem
+        least, full = self._least[problem.case[columns]], problem.full[columns]
+        whole = np.ceil(least * full * (1 - ROUNDING)) / full
+        counts: FloatArray = np.minimum(least / whole, 1.0)
+        return counts
+
+    def _transposed_times(self, duals: FloatArray) -> FloatArray:
+        return self._matrix.combined(duals)
+
+    def _holding_columns(self) -> SparseMatrix:
+        """One row for each amount that is held."""
+        problem, rows = self._problem, self._rows
+        count = len(rows.holding)
+        entries: list[Entries] = [
+            (np.arange(count), rows.first_held + np.arange(count), np.full(count, -1.0))
+        ]
+        for position, floor in enumerate(self._held):
+            mine = np.flatnonzero(problem.level[rows.holding] == floor.goal.level)
+            weight = problem.weight[rows.holding[mine]] / _unit(problem, floor)
+            entries.append((mine, np.full(len(mine), rows.first_floor + position), weight))
+        return SparseMatrix.of((count, rows.count), entries)
+
+    def _solver(self, columns: IntArray) -> highspy.Highs:
+        """HiGHS with the constraints, what is held, and some columns."""
+        problem, rows, floors = self._problem, self._rows, (*self._held, *self._served)
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        floors_at = np.array([floor.load / _unit(problem, floor) for floor in floors])
+        lower = np.concatenate(
+            (
+                np.zeros(len(rows.cases)),
+                self._least[rows.least],
+                np.zeros(len(rows.holding)),
+                np.full(len(problem.capacity), -np.inf),
+                floors_at,
+            )
+        )
+        upper = np.concatenate(
+            (
+                np.ones(len(rows.cases)),
+                np.full(len(rows.least) + len(rows.holding), np.inf),
+                problem.capacity.astype(np.float64),
+                np.full(len(floors), np.inf),
+            )
+        )
+        empty = np.zeros(0, dtype=np.int32)
+        solver.addRows(
+            rows.count, lower, upper, 0, np.zeros(rows.count, np.int32), empty, np.zeros(0)
+        )
+        held = self._holding_columns()
+        _add(solver, held, self._holding_cost, problem.held[rows.holding])
+        count = len(rows.least)
+        one = (np.arange(count), len(rows.cases) + np.arange(count), np.ones(count))
+        missing = SparseMatrix.of((count, rows.count), [one])
+        _add(solver, missing, np.full(count, MISSING), self._least[rows.least])
+        self._add(solver, columns)
+        return solver
+
+    def _add(self, solver: highspy.Highs, columns: IntArray) -> None:
+        """Add columns to the program."""
+        _add(solver, self._by_column(columns), self._cost[columns], self._limit[columns])
+
+    def _by_column(self, columns: IntArray) -> SparseMatrix:
+        """Some columns, each as a row."""
+        place = np.full(self._matrix.shape[1], -1)
+        place[columns] = np.arange(len(columns))
+        rows, mine = self._matrix.rows, place[self._matrix.columns] >= 0
+        entry = (place[self._matrix.columns[mine]], rows[mine], self._matrix.values[mine])
+        return SparseMatrix.of((len(columns), self._matrix.shape[0]), [entry])
+
+
+def _unit(problem: Problem, floor: Floor) -> float:
+    """What brings the weights of a floor to about 1."""
+    return float(problem.weight[problem.level == floor.goal.level].max())
+
+
+def _add(solver: highspy.Highs, rows: SparseMatrix, cost: FloatArray, limit: FloatArray) -> None:
+    """Add each row of a matrix as a column."""
+    solver.addCols(
+        len(cost),
+        cost,
+        np.zeros(len(cost)),
+        limit,
+        len(rows.values),
+        rows.starts[:-1].astype(np.int32),
+        rows.columns.astype(np.int32),
+        rows.values,
+    )

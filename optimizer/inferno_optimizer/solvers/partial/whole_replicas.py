@@ -1,0 +1,362 @@
+"""Whole replicas: the columns that are open as a mixed integer program, all others as they are."""
+
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import FEASIBLE_POINT, Limits
+from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.goals import (
+    Floor,
+    Goal,
+    Kind,
+    least_shares,
+    with_sum,
+)
+from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
+
+HALF = 0.5
+
+ROUNDING = 1e-9
+"""Relative: what a sum may be below what it has to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Columns that are open, and replicas of all others; arrays of shape (columns,)."""
+
+    columns: BoolArray
+    counts: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plan, if any was found in time; `bound` holds among the plans of the opening."""
+
+    counts: IntArray | None
+    bound: float
+
+
+def best_of(
+    problem: Problem,
+    goal: Goal,
+    floors: tuple[Floor, ...],
+    opening: Opening,
+    limits: Limits,
+    known: IntArray,
+) -> Found:
+    """The plan of an opening that reaches most of a goal and keeps the floors.
+
+    Parameters
+    ----------
+    problem, goal, floors
+        What is maximized, and what is kept.
+    opening
+        Cases with an open column have nothing else.
+    limits
+        When to stop; the gap in units of the goal.
+    known
+        A plan that keeps the floors, from which to begin if it is one of the opening.
+    """
+    return _Program(problem, goal, floors, opening).solve(limits, known)
+
+
+@dataclass
+class _Variables:
+    """The variables, added one kind after the other."""
+
+    cost: list[FloatArray] = field(default_factory=list)
+    upper: list[FloatArray] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, cost: FloatArray, upper: FloatArray) -> IntArray:
+        """Add variables from 0; returns their places."""
+        self.cost.append(cost)
+        self.upper.append(upper)
+        self.count += len(cost)
+        return np.arange(self.count - len(cost), self.count)
+
+
+@dataclass
+class _Constraints:
+    """The constraints, added one kind after the other."""
+
+    entries: list[Entries] = field(default_factory=list)
+    lower: list[FloatArray] = field(default_factory=list)
+    upper: list[FloatArray] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, lower: FloatArray, upper: FloatArray, *entries: Entries) -> None:
+        """Add constraints; their entries count rows from 0."""
+        self.entries += [(rows + self.count, columns, values) for rows, columns, values in entries]
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.count += len(lower)
+
+
+class _Program:
+    """Variables: replicas, choices, columns that stand as they are, held and entire shares."""
+
+    def __init__(
+        self, problem: Problem, goal: Goal, floors: tuple[Floor, ...], opening: Opening
+    ) -> None:
+        self._problem, self._goal, self._floors = problem, goal, floors
+        self._open = np.flatnonzero(opening.columns & (problem.most > 0))
+        cases = np.zeros(len(problem.cases), dtype=np.bool_)
+        cases[problem.case[opening.columns]] = True
+        self._cases = np.flatnonzero(cases)
+        self._fixed = np.where(problem.columns_of(cases), 0, opening.counts)
+        self._scale = self._scaled_by()
+        self._variables, self._constraints = _Variables(), _Constraints()
+        self._add_variables()
+        self._add_constraints()
+
+    def solve(self, limits: Limits, known: IntArray) -> Found:
+        """Run HiGHS."""
+        solver = highspy.Highs()
+        for option, setting in {
+            "output_flag": False,
+            "threads": 1,
+            "mip_rel_gap": 0.0,
+            "mip_abs_gap": max(limits.gap, 0.0) / self._scale,
+            "time_limit": max(limits.seconds, 0.0),
+        }.items():
+            solver.setOptionValue(option, setting)
+        solver.passModel(self._model())
+        if np.array_equal(known[self._closed()], self._fixed[self._closed()]):
+            start = highspy.HighsSolution()
+            start.col_value = self._values(known)
+            solver.setSolution(start)
+        solver.run()
+        info = solver.getInfo()
+        bound = -info.mip_dual_bound * self._scale + self._fixed_worth
+        if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+            return Found(None, -np.inf)
+        if info.primal_solution_status != FEASIBLE_POINT:
+            return Found(None, bound)
+        return Found(self._counts(np.asarray(solver.getSolution().col_value)), bound)
+
+    def _closed(self) -> BoolArray:
+        closed = np.ones(len(self._problem.case), dtype=np.bool_)
+        closed[self._open] = False
+        return closed
+
+    def _scaled_by(self) -> float:
+        problem, columns = self._problem, self._open
+        if self._goal.kind is Kind.VALUE:
+            costs = np.abs(problem.fixed[columns]) + problem.unit[columns] * problem.most[columns]
+        else:
+            costs = problem.weight[self._cases]
+        return float(costs.max(initial=0.0)) or 1.0
+
+    @property
+    def _fixed_worth(self) -> float:
+        return self._goal.worth(self._problem, self._fixed)
+
+    def _add_variables(self) -> None:
+        problem, goal, columns = self._problem, self._goal, self._open
+        valued = goal.kind is Kind.VALUE
+        nothing = np.zeros(len(columns))
+        place = np.searchsorted(self._cases, problem.case[columns])
+        several = np.bincount(place, minlength=len(self._cases))[place] > 1
+        stands = self._stand_apart() & valued
+        self._choosing = several | stands | (valued & (problem.fixed[columns] != 0))
+        self._standing = stands
+        self._place = place
+        mine = problem.level[problem.case[columns]] == goal.level
+        share = problem.served_share[columns] * problem.weight[problem.case[columns]]
+        cost = nothing
+        if valued:
+            cost = problem.unit[columns] / self._scale
+        elif goal.kind is Kind.SERVED:
+            cost = np.where(mine, -share, 0.0) / self._scale
+        add = self._variables.add
+        self._replicas = add(cost, problem.most[columns].astype(np.float64))
+        fixed = problem.fixed[columns] / self._scale if valued else nothing
+        self._choice = add(fixed[self._choosing], np.ones(np.count_nonzero(self._choosing)))
+        standing = problem.standing[columns[stands]] / self._scale
+        self._stand = add(standing, np.ones(len(standing)))
+        self._holding_cases = self._cases_of(Kind.HELD)
+        self._holding = self._add_shares(
+            Kind.HELD, self._holding_cases, problem.held[self._holding_cases]
+        )
+        self._entire_cases = self._cases_of(Kind.ENTIRE)
+        self._entire = self._add_shares(
+            Kind.ENTIRE, self._entire_cases, np.ones(len(self._entire_cases))
+        )
+
+    def _stand_apart(self) -> BoolArray:
+        """Open columns that cost something else where they stand as they are."""
+        problem, columns = self._problem, self._open
+        stands = problem.stands[columns]
+        usual = problem.fixed[columns] + problem.unit[columns] * stands
+        differs = np.abs(usual - problem.standing[columns]) > ROUNDING * np.maximum(usual, 1.0)
+        apart: BoolArray = (stands > 0) & differs & (stands <= problem.most[columns])
+        return apart
+
+    def _cases_of(self, kind: Kind) -> IntArray:
+        """Open cases of the levels of which a sum of shares of a kind matters."""
+        levels = [floor.goal.level for floor in with_sum(self._floors, kind)]
+        if self._goal.kind is kind:
+            levels.append(self._goal.level)
+        return self._cases[np.isin(self._problem.level[self._cases], levels)]
+
+    def _add_shares(self, kind: Kind, cases: IntArray, upper: FloatArray) -> IntArray:
+        problem, goal = self._problem, self._goal
+        mine = (problem.level[cases] == goal.level) & (goal.kind is kind)
+        cost = np.where(mine, -problem.weight[cases] / self._scale, 0.0)
+        return self._variables.add(cost, upper)
+
+    def _shares(self, cases: IntArray, share: FloatArray) -> tuple[Entries, Entries]:
+        """What replicas, and columns that stand, serve of some cases, one row for each of them."""
+        problem, columns = self._problem, self._open
+        place = np.full(len(problem.cases), -1)
+        place[cases] = np.arange(len(cases))
+        rows = place[problem.case[columns]]
+        mine = rows >= 0
+        standing = mine[self._standing]
+        stands = problem.stands[columns][self._standing]
+        return (
+            (rows[mine], self._replicas[mine], share[columns][mine]),
+            (
+                rows[self._standing][standing],
+                self._stand[standing],
+                (share[columns][self._standing] * stands)[standing],
+            ),
+        )
+
+    def _add_constraints(self) -> None:
+        problem, columns, add = self._problem, self._open, self._constraints.add
+        count = np.count_nonzero(self._choosing)
+        most = problem.most[columns].astype(np.float64)
+        links = np.arange(count)
+        add(
+            np.full(count, -np.inf),
+            np.zeros(count),
+            (links, self._replicas[self._choosing], np.ones(count)),
+            (links, self._choice, -most[self._choosing]),
+        )
+        cases = len(self._cases)
+        add(
+            np.full(cases, -np.inf),
+            np.ones(cases),
+            (self._place[self._choosing], self._choice, np.ones(count)),
+            (self._place[self._standing], self._stand, np.ones(len(self._stand))),
+        )
+        self._add_least(1.0 / problem.full, (Kind.HELD,))
+        self._add_least(problem.served_share, (Kind.SERVED, Kind.ENTIRE))
+        for shares, mine, share in (
+            (self._holding, self._holding_cases, 1.0 / problem.full),
+            (self._entire, self._entire_cases, problem.served_share),
+        ):
+            rows = np.arange(len(mine))
+            add(
+                np.full(len(mine), -ROUNDING),
+                np.full(len(mine), np.inf),
+                *self._shares(mine, share),
+                (rows, shares, np.full(len(mine), -1.0)),
+            )
+        self._add_cards()
+        for floor in self._floors:
+            if not floor.whole:
+                self._add_floor(floor)
+
+    def _add_least(self, share: FloatArray, kinds: tuple[Kind, ...]) -> None:
+        problem = self._problem
+        least = np.maximum.reduce([least_shares(problem, self._floors, kind) for kind in kinds])
+        cases = self._cases[least[self._cases] > 0]
+        lower = least[cases] * (1 - ROUNDING)
+        self._constraints.add(lower, np.full(len(cases), np.inf), *self._shares(cases, share))
+
+    def _add_cards(self) -> None:
+        problem = self._problem
+        place = np.full(len(problem.case), -1)
+        place[self._open] = np.arange(len(self._open))
+        mine = place[problem.cards.column] >= 0
+        column = place[problem.cards.column[mine]]
+        card_type, count = problem.cards.type[mine], problem.cards.count[mine].astype(np.float64)
+        stands = np.full(len(self._open), -1)
+        stands[self._standing] = self._stand
+        standing = self._standing[column]
+        types = len(problem.capacity)
+        self._constraints.add(
+            np.full(types, -np.inf),
+            (problem.capacity - problem.used(self._fixed)).astype(np.float64),
+            (card_type, self._replicas[column], count),
+            (
+                card_type[standing],
+                stands[column[standing]],
+                (count * problem.stands[self._open[column]])[standing],
+            ),
+        )
+
+    def _add_floor(self, floor: Floor) -> None:
+        problem, goal = self._problem, floor.goal
+        unit = float(problem.weight[problem.level == goal.level].max())
+        least = (floor.load - goal.worth(problem, self._fixed)) / unit
+        if goal.kind is Kind.SERVED:
+            columns = self._open
+            mine = problem.level[problem.case[columns]] == goal.level
+            weight = problem.served_share[columns] * problem.weight[problem.case[columns]] / unit
+            standing = mine & self._standing
+            stand = mine[self._standing]
+            entries: tuple[Entries, ...] = (
+                (np.zeros(np.count_nonzero(mine), np.int64), self._replicas[mine], weight[mine]),
+                (
+                    np.zeros(np.count_nonzero(stand), np.int64),
+                    self._stand[stand],
+                    (weight * problem.stands[columns])[standing],
+                ),
+            )
+        else:
+            held = goal.kind is Kind.HELD
+            cases = self._holding_cases if held else self._entire_cases
+            shares = self._holding if held else self._entire
+            mine = problem.level[cases] == goal.level
+            entries = (
+                (
+                    np.zeros(np.count_nonzero(mine), np.int64),
+                    shares[mine],
+                    problem.weight[cases[mine]] / unit,
+                ),
+            )
+        self._constraints.add(np.array([least]), np.array([np.inf]), *entries)
+
+    def _model(self) -> highspy.HighsLp:
+        variables, constraints = self._variables, self._constraints
+        model = highspy.HighsLp()
+        matrix = SparseMatrix.of((constraints.count, variables.count), constraints.entries)
+        matrix.put_into(model)
+        model.col_cost_ = np.concatenate(variables.cost)
+        model.col_lower_ = np.zeros(variables.count)
+        model.col_upper_ = np.concatenate(variables.upper)
+        model.row_lower_ = np.concatenate(constraints.lower)
+        model.row_upper_ = np.concatenate(constraints.upper)
+        kinds = np.full(variables.count, highspy.HighsVarType.kInteger)
+        kinds[self._holding] = highspy.HighsVarType.kContinuous
+        model.integrality_ = list(kinds)
+        return model
+
+    def _counts(self, values: FloatArray) -> IntArray:
+        """The plan of a solution."""
+        counts = self._fixed.copy()
+        counts[self._open] = np.rint(values[self._replicas]).astype(np.int64)
+        standing = self._open[self._standing][values[self._stand] > HALF]
+        counts[standing] = self._problem.stands[standing]
+        return counts
+
+    def _values(self, counts: IntArray) -> FloatArray:
+        """The solution that a plan is."""
+        problem, columns = self._problem, self._open
+        values = np.zeros(self._variables.count)
+        mine = counts[columns]
+        stands = self._standing & (mine == problem.stands[columns])
+        values[self._replicas] = np.where(stands, 0, mine)
+        values[self._choice] = (mine > 0)[self._choosing] & ~stands[self._choosing]
+        values[self._stand] = stands[self._standing]
+        values[self._holding] = problem.holding(counts)[self._holding_cases]
+        values[self._entire] = np.floor(problem.served(counts)[self._entire_cases])
+        return values
