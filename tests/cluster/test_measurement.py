@@ -143,7 +143,9 @@ def test_loads_are_within_5_percent_of_what_is_sent_also_of_overloaded_servers(
         seen = stored[name]["status"]["measured"]
         load = stored[name]["spec"]["currentAlloc"]["load"]
         assert seen["quality"] == "Fresh", seen["message"]
-        assert min(sent) * 0.95 <= load["arrivalRate"] <= max(sent) * 1.05
+        assert min(sent) * 0.95 <= seen["arrivalRate"] <= max(sent) * 1.05
+        assert load["arrivalRate"] == seen["load"]["arrivalRate"]
+        assert load["arrivalRate"] == pytest.approx(seen["arrivalRate"] + seen["backlog"])
         assert seen["avgInTokens"] == pytest.approx(truth.input_tokens, rel=0.05)
         assert seen["avgOutTokens"] == pytest.approx(truth.output_tokens, rel=0.05)
         if subject.waiting() > 100:
@@ -288,7 +290,7 @@ def test_a_server_without_requests_is_idle_after_the_long_window(world: World) -
     world.add("quiet", 0.0)
     world.scrape()
 
-    young = world.wait("quiet", lambda m: m.replicas is not None, "is known")
+    young = world.wait("quiet", lambda m: m.arrival_rate is not None, "is known")
     idle = world.wait("quiet", lambda m: m.quality == "Idle", "is idle")
 
     assert (young.quality, young.arrival_rate) == ("Partial", 0)

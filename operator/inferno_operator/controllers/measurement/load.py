@@ -46,8 +46,9 @@ def with_planned_load(
     target
         The targets of the Server.
     """
-    found = newest.model_copy(update={"backlog": _backlog(newest, target)})
-    return found.model_copy(update={"load": _load(found, server, before.load if before else None)})
+    backlog = _backlog(newest, target)
+    found = _load(newest, backlog, server, before.load if before else None)
+    return newest.model_copy(update={"backlog": backlog, "load": found})
 
 
 def may_shrink(measured: Measured | None) -> bool:
@@ -59,7 +60,7 @@ def load(server: Server, measured: Measured | None) -> Load | None:
     """Return the load of a Server; None if it is not known."""
     if measured is not None and measured.load is not None:
         return measured.load
-    return _load(measured, server, None)
+    return _load(measured, measured.backlog if measured else None, server, None)
 
 
 def differs(old: float | None, new: float | None) -> bool:
@@ -76,14 +77,16 @@ def load_moved(old: Load | None, new: Load) -> bool:
     return any(differs(getattr(old, name), getattr(new, name)) for name in NUMBERS)
 
 
-def _load(measured: Measured | None, server: Server, last: Load | None) -> Load | None:
+def _load(
+    measured: Measured | None, backlog: float | None, server: Server, last: Load | None
+) -> Load | None:
     """Return the load that plans are made for; None if nothing is known.
 
     Without evidence, no number is less than in the last valid load. With evidence, it stays
     while what is measured differs from it by noise.
     """
     known = [last] if last is not None else _given(server)
-    newest = _newest(measured, server.spec.measure, known)
+    newest = _newest(measured, backlog, server.spec.measure, known)
     if newest is None or not may_shrink(measured):
         return _largest([*known, *filter(None, [newest])])
     return last if last is not None and not load_moved(last, newest) else newest
@@ -101,27 +104,31 @@ def _has_length(part: Load) -> bool:
 
 
 def _newest(
-    measured: Measured | None, measure: Measure | None, known: Sequence[Load]
+    measured: Measured | None,
+    backlog: float | None,
+    measure: Measure | None,
+    known: Sequence[Load],
 ) -> Load | None:
     """The measured load; lengths that are not measured are the first that are known."""
     if measured is None or measured.arrival_rate is None:
         return None
     last = next((part for part in known if _has_length(part)), None)
-    lengths = _lengths(measured, last)
-    if lengths is None:
+    if last is None and measured.avg_out_tokens is None:
         return IDLE if measured.quality == "Idle" else None
     seconds = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
-    rate = measured.arrival_rate + 60 * (measured.backlog or 0.0) / seconds
-    return lengths.model_copy(update={"arrival_rate": round(rate, DIGITS)})
+    rate = measured.arrival_rate + 60 * (backlog or 0.0) / seconds
+    numbers = {"arrival_rate": round(rate, DIGITS), **_lengths(measured)}
+    return (last or IDLE).model_copy(update=numbers)
 
 
-def _lengths(measured: Measured, last: Load | None) -> Load | None:
+def _lengths(measured: Measured) -> dict[str, Any]:
+    """The measured numbers of tokens; none if they are not measured."""
     if measured.avg_out_tokens is None:
-        return last
+        return {}
     tokens: dict[str, Any] = {"avg_out_tokens": max(round(measured.avg_out_tokens), 1)}
     if measured.avg_in_tokens is not None:
         tokens["avg_in_tokens"] = round(measured.avg_in_tokens)
-    return (last or IDLE).model_copy(update={**tokens, "avg_length": None})
+    return {**tokens, "avg_length": None}
 
 
 def _largest(loads: Sequence[Load]) -> Load | None:

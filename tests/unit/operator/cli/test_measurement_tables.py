@@ -12,6 +12,7 @@ from inferno_operator.cli.tables.measurement import (
     number,
 )
 from inferno_operator.resources import (
+    Load,
     Measured,
     MeasuredReplicas,
     Percentiles,
@@ -145,3 +146,17 @@ def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
 
 def test_there_is_no_comparison_for_a_server_that_is_not_measured() -> None:
     assert list(comparison_parts(Measurement(server(), None))) == []
+
+
+def test_it_is_said_what_part_of_the_load_waits() -> None:
+    late = FRESH.model_copy(
+        update={"backlog": 3550.0, "load": Load(arrival_rate=4784.5, avg_out_tokens=100)}
+    )
+    said = (
+        "3550 requests wait beyond what a healthy queue holds;"
+        " plans are for 4784 requests/min, to serve them too"
+    )
+    item = Measurement(server(measure=MEASURE), late)
+
+    assert lines(item)[-1] == f"s: {said}"
+    assert list(comparison_parts(item))[-1] == said
