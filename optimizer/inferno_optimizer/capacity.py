@@ -1,10 +1,17 @@
-"""Counts of cards by type: available, held and used by a plan."""
+"""Counts of cards by type: available, held and used by a plan; and the cost of what is held."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Allocation, CapacityUse, Decision, MarginalValue, Server
+from inferno_optimizer.system import (
+    Allocation,
+    CapacityUse,
+    Decision,
+    MarginalValue,
+    Server,
+    System,
+)
 
 
 def cards_to_hand_out(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[str]:
@@ -27,6 +34,13 @@ def held_cards(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[s
         undecided = {decision.server for decision in decisions if not decision.reason.decided}
         held += cards_of_servers(catalogue, (s for s in system.servers if s.name in undecided))
     return held
+
+
+def held_cost(system: System, decisions: Iterable[Decision]) -> float:
+    """Cost of what keeps running because no decision is possible [cents/hour]."""
+    undecided = {decision.server for decision in decisions if not decision.reason.decided}
+    costs = (server.current.cost for server in system.servers if server.name in undecided)
+    return system.held_cost + sum(costs)
 
 
 def cards_of_servers(catalogue: Catalogue, servers: Iterable[Server]) -> Counter[str]:

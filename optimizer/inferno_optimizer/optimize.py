@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from inferno_optimizer.capacity import capacity_use, cards_to_hand_out
+from inferno_optimizer.capacity import capacity_use, cards_to_hand_out, held_cost
 from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import decide, size_servers
 from inferno_optimizer.sizing.candidates import Candidates
@@ -59,6 +59,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
             dict(zip(candidates.types, used.tolist(), strict=True)),
             dict(zip(candidates.types, answer.marginal, strict=False)),
         ),
+        held_cost=held_cost(system, decisions),
     )
 
 

@@ -297,7 +297,7 @@ class System:
     `profiles` has at most one entry for a pair of model and accelerator; `capacity` maps
     an accelerator type to its number of cards; no cards are handed out of a type that is not
     listed. `held` counts the cards by type that are used by servers which are not part of the
-    system.
+    system, and `held_cost` is what these servers cost [cents/hour].
     """
 
     accelerators: tuple[Accelerator, ...] = ()
@@ -307,6 +307,7 @@ class System:
     capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     options: Options = Options()
     held: Mapping[str, int] = field(default_factory=dict)  # a dict: it must be picklable
+    held_cost: float = 0.0
 
     def by_name(self) -> "System":
         """The same system with all objects sorted by name."""
@@ -505,11 +506,15 @@ class CapacityUse:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """One decision per server, in the order of the system, and the certificate."""
+    """One decision per server, in the order of the system, and the certificate.
+
+    `held_cost` is the cost of what keeps running because no decision is possible [cents/hour].
+    """
 
     decisions: tuple[Decision, ...]
     certificate: Certificate
     capacity: tuple[CapacityUse, ...]
+    held_cost: float = 0.0
 
     @property
     def allocations(self) -> dict[str, Allocation]:
@@ -523,5 +528,5 @@ class Solution:
 
     @property
     def cost(self) -> float:
-        """Cost of all allocations [cents/hour]."""
-        return sum(a.cost for a in self.allocations.values())
+        """Cost of all allocations, and of what keeps running without a decision [cents/hour]."""
+        return sum(a.cost for a in self.allocations.values()) + self.held_cost

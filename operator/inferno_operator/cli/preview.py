@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.optimization.plan import Update, plan_updates
 from inferno_operator.controllers.optimization.snapshot import Snapshot, priced_current
 from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
@@ -116,12 +117,14 @@ def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> 
     resource = observation.resource
     if not isinstance(resource, Server):
         return Preview(name, "", None, None, None, Action.NONE, verdict.reason, verdict.message)
-    spec = resource.spec
-    planned = _planned(update, spec.desired_alloc)
+    spec, current = resource.spec, priced_current(resource, catalogue)
+    is_held = verdict.reason in UNDECIDED and not runs(spec.desired_alloc)
+    stays = current if is_held else spec.desired_alloc
+    planned = _planned(update, stays)
     return Preview(
         name=name,
         service_class=spec.service_class,
-        current=priced_current(resource, catalogue),
+        current=current,
         desired=spec.desired_alloc,
         planned=planned,
         action=_action(spec.desired_alloc, planned) if update.spec else Action.NONE,
@@ -131,9 +134,9 @@ def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> 
     )
 
 
-def _planned(update: Update, desired: ServerAllocation | None) -> ServerAllocation | None:
+def _planned(update: Update, stays: ServerAllocation | None) -> ServerAllocation | None:
     if update.spec is None:
-        return desired
+        return stays
     return ServerAllocation.model_validate(update.spec["desiredAlloc"])
 
 

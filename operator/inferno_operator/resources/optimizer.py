@@ -147,7 +147,7 @@ class LastOptimization(Part):
     allocated: NonNegativeInteger
     """Servers that got an allocation."""
     cost: Number
-    """Cost of all allocations [cents/hour]."""
+    """Cost of all allocations, and of what runs without a possible decision [cents/hour]."""
     certificate: Certificate | None = None
     """How good the solution is."""
     unserved: Items[Unserved] = ()

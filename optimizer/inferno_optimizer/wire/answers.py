@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from inferno_optimizer.capacity import capacity_use, cards_in_use
+from inferno_optimizer.capacity import capacity_use, cards_in_use, held_cost
 from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.errors import InputError
@@ -76,7 +76,8 @@ def solution_of(answer: Answer, system: System) -> Solution:
         _refuse(_excess(capacity))
     _refuse(_wrong_costs(answer.given, catalogue))
     unproven = Certificate("unknown", Status.FEASIBLE, _cost(decisions), None, 0.0)
-    return Solution(decisions, answer.certificate or unproven, capacity)
+    certificate = answer.certificate or unproven
+    return Solution(decisions, certificate, capacity, held_cost(system, decisions))
 
 
 def _refuse(contradictions: Iterator[str]) -> None:

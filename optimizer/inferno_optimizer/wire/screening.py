@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from inferno_optimizer.capacity import capacity_use, cards_to_hand_out
+from inferno_optimizer.capacity import capacity_use, cards_to_hand_out, held_cost
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Decision, MarginalValue, ServiceClass, Solution, System
@@ -26,7 +26,12 @@ class Screening:
         used = {use.type: use.used for use in solution.capacity}
         marginal = {use.type: MarginalValue(use.price, use.gain) for use in solution.capacity}
         capacity = capacity_use(Catalogue(self.asked), decisions, used, marginal)
-        return replace(solution, decisions=decisions, capacity=capacity)
+        return replace(
+            solution,
+            decisions=decisions,
+            capacity=capacity,
+            held_cost=held_cost(self.asked, decisions),
+        )
 
 
 def screen(system: System) -> Screening:
@@ -52,6 +57,7 @@ def screen(system: System) -> Screening:
         servers=tuple(s for s in system.servers if s.name not in left_out),
         capacity=dict(sorted(cards_to_hand_out(catalogue, decisions).items())),
         held={},
+        held_cost=0.0,
     )
     return Screening(system, rest, tuple(decisions))
 

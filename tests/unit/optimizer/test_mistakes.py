@@ -137,6 +137,22 @@ def test_without_hold_undecided_it_is_decided_as_in_the_original(
     assert told(optimize(change(replace(SYSTEM, options=Options())))).reason.decided
 
 
+@pytest.mark.parametrize("options", [HOLD, Options()], ids=["held", "as in the original"])
+def test_what_keeps_running_without_a_decision_still_costs(options: Options) -> None:
+    """3 H100 for 270 keep running under an unknown class; the other gets 1 A100 for 40."""
+    servers = (replace(SERVER, service_class="gone"), OTHER)
+
+    solution = optimize(replace(SYSTEM, servers=servers, options=options))
+
+    assert (solution.held_cost, solution.cost) == (270, 310)
+
+
+def test_what_servers_outside_the_system_cost_counts_too() -> None:
+    solution = optimize(replace(SYSTEM, servers=(OTHER,), held_cost=80))
+
+    assert solution.cost == 120
+
+
 def test_a_count_of_0_is_a_decision() -> None:
     system = with_capacity(A100=8, H100=0)(SYSTEM)
 

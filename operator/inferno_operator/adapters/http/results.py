@@ -15,7 +15,11 @@ UNSERVED = replaced(
     ("service_class", "priority", "reason"),
     "Servers without an allocation after the last optimization.",
 )
-COST = replaced("cost_cents_per_hour", (), "Cost of all allocations of the last optimization.")
+COST = replaced(
+    "cost_cents_per_hour",
+    (),
+    "Cost of the last optimization: all allocations, and what runs without a possible decision.",
+)
 GAP = replaced(
     "optimality_gap_ratio",
     (),

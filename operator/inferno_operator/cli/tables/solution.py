@@ -122,7 +122,7 @@ def _servers(system: System, solution: Solution) -> Table:
     ttft = with_ttft(solution.allocations.values())
     then = ("DESIRED", ">BATCH", ">COST", *latency_headings(ttft=ttft), "REASON")
     rows = [
-        (*_current_cells(server), *_desired_cells(decision.allocation, ttft=ttft), decision.reason)
+        (*_current_cells(server), *_desired_cells(server, decision, ttft=ttft), decision.reason)
         for server, decision in zip(system.servers, solution.decisions, strict=True)
     ]
     return Table((*now, *then), rows)
@@ -138,7 +138,11 @@ def _current_cells(server: Server) -> tuple[str, ...]:
     )
 
 
-def _desired_cells(allocation: Allocation | None, *, ttft: bool) -> tuple[str, ...]:
+def _desired_cells(server: Server, decision: Decision, *, ttft: bool) -> tuple[str, ...]:
+    """Return what is decided; where no decision is possible, what runs, which stays."""
+    allocation = decision.allocation
+    if allocation is None and not decision.reason.decided and server.current.replicas > 0:
+        return (placed(server.current), "", f"{server.current.cost:.2f}", *[""] * (2 + ttft))
     if allocation is None:
         return ("-", *[""] * (4 + ttft))
     return (
@@ -171,7 +175,7 @@ def decision_notes(decision: Decision) -> Iterator[str]:
 
 
 def _totals(system: System, solution: Solution) -> str:
-    current = sum(server.current.cost for server in system.servers)
+    current = sum(server.current.cost for server in system.servers) + system.held_cost
     return (
         f"{len(solution.allocations)} of {len(system.servers)} servers have an allocation; "
         f"cost {current:.2f} -> {solution.cost:.2f} cents/hour"

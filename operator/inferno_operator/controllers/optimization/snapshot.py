@@ -95,12 +95,14 @@ def build_system(
         options=_options(asked.spec.data.optimizer if asked else None, time_limit),
     )
     catalogue = Catalogue(system)
+    left_out = [_server(s, catalogue) for s in _only(Server, (o for o, _ in excluded))]
     if system.options.hold_undecided:
-        left_out = _only(Server, (resource for resource, _ in excluded))
-        held = (_server(resource, catalogue) for resource in left_out)
-        system = replace(system, held=cards_of_servers(catalogue, held))
-    servers = tuple(_server(resource, catalogue) for resource in _only(Server, loaded))
-    system = replace(system, servers=servers)
+        system = replace(system, held=cards_of_servers(catalogue, left_out))
+    system = replace(
+        system,
+        servers=tuple(_server(resource, catalogue) for resource in _only(Server, loaded)),
+        held_cost=sum(server.current.cost for server in left_out),
+    )
     return Snapshot(system, find_problems(system), tuple(excluded))
 
 

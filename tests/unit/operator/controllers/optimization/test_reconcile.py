@@ -865,3 +865,17 @@ async def test_a_policy_of_none_that_is_written_gives_all_or_nothing() -> None:
 
     assert is_cleared(find(cluster, "Server", "s")["spec"]["desiredAlloc"])
     assert condition(cluster, "Server", "s", "Allocated")[:2] == ("False", "NoCapacity")
+
+
+async def test_what_is_held_counts_in_the_cost_of_the_optimizer() -> None:
+    """2 A for 20 keep running under an unknown class, 1 A for 10 is decided, 1 is unmeasured."""
+    held = server("S", spec={"class": "gone", "currentAlloc": running(2, 2)})
+    unmeasured = server("U", spec={"currentAlloc": running(1, 1)})
+    del unmeasured["spec"]["currentAlloc"]["load"]
+    cluster = filled(FakeCluster(), *SCENE, held, server("T", wanted=1), unmeasured, optimizer())
+
+    await reconcile(cluster)
+
+    last = find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]
+    assert (last["cost"], last["allocated"]) == (40, 1)
+    assert "1 of 2 servers have an allocation, 40 cents/hour" in optimized(cluster)[2]
