@@ -37,6 +37,9 @@ class MeasuredServer:
 class Observer:
     """Receives a call for each optimization, measurement, query and write; this one ignores all."""
 
+    def scheduled(self, key: Key, interval: float | None) -> None:
+        """Note the interval of an Optimizer [s]; None if it optimizes only when it is asked."""
+
     def started(self, key: Key) -> None:
         """Note that an optimization has begun; `key` is that of its Optimizer."""
 

@@ -6,7 +6,7 @@ next one. Those about decisions follow the Servers. So there are no series of de
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic, time
 
@@ -26,7 +26,7 @@ from inferno_operator.adapters.http.publication import (
     wva_rows,
 )
 from inferno_operator.adapters.http.results import RESULT_METRICS, result_rows
-from inferno_operator.adapters.http.series import Metric, ReplacedSeries, Row
+from inferno_operator.adapters.http.series import Metric, ReplacedSeries, Row, replaced
 from inferno_operator.controllers.actuation.publication.plan import Published
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.leader_election import Clock
@@ -54,6 +54,11 @@ SOLVE_DURATION = Metric(
     "histogram",
     ("solver",),
     "Time that the solver took, for optimizations that succeeded.",
+)
+OVERDUE = replaced(
+    "optimizer_overdue_seconds",
+    ("optimizer",),
+    "Time since an Optimizer with an interval should have optimized again; 0 if it is not overdue.",
 )
 WRITES = Metric(
     "inferno_writes_total",
@@ -85,6 +90,7 @@ METRICS = (
     OPTIMIZATIONS,
     DURATION,
     SOLVE_DURATION,
+    OVERDUE,
     WRITES,
     LEADER,
     QUEUE_DEPTH,
@@ -106,6 +112,14 @@ class _Result:
     rows: tuple[Row, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """The interval of an Optimizer, and when its last one began by the clock of `Metrics` [s]."""
+
+    interval: float
+    since: float
+
+
 class Metrics(Observer):
     """Updates the metrics on each call, and prints them."""
 
@@ -113,6 +127,7 @@ class Metrics(Observer):
         self._clock = clock
         self._now = now
         self._started: dict[Key, float] = {}
+        self._schedules: dict[Key, _Schedule] = {}
         self._results: dict[str, _Result] = {}
         self._measurements: dict[str, Measurement] = {}
         self._registry = CollectorRegistry()
@@ -123,6 +138,7 @@ class Metrics(Observer):
         self._solve_duration = self._histogram(SOLVE_DURATION)
         self._queries = self._counter(QUERIES)
         self._cycle = self._histogram(CYCLE)
+        self._registry.register(ReplacedSeries((OVERDUE,), self._overdue_rows))
         self._registry.register(ReplacedSeries(RESULT_METRICS, self._result_rows))
         self._registry.register(ReplacedSeries(MEASUREMENT_METRICS, self._measurement_rows))
 
@@ -149,6 +165,13 @@ class Metrics(Observer):
         encode, content_type = choose_encoder(accept)
         return content_type, encode(self._registry)
 
+    def scheduled(self, key: Key, interval: float | None) -> None:
+        """Store the interval of an Optimizer; the first one begins now."""
+        known = self._schedules.pop(key, None)
+        if interval is not None:
+            since = self._clock() if known is None else known.since
+            self._schedules[key] = _Schedule(interval, since)
+
     def started(self, key: Key) -> None:
         """Store the time of the start."""
         self._started[key] = self._clock()
@@ -158,6 +181,8 @@ class Metrics(Observer):
         started = self._started.pop(key, None)
         if started is not None:
             self._duration.observe(self._clock() - started)
+        if key in self._schedules:
+            self._schedules[key] = replace(self._schedules[key], since=self._clock())
         certificate = solution.certificate
         self._solve_duration.labels(certificate.solver).observe(certificate.seconds)
         self._optimizations.labels(key.namespace, key.name, "Optimized").inc()
@@ -172,6 +197,7 @@ class Metrics(Observer):
     def forgot(self, key: Key) -> None:
         """Remove the series of this Optimizer."""
         self._started.pop(key, None)
+        self._schedules.pop(key, None)
         labels = {"namespace": key.namespace, "optimizer": key.name}
         self._optimizations.remove_by_labels(labels)
         result = self._results.get(key.namespace)
@@ -197,6 +223,12 @@ class Metrics(Observer):
     def measuring_ended(self, seconds: float) -> None:
         """Note the time that a measuring cycle took."""
         self._cycle.observe(seconds)
+
+    def _overdue_rows(self) -> Iterator[tuple[str, Iterable[Row]]]:
+        now = self._clock()
+        for key, schedule in sorted(self._schedules.items()):
+            overdue = max(0.0, now - schedule.since - schedule.interval)
+            yield key.namespace, [(OVERDUE, (key.name,), overdue)]
 
     def _result_rows(self) -> Iterator[tuple[str, Iterable[Row]]]:
         for namespace, result in sorted(self._results.items()):

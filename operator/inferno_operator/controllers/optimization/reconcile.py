@@ -87,6 +87,7 @@ async def _reconcile(key: Key, context: Context, *, is_urgent: bool) -> Outcome:
             return await _release(observation, context)
         others = await _others(observation, context)
         step = next_step(observation, others, context.now(), is_urgent=is_urgent)
+        context.observer.scheduled(key, step.interval)
         if step.resource is not None:
             return await _attempt(observation, step, step.resource, context)
         await context.writer.write(step.update)

@@ -22,11 +22,14 @@ class Step:
         The Optimizer, if an optimization is due now.
     again_after
         Seconds until the next reconcile; None: when the Optimizer changes.
+    interval
+        Seconds between two optimizations; None if there are none without a request.
     """
 
     update: Update
     resource: Optimizer | None = None
     again_after: float | None = None
+    interval: float | None = None
 
     @property
     def is_requested(self) -> bool:
@@ -60,19 +63,20 @@ def next_step(
     older = None if resource.spec.optimize else rival(observation, others)
     if older is not None:
         return Step(status.refused(observation, older), again_after=resource.spec.interval)
-    waits = seconds_until_due(observation, now)
+    waits, interval = seconds_until_due(observation, now), resource.spec.interval
     if waits and is_urgent:
         waits = 0.0
     if waits != 0:
-        return Step(status.settled(observation), again_after=waits)
-    return Step(status.working(observation), resource, resource.spec.interval)
+        return Step(status.settled(observation), again_after=waits, interval=interval)
+    return Step(status.working(observation), resource, interval, interval)
 
 
 def seconds_until_due(observation: Observation, now: datetime) -> float | None:
     """Return the seconds until an optimization is due; None if none is requested.
 
     A request by `spec.optimize` does not wait for the interval; the next interval begins after
-    it.
+    it. If the last optimization is in the future, the clock was set back: then one is due at
+    once, as the time since the last one is not known.
     """
     resource, before = observation.resource, observation.status
     if not isinstance(resource, Optimizer):
@@ -83,6 +87,8 @@ def seconds_until_due(observation: Observation, now: datetime) -> float | None:
         return None
     last = before.last_optimization if isinstance(before, OptimizerStatus) else None
     if last is None:
+        return 0.0
+    if last.time > now:
         return 0.0
     due = last.time + timedelta(seconds=resource.spec.interval)
     return max(0.0, (due - now).total_seconds())

@@ -305,3 +305,35 @@ def test_every_series_of_the_table_is_printed_with_its_help(metrics: Metrics) ->
     for metric in METRICS:
         assert f"# HELP {metric.name} {metric.help}" in page
         assert f"# TYPE {metric.name} {metric.kind}" in page
+
+
+def test_an_optimizer_is_overdue_after_its_interval_until_it_optimizes_again() -> None:
+    clock = Times()
+    metrics, labels = Metrics(clock), frozenset({("namespace", "llm"), ("optimizer", "inferno")})
+
+    def overdue() -> float:
+        return read(metrics)["inferno_optimizer_overdue_seconds"][labels]
+
+    metrics.scheduled(INFERNO, 60)
+    told = [overdue()]
+    for clock.now in (59.0, 100.0):
+        metrics.scheduled(INFERNO, 60)
+        told.append(overdue())
+    metrics.optimized(INFERNO, SYSTEM, SOLUTION)
+    told.append(overdue())
+    clock.now = 170.0
+
+    assert [*told, overdue()] == [0, 0, 40, 0, 10]
+
+
+@pytest.mark.parametrize("end", ["without an interval", "deleted"])
+def test_an_optimizer_without_an_interval_is_never_overdue(end: str) -> None:
+    metrics = Metrics(Times())
+    metrics.scheduled(INFERNO, 60)
+
+    if end == "deleted":
+        metrics.forgot(INFERNO)
+    else:
+        metrics.scheduled(INFERNO, None)
+
+    assert "inferno_optimizer_overdue_seconds" not in read(metrics)

@@ -53,6 +53,7 @@ def after(manifest: Manifest, seconds_ago: float) -> Manifest:
         pytest.param(after(regular(), 60), 0, id="now"),
         pytest.param(after(regular(), 999), 0, id="overdue"),
         pytest.param(after(regular(asked=True), 20), 0, id="asked in between"),
+        pytest.param(after(regular(), -3600), 0, id="the clock was set back by an hour"),
     ],
 )
 def test_an_optimizer_is_due_after_its_interval(manifest: Manifest, due: float | None) -> None:
@@ -107,6 +108,7 @@ async def test_an_interval_optimizes_again_and_again_without_being_asked() -> No
     assert conditions(cluster, "inferno")["Optimized"] == ("True", "Optimized")
 
 
+<<<<<<< HEAD
 async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
@@ -139,6 +141,15 @@ async def test_what_is_urgent_does_not_concern_who_has_no_interval() -> None:
     await reconcile_optimizer(INFERNO, context)
 
     assert not solver.systems
+=======
+async def test_a_clock_that_is_set_back_delays_nothing() -> None:
+    cluster, solver = scene(regular()), FakeOptimizer()
+
+    outcomes = [await reconcile(cluster, solver, later=later) for later in (3600, 0, 60, 120)]
+
+    assert [outcome.again_after for outcome in outcomes] == [60, 60, 60, 60]
+    assert len(solver.systems) == 4
+>>>>>>> f82977c (Optimize at once after the clock was set back, and alert on overdue Optimizers)
 
 
 async def test_an_interval_with_nothing_changed_writes_the_time_only() -> None:
