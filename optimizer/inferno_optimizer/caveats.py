@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import (
+    LOWEST_PRIORITY,
     Decision,
     Load,
     PerformanceProfile,
@@ -76,6 +77,16 @@ def _without_prefill(load: Load, profile: PerformanceProfile) -> Iterator[str]:
             f"the load has no avgInTokens, so that latencies on {profile.accelerator} leave out the"
             f" prefill; give avgInTokens and avgOutTokens"
         )
+
+
+def priority_warning(priority: int) -> str:
+    """Warning about a priority that does not mean what its number says; empty if it does."""
+    if 1 <= priority <= LOWEST_PRIORITY:
+        return ""
+    return (
+        f"priority: {priority} counts as {LOWEST_PRIORITY}, the least important; give 1 (the most"
+        f" important) to {LOWEST_PRIORITY}"
+    )
 
 
 def has_prefill(profile: PerformanceProfile) -> bool:

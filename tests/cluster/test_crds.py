@@ -21,7 +21,11 @@ pytestmark = pytest.mark.usefixtures("crds_installed")
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data/crds"
-REFUSED = yaml.safe_load((DATA / "refused.yaml").read_text())
+REFUSED = [
+    refused
+    for name in ("refused.yaml", "minimums.yaml")
+    for refused in yaml.safe_load((DATA / name).read_text())
+]
 SAMPLES = sorted(
     path
     for path in (ROOT / "samples").iterdir()

@@ -129,7 +129,8 @@ def optimize(
     from inferno_optimizer.wire.codec import encode_comparison, encode_solution
     from inferno_optimizer.wire.what_if import apply_changes
 
-    system = limited(read_system(paths, warn if lenient else refuse_unknown), time_limit)
+    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
+    system = limited(system, time_limit)
     system = system if trace is None else traced(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
@@ -171,7 +172,8 @@ def explain(
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
-    system = limited(read_system(paths, warn if lenient else refuse_unknown), time_limit)
+    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
+    system = limited(system, time_limit)
     options = explain(system, server)
     with working("looking for what would serve it"):
         solution = optimize(system)

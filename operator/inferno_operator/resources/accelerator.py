@@ -11,9 +11,9 @@ from inferno_operator.resources.schema import (
     Items,
     NonEmptyText,
     NonNegativeInteger,
-    Number,
     Part,
     PositiveInteger,
+    Quantity,
 )
 
 
@@ -56,7 +56,7 @@ class AcceleratorSpec(Part):
     """Memory bandwidth of all cards together [GB/s]; not used by the optimizer."""
     power: Power | None = None
     """Power curve; not used by the optimizer."""
-    cost: Number
+    cost: Quantity
     """Cost of one accelerator, all its cards together [cents/hour]."""
     nodes: NodeSelection | None = None
     """Which nodes have its cards, for a Capacity with fromNodes; absent: those whose labels name

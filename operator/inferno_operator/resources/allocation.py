@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from inferno_operator.resources.schema import (
-    Integer,
+    Amount,
     Items,
     NonNegativeInteger,
-    Number,
     Part,
+    Quantity,
     Rule,
 )
 
@@ -31,17 +31,17 @@ class Load(Part):
         ),
     )
 
-    arrival_rate: Number
+    arrival_rate: Quantity
     """Arrival rate [requests/min]."""
-    avg_length: Integer | None = None
+    avg_length: Amount | None = None
     """Mean tokens per request."""
     avg_in_tokens: NonNegativeInteger | None = None
     """Mean input (prompt) tokens per request, for models with a prefill time."""
     avg_out_tokens: NonNegativeInteger | None = None
     """Mean output (generated) tokens per request, for models with a prefill time."""
-    arrival_cov: Annotated[Number | None, Field(alias="arrivalCOV")] = None
+    arrival_cov: Annotated[Quantity | None, Field(alias="arrivalCOV")] = None
     """Coefficient of variation of the times between arrivals; carried along, not used."""
-    service_cov: Annotated[Number | None, Field(alias="serviceCOV")] = None
+    service_cov: Annotated[Quantity | None, Field(alias="serviceCOV")] = None
     """Coefficient of variation of the service times; carried along, not used."""
 
 
@@ -50,17 +50,17 @@ class Allocation(Part):
 
     accelerator: str
     """The accelerator's spec.name; empty means none."""
-    num_replicas: Integer
+    num_replicas: Amount
     """Number of replicas."""
-    max_batch: Integer | None = None
+    max_batch: Amount | None = None
     """Largest batch of a replica [requests]."""
-    cost: Number | None = None
+    cost: Quantity | None = None
     """Cost of all replicas [cents/hour]."""
-    itl_average: Number | None = None
+    itl_average: Quantity | None = None
     """Mean inter-token latency [ms]."""
-    wait_average: Number | None = None
+    wait_average: Quantity | None = None
     """Mean waiting (queueing) time [ms]."""
-    ttft_average: Number | None = None
+    ttft_average: Quantity | None = None
     """Mean time to first token [ms]."""
     load: Load | None = None
     """The traffic."""

@@ -53,6 +53,11 @@ Integer = Annotated[int, BeforeValidator(without_fraction)]
 NonNegativeInteger = Annotated[int, Field(ge=0), BeforeValidator(without_fraction)]
 PositiveInteger = Annotated[int, Field(ge=1), BeforeValidator(without_fraction)]
 Number = Annotated[float, AllowInfNan(False)]
+_NOT_NEGATIVE = Field(json_schema_extra={"minimum": 0})
+"""For the API server only: of an object that is stored already, the operator tells the field."""
+
+Quantity = Annotated[Number, _NOT_NEGATIVE]
+Amount = Annotated[Integer, _NOT_NEGATIVE]
 Fraction = Annotated[float, AllowInfNan(False), Field(ge=0, le=1)]
 NonEmptyText = Annotated[str, Field(min_length=1)]
 Time = Annotated[

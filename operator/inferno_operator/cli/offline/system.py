@@ -29,8 +29,20 @@ DANGLING = UNMATCHED | {
 UNKNOWN_SHOWN = 8
 """How many of the unknown fields a refusal tells."""
 
+NO_OPTIMIZER = (
+    "there is no Optimizer, so the plan is made without the exact solver (greedily) and with"
+    " saturationPolicy Hold; add an Optimizer to choose"
+)
+
 OnUnknown = Callable[[Sequence[str]], None]
 """Is told of unknown fields, a line each with file, object, field and what is like it."""
+
+Remark = Callable[[Sequence[str]], None]
+"""Is told, in a line each, what was assumed because the files do not say it."""
+
+
+def _ignore(remarks: Sequence[str]) -> None:
+    """Do nothing."""
 
 
 def refuse_unknown(fields: Sequence[str]) -> None:
@@ -41,7 +53,9 @@ def refuse_unknown(fields: Sequence[str]) -> None:
         raise InputError(f"{'; '.join(fields[:UNKNOWN_SHOWN])}{more}; to ignore it: --lenient")
 
 
-def read_system(paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown) -> System:
+def read_system(
+    paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown, remark: Remark = _ignore
+) -> System:
     """Return the system that the files describe.
 
     Parameters
@@ -51,6 +65,8 @@ def read_system(paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown) ->
         document (or folder) of SystemData in the form of the REST API.
     on_unknown
         Called with the unknown fields. Metadata and status are not checked.
+    remark
+        Called with what was assumed, such as the options without an Optimizer.
 
     Raises
     ------
@@ -64,7 +80,7 @@ def read_system(paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown) ->
     documents = read_documents(paths)
     system_data = [document for document in documents if is_system(document.content)]
     if not system_data:
-        return _system_of_manifests(documents, on_unknown)
+        return _system_of_manifests(documents, on_unknown, remark)
     if len(documents) > 1:
         others = [document for document in documents if document is not system_data[0]]
         raise InputError(
@@ -94,7 +110,9 @@ def _resources(documents: Iterable[Document], on_unknown: OnUnknown) -> "list[Re
     return [_parsed(document) for document in ours]
 
 
-def _system_of_manifests(documents: Iterable[Document], on_unknown: OnUnknown) -> System:
+def _system_of_manifests(
+    documents: Iterable[Document], on_unknown: OnUnknown, remark: Remark
+) -> System:
     from inferno_operator.controllers.optimization.snapshot import build_system
     from inferno_operator.resources import Optimizer
 
@@ -103,6 +121,8 @@ def _system_of_manifests(documents: Iterable[Document], on_unknown: OnUnknown) -
         raise InputError("nothing to optimize: there is no object")
     _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
     _refuse_several("namespaces", {r.metadata.namespace for r in resources} - {""})
+    if not any(isinstance(resource, Optimizer) for resource in resources):
+        remark([NO_OPTIMIZER])
     snapshot = build_system(resources)
     _refuse_invalid([*(problem for _, problem in snapshot.excluded), *snapshot.problems])
     return snapshot.system

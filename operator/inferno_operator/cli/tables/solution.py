@@ -6,6 +6,7 @@ Costs are in cents/hour, latencies in ms, rates in requests/min.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.system import (
     Allocation,
@@ -165,6 +166,9 @@ def _notes(system: System, solution: Solution) -> Iterator[str]:
     for problem in find_problems(system):
         if problem.reason in DANGLING:
             yield f"warning: {problem}"
+    for service_class in system.classes:
+        if warning := priority_warning(service_class.priority):
+            yield f"warning: service class {service_class.name!r}: {warning}"
 
 
 def decision_notes(decision: Decision) -> Iterator[str]:

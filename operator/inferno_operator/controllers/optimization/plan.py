@@ -8,7 +8,14 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
-from inferno_operator.resources import DIGITS, Capacity, Resource, Server, Status
+from inferno_operator.resources import (
+    DIGITS,
+    Capacity,
+    Resource,
+    Server,
+    ServiceClass,
+    Status,
+)
 from inferno_operator.resources.conditions import (
     ALLOCATED,
     READY,
@@ -19,6 +26,7 @@ from inferno_operator.resources.conditions import (
 )
 from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation
+from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.system import Allocation, Decision, Load, Reason, Solution
 from inferno_optimizer.validation import Problem
 
@@ -121,7 +129,8 @@ class _Plan:
         if observation.kind is Server:
             return _server_update(observation, self._decision(observation))
         verdict = self._verdict(observation)
-        return Update.of(observation, (verdict,), active=verdict.holds is True)
+        verdicts = (*_warnings(_caveats(observation.resource)), verdict)
+        return Update.of(observation, verdicts, active=verdict.holds is True)
 
     def _decision(self, observation: Observation) -> Decision:
         """The decision for a Server; InvalidSpec if the Server is not part of the system."""
@@ -177,7 +186,7 @@ def _server_update(observation: Observation, decision: Decision) -> Update:
         reason=decision.reason,
         message=decision.message,
     )
-    verdicts = (ready, *_warnings(decision), allocated)
+    verdicts = (ready, *_warnings(decision.warnings), allocated)
     spec = _spec_change(observation, decision)
     return Update.of(observation, verdicts, active=decision.reason.decided, spec=spec)
 
@@ -189,10 +198,17 @@ def _spec_change(observation: Observation, decision: Decision) -> Manifest | Non
     return spec_change(observation.resource, desired_allocation(decision.allocation))
 
 
-def _warnings(decision: Decision) -> Iterator[Verdict]:
-    """The Warnings condition of a decision; nothing if the decision has no warnings."""
-    if decision.warnings:
-        message = "; ".join(decision.warnings)
+def _caveats(resource: Resource | None) -> Sequence[str]:
+    """What may not be meant in a resource that is no Server."""
+    if not isinstance(resource, ServiceClass):
+        return ()
+    return tuple(filter(None, (priority_warning(resource.spec.priority),)))
+
+
+def _warnings(warnings: Sequence[str]) -> Iterator[Verdict]:
+    """The Warnings condition; nothing if there are no warnings."""
+    if warnings:
+        message = "; ".join(warnings)
         yield Verdict(WARNINGS, holds=True, reason="Implausible", message=message)
 
 

@@ -52,3 +52,29 @@ def test_an_explanation_is_followed_by_its_warnings() -> None:
     shown = [*map(str, option_parts(explain(SYSTEM, "chat")))]
 
     assert shown[1:] == ["", WARNING]
+
+
+def test_a_priority_that_counts_as_the_lowest_is_warned_of() -> None:
+    (first,) = SYSTEM.classes
+    system = replace(SYSTEM, classes=(replace(first, priority=0),))
+
+    shown = [*map(str, solution_parts(system, optimize(system)))]
+
+    assert shown[3] == (
+        "warning: service class 'Premium': priority: 0 counts as 100, the least important; give 1"
+        " (the most important) to 100"
+    )
+
+
+def test_what_is_held_is_shown_with_its_cost() -> None:
+    """3 G2 at 25 run under an unknown class: they stay, and cost what they do now."""
+    current = replace(SERVER.current, accelerator="G2", replicas=3, cost=75)
+    held = replace(SERVER, name="held", service_class="gone", current=current)
+    system = replace(SYSTEM, servers=(*SYSTEM.servers, held))
+
+    shown = [*map(str, solution_parts(system, optimize(system)))]
+
+    row = shown[0].splitlines()[2].split()
+    runs = ("3", "x", "G2", "75.00")
+    assert row == ["held", "gone", "llm", *runs, *runs, "UnknownClass"]
+    assert "1 of 2 servers have an allocation; cost 75.00 -> 85.00 cents/hour" in shown

@@ -22,6 +22,21 @@ LIMITS = {
     "pattern",
 }
 
+MINIMUMS = {
+    "spec.cost",
+    "spec.currentAlloc.cost",
+    "spec.currentAlloc.itlAverage",
+    "spec.currentAlloc.load.arrivalCOV",
+    "spec.currentAlloc.load.arrivalRate",
+    "spec.currentAlloc.load.avgLength",
+    "spec.currentAlloc.load.serviceCOV",
+    "spec.currentAlloc.maxBatch",
+    "spec.currentAlloc.numReplicas",
+    "spec.currentAlloc.waitAverage",
+}
+MINIMUMS |= {path.replace("currentAlloc", "desiredAlloc") for path in MINIMUMS}
+"""Fields that are not negative in any manifest that makes sense; the original takes any number."""
+
 Schema = dict[str, Any]
 
 
@@ -51,6 +66,7 @@ def stricter_than_original(schema: Schema, original: Schema, path: str) -> Itera
             f"{where} has {limit} {field[limit]}"
             for limit in LIMITS & field.keys()
             if field[limit] != was.get(limit)
+            and not (limit == "minimum" and field[limit] == 0 and where in MINIMUMS)
         )
         yield from stricter_than_original(field.get("items", field), was.get("fields", {}), where)
 

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import (
     API_VERSION,
     Accelerator,
@@ -28,6 +29,7 @@ from inferno_operator.resources.parsing import unknown_fields
 DATA = Path(__file__).parents[3] / "data/crds"
 ACCEPTED = list(yaml.safe_load_all((DATA / "accepted.yaml").read_text()))
 REFUSED = yaml.safe_load((DATA / "refused.yaml").read_text())
+MINIMUMS = yaml.safe_load((DATA / "minimums.yaml").read_text())
 KINDS = "Accelerator, Model, ServiceClass, Server, Capacity, Optimizer, Plan"
 
 Manifest = dict[str, Any]
@@ -45,6 +47,15 @@ def server(**fields: object) -> Manifest:
 @pytest.mark.parametrize("accepted", ACCEPTED, ids=lambda accepted: accepted["metadata"]["name"])
 def test_what_the_api_server_accepts_is_read(accepted: Manifest) -> None:
     assert parse(accepted).metadata.name == accepted["metadata"]["name"]
+
+
+@pytest.mark.parametrize("stored", MINIMUMS, ids=lambda stored: stored["case"])
+def test_what_is_stored_since_before_there_were_minimums_is_read_and_told(stored: Manifest) -> None:
+    resource = parse(manifest(stored["kind"], stored["spec"], namespace="prod"))
+
+    told = [problem.field for problem in build_system([resource]).problems]
+
+    assert stored["told"] in told
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused["case"])

@@ -9,7 +9,7 @@ import yaml
 
 from inferno_operator.cli.offline.system import read_system
 from inferno_optimizer.errors import InputError, UnsupportedError
-from inferno_optimizer.system import System
+from inferno_optimizer.system import SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
 
 ROOT = Path(__file__).parents[5]
@@ -218,3 +218,16 @@ def test_manifests_that_make_no_system(manifests: list[str], message: str, tmp_p
 )
 def test_system_data_that_makes_no_system(document: str, message: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, document, name="a.json").startswith(message)
+
+
+def test_without_an_optimizer_the_options_that_are_used_are_told(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    for manifests in ((accelerator(),), (accelerator(), optimizer("inferno"))):
+        (tmp_path / "a.yaml").write_text("---\n".join(manifests))
+        system = read_system([str(tmp_path)], remark=told.extend)
+        assert system.options.saturation_policy is SaturationPolicy.HOLD
+        assert system.options.hold_undecided
+
+    assert len(told) == 1
+    assert told[0].startswith("there is no Optimizer, so the plan is made")

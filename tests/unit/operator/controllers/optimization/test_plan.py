@@ -494,3 +494,14 @@ def test_a_mix_is_read_by_the_resource_as_it_was_written() -> None:
     read = ServerAllocation.model_validate(written)
 
     assert read.to_json() == written
+
+
+@pytest.mark.parametrize("priority", [0, 101])
+def test_a_priority_that_counts_as_the_lowest_is_warned_of(priority: int) -> None:
+    updates = plan(*SCENE, service_class("Gold", priority=priority))
+
+    assert said(updates["gold"])["Ready"][:2] == (True, "Valid")
+    holds, reason, message = said(updates["gold"])["Warnings"]
+    assert (holds, reason) == (True, "Implausible")
+    assert message.startswith(f"priority: {priority} counts as 100, the least important")
+    assert "Warnings" not in said(updates["c"])
