@@ -1,12 +1,18 @@
 """Computes the updates of all objects from a solution; pure functions."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
 
+from inferno_operator.controllers.optimization.noise import (
+    is_close,
+    is_close_message,
+    is_rewording,
+    is_same_placement,
+)
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
 from inferno_operator.resources import (
     DIGITS,
@@ -21,7 +27,6 @@ from inferno_operator.resources.conditions import (
     READY,
     WARNINGS,
     Verdict,
-    changed,
     merge_conditions,
 )
 from inferno_operator.resources.objects import Event, Manifest, Reference
@@ -37,8 +42,9 @@ VALID = Verdict(READY, holds=True, reason="Valid")
 class Update:
     """The desired status of one object, and the change of its spec.
 
-    `spec` has the operator's fields of the spec if they must change; `extra_status` has the
-    status fields that only some kinds have.
+    `spec` has the operator's fields of the spec if they must change, and `moves` says whether
+    accelerators, replicas or batch sizes do; `extra_status` has the status fields that only some
+    kinds have.
     """
 
     reference: Reference
@@ -48,6 +54,7 @@ class Update:
     active: bool
     spec: Manifest | None
     extra_status: Mapping[str, Any]
+    moves: bool = False
 
     @classmethod
     def of(
@@ -68,6 +75,7 @@ class Update:
             active,
             spec,
             extra_status,
+            spec is not None and not is_same_placement(_desired(observation), spec["desiredAlloc"]),
         )
 
     def status_at(self, generation: int, now: datetime) -> Manifest | None:
@@ -85,11 +93,19 @@ class Update:
         return None if {**current, "conditions": kept} == {**current, **written} else written
 
     def events(self) -> Iterator[Event]:
-        """The events to emit: for new decisions, and for new problems."""
+        """The events to emit: for new placements and reasons, and for new problems."""
         verdict = self.verdicts[-1]  # the main condition: Allocated of a Server, otherwise Ready
-        news = self.spec is not None or changed(self.status, verdict)
+        news = self.moves or _is_news(self.status, verdict)
         if news and (verdict.type == ALLOCATED or verdict.holds is False):
             yield Event(self.reference, _severity(verdict), verdict.reason, verdict.message)
+
+
+def _is_news(status: Status, verdict: Verdict) -> bool:
+    """Whether a verdict has another reason, or, if it is not about a decision, other words."""
+    before = status.condition(verdict.type)
+    if before is None or (before.status, before.reason) != (verdict.status, verdict.reason):
+        return True
+    return verdict.type != ALLOCATED and is_rewording(before.message, verdict.message)
 
 
 def _severity(verdict: Verdict) -> Literal["Normal", "Warning"]:
@@ -97,11 +113,47 @@ def _severity(verdict: Verdict) -> Literal["Normal", "Warning"]:
 
 
 def plan_updates(
-    observations: Iterable[Observation], snapshot: Snapshot, solution: Solution
+    observations: Iterable[Observation],
+    snapshot: Snapshot,
+    solution: Solution,
+    recent: Container[str] = (),
 ) -> list[Update]:
-    """The updates of all observed objects after an optimization."""
+    """The updates of all observed objects after an optimization.
+
+    `recent` has the uids of the Servers whose numbers were written only just: see `noise`.
+    """
     plan = _Plan(snapshot, solution)
-    return [plan.update(observation) for observation in observations]
+    return [quiet(plan.update(o), o, is_recent=o.reference.uid in recent) for o in observations]
+
+
+def quiet(update: Update, observation: Observation, *, is_recent: bool) -> Update:
+    """The update without numbers that differ too little, or were written only just."""
+    if update.moves:
+        return update
+    verdicts = (_steady(update.status, verdict, is_recent=is_recent) for verdict in update.verdicts)
+    update = replace(update, verdicts=tuple(verdicts))
+    if update.spec is None:
+        return update
+    close = is_close(_desired(observation), update.spec["desiredAlloc"])
+    return replace(update, spec=None) if close or is_recent else update
+
+
+def _steady(status: Status, verdict: Verdict, *, is_recent: bool) -> Verdict:
+    """The verdict with the message that the object has, if only its numbers are others."""
+    before = status.condition(verdict.type)
+    if before is None or (before.status, before.reason) != (verdict.status, verdict.reason):
+        return verdict
+    if is_rewording(before.message, verdict.message):
+        return verdict
+    stays = is_recent or is_close_message(before.message, verdict.message)
+    return replace(verdict, message=before.message) if stays else verdict
+
+
+def _desired(observation: Observation) -> Manifest:
+    """The desired allocation that a Server has; empty if there is none."""
+    server = observation.resource
+    desired = server.spec.desired_alloc if isinstance(server, Server) else None
+    return desired.to_json() if desired else {}
 
 
 def plan_troubles(observations: Iterable[Observation], snapshot: Snapshot) -> list[str]:

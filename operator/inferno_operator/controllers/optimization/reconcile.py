@@ -7,9 +7,12 @@ the decisions on the objects of the namespace, or it only writes the Optimizer's
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from inferno_operator.controllers.optimization import status
+from inferno_operator.controllers.optimization.noise import recent
 from inferno_operator.controllers.optimization.permission import (
     Optimization,
     Plans,
@@ -25,7 +28,7 @@ from inferno_operator.controllers.optimization.ports import (
     Uncounted,
 )
 from inferno_operator.controllers.optimization.schedule import Step, next_step
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.source import Source
 from inferno_operator.controllers.optimization.writer import Writer
 from inferno_operator.resources import Optimizer as OptimizerResource
@@ -36,6 +39,7 @@ from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster, GoneError, StaleError
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.system import Solution
 
 OPTIMIZER = kind_of(OptimizerResource)
 
@@ -49,7 +53,8 @@ class Context:
     `time_limit` is that of the exact solver [s]; `observer` receives a call for each
     optimization; `loads` knows measured loads, `machines` the nodes; `plans` says what may be
     written; `locks` allow one optimization per namespace at a time; `urgent` are Optimizers
-    that do not wait for their interval.
+    that do not wait for their interval; `written` has the time at which the numbers of Servers
+    were written last, by uid.
     """
 
     cluster: Cluster
@@ -63,6 +68,7 @@ class Context:
     plans: Plans = field(default_factory=Unrecorded)
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     urgent: set[Key] = field(default_factory=set)
+    written: dict[str, datetime] = field(default_factory=dict)
 
     @property
     def writer(self) -> Writer:
@@ -156,11 +162,12 @@ async def _optimize(
     snapshot = build_system(resources, optimizer, context.time_limit)
     where = Nodes(nodes, spanning(resources))
     placed = await solve_on_nodes(snapshot.system, where, context.optimizer)
-    updates = plan_updates(observations, snapshot, placed.solution)
+    updates = _updates(observations, snapshot, placed.solution, context)
     permission = await context.plans.permit(
         Optimization(optimizer, observations, updates, snapshot, placed.solution, step.is_requested)
     )
     await writer.write_all(permission.updates, status.digest(observation, permission.updates))
+    _note_numbers(permission.updates, context)
     await context.plans.written(permission)
     troubles = [*placed.problems, *plan_troubles(observations, snapshot)]
     done = status.optimized(
@@ -171,6 +178,22 @@ async def _optimize(
         await writer.clear_request(observation.reference)
     context.observer.optimized(key, snapshot.system, placed.solution)
     logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
+
+
+def _updates(
+    observations: Sequence[Observation], snapshot: Snapshot, solution: Solution, context: Context
+) -> list[Update]:
+    """Return the updates of all objects, without numbers of Servers that were written only just."""
+    kept = recent(context.written, context.now())
+    context.written.clear()
+    context.written.update(kept)
+    return plan_updates(observations, snapshot, solution, kept)
+
+
+def _note_numbers(updates: Iterable[Update], context: Context) -> None:
+    """Note whose numbers were written now."""
+    now = context.now()
+    context.written.update({u.reference.uid: now for u in updates if u.spec is not None})
 
 
 async def _write_status(observation: Observation, update: Update, writer: Writer) -> Observation:

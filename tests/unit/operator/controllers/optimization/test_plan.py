@@ -314,9 +314,9 @@ def test_a_new_reason_for_the_same_allocation_is_told_without_touching_the_spec(
 
 def test_a_new_allocation_is_news_even_if_its_message_is_the_same() -> None:
     second = carried_out(server(), decide(server(), allocated()))
-    dearer = Allocation("A", 2, 1, 30.0, 999.0, 0.25, TWO.load)
+    larger = Allocation("A", 2, 7, 20.0, 999.0, 0.25, TWO.load)
 
-    assert news(decide(second, allocated(dearer))) == [("Normal", "Allocated", "2 x A")]
+    assert news(decide(second, allocated(larger))) == [("Normal", "Allocated", "2 x A")]
 
 
 @pytest.mark.parametrize("wanted", [2, 9])
