@@ -108,7 +108,6 @@ async def test_an_interval_optimizes_again_and_again_without_being_asked() -> No
     assert conditions(cluster, "inferno")["Optimized"] == ("True", "Optimized")
 
 
-<<<<<<< HEAD
 async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
@@ -141,7 +140,8 @@ async def test_what_is_urgent_does_not_concern_who_has_no_interval() -> None:
     await reconcile_optimizer(INFERNO, context)
 
     assert not solver.systems
-=======
+
+
 async def test_a_clock_that_is_set_back_delays_nothing() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
 
@@ -149,7 +149,6 @@ async def test_a_clock_that_is_set_back_delays_nothing() -> None:
 
     assert [outcome.again_after for outcome in outcomes] == [60, 60, 60, 60]
     assert len(solver.systems) == 4
->>>>>>> f82977c (Optimize at once after the clock was set back, and alert on overdue Optimizers)
 
 
 async def test_an_interval_with_nothing_changed_writes_the_time_only() -> None:
