@@ -13,6 +13,7 @@ from inferno_optimizer.calibration.regression import Estimate
 from inferno_optimizer.calibration.verdict import Facts, LineFit, Reason, verdict
 from inferno_optimizer.calibration.windows import (
     LIVE,
+    PLAUSIBLE,
     BoolArray,
     Rejection,
     Requirements,
@@ -31,6 +32,14 @@ HALVINGS = 6
 
 ROLLOUT_S = 300.0
 """Time before the newest window in which a second pod template means a rollout [s]."""
+
+PACE_S = 600.0
+"""Time before the newest window in which the windows that can be used are counted [s]."""
+
+TYPICAL_BATCH = 16.0
+TYPICAL_INPUT_TOKENS = 512.0
+TYPICAL_OUTPUT_TOKENS = 128.0
+"""What to measure with where nothing is known: usual lengths of a chat, at a usual load."""
 
 GOOD_FIT = 0.05
 """Median relative residual of the lines below which generation 3 is not tried."""
@@ -111,8 +120,8 @@ def calibrate(
     used = whole.present & (broken < 0)
     table, mixed = whole.only(used), _mixed(whole)
     adapted = _adapted(table, used, Priors.of([item.prior for item in evidence]), now)
-    fitted, requests = adapted.fit, _requests(evidence, table, adapted.fit)
-    facts = _facts(table, used, adapted, requests, mixed)
+    fitted, requests = adapted.fit, _requests(evidence, whole, table, adapted.fit)
+    facts = _facts(table, used, adapted, requests, mixed, _pace(whole, used))
     expected, upper = (_chords(fitted, requests, z) for z in (0.0, Z))
     budgets = _budgets(table, fitted)
     return [
@@ -177,27 +186,53 @@ def _replaced(whole: Fit, groups: IntArray, part: Fit) -> Fit:
     )
 
 
-def _requests(evidence: Sequence[Evidence], table: Table, fitted: Fit) -> Requests:
-    """Largest batches, and mean tokens by weight; where no window is used, of one token."""
+def _requests(evidence: Sequence[Evidence], whole: Table, table: Table, fitted: Fit) -> Requests:
+    """Largest batches, and mean tokens by weight; where no window is used, those of the others."""
     weights = fitted.weights
-    most = np.max(np.where(weights > 0, table.batch, 1.0), axis=1, initial=1.0)
+    seen = np.max(np.where(weights > 0, table.batch, 1.0), axis=1, initial=1.0)
+    most = np.where(weights.any(axis=1), seen, TYPICAL_BATCH)
     given = np.array([item.largest_batch for item in evidence])
-    total = np.maximum(weights.sum(axis=1), np.finfo(float).tiny)
-
-    def mean(column: FloatArray, least: float) -> FloatArray:
-        sums = np.where(weights > 0, column * weights, 0.0).sum(axis=1)
-        return np.asarray(np.maximum(sums / total, least))
-
     return Requests(
         np.where(given > 0, given, most),
-        mean(table.input_tokens, 1),
-        mean(table.output_tokens, 2),
+        _mean_tokens(whole.input_tokens, table.input_tokens, weights, 1, TYPICAL_INPUT_TOKENS),
+        _mean_tokens(whole.output_tokens, table.output_tokens, weights, 2, TYPICAL_OUTPUT_TOKENS),
         fitted.share,
     )
 
 
+def _mean_tokens(
+    whole: FloatArray, used: FloatArray, weights: FloatArray, least: float, typical: float
+) -> FloatArray:
+    """Mean tokens of each group: of the windows used, else of all, else typical ones."""
+    known = (whole >= least) & (whole <= PLAUSIBLE[1])
+    has_used = weights.any(axis=1).reshape(-1, 1)
+    counted = np.where(has_used, weights, known.astype(np.float64))
+    values = np.where(has_used, used, np.where(known, whole, 0.0))
+    total = counted.sum(axis=1)
+    sums = np.where(counted > 0, values * counted, 0.0).sum(axis=1)
+    means = np.maximum(sums / np.maximum(total, np.finfo(float).tiny), least)
+    return np.asarray(np.where(total > 0, means, typical))
+
+
+def _pace(whole: Table, used: BoolArray) -> FloatArray:
+    """Windows per second that could be used lately; NaN where all end at the same time."""
+    newest = np.max(np.where(whole.present, whole.end, -np.inf), axis=1, initial=-np.inf)
+    recent = whole.present & (whole.end > newest[:, None] - PACE_S)
+    first = np.min(np.where(recent, whole.end, np.inf), axis=1, initial=np.inf)
+    with np.errstate(invalid="ignore"):
+        seconds = newest - first
+        counted = (used & recent & (whole.end > first[:, None])).sum(axis=1)
+    known = np.isfinite(seconds) & (seconds > 0)
+    return np.where(known, counted / np.where(known, seconds, 1.0), np.nan)
+
+
 def _facts(
-    table: Table, used: BoolArray, adapted: _Adapted, requests: Requests, mixed: BoolArray
+    table: Table,
+    used: BoolArray,
+    adapted: _Adapted,
+    requests: Requests,
+    mixed: BoolArray,
+    pace: FloatArray,
 ) -> list[Facts]:
     fitted, counts = adapted.fit, used.sum(axis=1)
     in_order = np.sort(np.where(used, table.batch, np.inf), axis=1)
@@ -218,6 +253,7 @@ def _facts(
             decode=decode[group],
             prefill=prefill[group],
             waits_apart=bool(fitted.share[group]),
+            pace=float(pace[group]),
         )
         for group in range(len(used))
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from math import sqrt
+from math import ceil, isnan, nan, sqrt
 
 from inferno_optimizer.calibration.fit import NEGATIVE
 from inferno_optimizer.calibration.windows import Requirements
@@ -13,11 +13,19 @@ SMALLEST_SPREAD = 1.5
 """The 95 % quantile of the batches must be this many times the 5 % quantile."""
 
 LARGEST_RESIDUAL = 0.15
+STEADY_RESIDUAL = 0.03
+"""Median relative residual of both lines below which fewer windows are enough."""
+
 EXTRAPOLATION = 1.5
 """Largest batch of a replica, in largest batches seen, up to which a line is trusted."""
 
 FARTHER = 4
 """A run that helps has this many times the batch or the input tokens, where no limit is known."""
+
+LONG_PROMPT = 1000.0
+"""Input tokens above which a run that helps has fewer: engines limit the length of a prompt."""
+
+SECONDS_PER_MINUTE = 60.0
 
 
 class Reason(StrEnum):
@@ -109,6 +117,8 @@ class Facts:
         The fitted lines.
     waits_apart
         Whether the decode line is without waits for prefills of other requests.
+    pace
+        Windows per second that could be used lately; NaN if unknown.
     """
 
     rows: int
@@ -124,6 +134,12 @@ class Facts:
     decode: LineFit
     prefill: LineFit
     waits_apart: bool = True
+    pace: float = nan
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the windows are close to both lines."""
+        return max(self.decode.residual, self.prefill.residual) <= STEADY_RESIDUAL
 
 
 def verdict(facts: Facts, needed: Requirements) -> tuple[Reason, str]:
@@ -140,9 +156,8 @@ def _refusals_of_windows(facts: Facts, needed: Requirements) -> Iterator[tuple[R
     if facts.mixed:
         message = "replicas of two pod templates run; wait until the rollout is complete"
         yield Reason.MIXED, message
-    if facts.rows < needed.rows:
-        message = f"{facts.rows} of at least {needed.rows:g} measurements can be used"
-        yield Reason.NOT_ENOUGH_DATA, message
+    if facts.rows < _rows_needed(facts, needed):
+        yield Reason.NOT_ENOUGH_DATA, _not_enough(facts, _rows_needed(facts, needed))
     if facts.shift and not (facts.settled and facts.weight >= needed.rows):
         yield Reason.SHIFTED, _shifted(facts)
 
@@ -157,6 +172,21 @@ def _refusals_of_lines(facts: Facts) -> Iterator[tuple[Reason, str]]:
             yield Reason.NEGATIVE_SLOPE, _negative(name)
         if line.residual > LARGEST_RESIDUAL:
             yield Reason.POOR_FIT, _poor(name, line)
+
+
+def _rows_needed(facts: Facts, needed: Requirements) -> float:
+    return min(needed.rows, needed.steady_rows) if facts.is_steady else needed.rows
+
+
+def _not_enough(facts: Facts, rows: float) -> str:
+    """How many windows are lacking, and when they will be there."""
+    if isnan(facts.pace):
+        return f"{facts.rows} of at least {rows:g} measurements can be used"
+    if facts.pace <= 0:
+        return f"{facts.rows} of {rows:g} windows, and none of the newest can be used: see rejected"
+    minutes = ceil((rows - facts.rows) / facts.pace / SECONDS_PER_MINUTE)
+    time = "a minute" if minutes == 1 else f"{minutes} minutes"
+    return f"{facts.rows} of {rows:g} windows, about {time} more at this traffic"
 
 
 def _range(facts: Facts) -> str:
@@ -183,9 +213,15 @@ def _no_spread(facts: Facts) -> str:
 def _no_spread_of_prefills(facts: Facts) -> str:
     return (
         "input tokens times batch are too much alike to tell the fixed time of a prefill from the"
-        f" time per token; measure with {FARTHER * facts.input_tokens:.0f} input tokens"
+        f" time per token; measure with {_other_length(facts):.0f} input tokens"
         f" at a batch of {next_batch(facts):.0f}"
     )
+
+
+def _other_length(facts: Facts) -> float:
+    """Input tokens at which a measurement of prefills would help."""
+    tokens = facts.input_tokens
+    return tokens / FARTHER if tokens > LONG_PROMPT else tokens * FARTHER
 
 
 def next_batch(facts: Facts) -> float:

@@ -144,6 +144,8 @@ class Requirements:
     ----------
     rows
         Windows that are needed, weighted by their age.
+    steady_rows
+        Windows that are enough if they are all close to the lines.
     age_s, served, intervals, prefills
         Least values of a window.
     kv_usage
@@ -151,6 +153,7 @@ class Requirements:
     """
 
     rows: float = 30.0
+    steady_rows: float = 12.0
     age_s: float = 120.0
     served: float = 20.0
     intervals: float = 500.0

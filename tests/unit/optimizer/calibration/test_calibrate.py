@@ -1,12 +1,13 @@
 """Calibration of simulated engines with known parameters, and its refusals."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
 from inferno_optimizer.calibration.confidence import Z
-from inferno_optimizer.calibration.verdict import Reason
+from inferno_optimizer.calibration.verdict import Reason, next_batch
 from inferno_optimizer.calibration.windows import Rejection, Window
 from inferno_optimizer.system import PrefillDecodeParameters
 from tests.unit.optimizer.calibration.engine import Engine, repeatable, windows
@@ -110,7 +111,74 @@ def test_too_few_windows_are_refused(measured: list[Window]) -> None:
     result = calibrated(measured[:29])
 
     assert result.reason is Reason.NOT_ENOUGH_DATA
-    assert "29 of at least 30" in result.message
+    assert result.message == "29 of 30 windows, about a minute more at this traffic"
+
+
+def test_the_time_that_is_left_follows_from_the_windows_of_the_last_minutes(
+    measured: list[Window],
+) -> None:
+    usable = {1: 10, 2: 5, 3: 4}  # of the newest ten, when each n-th window can be used
+    for each, count in usable.items():
+        seen = [
+            window if number % each == 0 else replace(window, restarts=1)
+            for number, window in enumerate(measured[:20])
+        ]
+
+        message = calibrated(seen).message
+
+        found = re.fullmatch(
+            r"(\d+) of (\d+) windows, about (\d+) minutes more at this traffic", message
+        )
+        assert found is not None
+        rows, needed, minutes = map(int, found.groups())
+        assert rows == sum(window.restarts == 0 for window in seen)
+        assert minutes == pytest.approx((needed - rows) * 10 / count, rel=0.25)
+
+
+def test_windows_of_which_none_can_be_used_promise_no_time(measured: list[Window]) -> None:
+    result = calibrated([replace(window, restarts=1) for window in measured[:20]])
+
+    assert result.message == "0 of 12 windows, and none of the newest can be used: see rejected"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_steady_windows_of_two_replicas_are_enough_after_six_minutes(seed: int) -> None:
+    spread = [1.0, 4.5, 2.0, 5.0, 1.5, 3.5]  # the load of each minute
+    pair = [windows(engine(seed + 10 * n), spread, noise=0.01, seed=seed + n) for n in (1, 2)]
+    seen = sorted((window for one in pair for window in one), key=lambda window: window.end)
+
+    early, result = calibrated(seen[:10]), calibrated(seen)
+
+    assert early.message == "10 of 12 windows, about a minute more at this traffic"
+    assert result.reason.usable
+    for batch in (1, 16, 32):
+        above = result.facts.decode.at(batch) + 2.5 * result.facts.decode.error(batch)
+        assert above >= TRUTH.alpha + TRUTH.beta * batch
+
+
+def test_windows_far_from_the_line_must_be_more(measured: list[Window]) -> None:
+    result = calibrated(measured[:20])  # errors of 5 %
+
+    assert result.reason is Reason.NOT_ENOUGH_DATA
+    assert "20 of 30 windows" in result.message
+
+
+def test_what_to_measure_with_is_realistic_where_no_window_can_be_used(
+    measured: list[Window],
+) -> None:
+    rejected = [replace(window, restarts=1) for window in measured[:20]]
+    cases = {
+        "nothing at all": ([], 0.0, (16, 512, 128)),
+        "rejected windows": (rejected, 0.0, (16, 512, 200)),
+        "a model with a largest batch": (rejected, 8.0, (8, 512, 200)),
+    }
+    for seen, largest, expected in cases.values():
+        (result,) = calibrate([Evidence(seen, largest_batch=largest)], 0.0)
+        facts = result.facts
+
+        found = (next_batch(facts), facts.input_tokens, facts.output_tokens)
+
+        assert found == pytest.approx(expected, rel=0.1)
 
 
 def test_no_window_at_all_is_refused_and_keeps_what_is_believed() -> None:
