@@ -54,9 +54,22 @@ class ServerView:
         return self.spec is not None and self.spec.measure is not None
 
     @property
+    def is_starved(self) -> bool:
+        """Whether there is a load, and no replica for it."""
+        current = self.spec.current_alloc if self.spec else None
+        if current is None or current.load is None or current.load.arrival_rate <= 0:
+            return False
+        return all(part.num_replicas <= 0 or not part.accelerator for part in current.parts)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known if a target is missed now."""
+        return bool(self.headrooms) or self.is_starved
+
+    @property
     def misses_target(self) -> bool:
-        """Whether a latency misses its target now."""
-        return any(item.share < 0 for item in self.headrooms)
+        """Whether a latency misses its target now, or there is no replica for the load."""
+        return self.is_starved or any(item.share < 0 for item in self.headrooms)
 
     def headroom(self, latency: str) -> Headroom | None:
         """Return the headroom of one latency, or None if it is unknown or has no target."""

@@ -22,7 +22,7 @@ class Action(StrEnum):
 
     NONE = ""
     PLACE = "place"
-    CLEAR = "clear"
+    STOP = "stop"
     MOVE = "move"
     SCALE_UP = "scale up"
     SCALE_DOWN = "scale down"
@@ -37,7 +37,8 @@ SERVER = kind_of(Server)
 class Preview:
     """One Server with its current, its desired and its planned allocation.
 
-    `action` is the difference of the last two; a Server with an unreadable spec does not change.
+    `action` is the difference of the last two; a Server that loses all that runs or was desired
+    stops. One with an unreadable spec does not change.
     `warnings` are those of the planned allocation, in one line.
     """
 
@@ -121,16 +122,25 @@ def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> 
     is_held = verdict.reason in UNDECIDED and not runs(spec.desired_alloc)
     stays = current if is_held else spec.desired_alloc
     planned = _planned(update, stays)
+    had = max(_replicas(current), _replicas(spec.desired_alloc))
+    stops = had > 0 and _replicas(planned) == 0
+    action = Action.STOP if stops else _action(spec.desired_alloc, planned)
     return Preview(
         name=name,
         service_class=spec.service_class,
         current=current,
         desired=spec.desired_alloc,
         planned=planned,
-        action=_action(spec.desired_alloc, planned) if update.spec else Action.NONE,
+        action=action if update.spec else Action.NONE,
         reason=verdict.reason,
         message=verdict.message,
         warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
+    )
+
+
+def _replicas(allocation: Allocation | None) -> int:
+    return (
+        sum(part.num_replicas for part in allocation.parts if part.accelerator) if allocation else 0
     )
 
 
@@ -143,9 +153,7 @@ def _planned(update: Update, stays: ServerAllocation | None) -> ServerAllocation
 def _action(before: Allocation | None, after: Allocation | None) -> Action:
     """Return the most important change between two allocations."""
     if not (before and before.accelerator and after and after.accelerator):
-        return {(False, True): Action.PLACE, (True, False): Action.CLEAR}.get(
-            (runs(before), runs(after)), Action.UPDATE
-        )
+        return Action.PLACE if runs(after) and not runs(before) else Action.UPDATE
     if before.accelerator != after.accelerator:
         return Action.MOVE
     if before.num_replicas != after.num_replicas:

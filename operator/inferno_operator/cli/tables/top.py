@@ -135,15 +135,21 @@ def _notes(seen: Overview) -> Iterator[str]:
 
 def _totals(views: Sequence[ServerView]) -> str:
     specs = [view.spec for view in views if view.spec]
-    missed = sum(view.misses_target for view in views)
-    unknown = sum(view.is_measured and view.measured is None for view in views)
     running = sum(cost(spec.current_alloc) for spec in specs)
     desired = sum(cost(spec.desired_alloc) for spec in specs)
-    return (
-        f"{missed} of {len(views)} servers miss a target now"
-        f"{f', {unknown} are not measured yet' if unknown else ''};"
-        f" cost {running:.2f} now, {desired:.2f} desired (cents/hour)"
-    )
+    return f"{_missed(views)}; cost {running:.2f} now, {desired:.2f} desired (cents/hour)"
+
+
+def _missed(views: Sequence[ServerView]) -> str:
+    """Return how many servers miss a target, of those of which that is known."""
+    known = [view for view in views if view.is_known]
+    missed, unknown = sum(view.misses_target for view in known), len(views) - len(known)
+    if not unknown:
+        return f"{missed} of {len(views)} servers miss a target now"
+    told = f"of {unknown} of {len(views)} servers no latency with a target is known"
+    unmeasured = sum(view.is_measured and view.measured is None for view in views)
+    told += f" ({unmeasured} not measured yet)" if unmeasured else ""
+    return f"{missed} of {len(known)} known servers miss a target now; {told}" if known else told
 
 
 def _cards(cards: Sequence[Cards]) -> Table:

@@ -243,7 +243,22 @@ def test_what_is_not_measured_is_unknown_and_not_what_the_spec_has() -> None:
     shown = lines(by_prometheus("S"), measured("T", 30), PROMISES)
 
     assert shown[1] == "s C 2 x A - 90 unknown unknown 20.00 unknown Allocated"
-    assert "0 of 2 servers miss a target now, 1 are not measured yet" in "".join(shown)
+    told = "".join(shown)
+    assert "0 of 1 known servers miss a target now; of 1 of 2 servers no latency" in told
+    assert "(1 not measured yet); cost" in told
+
+
+def test_where_nothing_is_known_no_server_is_said_to_hold_its_targets() -> None:
+    shown = lines(server("S", spec={"currentAlloc": running(1, 1)}), PROMISES)
+
+    assert "of 1 of 1 servers no latency with a target is known; cost" in "".join(shown)
+    assert "miss" not in "".join(shown)
+
+
+def test_a_server_under_load_without_a_replica_misses_its_targets() -> None:
+    shown = lines(server("S"), server("T"), measured("U", 30), PROMISES)
+
+    assert "2 of 3 servers miss a target now" in "".join(shown)
 
 
 def test_a_measurement_that_is_not_fresh_says_what_to_do() -> None:

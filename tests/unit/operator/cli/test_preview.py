@@ -43,7 +43,9 @@ def desires(wanted: int, **desired: object) -> Manifest:
     ("manifest", "action"),
     [
         (server(wanted=2), Action.PLACE),
-        (desires(9), Action.CLEAR),
+        (desires(9), Action.STOP),
+        (server(spec={"currentAlloc": running(3, 9)}), Action.STOP),
+        (server(spec={**desires(2)["spec"], "model": "typo"}), Action.NONE),
         (desires(2, accelerator="B"), Action.MOVE),
         (desires(3), Action.SCALE_UP),
         (desires(1), Action.SCALE_DOWN),
