@@ -9,7 +9,13 @@ from inferno_operator.resources.accelerator import (
     NodeSelection,
     Power,
 )
-from inferno_operator.resources.allocation import DIGITS, Allocation, Load, ServerAllocation
+from inferno_operator.resources.allocation import (
+    DIGITS,
+    Allocation,
+    Load,
+    ServerAllocation,
+    moved,
+)
 from inferno_operator.resources.base import (
     API_VERSION,
     GROUP,
@@ -174,5 +180,6 @@ __all__ = [
     "UnmatchedCards",
     "Unserved",
     "Workload",
+    "moved",
     "parse",
 ]

@@ -3,6 +3,7 @@
 from typing import Annotated, ClassVar
 
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
 from inferno_operator.resources.schema import (
     Amount,
@@ -18,6 +19,10 @@ MAX_ACCELERATORS = 64
 
 DIGITS = 6
 """Decimals of the numbers that are written: more than anyone reads, and always as many."""
+
+
+TOLERANCE = 0.25
+"""Share by which a load may differ from another, and is still taken for the same."""
 
 
 class Load(Part):
@@ -43,6 +48,15 @@ class Load(Part):
     """Coefficient of variation of the times between arrivals; carried along, not used."""
     service_cov: Annotated[Quantity | None, Field(alias="serviceCOV")] = None
     """Coefficient of variation of the service times; carried along, not used."""
+
+
+def moved(before: Load, now: Load) -> str:
+    """Return which field of a load has moved by more than the tolerance, and how; "" if none."""
+    for name in ("arrival_rate", "avg_length", "avg_in_tokens", "avg_out_tokens"):
+        old, new = getattr(before, name) or 0, getattr(now, name) or 0
+        if abs(new - old) > TOLERANCE * old:
+            return f"{to_camel(name)} was {old:g} and is {new:g} now"
+    return ""
 
 
 class Allocation(Part):

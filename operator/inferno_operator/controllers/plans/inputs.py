@@ -3,7 +3,7 @@
 A Plan is out of date if its inputs changed: the specs of the objects of the namespace, without
 what the operator writes there itself, and the parameters of the Optimizer. What is measured
 moves all the time. It is not part of the digest; instead, the load of each Server that the Plan
-changes has to stay within `TOLERANCE` of the load that the Plan was decided for. Counts of cards
+changes has to stay within a tolerance of the load that the Plan was decided for. Counts of cards
 move with the nodes. They are not part of it either; the Plan has to fit into the cards there are.
 """
 
@@ -11,14 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.plans.contents import StoredDecision
 from inferno_operator.controllers.plans.seal import digest_of
-from inferno_operator.resources import Count, Optimizer, Resource, Server
+from inferno_operator.resources import Count, Load, Optimizer, Resource, Server, moved
 from inferno_operator.resources.objects import Manifest
-
-TOLERANCE = 0.25
-"""Share by which a measured load may differ from the one that a Plan was decided for."""
-
-LOAD = ("arrivalRate", "avgLength", "avgInTokens", "avgOutTokens")
-"""The fields of a load that decide."""
 
 
 def inputs_digest(resources: Iterable[Resource], optimizer: Optimizer) -> str:
@@ -50,13 +44,10 @@ def moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource
         if server is None or server.spec.measure is None or decision.load is None:
             continue
         current = server.spec.current_alloc
-        now = current.load.to_json() if current and current.load else None
-        if now is None:
+        if current is None or current.load is None:
             return f"Server {decision.server} is not measured any more"
-        for name in LOAD:
-            before, after = decision.load.get(name, 0), now.get(name, 0)
-            if abs(after - before) > TOLERANCE * before:
-                return f"Server {decision.server}: {name} was {before:g} and is {after:g} now"
+        if change := moved(Load.model_validate(decision.load), current.load):
+            return f"Server {decision.server}: {change}"
     return ""
 
 

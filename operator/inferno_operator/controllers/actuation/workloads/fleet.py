@@ -113,6 +113,9 @@ class ServerTargets:
         One for each accelerator.
     is_best_effort
         Whether the decision gives the server less than its load needs.
+    is_as_decided
+        Whether the load is still about the one of the decision: the replicas that were decided
+        then carry it, whatever the noise of its measurement.
     is_writable
         Whether its numbers of replicas may be written; False also if nothing is decided.
     is_paused
@@ -126,6 +129,7 @@ class ServerTargets:
     load: float
     targets: tuple[Target, ...]
     is_best_effort: bool = False
+    is_as_decided: bool = False
     is_writable: bool = True
     is_paused: bool = False
     is_overdue: bool = False
@@ -162,7 +166,7 @@ class ServerTargets:
     @property
     def floor(self) -> float:
         """What ready replicas must carry at any time [requests/min]."""
-        if not self.is_best_effort:
+        if not (self.is_best_effort or self.is_as_decided):
             return self.load
         return min(self.load, self.carried({t.accelerator: t.wanted for t in self.targets}))
 

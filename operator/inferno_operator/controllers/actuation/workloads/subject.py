@@ -15,7 +15,7 @@ from inferno_operator.controllers.actuation.workloads.status import (
     tells_given_up,
 )
 from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.resources import Condition, Server, Workload
+from inferno_operator.resources import Condition, Server, Workload, moved
 from inferno_operator.resources.conditions import ALLOCATED, Verdict
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import Scale
@@ -125,10 +125,19 @@ def server_targets(subject: Subject, supply: Supply, now: datetime) -> ServerTar
         load=supply.demand(subject.server),
         targets=tuple(_target(subject, item, supply) for item in subject.found),
         is_best_effort=allocated is not None and allocated.reason != Reason.ALLOCATED,
+        is_as_decided=_is_as_decided(subject.server),
         is_writable=subject.is_known and subject.obstacle is None,
         is_paused=pause_left(subject, now) > timedelta(),
         is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(subject),
     )
+
+
+def _is_as_decided(server: Server) -> bool:
+    """Whether the load is that of the decision, within the tolerance for Plans."""
+    desired, current = server.spec.desired_alloc, server.spec.current_alloc
+    if desired is None or desired.load is None or current is None or current.load is None:
+        return False
+    return not moved(desired.load, current.load)
 
 
 def pause_left(subject: Subject, now: datetime) -> timedelta:

@@ -328,6 +328,27 @@ async def test_pods_without_a_node_are_given_up_and_tried_again_later() -> None:
     assert (given_up, scene.replicas("a")) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("now", "reason", "replicas"), [(61, "Actuated", 1), (74, "Actuated", 1), (76, "Blocked", 2)]
+)
+async def test_a_load_that_moved_within_the_tolerance_blocks_no_reduction(
+    now: float, reason: str, replicas: int
+) -> None:
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 2)
+    scene.decide("S", A=1)  # for 60 requests/min, which one replica carries just
+    stored = scene.cluster.objects["Server", Key("default", "s")]
+    spec = stored["spec"]
+    spec["desiredAlloc"]["load"] = {"arrivalRate": 60, "avgLength": 1}
+    spec["currentAlloc"]["load"] = {"arrivalRate": now, "avgLength": 1}
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == reason)
+
+    assert scene.replicas("a") == replicas
+
+
 async def test_a_server_that_publishes_is_not_scaled() -> None:
     scene = Scene()
     scene.add("S", workload("A", "a"), actuation="Publish")
