@@ -5,7 +5,7 @@ import gzip
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
@@ -123,6 +123,11 @@ def placements(whole: Allocation | None) -> tuple[Placement, ...]:
         if p.accelerator and p.num_replicas > 0
     )
     return tuple(sorted(found, key=lambda placement: placement.accelerator))
+
+
+def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:
+    """Return the replicas by accelerator."""
+    return {placement.accelerator: placement.replicas for placement in placed}
 
 
 def cost_of(allocation: Allocation | None) -> float:

@@ -7,6 +7,7 @@ from datetime import datetime
 from inferno_operator.controllers.optimization.permission import Optimization, Permission
 from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.controllers.plans import status
+from inferno_operator.controllers.plans.additions import additions
 from inferno_operator.controllers.plans.book import Book
 from inferno_operator.controllers.plans.hold import hold_of
 from inferno_operator.controllers.plans.plan import (
@@ -102,8 +103,9 @@ class Gate:
         following = Next() if is_acting else next_of(observation, plan, optimizer, now)
         if following.update is not None:
             told = following.update.verdicts[0].message
-            message = f"Plan {plan.metadata.name} is not carried out at once: {told}"
-            return Permission(_withheld(optimization, proposal.steps), message)
+            added = () if plan.status.approval else additions(optimization, proposal, now)
+            message = f"Plan {plan.metadata.name} is not carried out at once: {told}{_apart(added)}"
+            return Permission(_withheld(optimization, proposal.steps.keys() - set(added)), message)
         after = written(observation, plan, optimizer.spec.mode, following.by, now)
         return Permission(_permitted(optimization), plan=observation, afterwards=after)
 
@@ -158,6 +160,13 @@ def _unrecorded(
     hold = hold_of(optimization.optimizer, proposal.spec.totals, now) if proposal else None
     if proposal is None or hold is None:
         return Permission(optimization.updates, told)
+    added = additions(optimization, proposal, now)
     return Permission(
-        _withheld(optimization, proposal.steps), f"not carried out: {hold.message}; {told}"
+        _withheld(optimization, proposal.steps.keys() - added),
+        f"not carried out: {hold.message}{_apart(added)}; {told}",
     )
+
+
+def _apart(added: Collection[str]) -> str:
+    """Return what is said of Servers that need not wait; "" without any."""
+    return f"; {len(added)} Servers that only get replicas do not wait" if added else ""

@@ -7,10 +7,14 @@ from datetime import datetime
 from inferno_operator.controllers.actuation.status import ACTUATED
 from inferno_operator.controllers.optimization.plan import Update
 from inferno_operator.controllers.plans import status
-from inferno_operator.controllers.plans.contents import placements, unpack_decisions
+from inferno_operator.controllers.plans.contents import (
+    placements,
+    replicas,
+    unpack_decisions,
+)
 from inferno_operator.controllers.plans.hold import Hold, hold_of
 from inferno_operator.controllers.plans.inputs import moved_load
-from inferno_operator.controllers.plans.proposal import Proposal, replicas
+from inferno_operator.controllers.plans.proposal import Proposal
 from inferno_operator.controllers.plans.status import Arrivals
 from inferno_operator.resources import (
     Approval,

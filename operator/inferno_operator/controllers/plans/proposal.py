@@ -19,6 +19,7 @@ from inferno_operator.controllers.plans.contents import (
     pack,
     pack_decisions,
     placements,
+    replicas,
 )
 from inferno_operator.controllers.plans.inputs import inputs_digest
 from inferno_operator.controllers.plans.reduction import standing
@@ -27,7 +28,6 @@ from inferno_operator.controllers.plans.totals import totals_of
 from inferno_operator.resources import (
     MAX_STEPS,
     Count,
-    Placement,
     PlanSpec,
     PlanStep,
     Server,
@@ -50,10 +50,13 @@ class Proposal:
         The spec of the Plan.
     steps
         All changes by name of the Server object, also those that the spec does not list.
+    decisions
+        The decisions that these changes are about.
     """
 
     spec: PlanSpec
     steps: Mapping[str, PlanStep]
+    decisions: Sequence[StoredDecision]
 
 
 def proposal_of(optimization: Optimization) -> Proposal | None:
@@ -70,17 +73,12 @@ def proposal_of(optimization: Optimization) -> Proposal | None:
     if not decisions:
         return None
     steps = {decision.server: decision.step for decision in decisions}
-    return Proposal(_spec(optimization, steps, decisions, catalogue), steps)
+    return Proposal(_spec(optimization, steps, decisions, catalogue), steps, decisions)
 
 
 def is_undecided(update: Update) -> bool:
     """Whether no decision was possible for a Server."""
     return update.verdicts[-1].reason in UNDECIDED
-
-
-def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:
-    """Return the replicas by accelerator."""
-    return {placement.accelerator: placement.replicas for placement in placed}
 
 
 def _changes(

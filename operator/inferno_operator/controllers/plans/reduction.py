@@ -191,28 +191,32 @@ def _gained(
         if server is None:
             continue
         before, after = (
-            _cards(placed, server, catalogue)
+            cards_of(placed, server, catalogue)
             for placed in (decision.before, placements(decision.after))
         )
         for card in after:
             if after[card] > before.get(card, 0):
-                priority = _priority(server, catalogue)
+                priority = priority_of(server, catalogue)
                 gained[card] = min(gained.get(card, priority), priority)
     return gained
 
 
 def _is_displaced(change: _Change, gained: Mapping[str, int], catalogue: Catalogue) -> bool:
     """Whether a more important Server gets cards of a type that a Server runs on."""
-    priority = _priority(change.server, catalogue)
-    cards = _cards(change.before, change.server, catalogue)
+    priority = priority_of(change.server, catalogue)
+    cards = cards_of(change.before, change.server, catalogue)
     return any(gained.get(card, priority) < priority for card in cards)
 
 
-def _priority(server: Server, catalogue: Catalogue) -> int:
+def priority_of(server: Server, catalogue: Catalogue) -> int:
+    """Return the priority of the class of a Server; 1 is the most important."""
     found = catalogue.classes.get(server.spec.service_class)
     return found.effective_priority if found else core.LOWEST_PRIORITY
 
 
-def _cards(placed: Iterable[Placement], server: Server, catalogue: Catalogue) -> Mapping[str, int]:
+def cards_of(
+    placed: Iterable[Placement], server: Server, catalogue: Catalogue
+) -> Mapping[str, int]:
+    """Return the cards by type that replicas of a Server take."""
     mix = tuple(core.Allocation(accelerator=p.accelerator, replicas=p.replicas) for p in placed)
     return cards_in_use(catalogue, server.spec.model, core.Allocation(mix=mix))

@@ -235,6 +235,42 @@ async def test_without_plans_the_reduction_is_held_and_it_says_so() -> None:
         assert scene.desired() == {"s": 4}
 
 
+@pytest.mark.parametrize(
+    ("cards", "optimizer", "desired"),
+    [
+        (20, {}, {"t": 3, "u": 2}),
+        (17, {}, {"t": 3, "u": 2}),
+        (16, {}, {"t": 3}),
+        (15, {}, {"u": 2}),
+        (14, {}, {}),
+        (20, {"mode": "Approve"}, {}),
+        (20, {"guard": {"maxServersChanged": 1}}, {}),
+        (20, {"guard": {"maxCostIncreasePercent": 0}}, {}),
+        (20, {"guard": {"freeze": [{"start": "0 11 * * *", "duration": "2h"}]}}, {}),
+    ],
+    ids=str,
+)
+async def test_who_only_gets_replicas_on_free_cards_does_not_wait_with_the_others(
+    cards: int, optimizer: Manifest, desired: dict[str, int]
+) -> None:
+    async with scene_of(serving("S", 12, 1), serving("T", 1, 3), serving("U", 1, 2)) as scene:
+        scene.cluster.add(objects.capacity(cards))
+        assert await carried_out(scene, **optimizer) == "Proposed"
+        assert scene.desired() == desired
+        assert ("do not wait" in scene.optimized()) is bool(desired)
+
+        scene.change("Optimizer", "inferno", optimize=True)
+        await scene.optimize()
+        await scene.advance()
+
+        assert scene.phases() == {"inferno-1": "Proposed"}
+
+        scene.answer("inferno-1", "Approved")
+        await scene.advance()
+
+        assert scene.desired() == {"s": 1, "t": 3, "u": 2}
+
+
 async def test_in_mode_recommend_nothing_waits() -> None:
     async with scene_of(serving("S", 7, 1)) as scene:
         assert await carried_out(scene, mode="Recommend") == "Done"

@@ -1,0 +1,80 @@
+"""From a measured load to scaled replicas: the last step of the guide to measuring.
+
+`LAST_MILE=write pytest tests/cluster/test_last_mile.py` makes what the guide shows anew.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from kubernetes import config
+
+from tests.cluster.kubelet import Kubelet
+from tests.cluster.scene import Scene
+from tests.conftest import ROOT, StartOperator
+from tests.controlplane.deployments import deployment
+from tests.controlplane.waiting import wait_until
+from tests.plugin import Plugin
+from tests.reference.shown import normal, run
+
+pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
+
+PAGE = ROOT / "docs" / "guides" / "measure.md"
+STEP = re.compile(r"^## 7\..*?(?=^## )", re.DOTALL | re.MULTILINE)
+SHOWN = re.compile(r"^\$ (.+)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
+LOAD = {"arrivalRate": 1211.2, "avgInTokens": 501, "avgOutTokens": 201}
+"""What the guide measures; there is no Prometheus here."""
+
+PATIENCE_S = 60.0
+
+
+def prepare(scene: Scene) -> None:
+    """The sample of the guide on a Deployment with four replicas, and its measured load."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    scene.apply(account, deployment("chat-a100", 4))
+    scene.apply_sample("measured")
+    measured = {"spec": {"currentAlloc": {"load": LOAD}}}
+    scene.control_plane.patch("server", "chat", measured, scene.namespace)
+
+    def is_running(manifest: dict[str, object]) -> bool:
+        status = manifest.get("status")
+        return isinstance(status, dict) and status.get("readyReplicas") == 4
+
+    scene.control_plane.wait_for("deployment", "chat-a100", is_running, scene.namespace, PATIENCE_S)
+
+
+def test_the_last_step_of_the_guide_scales_the_deployment(
+    scene: Scene, operator: StartOperator, tmp_path: Path
+) -> None:
+    api = config.new_client_from_config(str(scene.control_plane.kubeconfig))  # type: ignore[no-untyped-call]  # nobody typed it
+    kubelet = Kubelet(api, scene.namespace, 0.2, 0.2)
+    kubelet.start()
+    environment = dict(Plugin(scene.control_plane, scene.namespace, tmp_path).environment)
+    programs = (Path(scene.control_plane.kubectl_program).parent, Path(sys.executable).parent)
+    environment["PATH"] = os.pathsep.join([*map(str, programs), environment["PATH"]])
+    text = PAGE.read_text(encoding="utf-8")
+    step = STEP.search(text)
+    assert step is not None
+    anew = step.group()
+    try:
+        prepare(scene)
+        operator()
+        for command, output in SHOWN.findall(step.group()):
+            done = run(command, **environment)
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+            if "LAST_MILE" not in os.environ:
+                assert normal(done.stdout) == normal(output), command
+            source = f"$ {command}\n"
+            anew = anew.replace(source + output, f"{source}{done.stdout.strip()}\n")
+        wait_until(
+            lambda: scene.control_plane.get("deployment", "chat-a100", scene.namespace),
+            lambda found: found["spec"]["replicas"] == 2,
+            "two replicas",
+            PATIENCE_S,
+        )
+    finally:
+        kubelet.stop()
+    if "LAST_MILE" in os.environ:
+        PAGE.write_text(text.replace(step.group(), anew), encoding="utf-8")
