@@ -20,6 +20,7 @@ from inferno_operator.controllers.measurement.catalogue import catalogue_with
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization.controller import OptimizationController
+from inferno_operator.controllers.optimization.name_check import NameCheck
 from inferno_operator.controllers.optimization.ports import Machines, Optimizer
 from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.snapshot import build_system
@@ -87,6 +88,7 @@ def compose(settings: Settings, parts: Parts) -> Controllers:
     controllers: tuple[Controller, ...] = (
         plans,  # before the optimization, which it would complete
         optimization,
+        NameCheck(cluster, source, namespaces, now, plans.locks),
         measurement,
         *_calibration(settings, parts, measurement),
         capacity,

@@ -179,7 +179,7 @@ class _Plan:
     def update(self, observation: Observation) -> Update:
         """The update of one object."""
         if observation.kind is Server:
-            return _server_update(observation, self._decision(observation))
+            return server_update(observation, self._decision(observation))
         verdict = self._verdict(observation)
         verdicts = (*_warnings(_caveats(observation.resource)), verdict)
         return Update.of(observation, verdicts, active=verdict.holds is True)
@@ -225,7 +225,8 @@ def _joined(problems: Sequence[Problem]) -> str:
     )
 
 
-def _server_update(observation: Observation, decision: Decision) -> Update:
+def server_update(observation: Observation, decision: Decision) -> Update:
+    """The update of a Server after a decision."""
     allocated = Verdict(
         ALLOCATED,
         holds=decision.allocation is not None,

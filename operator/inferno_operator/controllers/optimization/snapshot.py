@@ -249,6 +249,12 @@ def _server(resource: Server, catalogue: Catalogue) -> core.Server:
     )
 
 
+def named_only(resource: Server) -> core.Server:
+    """A Server with its names alone: without a load, and without anything that runs."""
+    spec = resource.spec
+    return core.Server(spec.name, spec.service_class, spec.model)
+
+
 def _accelerators_of(server: Server) -> tuple[str, ...]:
     """The accelerators for which a Server names a workload or a backend; none if it names none."""
     spec = server.spec

@@ -1,0 +1,44 @@
+"""Servers whose class or model does not exist, told before an optimization; pure.
+
+An optimization says the same of them. But it may be far away, and a Server that was just applied
+would have an empty status until then.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from inferno_operator.controllers.optimization.plan import Update, server_update
+from inferno_operator.controllers.optimization.snapshot import build_system, named_only
+from inferno_operator.resources import Capacity, Condition, Server
+from inferno_operator.resources.conditions import ALLOCATED, READY, Verdict
+from inferno_operator.resources.observation import Observation, readable
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Decision, Reason
+
+WRONG_NAMES = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, Reason.NO_TARGET})
+"""Reasons that follow from names alone, whatever the load and the cards are."""
+
+
+def check_names(observations: Iterable[Observation]) -> Iterator[Update]:
+    """Yield the updates of Servers with wrong names, and of those whose names were corrected."""
+    known = list(observations)
+    resources = [r for r in readable(known) if not isinstance(r, Capacity)]  # may be uncounted
+    servers = tuple(named_only(resource) for resource in resources if isinstance(resource, Server))
+    catalogue = Catalogue(replace(build_system(resources).system, servers=servers))
+    for observation in known:
+        server, told = observation.resource, observation.status.condition(ALLOCATED)
+        if not isinstance(server, Server):
+            continue
+        found = catalogue.case(named_only(server))
+        if isinstance(found, Decision) and found.reason in WRONG_NAMES:
+            yield server_update(observation, found)
+        elif told is not None and told.reason in WRONG_NAMES:
+            yield _corrected(observation, told)
+
+
+def _corrected(observation: Observation, told: Condition) -> Update:
+    """Return the update of a Server that waits for a decision since its names were corrected."""
+    message = "its names are known now; the next optimization decides"
+    ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
+    stays = Verdict(ALLOCATED, holds=False, reason=told.reason, message=told.message)
+    return Update.of(observation, (ready, stays), active=observation.status.active)

@@ -1,0 +1,147 @@
+"""A Server that names what does not exist says so at once, without an optimization."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from inferno_operator.controllers.optimization.name_check import NameCheck
+from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.resources import Server
+from inferno_operator.resources.objects import Key, Manifest, kind_of
+from inferno_operator.runtime.fakes import FakeCluster
+from inferno_optimizer.errors import UnavailableError
+from tests.unit.operator.objects import (
+    NOW,
+    accelerator,
+    capacity,
+    manifest,
+    model,
+    server,
+    service_class,
+)
+
+S = Key("default", "s")
+WITHOUT_TARGET = manifest("ServiceClass", {"name": "Empty", "priority": 1}, name="empty")
+SCENE = (accelerator(), model(), service_class(), WITHOUT_TARGET, capacity(4))
+PATIENCE_S = 10.0
+
+
+@asynccontextmanager
+async def checking(cluster: FakeCluster) -> AsyncGenerator[None]:
+    locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+    check = NameCheck(cluster, OnDemand(cluster), (), lambda: NOW, locks)
+    task = asyncio.create_task(check.run())
+    try:
+        yield
+    finally:
+        await check.stop()
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def cluster_of(*manifests: Manifest) -> FakeCluster:
+    cluster = FakeCluster()
+    for item in (*SCENE, *manifests):
+        cluster.add(item)
+    return cluster
+
+
+def conditions(cluster: FakeCluster, key: Key = S) -> dict[str, tuple[str, str]]:
+    status = cluster.objects["Server", key].get("status", {})
+    return {c["type"]: (c["status"], c["reason"]) for c in status.get("conditions", [])}
+
+
+async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not met():
+            await cluster.something_changed()
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"class": "gone"}, "UnknownClass"),
+        ({"model": "gone"}, "UnknownModel"),
+        ({"class": "Empty"}, "NoTarget"),
+        ({"class": "gone", "currentAlloc": None, "measure": {"source": "vLLM"}}, "UnknownClass"),
+    ],
+)
+async def test_a_new_server_with_a_wrong_name_says_so(spec: Manifest, reason: str) -> None:
+    cluster = cluster_of()
+
+    async with checking(cluster):
+        cluster.add(server("S", spec={**spec, "measure": None}))
+        await until(cluster, lambda: bool(conditions(cluster)))
+
+    expected = ("False", reason)
+    assert conditions(cluster) == {"Ready": expected, "Allocated": expected}
+    assert [event.reason for event in cluster.events] == [reason]
+    assert "desiredAlloc" not in cluster.objects["Server", S]["spec"]
+
+
+async def test_a_corrected_name_waits_for_the_next_optimization() -> None:
+    cluster = cluster_of(server("S", spec={"class": "gone"}))
+
+    async with checking(cluster):
+        await until(cluster, lambda: bool(conditions(cluster)))
+        cluster.add(server("S"))
+        await until(cluster, lambda: conditions(cluster)["Ready"] == ("Unknown", "NotOptimized"))
+
+    assert conditions(cluster)["Allocated"] == ("False", "UnknownClass")
+
+
+async def test_servers_with_known_names_are_not_written() -> None:
+    cluster = cluster_of(server("S"), server("Bad", spec={"class": "gone"}))
+
+    async with checking(cluster):
+        await until(cluster, lambda: bool(conditions(cluster, Key("default", "bad"))))
+
+    assert cluster.writes == ["status Server bad"]
+
+
+async def test_a_server_that_an_optimization_looked_at_is_checked_when_its_names_change() -> None:
+    """At the start it is not: that would read all objects of every namespace again."""
+    told = {"type": "Allocated", "status": "True", "reason": "Allocated", "message": ""}
+    known = {
+        **server("S"),
+        "status": {"conditions": [{**told, "lastTransitionTime": f"{NOW:%FT%TZ}"}]},
+    }
+    cluster = cluster_of(known)
+
+    async with checking(cluster):
+        cluster.add({**known, "spec": {**known["spec"], "keepAccelerator": True}})
+        await asyncio.sleep(PATIENCE_S)
+        assert cluster.writes == []
+        cluster.add({**known, "spec": {**known["spec"], "model": "gone"}})
+        await until(cluster, lambda: "Ready" in conditions(cluster))
+
+    assert conditions(cluster)["Allocated"] == ("False", "UnknownModel")
+
+
+async def test_a_failure_is_tried_again() -> None:
+    cluster = cluster_of()
+
+    async with checking(cluster):
+        await asyncio.sleep(1)
+        cluster.failing["Server"] = UnavailableError("connection refused")
+        cluster.add(server("S", spec={"class": "gone"}))
+        await asyncio.sleep(5)
+        cluster.failing.clear()
+        await until(cluster, lambda: bool(conditions(cluster)))
+
+    assert conditions(cluster)["Ready"] == ("False", "UnknownClass")
+
+
+async def test_servers_that_are_deleted_are_forgotten() -> None:
+    cluster = cluster_of(server("S", spec={"class": "gone"}))
+
+    async with checking(cluster):
+        await until(cluster, lambda: bool(conditions(cluster)))
+        cluster.remove(kind_of(Server), S)
+        cluster.add(server("S", spec={"class": "gone"}, uid="another"))
+        await until(cluster, lambda: bool(conditions(cluster)))
+
+    assert conditions(cluster)["Ready"] == ("False", "UnknownClass")
