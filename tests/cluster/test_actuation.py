@@ -353,6 +353,28 @@ def test_a_writer_who_resets_replicas_is_told_of_and_takes_none_that_were_decide
     wait_until(lambda: fleet.available["m-a100"], lambda n: n == 3, "three replicas", 30.0)
 
 
+def test_edits_of_a_booster_leave_what_was_decided(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    """Each edit makes the booster's controller set its own number, 0."""
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=3, target="ModelServing")
+    actuated.wait_for("Actuated", text="3 x A100")
+
+    for edit in range(4):
+        actuated.patch(BOOSTERS, "m", {"spec": {"owner": f"owner-{edit}"}})
+        wait_until(lambda: actuated.get(BOOSTERS, "m"), is_passed_on, "its number", 30.0)
+        wait_until(actuated.replicas, lambda r: r["m-a100"] == 3, "replicas set back", 30.0)
+    actuated.wait_for("Actuated", text="3 x A100")
+    wait_until(lambda: fleet.available["m-a100"], lambda n: n == 3, "three replicas", 30.0)
+
+
+def is_passed_on(booster: Manifest) -> bool:
+    """Whether the booster's controller has seen the newest edit."""
+    return bool(booster["status"]["observedGeneration"] == booster["metadata"]["generation"])
+
+
 def test_a_deleted_child_comes_back_with_what_was_decided(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:

@@ -3,18 +3,17 @@
 from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.actuation.decision import placements
-from inferno_operator.controllers.actuation.targets import Workload
+from inferno_operator.controllers.actuation.targets import Workload, available
 from inferno_operator.resources import DIGITS, Accelerator, Model, ModelBoosterRef, Resource, Server
 from inferno_operator.resources.objects import Manifest
 
 
 def running(reference: ModelBoosterRef, workload: Workload) -> Mapping[str, int]:
     """Return the available replicas by accelerator, in the order of the reference."""
-    found = {}
-    for backend in reference.backends:
-        serving = workload.servings.get(reference.serving_of(backend), {})
-        found[backend.accelerator] = serving.get("status", {}).get("availableReplicas", 0)
-    return found
+    return {
+        backend.accelerator: available(workload, reference.serving_of(backend))
+        for backend in reference.backends
+    }
 
 
 def has_changed(server: Server, running: Mapping[str, int]) -> bool:

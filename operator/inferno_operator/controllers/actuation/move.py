@@ -17,6 +17,7 @@ from inferno_operator.controllers.actuation.status import (
 )
 from inferno_operator.controllers.actuation.targets import (
     Workload,
+    available,
     bounds_for,
     compose,
     failure,
@@ -181,11 +182,11 @@ class Move:
         if serving is None or not _is_observed(serving):
             return 0
         asked: int = serving["spec"].get("replicas", 1)
-        return min(_available(serving), asked)
+        return min(self._running(name), asked)
 
     def _running(self, name: str) -> int:
         """Return the available replicas of a backend, also those that are about to end."""
-        return _available(self._world.servings.get(name, {}))
+        return available(self._world, name)
 
     def _needed(self, name: str) -> int:
         """Return the replicas that must be available before others are scaled down.
@@ -200,11 +201,6 @@ class Move:
 
     def _shrinking(self) -> Iterable[str]:
         return [name for name, final in self._final.items() if not final.covers(self._now[name])]
-
-
-def _available(serving: Manifest) -> int:
-    available: int = serving.get("status", {}).get("availableReplicas", 0)
-    return available
 
 
 def _is_observed(manifest: Manifest) -> bool:

@@ -152,6 +152,13 @@ def _holders(reference: ModelBoosterRef, workload: Workload) -> Iterator[tuple[s
                 yield from target_holders(kind, scaler, kinds.serving).items()
 
 
+def available(workload: Workload, serving: str) -> int:
+    """Return the available replicas of a serving, also those that are about to end."""
+    status = workload.servings.get(serving, {}).get("status", {})
+    found: int = status.get("availableReplicas", 0)
+    return found
+
+
 def floor(reference: ModelBoosterRef, workload: Workload, backend: Backend) -> int:
     """Return the minimum of replicas that a backend may have.
 
@@ -193,12 +200,14 @@ def bounds_for(
 
     The schema requires a maximum of at least 1. A single number is both minimum and maximum.
     If the plan is a ceiling, the minimum stays, but is at least 1 if replicas are wanted: an
-    autoscaler cannot scale up from zero.
+    autoscaler cannot scale up from zero. A number of 0 is no choice of an autoscaler, but that of
+    another manager: then what runs stays.
     """
     lowest = floor(reference, workload, backend)
     replicas = least = max(replicas, lowest)
     if is_ceiling(reference, workload, backend):
-        least = max(lowest, min(max(holder.bounds.least, 1), replicas))
+        runs = available(workload, reference.serving_of(backend)) if holder.is_number else 0
+        least = max(lowest, min(holder.bounds.least or max(runs, 1), replicas))
     if holder.is_number:
         return Bounds(least, least)
     return Bounds(least, max(replicas, 1))

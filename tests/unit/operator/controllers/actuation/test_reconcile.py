@@ -264,6 +264,20 @@ async def test_an_edit_during_a_move_does_not_take_the_old_replicas() -> None:
     assert told["reason"] == "Moving"
 
 
+async def test_an_edit_leaves_what_an_autoscaler_runs_below_a_ceiling() -> None:
+    scene = Scene(target="ModelServing", bounds="Ceiling")
+    scene.overwrite("m-a", 4)
+    scene.run_all()
+    scene.decide(A=7)
+    told = await scene.actuate()
+    assert told["message"] == "4 x A (7 at most)"
+    for edit in range(3):
+        scene.edit(f"engine:{edit}", replicas=0)
+        await scene.actuate(after=MINUTE)
+        assert scene.replicas() == {"m-a": 4, "m-b": 0}
+        scene.run_all()
+
+
 async def test_a_serving_that_is_being_deleted_replaces_no_other() -> None:
     scene = Scene(target="ModelServing")
     scene.decide(A=3)
