@@ -7,8 +7,17 @@ from itertools import groupby
 from inferno_operator.controllers.measurement.expressions import Group
 from inferno_operator.controllers.measurement.reading import Values
 
-MEMBERS = 2000
-"""Servers of a group that share their queries: their answers fit into the largest size."""
+SERIES = 5
+"""Series of a server in the largest answer that is needed."""
+
+BYTES_OF_SERIES = 110
+"""Size of a series in an answer, without the values of its labels [bytes]."""
+
+LARGEST_ANSWER = 6 * 2**20
+"""Size of an answer up to which a group is not divided [bytes]; the limit is a third larger."""
+
+LARGEST_PART = 96 * 2**10
+"""Size of the values of a part [bytes]: its queries can name them."""
 
 LEFT_OUT_FOR = 10
 """Surveys for which a server is left out that made Prometheus fail."""
@@ -53,9 +62,11 @@ class Suspects:
 
 
 def chunks(group: Group, namespaces: Namespaces) -> Iterator[Group]:
-    """Yield a group in as few parts as needed for answers of limited size."""
-    count = -(-len(group.values) // MEMBERS)
-    if count <= 1:
+    """Yield a group as it is, or in parts if its answers would be too large."""
+    values = sum(len(text.encode()) for each in group.values for text in each)
+    answer = SERIES * (values + BYTES_OF_SERIES * len(group.values))
+    count = -(-values // LARGEST_PART) if answer > LARGEST_ANSWER else 1
+    if count == 1:
         yield group
         return
     in_order = sorted(group.values, key=lambda values: (namespaces[values], values))

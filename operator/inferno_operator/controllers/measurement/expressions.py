@@ -21,7 +21,7 @@ VALUES_NAMED = 50
 """If there are more values of a label, the query of a whole group selects all its values."""
 
 LONGEST_SELECTOR = 2**13
-LONGEST_SELECTOR_OF_PART = 2**16
+LONGEST_SELECTOR_OF_PART = 2**17
 """Largest size of a selector [bytes]: a query has up to forty, and Prometheus takes 10 MB."""
 
 PERCENTILES = (0.5, 0.95, 0.99)

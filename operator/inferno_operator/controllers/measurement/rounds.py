@@ -5,6 +5,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
 
 from inferno_operator.controllers.measurement import expressions as promql
 from inferno_operator.controllers.measurement.diagnosis import Diagnosis
@@ -448,7 +449,8 @@ def _merged(slow: Mapping[str, Table]) -> dict[str, Table]:
 def _interval(round_: _Round) -> float:
     """The longest scrape interval of a group [s]; 0 if it is not known."""
     nobody = ("",) * len(round_.group.labels)
-    return round_.tables.get(REPLICAS, {}).get(nobody, {}).get("interval", 0.0)
+    found = round_.tables.get(REPLICAS, {}).get(nobody, {}).get("interval", 0.0)
+    return found if isfinite(found) else 0.0
 
 
 def _short_window(interval: float, windows: Windows) -> int:

@@ -136,7 +136,7 @@ def with_other_labels(series: Sequence[Series], others: Sequence[Series]) -> Rep
 
 
 def as_of_another_tenant(labels: dict[str, str]) -> dict[str, str]:
-    model = labels["model_name"].replace("bad", "good")
+    model = labels.get("model_name", "").replace("bad", "good")
     return {**labels, "model_name": model, "namespace": "good"}
 
 

@@ -89,7 +89,8 @@ class World:
     def series(self, asked: Asked, having: str = "") -> list[Series]:
         expression = asked.form[0][1] if asked.form else ""
         parts = next((rows for word, rows in PARTS.items() if word in expression), {})
-        return [
+        interval = {"metric": {"inferno_part": "interval"}, "value": [time.time(), "15"]}
+        return [interval] * ("reporting" in parts and having != "bad") + [
             {
                 "metric": {"model_name": name, "namespace": namespace, "inferno_part": part},
                 "value": [time.time(), str(value * self.rate if part == "0" else value)],
