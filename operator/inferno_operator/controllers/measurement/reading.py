@@ -84,15 +84,20 @@ def parts_of(query: Query, answer: Answer) -> Table:
         Two series are the same part, or a number is not plausible: the answer is not what was
         asked for, and half of it would count as less load.
     """
-    found: defaultdict[Values, dict[str, float]] = defaultdict(dict)
-    for values, sample in _of_group(query.group, answer):
-        part = sample.labels.get(PART, "")
-        if part in found[values]:
+    found: dict[Values, dict[str, float]] = {values: {} for values in _known(query.group)}
+    values_of, is_signed = _values_of(query.group), query.is_signed
+    for sample in answer.samples:  # there may be 50,000, so nothing is called that need not be
+        values = values_of(sample)
+        parts = found.get(values)
+        if parts is None:
+            continue
+        part, value = sample.labels.get(PART, ""), sample.value
+        if part in parts:
             raise RefusedError(f"{_told(query, values)} has several series, where one was expected")
-        if not is_plausible(sample.value, signed=query.is_signed):
-            raise RefusedError(f"{_told(query, values)} is {sample.value:g}, which cannot be")
-        found[values][part] = sample.value
-    return found
+        if not 0.0 <= value <= LARGEST and not is_plausible(value, signed=is_signed):
+            raise RefusedError(f"{_told(query, values)} is {value:g}, which cannot be")
+        parts[part] = value
+    return {values: parts for values, parts in found.items() if parts}
 
 
 def cov_by_server(query: Query, answer: Answer) -> Mapping[Values, float]:
@@ -130,10 +135,14 @@ def is_plausible(value: float, *, signed: bool = False) -> bool:
     return not math.isfinite(value) or (-LARGEST if signed else 0.0) <= value <= LARGEST
 
 
+def _known(group: Group) -> tuple[Values, ...]:
+    """The servers of a group, and nobody."""
+    return *group.values, ("",) * len(group.labels)
+
+
 def _of_group(group: Group, answer: Answer) -> Iterator[tuple[Values, Sample]]:
     """Yield the samples of the servers of a group, and those of nobody."""
-    known = {*group.values, ("",) * len(group.labels)}
-    values_of = _values_of(group)
+    known, values_of = frozenset(_known(group)), _values_of(group)
     return ((v, sample) for sample in answer.samples if (v := values_of(sample)) in known)
 
 
