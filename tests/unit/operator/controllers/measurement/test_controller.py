@@ -13,7 +13,7 @@ import pytest
 from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.measurement.survey import Survey
-from inferno_operator.resources import Server
+from inferno_operator.resources import Queries, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster
@@ -303,3 +303,48 @@ async def test_the_noise_of_a_constant_load_changes_next_to_nothing(rate: float)
     assert changes <= 3
     assert writes == changes + 1
     assert max(abs(load - rate) for load in loads) < 0.15 * rate
+
+
+def with_slow_queries(number: int) -> Manifest:
+    """A Server with nine queries, each of which takes ten seconds."""
+    names = [field.alias or name for name, field in Queries.model_fields.items()]
+    measure = {"source": "Custom", "queries": dict.fromkeys(names, f"slow_{number}")}
+    return server(f"Slow{number}", spec={"measure": measure}, namespace="slow")
+
+
+async def test_slow_queries_of_a_namespace_delay_no_other_and_end_with_their_servers() -> None:
+    scene = Scene()
+    scene.table.seconds = {"slow": 10.0}
+    slow = [scene.cluster.add(with_slow_queries(number)) for number in range(20)]
+
+    async with scene.running() as controller:
+        await asyncio.sleep(1)
+        assert scene.stored["status"]["measured"]["quality"] == "Fresh"
+        await asyncio.sleep(11)
+        assert not controller.queue.longest_run  # the cycle has ended
+        for key in slow:
+            scene.cluster.remove(SERVER, key)
+        scene.table.asked.clear()
+        scene.serve(50.0)
+        await asyncio.sleep(2 * INTERVAL)
+
+    assert not any("slow" in text for text in scene.table.asked)
+    assert scene.stored["spec"]["currentAlloc"]["load"]["arrivalRate"] == 3000
+
+
+async def test_a_slow_server_says_that_the_time_of_its_namespace_is_used_up() -> None:
+    scene = Scene()
+    scene.table.seconds = {"slow": 10.0}
+    slow = [scene.cluster.add(with_slow_queries(number)) for number in range(20)]
+
+    async with scene.running():
+        await asyncio.sleep(12)
+
+    messages = [
+        condition["message"]
+        for key in slow
+        for condition in scene.cluster.objects["Server", key]["status"]["conditions"]
+        if condition["type"] == "Measured"
+    ]
+    assert len(messages) == 20
+    assert all("namespace slow used up its time" in message for message in messages)
