@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +31,7 @@ def main() -> None:
     parser.add_argument("--fleets", nargs="+", default=FLEETS, metavar="NAME")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--solvers", nargs="+", default=list(OTHERS), choices=list(OTHERS))
+    parser.add_argument("--side-by-side", action="store_true", help="run all solvers at once")
     parser.add_argument("--json", type=Path, help="append each result to this file, too")
     arguments = parser.parse_args()
     runs = []
@@ -38,7 +41,9 @@ def main() -> None:
             print(f"{fleet} seed {seed}: {save(fleet, seed, file):,} rows", flush=True)
             for seconds in arguments.seconds:
                 solvers = (OURS, *arguments.solvers)
-                runs.append([_run(solver, file, seconds) for solver in solvers])
+                workers = len(solvers) if arguments.side_by_side else 1
+                with ThreadPoolExecutor(workers) as pool:
+                    runs.append([*pool.map(partial(_run, file=file, seconds=seconds), solvers)])
                 if arguments.json:
                     _append(arguments.json, fleet, seed, seconds, runs[-1])
     print(_summary(runs))

@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,11 +14,12 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solvers.exact.program import Program
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
-from tests.generate import fleet
+from tests.generate import JsonObject, fleet
 from tests.solvers.levels import Rows
+from tests.solvers.markets import heavy_tailed, mixed
 
 ACCELERATORS = 20
-NAME = re.compile(r"(?P<kind>[bo])-(?P<servers>\d+)-(?P<demand>[\d.]+)")
+NAME = re.compile(r"(?P<kind>[bohm])-(?P<servers>\d+)-(?P<demand>[\d.]+)")
 
 LARGEST = (5.0, 60.0)
 """How many times its load a very large server has, evenly on a logarithmic scale."""
@@ -28,8 +31,9 @@ def save(name: str, seed: int, path: Path) -> int:
     Parameters
     ----------
     name
-        `b-SERVERS-DEMAND`, a fleet of the benchmarks; `o-SERVERS-DEMAND`, the same with half of
-        the servers very large.
+        `KIND-SERVERS-DEMAND`: `b`, a fleet of the benchmarks; `o`, the same with half of the
+        servers very large; `h`, loads with a heavy tail, and few types scarce; `m`, five classes,
+        and most cards of a few types.
     seed
         Of the random choices.
     path
@@ -37,19 +41,30 @@ def save(name: str, seed: int, path: Path) -> int:
     """
     found = NAME.fullmatch(name)
     if found is None:
-        raise ValueError(f"{name}: not of the form b-SERVERS-DEMAND or o-SERVERS-DEMAND")
-    servers, demand = int(found["servers"]), float(found["demand"])
-    document = fleet(servers, ACCELERATORS, seed, demand)
-    if found["kind"] == "o":
-        random = np.random.default_rng(seed)
-        for server in document["system"]["serverData"]["servers"]:
-            if random.random() < 0.5:
-                factor = math.exp(random.uniform(math.log(LARGEST[0]), math.log(LARGEST[1])))
-                server["currentAlloc"]["load"]["arrivalRate"] *= factor
+        raise ValueError(f"{name}: not of the form KIND-SERVERS-DEMAND with a kind of b, o, h, m")
+    document = KINDS[found["kind"]](int(found["servers"]), seed, float(found["demand"]))
     program = _program(decode_system(document))
     names = [*Rows.__slots__, "stays"]
     np.savez(path, **{name: getattr(program, name) for name in names})
     return len(program.case)
+
+
+def _plain(servers: int, seed: int, demand: float) -> JsonObject:
+    return fleet(servers, ACCELERATORS, seed, demand)
+
+
+def _with_large_servers(servers: int, seed: int, demand: float) -> JsonObject:
+    document, random = _plain(servers, seed, demand), np.random.default_rng(seed)
+    for server in document["system"]["serverData"]["servers"]:
+        if random.random() < 0.5:
+            factor = math.exp(random.uniform(math.log(LARGEST[0]), math.log(LARGEST[1])))
+            server["currentAlloc"]["load"]["arrivalRate"] *= factor
+    return document
+
+
+KINDS: MappingProxyType[str, Callable[[int, int, float], JsonObject]] = MappingProxyType(
+    {"b": _plain, "o": _with_large_servers, "h": heavy_tailed, "m": mixed}
+)
 
 
 def _program(system: System) -> Program:

@@ -5,19 +5,27 @@ and a first solution is improved by local search unless it is close to that.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.local_search import Guide, descend, exchange, round_off
-from inferno_optimizer.solvers.exact.neighbourhood import Opening, leave_everything_open
+from inferno_optimizer.solvers.exact.neighbourhood import Centre, Opening, leave_everything_open
 from inferno_optimizer.solvers.exact.one_more_card import value_of_one_more
-from inferno_optimizer.solvers.exact.packing import add, change_little, fill, pack, stand
+from inferno_optimizer.solvers.exact.packing import (
+    add,
+    change_little,
+    completed,
+    fill,
+    insert,
+    pack,
+    stand,
+)
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import Relaxation
@@ -177,9 +185,20 @@ class _Search:
         served, most = -incumbent.value, min(-incumbent.bound, total)
         if self._keeps_whole and self._whole == level and served >= total * (1 - SLACK):
             self._whole += 1
-        floor = min(served * (1 - SLACK), most * (1 - self._tolerance))
         self._bounds = np.append(self._bounds, most)
-        self._floors = np.append(self._floors, floor)
+        self._floors = np.append(self._floors, self._floor(served, most))
+
+    def _floor(self, served: float, most: float) -> float:
+        """Load of a level that later objectives keep.
+
+        They may take the tolerance of what is known to be possible: of the most load where the
+        plan is as close to it, and else of what is served. To keep every bit of that would leave
+        them hardly any other plan.
+        """
+        close = most * (1 - self._tolerance)
+        if served >= close:
+            return min(served * (1 - SLACK), close)
+        return served * (1 - self._tolerance)
 
     def finish(self) -> Outcome:
         """The least value among solutions that keep the floors."""
@@ -291,10 +310,14 @@ class _Search:
                 return
         if seconds_left() <= 0 and is_last:
             return
-        self._offer(program, incumbent, prices, pack(program, prices), self._floors)
+        packed = pack(program, prices)
+        self._offer(program, incumbent, prices, packed, self._floors)
         gap = GAP if is_last else self._gap(program, prices)
         if is_last and incumbent.value > _good_enough(prices, gap):
             prices = self._tighten(program, prices, incumbent, seconds_left)
+        for known in (packed, incumbent.plan):
+            if incumbent.value > _good_enough(prices, gap):
+                self._search_nearby(program, prices, incumbent, known, seconds_left)
         if incumbent.value > _good_enough(prices, gap):
             prices = self._search(program, prices, incumbent, least, gap, seconds_left)
         self._refine(program, prices, incumbent, gap, seconds_left)
@@ -367,6 +390,44 @@ class _Search:
             gap = task.good_enough - prices.proven
             self._exactly(task, incumbent, opening, seconds_left, gap)
 
+    def _search_nearby(
+        self,
+        program: Program,
+        prices: Prices,
+        incumbent: Incumbent[BoolArray],
+        known: BoolArray,
+        seconds_left: Callable[[], float],
+    ) -> None:
+        """Dive and exchange where the levels with a floor serve the same cases as what is known.
+
+        Of these levels all the same cases are served, on any rows, and as many more as the floors
+        take; nobody else is. So every choice keeps the floors, which rounding misses where single
+        cases are a large part of the load.
+        """
+        if len(self._floors) == self._whole or seconds_left() <= 0:
+            return
+        served = completed(program, known, self._floors, prices)
+        rows, kept = _with_all_of(program, served, len(self._floors))
+        loads = kept.weight[kept.starts[kept.level[kept.starts] == 0]].sum(keepdims=True)
+        floors = Floors(loads, 1)
+        prices = price(kept, prices.objective[rows], floors.loads, floors.whole, seconds_left)
+        known = known[rows]
+
+        def offer(found: BoolArray | None) -> None:
+            if found is not None and kept.serves_all_of(found, floors.whole):
+                chosen = np.zeros_like(incumbent.plan)
+                chosen[rows] = found
+                incumbent.offer(chosen)
+
+        offer(insert(kept, pack(kept, prices), prices, seconds_left))
+        if kept.serves_all_of(known, floors.whole):
+            split = np.zeros(len(kept.starts), dtype=np.bool_)
+            centre = Centre(known, split, prices.excess, prices.loads)
+        else:
+            centre = descend(kept, prices, floors, known, Guide.LINEAR, seconds_left)
+        offer(exchange(kept, prices, floors, centre, seconds_left))
+        offer(round_off(kept, prices, centre, seconds_left))
+
     def _search(
         self,
         program: Program,
@@ -389,6 +450,8 @@ class _Search:
                 prices = self._offer(program, incumbent, prices, found, least)
             rounded = round_off(program, prices, centre, seconds_left)
             prices = self._offer(program, incumbent, prices, rounded, least)
+            if incumbent.value > _good_enough(prices, gap):
+                self._search_nearby(program, prices, incumbent, rounded, seconds_left)
             if incumbent.value > _good_enough(prices, gap):
                 prices = self._tighten(program, prices, incumbent, seconds_left)
             if incumbent.value <= _good_enough(prices, gap) or seconds_left() <= 0:
@@ -417,6 +480,16 @@ class _Search:
             return prices
         self._floors = floors
         return lowered
+
+
+def _with_all_of(program: Program, served: BoolArray, levels: int) -> tuple[IntArray, Program]:
+    """Rows of a program in which the cases that are served of the first levels are all the first.
+
+    Others of these are not in it; the cases of all later levels are its second one.
+    """
+    later = program.level >= levels
+    rows = np.flatnonzero(later | served[program.place])
+    return rows, replace(program.take(rows), level=later[rows].astype(np.int64))
 
 
 def _stands(program: Program) -> bool:

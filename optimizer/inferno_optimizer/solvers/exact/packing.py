@@ -100,6 +100,26 @@ def insert(
     return chosen
 
 
+def completed(program: Program, chosen: BoolArray, floors: FloatArray, prices: Prices) -> BoolArray:
+    """Cases that a choice serves, and as many more as the floors of the first levels take.
+
+    Those come first that cost the least for their load. Shape (cases,).
+    """
+    served, first = program.has_row(chosen), program.starts
+    level, weight = program.level[first], program.weight[first]
+    cost = np.minimum.reduceat(prices.excess, first) / weight
+    for mine, floor in enumerate(floors.tolist()):
+        missing = floor - float(weight[served & (level == mine)].sum())
+        others = np.flatnonzero(~served & (level == mine))
+        others = others[np.argsort(cost[others], kind="stable")]
+        for case in others.tolist():
+            if missing <= 0:
+                break
+            served[case] = True
+            missing -= weight[case]
+    return served
+
+
 def _cheapest_way(
     program: Program,
     prices: Prices,

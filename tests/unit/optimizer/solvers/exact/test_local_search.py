@@ -26,7 +26,15 @@ from inferno_optimizer.solvers.exact.neighbourhood import (
     leave_everything_open,
     leave_exchanges_open,
 )
-from inferno_optimizer.solvers.exact.packing import CASES, change_little, fill, insert, pack, stand
+from inferno_optimizer.solvers.exact.packing import (
+    CASES,
+    change_little,
+    completed,
+    fill,
+    insert,
+    pack,
+    stand,
+)
 from inferno_optimizer.solvers.exact.prices import Prices, price
 from inferno_optimizer.solvers.exact.program import Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
@@ -302,6 +310,23 @@ def test_cases_that_must_be_served_are_inserted_at_the_expense_of_others(seed: i
     assert program.serves_all_of(found, 1)
     assert np.all(program.used(found) <= program.capacity)
     assert np.bincount(program.place[found]).max() == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_choice_is_completed_to_what_the_floors_take_and_hardly_more(seed: int) -> None:
+    program = random_program(seed, cases=100)
+    floors = 0.8 * loads(program)[:2]
+    prices = price(program, np.where(program.level == 2, -program.weight, 0.0), floors, 0)
+    known = fill(replace(program, level=program.level.max() - program.level), nothing(program))
+
+    served = completed(program, known, floors, prices)
+
+    first = program.starts
+    load = np.bincount(program.level[first][served], program.weight[first][served], 3)
+    before = program.served(known, 2)
+    assert np.all(served[program.place[known]])
+    assert np.all(load[:2] >= floors)
+    assert np.all(load[:2] <= np.maximum(before, floors + program.weight.max()))
 
 
 @pytest.mark.parametrize("every", [10, 20, 40])
