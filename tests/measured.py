@@ -31,7 +31,7 @@ REPLICAS = 4
 RATES = (4.0, 24.0, 8.0, 40.0, 16.0, 48.0)
 """Requests/s in the past, for five minutes each."""
 
-NOW = 20.0
+NOW = 17.0
 """Requests/s in the last twenty minutes."""
 
 

@@ -35,6 +35,9 @@ ENOUGH_REQUESTS = 20
 SCRAPES = 4
 """Scrape intervals that the short window has at least."""
 
+EXTRAPOLATED = 1.1
+"""Scrape intervals up to which `rate` and `delta` extrapolate to the ends of their window."""
+
 TARGET = ("job", "instance", "cluster", "namespace", "pod")
 """Labels that name a target; all but the first two may be absent."""
 
@@ -179,7 +182,8 @@ def replicas(group: Group, windows: Windows) -> Query:
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
     `absent` replicas, which have reported in the long window, are still targets, and do not
     report now; `young`, the replicas of a server of which none was known before the window;
-    `late`, the time of the newest sample [s] of a server that is not scraped in time; and once,
+    `late`, the time of the newest sample [s] of a server that is not scraped in time; `newest`,
+    the same where `rate` and `delta` do not extrapolate to the end of their window; and once,
     without labels, `interval`: the time between two scrapes [s] of nearly all servers at most.
     """
     seconds, recently = windows.long, windows.short // SCRAPES
@@ -188,13 +192,16 @@ def replicas(group: Group, windows: Windows) -> Query:
     samples = f"max {group.by} ({_each(group, f'count_over_time({{}}[{seconds}s])')})"
     newest = f"max {group.by} ({_each(group, 'timestamp({})')})"
     reporting = f"count {group.by} ({_targets(group)} ({heartbeat}))"
+    usual = f"{seconds} / ({samples} and count {group.by} ({older}))"
+    between = f"min {group.by} ({_interval(group, recently)}) or {usual}"
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
         ("absent", f"(count {group.by} ({_scraped(group, seconds)}) - {reporting} > 0)"),
         ("young", f"({reporting} unless count {group.by} ({older}))"),
         ("late", f"({newest} < time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples})"),
-        ("interval", f"quantile(0.95, min {group.by} ({_interval(group, recently)}))"),
+        ("newest", f"({newest} < time() - {EXTRAPOLATED} * {seconds} / {samples})"),
+        ("interval", f"quantile(0.95, {between})"),
     ]
     return Query(group, "replicas", _union(parts))
 

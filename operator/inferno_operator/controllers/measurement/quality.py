@@ -12,6 +12,7 @@ from typing import Any
 from inferno_operator.controllers.measurement.catalogue import Source
 from inferno_operator.controllers.measurement.expressions import (
     ENOUGH_REQUESTS,
+    EXTRAPOLATED,
     FEW,
     FEW_COUNT,
     PERCENTILES,
@@ -45,9 +46,6 @@ SIGNIFICANT = 3.5
 
 Chance exceeds it once in some hours of measurements every 30 s.
 """
-
-EXTRAPOLATED = 1.1
-"""Scrape intervals up to which `rate` and `delta` extrapolate to the begin of their window."""
 
 MILLISECONDS = 1000.0
 PER_MINUTE = 60.0
@@ -218,33 +216,37 @@ def _arrival_rate(reading: Reading) -> float | None:
     for name in alternatives:
         long, short = reading.part(LOAD_LONG, name), reading.part(LOAD_SHORT, name)
         if long is not None or short is not None:
-            short = (short or 0.0) / _known_share(reading, reading.windows.short)
-            long = (long or 0.0) / _known_share(reading, reading.windows.long)
-            return _larger(short, long, reading)
+            windows = reading.windows
+            known = _known_seconds(reading, windows.short)
+            short = (short or 0.0) * windows.short / known
+            long = (long or 0.0) * windows.long / _known_seconds(reading, windows.long)
+            return _larger(short, long, known)
     return None
 
 
-def _known_share(reading: Reading, window: int) -> float:
-    """Return the share of a window that its rates are about.
+def _known_seconds(reading: Reading, window: int) -> float:
+    """Return the part of a window that its rates are about [s].
 
-    Prometheus divides by the whole window. If the first sample lies in it, then what it counts
-    begins half an interval before this sample, or with the window if that is near.
+    Prometheus divides by the whole window. What it counts begins half an interval before the
+    first sample in it, and ends half an interval after the last one, where these are not near
+    the ends of the window.
     """
-    since = reading.part(SINCE, "since")
-    if since is None:
-        return 1.0
-    age, interval = reading.time - since, reading.interval
-    if window - age < EXTRAPOLATED * interval:
-        return 1.0
-    return (age + interval / 2) / window
+    interval, unknown = reading.interval, 0.0
+    since, newest = reading.part(SINCE, "since"), reading.part(REPLICAS, "newest")
+    if since is not None and since - (reading.time - window) > EXTRAPOLATED * interval:
+        unknown += since - (reading.time - window) - interval / 2
+    if newest is not None:
+        unknown += max(0.0, reading.time - newest - interval / 2)
+    return max(window - unknown, interval, 1.0)
 
 
 def _names(reading: Reading, query: str) -> Iterable[str]:
     return reading.answers.get(query, {})
 
 
-def _larger(short: float, long: float, reading: Reading) -> float:
-    noise = SIGNIFICANT * sqrt(max(short, long, 0.0) / reading.windows.short)
+def _larger(short: float, long: float, seconds: float) -> float:
+    """Return the long rate, or that of the last seconds if it is significantly larger."""
+    noise = SIGNIFICANT * sqrt(max(short, long, 0.0) / seconds)
     return max(short if short - long > noise else long, 0.0)
 
 

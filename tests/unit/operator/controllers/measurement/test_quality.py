@@ -115,6 +115,18 @@ def test_a_window_whose_begin_is_near_the_first_sample_is_known() -> None:
     assert found.arrival_rate == pytest.approx(9.0 * 60)
 
 
+def test_the_time_since_the_newest_sample_is_not_known() -> None:
+    """As where samples arrive 40 s late in a remote store: rate() counts to 7.5 s after them."""
+    counted = 20.0 * (300 - 40 + 7.5) / 300
+    delayed = {**REPORTING, "newest": NOW - 40}
+    subject = reading(replicas=delayed, load_short={"0": 0.0}, load_long={"0": counted})
+
+    found = judge(replace(subject, interval=15.0))
+
+    assert found.quality == "Fresh"
+    assert found.arrival_rate == pytest.approx(20.0 * 60)
+
+
 def test_the_first_alternative_that_has_series_is_the_arrival_rate() -> None:
     found = judge(reading(load_short={"1": 7.0}, load_long={"1": 7.0}))
 
