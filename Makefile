@@ -14,6 +14,7 @@ OVERLAY ?= stateless
 DIST ?= dist
 KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
+BASE ?=
 ignore-not-found ?= false
 KEEP ?=
 ARGS ?=
@@ -115,6 +116,26 @@ constraints: ## Pin the newest versions that pyproject.toml allows
 	@{ echo "# The versions that CI tests. Made by 'make constraints'."; \
 	   $(BIN)/pip freeze --all --exclude-editable --exclude setuptools; } > constraints.txt
 	@touch $(READY)
+	@$(MAKE) --no-print-directory image-requirements
+
+# Pins with the hashes of all files of a release, so that an image of any architecture can be built.
+PIN = $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --no-annotate \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --constraint constraints.txt
+
+.PHONY: image-requirements
+image-requirements: $(READY) ## Pin what is in the image by hash, at the versions of constraints.txt
+	@$(BIN)/pip install --quiet --constraint constraints.txt --group image
+	@$(PIN) --output-file manifests/image/requirements.txt pyproject.toml
+	@$(PIN) --build-deps-for wheel --only-build-deps --allow-unsafe \
+	  --output-file manifests/image/build-requirements.txt pyproject.toml
+
+.PHONY: sbom
+sbom: $(READY) ## Write the bill of materials of the image to dist/sbom.json (CycloneDX)
+	@mkdir -p $(DIST)
+	@$(BIN)/pip install --quiet --constraint constraints.txt --group image
+	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+	  --output-file $(DIST)/sbom.json manifests/image/requirements.txt
+	@echo "wrote $(DIST)/sbom.json"
 
 # Renders all manifests of an overlay with the image IMG.
 RENDER = $(KUBECTL) kustomize manifests/kustomize/overlays/$(OVERLAY) \
@@ -150,8 +171,11 @@ undeploy: ## Delete everything that deploy created, and all objects of the defin
 	$(RENDER) | $(KUBECTL) delete --ignore-not-found --filename -
 
 .PHONY: docker-build
-docker-build: ## Build the image (IMG=name:tag)
-	$(CONTAINER_TOOL) build --tag $(IMG) .
+docker-build: ## Build the image (IMG=name:tag BASE=name:tag@digest)
+	@case "$(BASE)" in *@sha256:*) ;; *) \
+	  echo "name the base image by digest, as docs/guides/install.md says:" \
+	    "make docker-build BASE=python:3.12-slim-bookworm@sha256:..." >&2; exit 1 ;; esac
+	$(CONTAINER_TOOL) build --build-arg BASE=$(BASE) --tag $(IMG) .
 
 .PHONY: docker-push
 docker-push: ## Push the image (IMG=name:tag)

@@ -6,17 +6,24 @@ set -eu
 source=$1
 target=$2
 
-wheels=$(mktemp -d)
-trap 'rm -rf "$wheels"' EXIT
-python3 -m pip wheel --quiet --no-deps --wheel-dir "$wheels" "$source"
+# Every package, those that build the wheel as well, is one whose hash is known.
+pinned="$source/manifests/image"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 -m venv --without-pip "$work/tools"
+python3 -m pip --python "$work/tools/bin/python" install --quiet --require-hashes \
+  --requirement "$pinned/build-requirements.txt"
+(cd "$source" && "$work/tools/bin/hatchling" build --target wheel --directory "$work/wheels")
 python3 -m venv --without-pip "$target"
-python3 -m pip --python "$target/bin/python" install --quiet \
-  --constraint "$source/constraints.txt" "$wheels"/*.whl
+python3 -m pip --python "$target/bin/python" install --quiet --require-hashes \
+  --requirement "$pinned/requirements.txt"
+python3 -m pip --python "$target/bin/python" install --quiet --no-index --no-deps "$work"/wheels/*.whl
+python3 -m pip --python "$target/bin/python" check --quiet
 
 # Remove what is never used: tests of packages, a build tool and headers of numpy, the solvers that
 # PuLP bundles, and the second copy of a library if a wheel has no links. Of the Kubernetes client,
-# keep only the two APIs that the operator calls, and in its synchronous part, which nothing calls,
-# only the models that kopf needs: the client imports an API or a model on first use.
+# keep only the two APIs that the operator calls, and nothing of its synchronous part, which nothing
+# calls: the client imports an API or a model on first use.
 packages=$("$target/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 cd "$packages"
 rm -rf highspy/libhighs.so.*.*.* numpy/f2py numpy/_core/include numpy/_core/lib pulp/solverdir
@@ -24,5 +31,4 @@ find . -type d -name tests -prune -exec rm -rf {} +
 find kubernetes/aio/client/api -name '*_api.*' \
   ! -name 'core_v1_api.*' ! -name 'custom_objects_api.*' -delete
 find kubernetes/client/api -name '*_api.*' -delete
-find kubernetes/client/models -type f ! -name '__init__.*' ! -name 'v1_object_meta.*' \
-  ! -name 'v1_owner_reference.*' ! -name 'v1_managed_fields_entry.*' -delete
+find kubernetes/client/models -type f ! -name '__init__.*' -delete

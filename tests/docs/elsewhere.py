@@ -12,6 +12,7 @@ ELSEWHERE = {
     "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it
     "kubectl create --filename objects.yaml": "tests/cluster/test_deletion.py",
     "kubectl create secret generic inferno-publish-token": "tests/cluster/test_autoscalers.py",
+    "kubectl create secret generic inferno-metrics-token": "tests/manifests/test_rendering.py",
     "kubectl inferno plan --namespace": "tests/cluster/test_kubectl_plugin.py",
     "kubectl inferno generate": "tests/cluster/test_autoscalers.py",
     "kubectl delete clusterroles,": "tests/cluster/deployment/test_helm.py",
@@ -21,6 +22,7 @@ ELSEWHERE = {
     "make build-installer": "tests/cluster/deployment/test_make.py",
     "make demo": ".ci/run",
     "make deploy": "tests/cluster/deployment/test_make.py",
+    "docker buildx imagetools inspect": "Dockerfile",  # there is no registry
     "make docker-build": "Dockerfile",  # there is no container engine
     "make help": "Makefile",
     "make install": "tests/cluster/deployment/test_make.py",
