@@ -66,7 +66,7 @@ DIVISION_SECONDS = 20.0
 """What a survey may spend on finding out who makes Prometheus fail."""
 
 PART_SECONDS = 3.0
-"""Time limit of a query of a part of a group [s]."""
+"""Time limit of a query of several suspects [s]."""
 
 WHOLE_FOR = 20
 """Surveys for which a group is not divided again after all its parts failed."""
@@ -260,7 +260,8 @@ class _Asking:
             if round_.group.values and not round_.has_failed:
                 query = _needed(round_.group, round_.windows)[name]
                 try:
-                    await self._ask(round_, query, PART_SECONDS if round_.is_apart else None)
+                    ask = self._ask_suspects if round_.is_apart else self._ask
+                    await ask(round_, query)
                 except InfernoError as error:
                     await self._failed(round_, query, error)
 
@@ -354,7 +355,7 @@ class _Asking:
             for half in halves(group, self._namespaces):
                 try:
                     part = _needed(half, round_.windows)[query.name]
-                    await self._ask(round_, part, PART_SECONDS)
+                    await self._ask_suspects(round_, part)
                 except InfernoError as error:
                     failing.append((half, str(error)))
                 else:
@@ -369,16 +370,23 @@ class _Asking:
         round_.group = replace(round_.group, values=tuple(sorted(answered)), is_part=True)
         return True
 
-    async def _ask(self, round_: _Round, query: Query, limit: float | None = None) -> None:
-        """Ask a query; one with a time limit [s] is one of those that look for a cause."""
-        self._effort.queries -= limit is not None
+    async def _ask(self, round_: _Round, query: Query) -> None:
+        """Ask a query, and put its answer into the round."""
+        _keep(round_, query, await self._prometheus.query(query.expression))
+
+    async def _ask_suspects(self, round_: _Round, query: Query) -> None:
+        """Ask a query about servers of which one made it fail.
+
+        Several have a shorter time limit; one alone has the usual one, before it is accused.
+        """
+        self._effort.queries -= 1
+        count = len(query.group.values)
         try:
-            async with asyncio.timeout(limit):
-                answer = await self._prometheus.query(query.expression)
+            async with asyncio.timeout(PART_SECONDS if count > 1 else None):
+                await self._ask(round_, query)
         except TimeoutError as error:
-            text = f"no answer about {len(query.group.values)} servers within {limit:g} s"
+            text = f"no answer about {count} servers within {PART_SECONDS:g} s"
             raise UnavailableError(text) from error
-        _keep(round_, query, answer)
 
     def _accuse(self, round_: _Round, values: Values, problem: str) -> None:
         logger.warning("%s: left out: %s", round_.group.name, ", ".join(values))

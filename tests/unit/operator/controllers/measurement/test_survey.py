@@ -284,6 +284,18 @@ async def test_a_server_that_was_left_out_is_measured_again_when_it_no_longer_fa
     assert by_quality(results) == {"Fresh": set(measures)}
 
 
+async def test_slow_answers_about_some_servers_accuse_nobody_who_is_answered_alone(
+    table: Table,
+) -> None:
+    measures = fleet(table)
+    table.seconds = {"m03": 5.0}  # slower than the search is patient, and within the time limit
+    table.failing = {'model_name!=""': UnavailableError("http://p: no answer within 10 s")}
+    asking = survey(table)
+
+    for _ in range(12):
+        assert "Refused" not in by_quality(await asking.ask(measures))
+
+
 async def test_two_series_of_a_server_leave_out_that_server_and_no_other(table: Table) -> None:
     measures = with_a_culprit(table)
     table.serve("culprit", "team-3", delta={"0": 4.0}, count_over_time=ALIVE)
