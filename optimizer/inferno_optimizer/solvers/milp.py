@@ -23,7 +23,12 @@ from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greed
 from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
-from inferno_optimizer.solvers.partial.plan import loads_served, solve_partial, total_value
+from inferno_optimizer.solvers.partial.plan import (
+    loads_held,
+    loads_served,
+    solve_partial,
+    total_value,
+)
 from inferno_optimizer.solvers.saturation import share_out
 from inferno_optimizer.system import (
     Certificate,
@@ -66,12 +71,15 @@ def solve_milp(
     timer = Timer(lambda: deadline - clock(), _reserved(candidates))
     recorder, failures = Recorder(clock), Failures()
     greedy = solve_greedy(candidates, capacity, stand=_stands(candidates)).assignment
-    if options.saturation_policy is not SaturationPolicy.NONE and not options.heterogeneous:
+    in_part = options.saturation_policy is not SaturationPolicy.NONE
+    if in_part and not options.heterogeneous:
         answer = _with_partial_service(candidates, capacity, timer, greedy, failures)
         return replace(answer, curve=_curve(candidates, answer, recorder))
-    plan = None
+    plan, first = None, timer
+    if in_part:
+        first = Timer(timer.seconds_left, timer.reserved + HALF * timer.to_search())
     if timer.to_search() > least * sizing:
-        plan = failures.attempt("search", lambda: solve(candidates, capacity, timer, recorder))
+        plan = failures.attempt("search", lambda: solve(candidates, capacity, first, recorder))
     if plan is None:
         plan = _unproven(candidates, greedy, out_of_time=not failures.texts)
     levels = _levels(candidates, plan.assignment, plan.most_served)
@@ -82,6 +90,10 @@ def solve_milp(
         answer = replace(answer, status=Status.OPTIMAL)
     elif any(level.gap > _given_up(candidates) for level in levels):
         answer = _or_greedy(candidates, greedy, answer)
+    if in_part and _leaves_some(candidates, answer):
+        single = _with_partial_service(candidates, capacity, timer, greedy, failures)
+        if _is_better(candidates, single.assignment, answer.assignment):
+            return replace(_unbound(candidates, single), curve=_curve(candidates, single, recorder))
     marginal = failures.attempt("value of one more card", plan.one_more) or ()
     answer = replace(answer, marginal=marginal, failures=(*plan.failures, *failures.texts))
     if options.trace:
@@ -125,6 +137,36 @@ def _with_partial_service(
         levels = _with_bounds(served, plan.most_served, wanted)
         return replace(fallback, levels=levels, failures=failures.texts)
     return answer
+
+
+def _leaves_some(candidates: Candidates, answer: Answer) -> bool:
+    """Whether a plan does not serve everybody entirely."""
+    return len(answer.assignment.served(candidates)) < len(np.unique(_cases_with_rows(candidates)))
+
+
+def _cases_with_rows(candidates: Candidates) -> IntArray:
+    return candidates.pairs.case[candidates.usable]
+
+
+def _is_better(candidates: Candidates, single: Assignment, mixed: Assignment) -> bool:
+    """Whether a plan without mixes holds or serves more by priority, in part or entirely."""
+    held, served = (
+        [loads(candidates, plan) for plan in (single, mixed)]
+        for loads in (loads_held, loads_served)
+    )
+    for priority in served[0]:
+        for one, other in (held, served):
+            mine, its = one[priority], other[priority]
+            if abs(mine - its) > _given_up(candidates) * max(mine, its):
+                return mine > its
+    return False
+
+
+def _unbound(candidates: Candidates, answer: Answer) -> Answer:
+    """The same where mixes are possible: nothing is proven of those with service in part."""
+    wanted = _loads(candidates, range(len(candidates.cases)))
+    levels = tuple(replace(level, bound=wanted[level.priority]) for level in answer.levels)
+    return replace(answer, status=Status.FEASIBLE, bound=None, levels=levels)
 
 
 def _with_bounds(

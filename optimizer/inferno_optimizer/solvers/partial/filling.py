@@ -1,5 +1,6 @@
 """Cards that are left are given away, one case after the other: what runs, or all that fits."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -10,6 +11,9 @@ from inferno_optimizer.solvers.partial.problem import Problem
 
 MORE = 1e-9
 """Share by which a case must gain to move to another column."""
+
+ENOUGH = 1e-6
+"""Part of a replica that can be done without."""
 
 SMALLEST = 1e-12
 """Part of the cards that counts as such."""
@@ -55,6 +59,24 @@ class Filling:
         """Give each case all that fits, where that serves more of it than now."""
         for case in cases:
             self._serve(case)
+
+    def follow(self, case: int, column: int, share: float, loss: FloatArray) -> None:
+        """Give a case a share of a column, or as much as fits of the one that loses the least."""
+        wanted = self._replicas(column, share)
+        if column < 0 or self._room(column) < wanted:
+            columns = range(self._first[case], self._first[case + 1])
+            fitting = [
+                (min(self._room(c), self._replicas(c, share)) / self._full[c], -loss[c], -c)
+                for c in columns
+            ]
+            column = -max(fitting, default=(0.0, 0.0, 1))[2]
+            wanted = self._replicas(column, share)
+        if column >= 0:
+            self._give(column, min(wanted, self._room(column)))
+
+    def _replicas(self, column: int, share: float) -> int:
+        """Whole replicas that carry a share of a column's case."""
+        return math.ceil(share * self._full[column] - ENOUGH)
 
     def _serve(self, case: int) -> None:
         columns = range(self._first[case], self._first[case + 1])

@@ -18,7 +18,7 @@ from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, Kind, least_of, levels_of
 from inferno_optimizer.solvers.partial.problem import Problem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
-from inferno_optimizer.solvers.partial.rounding import WHOLE, rounded, whole_of
+from inferno_optimizer.solvers.partial.rounding import WHOLE, in_turn, rounded, whole_of
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 
 SMALL = 1_500
@@ -38,6 +38,13 @@ NEAR = 0.5
 
 NEAR_VALUE = 1e-4
 """The same of the value."""
+
+EXCHANGED, SPREAD, PATIENCE = 30, 10, 6
+"""Cases that exchange replicas at first, among so many times as many; how often in vain before
+they are twice as many."""
+
+EXCHANGE, MEND, HALF = 0.7, 0.3, 0.5
+"""Share of the time of a goal for this, and to reach a floor again."""
 
 OPEN = (150, 500, 2_000)
 """Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
@@ -179,7 +186,7 @@ class _Search:
         most = goal.most(problem)
         bound = most
         if self._worth(goal) < most * (1 - SLACK) or goal.kind is Kind.VALUE:
-            bound = self._maximize(goal, self._floors)
+            bound = self._maximize(goal)
         self._keep(goal, max(bound, self._worth(goal)))
 
     def _worth(self, goal: Goal) -> float:
@@ -199,47 +206,154 @@ class _Search:
 
     def _hold_all(self, goal: Goal) -> None:
         """Look for a plan in which all of the level that runs is held, and most is served."""
-        most = goal.most(self._problem)
         if self._done(goal):
             return
-        floors = (*self._floors, Floor(goal, most, whole=True))
-        self._maximize(Goal(Kind.SERVED, goal.level), floors, goal)
+        serve = Goal(Kind.SERVED, goal.level)
+        floors = (*self._floors, Floor(goal, goal.most(self._problem), whole=True))
+        if self._exact:
+            self._search(goal, self._everything(serve), serve, floors)
+            return
+        vertex, _ = self._relax(serve, floors)
+        if vertex is None:
+            return
+        for plan in self._roundings(serve, floors, vertex):
+            self._offer(goal, self._floors, plan)
+        for opening in self._openings(serve, floors, vertex):
+            if self._done(goal) or self._seconds_left() <= 0:
+                return
+            self._search(goal, opening, serve, floors)
 
-    def _maximize(
-        self, goal: Goal, floors: tuple[Floor, ...], instead: Goal | None = None
-    ) -> float:
-        """Improve the plan as to a goal, among those that keep floors; the bound that is proven.
+    def _search(
+        self, goal: Goal, opening: Opening, sought: Goal, floors: tuple[Floor, ...]
+    ) -> None:
+        """Offer the first plan of an opening that has all of a goal, found as to another one."""
+        limits = Limits(self._seconds_left(), np.inf)
+        found = best_of(self._problem, sought, floors, opening, limits, self._counts)
+        if found.counts is not None:
+            self._offer(goal, self._floors, found.counts)
 
-        A plan may also be better as to another goal, whatever it then has of this one.
-        """
-        problem, bound = self._problem, goal.most(self._problem)
-        if goal.kind is Kind.VALUE:
-            bound = np.inf
-        vertex, start = None, self._counts
-        if not self._exact:
-            vertex, proven = self._relax(goal, floors)
-            if vertex is None:
-                return bound
-            bound = min(bound, proven)
-            least = least_of(problem, floors)
-            plan = rounded(problem, vertex, least, problem.level == goal.level)
-            if plan is not None:
-                start = filled(problem, plan, levels_of(goal, problem), only_hold=False)
-                self._offer(instead or goal, floors, start)
-        for opening, everything in self._openings(goal, floors, vertex, start):
-            near = self._near(goal, bound)
-            if self._seconds_left() <= 0 or (
-                self._worth(goal) >= bound - near if instead is None else self._done(instead)
-            ):
-                break
-            limits = Limits(self._seconds_left(), near)
-            found = best_of(problem, goal, floors, opening, limits, start)
-            if everything:
-                bound = min(bound, found.bound)
+    def _maximize(self, goal: Goal) -> float:
+        """Improve the plan as to a goal; the bound that is proven."""
+        bound = np.inf if goal.kind is Kind.VALUE else goal.most(self._problem)
+        if self._exact:
+            limits = Limits(self._seconds_left(), 0.0)
+            opening = self._everything(goal)
+            found = best_of(self._problem, goal, self._floors, opening, limits, self._counts)
             if found.counts is not None:
-                start = found.counts
-                self._offer(instead or goal, floors, found.counts)
+                self._offer(goal, self._floors, found.counts)
+            return min(bound, found.bound)
+        vertex, proven = self._relax(goal, self._floors)
+        bound = min(bound, proven)
+        if vertex is not None:
+            self._improve(goal, vertex, bound)
         return bound
+
+    def _improve(self, goal: Goal, vertex: Vertex, bound: float) -> None:
+        """Round a vertex, exchange replicas, and then search near it."""
+        floors, near = self._floors, self._near(goal, bound)
+        accepted = [self._offer(goal, floors, p) for p in self._roundings(goal, floors, vertex)]
+        if not any(accepted):
+            for opening in self._openings(goal, floors, vertex):
+                if self._seconds_left() <= 0:
+                    return
+                before = self._counts
+                self._search(goal, opening, goal, floors)
+                if self._counts is not before:
+                    break
+        self._exchange(goal, floors, vertex, bound, near, EXCHANGE)
+        for opening in self._openings(goal, floors, vertex):
+            if self._seconds_left() <= 0 or self._worth(goal) >= bound - near:
+                return
+            limits = Limits(self._seconds_left(), near)
+            found = best_of(self._problem, goal, floors, opening, limits, self._counts)
+            if found.counts is not None:
+                self._offer(goal, floors, found.counts)
+
+    def _roundings(
+        self, goal: Goal, floors: tuple[Floor, ...], vertex: Vertex
+    ) -> Iterator[IntArray]:
+        """Plans close to a vertex, with what is left given away, and the floors mended."""
+        problem = self._problem
+        lowest = problem.level == goal.level
+        for plan in (
+            rounded(problem, vertex, least_of(problem, floors), lowest),
+            in_turn(problem, vertex),
+        ):
+            if plan is not None:
+                whole = filled(problem, plan, levels_of(goal, problem), only_hold=False)
+                yield self._mended(whole, self._floors, vertex)
+
+    def _everything(self, goal: Goal) -> Opening:
+        """All columns that matter to a goal."""
+        matter = self._matter(goal)
+        nothing = np.zeros(len(self._problem.case), dtype=np.int64)
+        return Opening(self._problem.columns_of(matter), nothing)
+
+    def _matter(self, goal: Goal) -> BoolArray:
+        """Cases that matter to a goal and to the floors."""
+        matter = levels_of(goal, self._problem)
+        for floor in self._floors:
+            matter = matter | (self._problem.level == floor.goal.level)
+        return matter
+
+    def _exchange(
+        self,
+        goal: Goal,
+        floors: tuple[Floor, ...],
+        vertex: Vertex,
+        bound: float,
+        near: float,
+        share: float,
+    ) -> None:
+        """Exchange replicas of a few cases at a time, until nothing improves any more."""
+        problem = self._problem
+        matter = levels_of(goal, problem)
+        matter[problem.case[self._counts > 0]] = True  # less important ones may have what it takes
+        order = _by_loss(problem, vertex, self._counts, least_of(problem, floors))
+        order = order[matter[order]]
+        few, failures = EXCHANGED, 0
+        numbers = np.random.default_rng(len(self._reached))
+        reserved = (1 - share) * self._seconds_left()
+        while self._worth(goal) < bound - near and self._seconds_left() > reserved:
+            cases = np.zeros(len(problem.cases), dtype=np.bool_)
+            for among in (order, self._largest(matter), self._short(goal)):
+                some = among[: few * SPREAD]
+                cases[numbers.choice(some, min(few // 2, len(some)), replace=False)] = True
+            columns = _few_columns(problem, vertex, self._counts) & cases[problem.case]
+            limits = Limits(self._seconds_left() - reserved, near * HALF)
+            before, opening = self._worth(goal), Opening(columns, self._counts)
+            found = best_of(problem, goal, floors, opening, limits, self._counts)
+            if found.counts is not None:
+                self._offer(goal, floors, found.counts)
+            failures = 0 if self._worth(goal) > before else failures + 1
+            if failures == PATIENCE:
+                few, failures = few * 2, 0
+                if few > len(order):
+                    return
+
+    def _mended(self, counts: IntArray, floors: tuple[Floor, ...], vertex: Vertex) -> IntArray:
+        """The plan with replicas exchanged until it keeps the floors, as far as there is time."""
+        known, self._counts = self._counts, counts
+        for place, floor in enumerate(floors):
+            if self._worth(floor.goal) < floor.load:
+                self._exchange(floor.goal, floors[:place], vertex, floor.load, near=0.0, share=MEND)
+        mended, self._counts = self._counts, known
+        return mended
+
+    def _largest(self, matter: BoolArray) -> IntArray:
+        """Cases that matter, those first that have the largest part of the cards of a type."""
+        problem, entries = self._problem, self._problem.cards
+        capacity = np.maximum(problem.capacity, 1)[entries.type]
+        part = self._counts[entries.column] * entries.count / capacity
+        size = np.bincount(problem.case[entries.column], part, len(problem.cases))
+        return np.argsort(-np.where(matter, size, 0.0), kind="stable")
+
+    def _short(self, goal: Goal) -> IntArray:
+        """Cases of a level that are not served entirely, those first that miss the most load."""
+        problem = self._problem
+        missing = problem.weight * (1 - problem.served(self._counts))
+        short = np.flatnonzero((missing > 0) & (problem.level == goal.level))
+        return short[np.argsort(-missing[short], kind="stable")][:EXCHANGED]
 
     def _done(self, goal: Goal) -> bool:
         """Whether there is no more of a goal to have."""
@@ -287,49 +401,38 @@ class _Search:
             return NEAR_VALUE * max(abs(bound), 1.0)
         return NEAR * self._tolerance * bound
 
-    def _openings(
-        self, goal: Goal, floors: tuple[Floor, ...], vertex: Vertex | None, start: IntArray
-    ) -> Iterator[tuple[Opening, bool]]:
-        """More and more of the problem; whether it is everything that matters."""
-        problem = self._problem
-        matter = levels_of(goal, problem)
-        for floor in self._floors:
-            matter = matter | (problem.level == floor.goal.level)
-        nothing = np.zeros(len(problem.case), dtype=np.int64)
-        if vertex is None:
-            yield Opening(problem.columns_of(matter), nothing), True
-            return
+    def _openings(self, goal: Goal, floors: tuple[Floor, ...], vertex: Vertex) -> Iterator[Opening]:
+        """More and more of the problem, around a vertex."""
+        problem, matter = self._problem, self._matter(goal)
         counts, split = whole_of(problem, vertex)
         moved = np.zeros(len(problem.cases), dtype=np.bool_)
-        moved[problem.case[start != counts]] = True
+        moved[problem.case[self._counts != counts]] = True
         if np.count_nonzero(moved) <= OPEN[0]:
             split |= moved
         order = _by_loss(problem, vertex, counts, least_of(problem, floors))
         order = order[matter[order]]
+        few = _few_columns(problem, vertex, counts + self._counts)
         for most in OPEN:
             cases = split.copy()
             cases[order[:most]] = True
-            yield (
-                Opening(
-                    _few_columns(problem, vertex, counts + start) & cases[problem.case], counts
-                ),
-                False,
-            )
+            yield Opening(few & cases[problem.case], counts)
             if most >= len(order):
                 break
 
-    def _offer(self, goal: Goal, floors: tuple[Floor, ...], counts: IntArray) -> None:
-        """Accept a plan that fits, keeps the floors and has more of the goal."""
+    def _offer(self, goal: Goal, floors: tuple[Floor, ...], counts: IntArray) -> bool:
+        """Accept a plan that fits, keeps the floors and has more of the goal; whether it does."""
         problem = self._problem
         if goal.kind is not Kind.VALUE:
             counts = filled(problem, counts, levels_of(goal, problem), only_hold=False)
         if np.any(problem.used(counts) > problem.capacity):
-            return
+            return False
         for floor in floors:
             if floor.goal.worth(problem, counts) < floor.load - WHOLE * max(floor.load, 1.0):
-                return
-        if goal.worth(problem, counts) > self._worth(goal):
+                return False
+        better = goal.worth(problem, counts) > self._worth(goal)
+        if better:
             self._counts = counts
+        return better
 
     def _keep(self, goal: Goal, bound: float) -> None:
         """Record what is proven, and what later goals keep."""
@@ -342,7 +445,8 @@ class _Search:
             return
         load = reached * (1 - SLACK)
         if goal.kind is not Kind.HELD:  # what runs is no matter of tolerance
-            load = min(load, bound * (1 - self._tolerance))
+            near = bound * (1 - self._tolerance)
+            load = near if load >= near else load - self._tolerance * bound
         if load > 0:
             self._floors = (*self._floors, Floor(goal, load, whole=False))
 

@@ -100,7 +100,30 @@ def loads_served(candidates: Candidates, assignment: Assignment) -> Mapping[int,
         wanted = int(candidates.replicas[assignment.rows[case]])
         share = int(assignment.replicas[case]) / wanted if wanted else 1.0
         served[candidates.cases[case].priority] += share * weight_of(candidates.cases[case])
+    for case in assignment.mixes:
+        served[candidates.cases[case].priority] += weight_of(candidates.cases[case])
     return dict(sorted(served.items()))
+
+
+def loads_held(candidates: Candidates, assignment: Assignment) -> Mapping[int, float]:
+    """Load by priority that an assignment serves of what the present replicas carry."""
+    running, policy = Running.of(candidates), candidates.system.options.saturation_policy
+    held = dict.fromkeys(sorted({case.priority for case in candidates.cases}), 0.0)
+    for place, case in enumerate(candidates.cases) if policy in HOLDS else ():
+        row, now = int(assignment.rows[place]), int(running.rows[place])
+        carried = running.replicas[place] / max(candidates.replicas[now], 1) if now != NO_ROW else 0
+        share = 0.0
+        if place in running.parts and policy is SaturationPolicy.HOLD:
+            carried = 1.0
+        if place in assignment.mixes:
+            share = 1.0
+        elif place in assignment.kept:
+            runs = sum(part.replicas for part in running.parts[place])
+            share = sum(part.replicas for part in assignment.kept[place]) / runs
+        elif row != NO_ROW:
+            share = assignment.replicas[place] / max(candidates.replicas[row], 1)
+        held[case.priority] += float(min(share, carried)) * weight_of(case)
+    return held
 
 
 def _assignment(

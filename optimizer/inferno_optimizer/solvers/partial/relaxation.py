@@ -90,7 +90,12 @@ class Relaxation:
         What is maximized, and what is kept.
     """
 
-    def __init__(self, problem: Problem, goal: Goal, floors: tuple[Floor, ...]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        goal: Goal,
+        floors: tuple[Floor, ...],
+    ) -> None:
         self._problem, self._goal, self._floors = problem, goal, floors
         self._held = with_sum(floors, Kind.HELD)
         self._served = with_sum(floors, Kind.SERVED) + with_sum(floors, Kind.ENTIRE)

@@ -4,6 +4,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.filling import Filling
 from inferno_optimizer.solvers.partial.problem import Problem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
 
@@ -12,6 +13,9 @@ WHOLE = 1e-6
 
 SLACK = 1e-9
 """Share that is none."""
+
+FORBIDDEN = 1e15
+"""A loss that is taken only where there is no other."""
 
 STEPS = 1_000
 """How often room is made at most."""
@@ -33,6 +37,8 @@ def rounded(
 ) -> IntArray | None:
     """A plan close to a vertex; None where none is found.
 
+    Where there is no other way, one of the lowest cases has less than its least share.
+
     Parameters
     ----------
     problem, vertex
@@ -44,13 +50,17 @@ def rounded(
     """
     counts, split = whole_of(problem, vertex)
     fewest = np.ceil(least[problem.case] * problem.full * (1 - SLACK)).astype(np.int64)
-    for case in np.flatnonzero(split).tolist():
-        column = _largest(problem, vertex, case, fewest)
+    spare = problem.capacity - problem.used(np.where(lowest[problem.case], 0, counts))
+    left, none = problem.capacity - problem.used(counts), np.zeros_like(fewest)
+    for case in _largest_first(problem, vertex, split):
+        column, replicas = _choice(problem, vertex, case, fewest, left, spare)
         if column is None:
             return None
-        share = vertex.amounts[problem.case == case].sum()
-        whole = int(share * problem.full[column] + WHOLE)
-        counts[column] = min(max(whole, fewest[column]), problem.most[column])
+        counts[column] = replicas
+        mine = problem.cards.column == column
+        if not lowest[case]:
+            spare = spare - problem.used(np.where(np.arange(len(counts)) == column, counts, 0))
+        np.subtract.at(left, problem.cards.type[mine], problem.cards.count[mine] * replicas)
     left = problem.capacity - problem.used(counts)
     for _ in range(STEPS):
         if np.all(left >= 0):
@@ -58,18 +68,78 @@ def rounded(
         card_type = int(np.argmin(left))
         if not (
             _take_some(problem, counts, fewest, lowest, card_type, int(-left[card_type]))
-            or _move_one(problem, vertex, counts, fewest, card_type, left)
+            or _move_one(problem, vertex, counts, fewest, lowest, card_type)
+            or _take_some(problem, counts, none, lowest, card_type, int(-left[card_type]))
         ):
             return None
         left = problem.capacity - problem.used(counts)
     return None
 
 
-def _largest(problem: Problem, vertex: Vertex, case: int, fewest: IntArray) -> int | None:
-    """The column of a case with the largest amount of which the least share fits."""
-    columns = np.flatnonzero((problem.case == case) & (fewest <= problem.most))
-    columns = columns[vertex.amounts[columns] > 0]
-    return int(columns[np.argmax(vertex.amounts[columns])]) if len(columns) else None
+def in_turn(problem: Problem, vertex: Vertex) -> IntArray:
+    """A plan that follows a vertex case by case, the important ones first; it always fits.
+
+    In a level the split cases come last, the largest first: others may then lose cards to them
+    that are less important.
+    """
+    counts, split = whole_of(problem, vertex)
+    filling = Filling(problem, np.zeros_like(counts))
+    share = np.bincount(problem.case, vertex.amounts, len(problem.cases))
+    column = np.full(len(problem.cases), -1)
+    some = np.flatnonzero(counts)
+    column[problem.case[some]] = some
+    place = np.zeros(len(problem.cases), dtype=np.int64)
+    splits = _largest_first(problem, vertex, split)
+    place[splits] = np.arange(len(splits)) + 1
+    loss = np.where(np.isfinite(vertex.lost), vertex.lost, FORBIDDEN)
+    for case in np.lexsort((place, problem.level)).tolist():
+        if share[case] > SLACK:
+            filling.follow(case, int(column[case]), min(float(share[case]), 1.0), loss)
+    return filling.counts
+
+
+def _largest_first(problem: Problem, vertex: Vertex, split: BoolArray) -> list[int]:
+    """The split cases, those first that have most of the cards of a type."""
+    entries = problem.cards
+    capacity = np.maximum(problem.capacity, 1)[entries.type]
+    part = vertex.amounts[entries.column] * problem.full[entries.column] * entries.count / capacity
+    size = np.bincount(problem.case[entries.column], part, len(problem.cases))
+    cases = np.flatnonzero(split)
+    largest: list[int] = cases[np.argsort(-size[cases], kind="stable")].tolist()
+    return largest
+
+
+def _choice(
+    problem: Problem,
+    vertex: Vertex,
+    case: int,
+    fewest: IntArray,
+    left: IntArray,
+    spare: IntArray,
+) -> tuple[int | None, int]:
+    """The column of a split case that loses the least, by what it takes from others, too."""
+    first, last = np.searchsorted(problem.case, (case, case + 1))
+    columns = np.arange(first, last)
+    share = vertex.amounts[columns].sum()
+    columns = columns[
+        (fewest[columns] <= problem.most[columns]) & np.isfinite(vertex.lost[columns])
+    ]
+    if not len(columns):
+        return None, 0
+    whole = (share * problem.full[columns] + WHOLE).astype(np.int64)
+    replicas = np.minimum(np.maximum(whole, fewest[columns]), problem.most[columns])
+    place = np.full(len(problem.case), -1)
+    place[columns] = np.arange(len(columns))
+    mine = place[problem.cards.column] >= 0
+    at, card_type = place[problem.cards.column[mine]], problem.cards.type[mine]
+    needs = problem.cards.count[mine] * replicas[at]
+    missing = needs - np.maximum(left[card_type], 0)
+    too_many = needs > np.maximum(spare[card_type], 0)
+    paid = np.maximum(vertex.prices[card_type], SLACK) * np.maximum(missing, 0)
+    loss = np.maximum(vertex.lost[columns], 0.0) + np.bincount(at, paid, len(columns))
+    loss[at[too_many]] += FORBIDDEN
+    best = int(np.argmin(loss))
+    return int(columns[best]), int(replicas[best])
 
 
 def _take_some(
@@ -100,10 +170,14 @@ def _move_one(
     vertex: Vertex,
     counts: IntArray,
     fewest: IntArray,
+    lowest: BoolArray,
     card_type: int,
-    left: IntArray,
 ) -> bool:
-    """Move a case off a type to a column with room that loses the least; whether there is one."""
+    """Move a case off a type, where it loses the least; whether there is one.
+
+    It moves to where the lowest cases have the cards that it takes, if nobody else has.
+    """
+    spare = problem.capacity - problem.used(np.where(lowest[problem.case], 0, counts))
     entries = problem.cards
     on_type = entries.column[(entries.type == card_type) & (counts[entries.column] > 0)]
     movable = np.zeros(len(problem.cases), dtype=np.bool_)
@@ -113,7 +187,7 @@ def _move_one(
         np.ceil(share[problem.case] * problem.full - WHOLE).astype(np.int64), fewest
     )
     room = np.full(len(problem.case), np.iinfo(np.int64).max)
-    np.minimum.at(room, entries.column, np.maximum(left[entries.type], 0) // entries.count)
+    np.minimum.at(room, entries.column, np.maximum(spare[entries.type], 0) // entries.count)
     room[entries.column[entries.type == card_type]] = 0
     possible = movable[problem.case] & (room >= wanted) & (wanted <= problem.most)
     columns = np.flatnonzero(possible & np.isfinite(vertex.lost) & (wanted > 0))

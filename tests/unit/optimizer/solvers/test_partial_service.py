@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -148,3 +149,25 @@ def replicas_held(demand: Demand, given: Allocation) -> int:
     carried = min(1.0, runs.replicas / needed) if needed else 1.0
     wanted = demand.needs.get(given.accelerator, runs.replicas)
     return math.ceil(carried * wanted - 1e-9)
+
+
+@pytest.mark.parametrize("policy", [HOLD, EXHAUSTIVE])
+def test_mixes_do_not_invert_priorities(policy: SaturationPolicy) -> None:
+    premium = Demand("premium", {"X": 9}, priority=1, load=3600)
+    free = [Demand(name, {"X": count}, priority=3) for name, count in (("a", 3), ("b", 4))]
+    fleet = Fleet((premium, *free), {"x": 8})
+
+    solution = optimize(fleet.system(replace(with_policy(policy), heterogeneous=True)))
+
+    assert replicas_of(solution) == {"premium": 8}
+
+
+@pytest.mark.parametrize("second_priority", [1, 2])
+def test_with_mixes_nobody_loses_what_runs_to_an_equal_server(second_priority: int) -> None:
+    first = Demand("first", {"X": 5}, current=Allocation("X", 3, cost=69))
+    second = Demand("second", {"X": 4}, priority=second_priority, load=900)
+    fleet = Fleet((first, second), {"x": 4})
+
+    solution = optimize(fleet.system(replace(with_policy(HOLD), heterogeneous=True)))
+
+    assert replicas_of(solution)["first"] >= 3
