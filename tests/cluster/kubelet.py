@@ -28,13 +28,23 @@ class Kubelet(threading.Thread):
         Where it works.
     cold_start, ending
         The longest time until a pod is ready, and until it has ended [s].
+    spread
+        By which share of the longest time the others are shorter at most.
     """
 
-    def __init__(self, api: ApiClient, namespace: str, cold_start: float, ending: float) -> None:
+    def __init__(
+        self,
+        api: ApiClient,
+        namespace: str,
+        cold_start: float,
+        ending: float,
+        spread: float = 1.0,
+    ) -> None:
         super().__init__(daemon=True)
         self._core = CoreV1Api(api)
         self._namespace = namespace
         self._longest = {"start": cold_start, "end": ending}
+        self._spread = spread
         self._stopped = threading.Event()
         self._random = Random(1)  # noqa: S311 - the same times each run
         self._due: dict[tuple[str, str], int] = {}
@@ -77,7 +87,8 @@ class Kubelet(threading.Thread):
     def _is_due(self, what: str, uid: str) -> bool:
         """Whether it is time; the time is drawn when it is first asked for."""
         most = round(self._longest[what] / TICK_S)
-        due = self._due.setdefault((what, uid), self._ticks + self._random.randint(0, most))
+        takes = self._random.randint(round(most * (1 - self._spread)), most)
+        due = self._due.setdefault((what, uid), self._ticks + takes)
         return self._ticks >= due
 
 

@@ -1,0 +1,308 @@
+"""The whole loop in motion: engines behind the pods of Deployments, and loads that move.
+
+Each ready pod has a simulated engine of its accelerator, which a real Prometheus scrapes. A pod
+that ends drains: it serves the requests that it has. What was sent and which requests kept their
+targets is known from the simulation.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from kubernetes import config
+from kubernetes.client import ApiClient, CoreV1Api
+from kubernetes.client.exceptions import ApiException
+
+from tests.cluster.kubelet import Kubelet
+from tests.cluster.scene import Scene
+from tests.controlplane.deployments import deployment
+from tests.engines.engine import Engine
+from tests.engines.fleet import Fleet, Server, Settings
+from tests.engines.prometheus import Prometheus
+from tests.engines.workload import Uniform, Workload
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+Rate = Callable[[float], float]
+"""Requests/s after so many seconds."""
+
+TICK_S = 0.5
+COLD_START_S, ENDING_S, SPREAD = 30.0, 5.0, 0.2
+TTFT_MS, ITL_MS = 500.0, 20.0
+PERCENTILE = 95
+
+ENGINES: Mapping[str, Engine] = {
+    "L40S": Engine(alpha=14.0, beta=0.25, gamma=2.0, delta=0.0001, max_batch_size=12),
+    "A100": Engine(alpha=8.0, beta=0.12, gamma=1.0, delta=0.00005, max_batch_size=24),
+    "H100": Engine(alpha=5.0, beta=0.08, gamma=0.7, delta=0.00003, max_batch_size=32),
+    "MI300X": Engine(alpha=6.0, beta=0.07, gamma=0.8, delta=0.00004, max_batch_size=32),
+}
+COSTS = {"L40S": 12.0, "A100": 30.0, "H100": 60.0, "MI300X": 55.0}
+"""Of a card [cents/hour]."""
+
+LENGTHS = Workload(Uniform(50, 150), Uniform(100, 300))
+MODEL = "llama"
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A server and its load.
+
+    Attributes
+    ----------
+    name
+        Of the Server; its Deployments are called NAME-ACCELERATOR.
+    rate
+        Its load.
+    accelerators
+        Those for which it has a Deployment.
+    running
+        Replicas of the first of them at the beginning.
+    """
+
+    name: str
+    rate: Rate
+    accelerators: tuple[str, ...]
+    running: int
+
+
+def manifests(movers: list[Mover], cards: Mapping[str, int], interval: int) -> Iterator[Manifest]:
+    """Yield all objects of a namespace with these servers; loads are measured."""
+    for name, cost in COSTS.items():
+        spec = {"name": name, "type": name, "cost": cost}
+        yield objects.manifest("Accelerator", spec, name=name.lower())
+    data = [
+        {
+            "acc": name,
+            "accCount": 1,
+            "maxBatchSize": engine.max_batch_size,
+            "atTokens": 200,
+            "decodeParms": {"alpha": engine.alpha, "beta": engine.beta},
+            "prefillParms": {"gamma": engine.gamma, "delta": engine.delta},
+        }
+        for name, engine in ENGINES.items()
+    ]
+    yield objects.manifest("Model", {"name": MODEL, "data": data}, name=MODEL)
+    for priority, name in enumerate(("Premium", "Free"), start=1):
+        target = {
+            "model": MODEL,
+            "slo-itl": ITL_MS,
+            "slo-ttft": TTFT_MS,
+            "slo-ttft-percentile": PERCENTILE,
+        }
+        spec = {"name": name, "priority": priority, "data": [target]}
+        yield objects.manifest("ServiceClass", spec, name=name.lower())
+    counts = [{"type": name, "count": count} for name, count in cards.items()]
+    yield objects.manifest("Capacity", {"count": counts}, name="cards")
+    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    for number, mover in enumerate(movers):
+        yield from _server(mover, "Free" if number % 2 else "Premium")
+    spec = {
+        "interval": interval,
+        "guard": {"maxServedLoadDecreasePercent": 100, "maxReplicasDecreasePercent": 100},
+        "data": {"optimizer": {"unlimited": False, "milpSolver": True}},
+    }
+    yield objects.manifest("Optimizer", spec, name="inferno")
+
+
+def _server(mover: Mover, service_class: str) -> Iterator[Manifest]:
+    for accelerator in mover.accelerators:
+        replicas = mover.running if accelerator == mover.accelerators[0] else 0
+        yield deployment(f"{mover.name}-{accelerator.lower()}", replicas)
+    workloads = [
+        {"accelerator": accelerator, "name": f"{mover.name}-{accelerator.lower()}"}
+        for accelerator in mover.accelerators
+    ]
+    spec = {
+        "name": mover.name,
+        "class": service_class,
+        "model": MODEL,
+        "measure": {"source": "vLLM", "labels": {"namespace": "prod", "model_name": mover.name}},
+        "workloads": workloads,
+    }
+    yield objects.manifest("Server", spec, name=mover.name)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of one server while it ran.
+
+    Attributes
+    ----------
+    placements
+        Replicas that were asked for by accelerator, after each change, with the time [s].
+    measured
+        Time [s] and arrival rate [requests/s] of each measurement.
+    idle_s
+        Seconds without any replica that serves, after the first one did.
+    first
+        When the first one did [s].
+    """
+
+    placements: list[tuple[float, Mapping[str, int]]] = field(default_factory=list)
+    measured: dict[float, float] = field(default_factory=dict)
+    idle_s: float = 0.0
+    first: float = math.inf
+
+    def changes(self, start: float, end: float) -> int:
+        """Count the changes of replicas between two times [s]."""
+        return sum(start <= time < end for time, _ in self.placements[1:])
+
+
+class Motion(threading.Thread):
+    """Runs an engine in each ready pod, moves the loads, and notes what the operator does.
+
+    Parameters
+    ----------
+    api
+        A client of the cluster.
+    scene
+        The namespace of the servers.
+    fleet, prometheus
+        The engines, and what scrapes them.
+    movers
+        The servers.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        scene: Scene,
+        fleet: Fleet,
+        prometheus: Prometheus,
+        movers: list[Mover],
+    ) -> None:
+        super().__init__(daemon=True)
+        self._core = CoreV1Api(api)
+        self._scene = scene
+        self._fleet = fleet
+        self._prometheus = prometheus
+        self._movers = movers
+        self._stopped = threading.Event()
+        self.error: Exception | None = None
+        self.began = fleet.now
+        self.seen = {mover.name: Seen() for mover in movers}
+        self.servers: dict[str, Server] = {
+            mover.name: fleet.add(mover.name, _settings(mover.name), 0, 0.0) for mover in movers
+        }
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the loads began to move."""
+        return self._fleet.now - self.began
+
+    def begin(self) -> None:
+        """Let the loads begin to move now."""
+        self.began = self._fleet.now
+
+    def run(self) -> None:
+        """Work until stopped."""
+        try:
+            while not self._stopped.wait(TICK_S):
+                self._tick()
+        except Exception as error:  # noqa: BLE001 - a thread that ends shows its error to the test
+            self.error = error
+
+    def stop(self) -> None:
+        """End, and raise what went wrong."""
+        self._stopped.set()
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+    def all_serve(self) -> bool:
+        """Whether each server has a replica that serves."""
+        return all(_serving(server) for server in self.servers.values())
+
+    def true_rates(self, name: str, time: float, windows: tuple[float, ...]) -> list[float]:
+        """Return the true arrival rates of windows that end at a time of the fleet.
+
+        Nothing arrived before the first replica served.
+        """
+        server, first = self.servers[name], self.seen[name].first
+        return [server.truth(max(time - w, first), time).arrival_rate for w in windows]
+
+    def _tick(self) -> None:
+        for mover in self._movers:
+            self.servers[mover.name].set_rate(mover.rate(max(self.elapsed, 0.0)))
+        pods: list[Any] = self._core.list_namespaced_pod(self._scene.namespace).items
+        if self._follow({pod.metadata.name: pod for pod in pods}):
+            self._prometheus.set_targets(self._fleet.targets())
+        for name, server in self.servers.items():
+            seen = self.seen[name]
+            if _serving(server):
+                seen.first = min(seen.first, self._fleet.now)
+            elif seen.first < math.inf:
+                seen.idle_s += TICK_S
+        self._note()
+
+    def _follow(self, pods: Mapping[str, Any]) -> bool:
+        """Run what runs in the cluster; whether the targets of Prometheus change."""
+        changed = False
+        for server in self.servers.values():
+            for name in [name for name in server.pods if name not in pods]:
+                server.remove(name)
+                changed = True
+        for name, pod in pods.items():
+            owner, _, accelerator = pod.metadata.labels["app"].rpartition("-")
+            server = self.servers[owner]
+            if pod.metadata.deletion_timestamp is not None:
+                if name in server.pods and not server.pods[name].drains:
+                    server.drain(name)
+            elif name not in server.pods and pod.status.phase == "Running":
+                server.start(name, ENGINES[accelerator.upper()])
+                changed = True
+        return changed
+
+    def _note(self) -> None:
+        for name, manifest in self._scene.servers().items():
+            seen = self.seen[name]
+            replicas = _replicas(manifest)
+            if replicas and (not seen.placements or seen.placements[-1][1] != replicas):
+                seen.placements.append((self.elapsed, replicas))
+            measured = manifest.get("status", {}).get("measured", {})
+            if measured.get("arrivalRate") is not None:
+                moment = datetime.fromisoformat(measured["time"]).timestamp()
+                seen.measured[moment - self._fleet.began] = measured["arrivalRate"] / 60
+
+
+def _serving(server: Server) -> bool:
+    return any(pod.replica is not None and not pod.drains for pod in server.pods.values())
+
+
+def _replicas(manifest: Manifest) -> Mapping[str, int]:
+    """Replicas of a decision by accelerator."""
+    desired = manifest["spec"].get("desiredAlloc") or {}
+    parts = desired.get("mix") or [desired]
+    return {p["accelerator"]: p["numReplicas"] for p in parts if p.get("numReplicas")}
+
+
+def _settings(name: str) -> Settings:
+    return Settings(ENGINES["A100"], LENGTHS, name, labels={"namespace": "prod"})
+
+
+@contextmanager
+def moving(
+    kubeconfig: Path, scene: Scene, fleet: Fleet, prometheus: Prometheus, movers: list[Mover]
+) -> Iterator[Motion]:
+    """Run pods and engines, and move the loads, until the block ends."""
+    new_client = config.new_client_from_config
+    with (
+        new_client(str(kubeconfig)) as seen,  # type: ignore[no-untyped-call]  # nobody typed it
+        new_client(str(kubeconfig)) as changed,  # type: ignore[no-untyped-call]
+    ):
+        kubelet = Kubelet(changed, scene.namespace, COLD_START_S, ENDING_S, SPREAD)
+        motion = Motion(seen, scene, fleet, prometheus, movers)
+        kubelet.start()
+        motion.start()
+        try:
+            yield motion
+        finally:
+            with suppress(ApiException):
+                kubelet.stop()
+            motion.stop()
