@@ -163,3 +163,18 @@ def test_the_module_is_the_same_program() -> None:
     )
 
     assert result.stdout == inferno("--version").stdout
+
+
+def test_explain_says_where_a_server_has_no_workload(tmp_path: Path) -> None:
+    objects = list(yaml.safe_load_all((SAMPLE / "servers.yaml").read_text()))
+    for server in objects:
+        server["spec"]["workloads"] = [{"accelerator": "A100", "name": "on-a100"}]
+    (tmp_path / "servers.yaml").write_text(yaml.safe_dump_all(objects))
+    others = [
+        path for path in SAMPLE.glob("*.yaml") if path.stem not in ("servers", "kustomization")
+    ]
+
+    lines = words(run("explain", *others, tmp_path / "servers.yaml", "Premium-granite-13b"))
+
+    assert lines[1].startswith("A100 2 16 2 A100 80.00 ")
+    assert lines[2] == "G2 no workload or backend: the server names none for this accelerator"

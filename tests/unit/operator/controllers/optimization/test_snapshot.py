@@ -561,3 +561,24 @@ def test_a_row_that_is_refused_now_still_has_the_last_good_parameters() -> None:
     found = parameters_of(calibrated_model(SECOND_GENERATION, refused))
 
     assert found == core.PrefillDecodeParameters(9, 0.3, 21, 0.001)
+
+
+BACKENDS = [{"name": "large", "accelerator": "H100"}, {"name": "small", "accelerator": "L4"}]
+WORKLOADS = [{"name": "large", "accelerator": "H100"}, {"name": "small", "accelerator": "A"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ({}, ()),
+        ({"workloads": WORKLOADS}, ("H100", "A")),
+        ({"modelBooster": {"name": "m", "backends": BACKENDS}}, ("H100", "L4")),
+    ],
+    ids=["any", "workloads", "backends"],
+)
+def test_a_server_may_use_the_accelerators_for_which_something_runs_it(
+    spec: Manifest, names: tuple[str, ...]
+) -> None:
+    (found,) = snapshot(server(spec=spec)).system.servers
+
+    assert found.accelerators == names

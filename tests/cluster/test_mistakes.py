@@ -1,0 +1,147 @@
+"""Wrong manifests on a real control plane: the Deployments keep their replicas."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.kubelet import running_pods
+from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode
+from tests.conftest import StartOperator
+from tests.controlplane.deployments import deployment
+from tests.unit.operator import objects
+
+pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
+
+BEFORE = {"chat-a100": 3, "chat-h100": 0, "mail-a100": 0, "mail-h100": 2}
+"""3 of 3 A100 and 2 of 8 H100 are in use: nothing is to be changed."""
+
+
+class Fleet:
+    """Two Servers, each with a Deployment on A100 and on H100; what they need runs."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def apply(self) -> None:
+        self.scene.apply(
+            *(self._accelerator(name, cost) for name, cost in (("A100", 10), ("H100", 30))),
+            objects.model("M", [objects.performance(name) for name in ("A100", "H100")]),
+            objects.service_class(),
+            counted(A100=3, H100=8),
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+            *(deployment(name, replicas) for name, replicas in BEFORE.items()),
+            self._server("chat", 3, "A100"),
+            self._server("mail", 2, "H100"),
+            objects.optimizer(optimize=False, name="inferno"),
+        )
+
+    def _accelerator(self, name: str, cost: float) -> Manifest:
+        spec = {"name": name, "type": name, "cost": cost}
+        return objects.manifest("Accelerator", spec, name=name.lower())
+
+    def _server(self, name: str, replicas: int, accelerator: str) -> Manifest:
+        workloads = [{"accelerator": a, "name": f"{name}-{a.lower()}"} for a in ("A100", "H100")]
+        runs = objects.running(replicas, replicas, accelerator)
+        return objects.server(name, spec={"workloads": workloads, "currentAlloc": runs})
+
+    def optimize(self) -> Manifest:
+        self.scene.request("inferno")
+        return self.scene.wait_until_done("inferno")
+
+    def wait_until_it_runs(self) -> None:
+        """Wait until each Deployment has its replicas, and the Servers say so."""
+
+        def ready(manifest: Manifest) -> bool:
+            told = condition(manifest, "Actuated")
+            return told.get("status") == "True"
+
+        for name in ("chat", "mail"):
+            self.scene.control_plane.wait_for("server", name, ready, self.scene.namespace, 90.0)
+
+    def replicas(self) -> dict[str, int]:
+        found = self.scene.control_plane.items("deployments", self.scene.namespace)
+        return {item["metadata"]["name"]: item["spec"]["replicas"] for item in found}
+
+    def desired(self) -> dict[str, tuple[str, int]]:
+        found = {n: s["spec"]["desiredAlloc"] for n, s in self.scene.servers().items()}
+        return {name: (d["accelerator"], d["numReplicas"]) for name, d in found.items()}
+
+
+def counted(**counts: int) -> Manifest:
+    items = [{"type": name, "count": count} for name, count in counts.items()]
+    return objects.manifest("Capacity", {"count": items}, name="cards")
+
+
+@pytest.fixture
+def fleet(scene: Scene) -> Iterator[Fleet]:
+    with running_pods(scene.control_plane.kubeconfig, scene.namespace, {}):
+        yield Fleet(scene)
+
+
+def delete(scene: Scene, kind: str, name: str) -> None:
+    arguments = ("delete", kind, name, "--namespace", scene.namespace, "--timeout=60s")
+    scene.control_plane.kubectl(*arguments)
+
+
+def patch(scene: Scene, kind: str, name: str, spec: Manifest) -> None:
+    scene.control_plane.patch(kind, name, {"spec": spec}, scene.namespace)
+
+
+def test_mistakes_in_each_kind_take_nothing_away_that_runs(
+    fleet: Fleet, operator: StartOperator, mode: Mode
+) -> None:
+    fleet.apply()
+    in_mode(operator, mode.environment)()
+    fleet.optimize()
+    fleet.wait_until_it_runs()
+    decided, scene = fleet.desired(), fleet.scene
+    assert (fleet.replicas(), decided) == (BEFORE, {"chat": ("A100", 3), "mail": ("H100", 2)})
+
+    def said(server: str) -> tuple[str, str]:
+        told = condition(scene.servers()[server], "Allocated")
+        return told["reason"], told["message"]
+
+    def check(server: str, reason: str, words: str) -> None:
+        fleet.optimize()
+        fleet.optimize()
+        assert (fleet.replicas(), fleet.desired()) == (BEFORE, decided)
+        found, message = said(server)
+        assert (found, words in message) == (reason, True)
+
+    delete(scene, "capacity", "cards")
+    check("mail", "UnknownCapacity", "no Capacity names type 'H100'")
+    scene.apply(counted(a100=3, h100=8))
+    check("chat", "UnknownCapacity", "did you mean a100?")
+    capacity = scene.control_plane.get("capacity", "cards", scene.namespace)
+    told = condition(capacity, "Ready")
+    assert (told["status"], "did you mean A100?" in told["message"]) == ("False", True)
+    scene.apply(counted(A100=3, H100=8))
+
+    patch(scene, "accelerator", "a100", {"name": "a100"})
+    check("chat", "UnknownAccelerator", "did you mean a100?")
+    patch(scene, "accelerator", "a100", {"name": "A100"})
+
+    patch(scene, "model", "m", {"name": "m"})
+    check("mail", "UnknownModel", "'M'")
+    patch(scene, "model", "m", {"name": "M"})
+
+    delete(scene, "serviceclass", "c")
+    check("chat", "UnknownClass", "'C'")
+    scene.apply(objects.service_class())
+
+    fleet.optimize()
+    assert said("chat") == ("Allocated", "3 x A100")
+    assert (fleet.replicas(), fleet.desired()) == (BEFORE, decided)
+
+
+def test_a_server_with_an_unknown_class_says_so_without_an_optimization(
+    scene: Scene, operator: StartOperator
+) -> None:
+    operator()
+    scene.apply(objects.accelerator(), objects.model(), objects.service_class())
+    scene.apply(objects.server("S", spec={"class": "gone"}))
+
+    def told(manifest: Manifest) -> bool:
+        return condition(manifest, "Ready").get("reason") == "UnknownClass"
+
+    scene.control_plane.wait_for("server", "s", told, scene.namespace, 30.0)
