@@ -267,3 +267,30 @@ def test_a_slash_too_many_is_redirected(keeper: httpx.Client, verb: str) -> None
     reply = keeper.request(verb, f"{path}/")
 
     assert (reply.status_code, reply.headers["location"]) == (status, path)
+
+
+def with_accelerators(*names: str) -> dict[str, Any]:
+    """The servers of the small system, which may use these accelerators only."""
+    servers = [{**s, "accelerators": names} for s in SYSTEM["serverData"]["servers"]]
+    return {"servers": servers}
+
+
+def test_servers_are_placed_on_their_own_accelerators_only(client: httpx.Client) -> None:
+    system = {**SYSTEM, "serverData": with_accelerators("A100")}
+
+    reply = client.post("/optimizeOne", json={"system": system})
+
+    placed = {a["accelerator"] for a in reply.json()["allocations"].values()}
+    assert placed == {"A100"}
+
+
+def test_the_accelerators_of_servers_are_kept(keeper: httpx.Client) -> None:
+    fill(keeper)
+    assert keeper.post("/setServers", json=with_accelerators("A100")).status_code == 200
+
+    options = SYSTEM["optimizerData"]["optimizer"]
+    reply = keeper.post("/optimize", json=options).json()
+
+    assert {a["accelerator"] for a in reply["allocations"].values()} == {"A100"}
+    name = SYSTEM["serverData"]["servers"][0]["name"]
+    assert server_of(keeper, name)["accelerators"] == ["A100"]

@@ -16,6 +16,7 @@ from inferno_optimizer.wire.fields import (
     INTEGER,
     SHARE,
     TEXT,
+    TEXTS,
     Kind,
     List,
     Object,
@@ -191,7 +192,7 @@ SERVER = _document(
         "currentAlloc": ALLOCATION,
         "desiredAlloc": ALLOCATION,
     },
-    later={"maxQueueSize": INTEGER},
+    later={"maxQueueSize": INTEGER, "accelerators": TEXTS},
 )
 SERVERS = _document({"servers": _list("server", ("name",), SERVER)})
 
