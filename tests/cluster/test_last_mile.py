@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes import config
@@ -42,6 +43,10 @@ def prepare(scene: Scene) -> None:
     scene.control_plane.wait_for("deployment", "chat-a100", is_running, scene.namespace, PATIENCE_S)
 
 
+def is_proposed(manifest: dict[str, Any]) -> bool:
+    return bool(manifest.get("status", {}).get("phase") == "Proposed")
+
+
 def test_the_last_step_of_the_guide_scales_the_deployment(
     scene: Scene, operator: StartOperator, tmp_path: Path
 ) -> None:
@@ -57,6 +62,7 @@ def test_the_last_step_of_the_guide_scales_the_deployment(
     try:
         prepare(scene)
         operator()
+        scene.control_plane.wait_for("plan", "inferno-1", is_proposed, scene.namespace, PATIENCE_S)
         for command, output in SHOWN.findall(step.group()):
             done = run(command, **environment)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
