@@ -34,6 +34,8 @@ class Ledger:
         self._given = [0] * len(candidates.cases)
         self._mixes: dict[int, Mix] = {}
         self._kept: dict[int, tuple[Part, ...]] = {}
+        self._holding: list[tuple[int, int]] = []
+        self._keeping: list[tuple[int, Sequence[Part]]] = []
 
     def room(self, row: int) -> int:
         """Replicas of a row that fit besides those that its case has, at most those it wants.
@@ -78,23 +80,36 @@ class Ledger:
         What it has otherwise is given back.
         """
         case = self._case[row]
-        if self._rows[case] != row:
+        gives_back = self._rows[case] not in (NO_ROW, row) or case in self._kept
+        if gives_back:
             self._give_back(case)
         self._left[self._type[row]] -= replicas * self._cards[row]
         self._rows[case] = row
         self._given[case] += replicas
+        if gives_back:
+            self._return_to_holders()
 
     def take_all(self, row: int) -> None:
         """Give a case all the replicas of a row that it wants."""
         self.take(row, self._wanted[row] - self.given(row))
 
     def hold(self, row: int, replicas: int) -> None:
-        """Give a case the replicas of a row that run, as many as fit."""
-        if (fitting := min(replicas, self.room(row))) > 0:
-            self.take(row, fitting)
+        """Give a case the replicas of a row that run, as many as fit; others as they are freed."""
+        self._hold(row, replicas)
+        if self.given(row) < replicas:
+            self._holding.append((row, replicas))
 
     def keep(self, case: int, parts: Sequence[Part]) -> None:
-        """Leave a case what runs as it is, as much of it as fits."""
+        """Leave a case what runs as it is, as much of it as fits; the rest as it is freed."""
+        self._keep(case, parts)
+        if self._kept.get(case) != tuple(parts):
+            self._keeping.append((case, parts))
+
+    def _hold(self, row: int, replicas: int) -> None:
+        if (fitting := min(replicas - self.given(row), self.room(row))) > 0:
+            self.take(row, fitting)
+
+    def _keep(self, case: int, parts: Sequence[Part]) -> None:
         kept = []
         for part in parts:
             room = max(self._left[part.type], 0) // part.cards if part.cards else part.replicas
@@ -119,6 +134,17 @@ class Ledger:
         """Who got what."""
         rows, given = np.array(self._rows, dtype=np.int64), np.array(self._given, np.int64)
         return Assignment(rows, given, self._mixes, self._kept)
+
+    def _return_to_holders(self) -> None:
+        """Give freed cards to those that hold less than what runs, before anybody else."""
+        for row, replicas in self._holding:
+            case = self._case[row]
+            if self._rows[case] in (NO_ROW, row):
+                self._hold(row, replicas)
+        for case, parts in self._keeping:
+            if self._rows[case] == NO_ROW:
+                self._give_back(case)
+                self._keep(case, parts)
 
     def _given_back(self, row: int) -> int:
         """Cards of the type of a row that its case has otherwise."""

@@ -178,3 +178,17 @@ def test_cards_of_what_is_kept_count_as_used(options: Options) -> None:
     solution = optimize(on_slow_cards(options, {"X": 2, "Y": 2}))
 
     assert {use.type: use.used for use in solution.capacity} == {"X": 2, "Y": 0}
+
+
+@by_each_solver
+def test_cards_that_a_server_leaves_go_to_one_that_ran_on_them_before_others(
+    options: Options,
+) -> None:
+    demands = (
+        Demand("a", {"X": 1, "Y": 1}, current=runs("X", 1), load=900),
+        Demand("b", {"X": 2}, current=runs("X", 1), load=60),
+        Demand("c", {"X": 1}, priority=2),
+    )
+    system = system_of(demands, accelerators(X=100, Y=1), {"X": 1, "Y": 1}, options)
+
+    assert outcome(system) == {"a": ("Y", 1), "b": ("X", 1), "c": ("", 0)}
