@@ -39,6 +39,9 @@ from inferno_optimizer.system import (
     Status,
 )
 
+ROUNDING = 1e-12
+"""Distance of an objective from its bound, relative, that is none: sums are of doubles."""
+
 OPTIMAL = 1e-4
 """Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
 
@@ -222,7 +225,10 @@ def _unproven(candidates: Candidates, assignment: Assignment, *, out_of_time: bo
 
 def _at_most(objective: float, bound: float) -> float | None:
     """The bound of an objective, free of rounding; None where nothing is proven."""
-    return min(objective, bound) if math.isfinite(bound) else None
+    if not math.isfinite(bound):
+        return None
+    is_rounding = objective - bound <= ROUNDING * max(abs(objective), 1.0)
+    return objective if is_rounding else bound
 
 
 def _solve_single(
