@@ -33,7 +33,7 @@ def test_one_more_card_serves_one_more_server() -> None:
         "SERVER BEFORE COST AFTER COST ITL MS WAIT MS REASON",
         "No-capacity - 1 x G2 25.00 22.78 0.03 Allocated",
         "",
-        "served: 1 -> 2 of 4 servers; cost 50.00 -> 75.00 cents/hour (+25.00)",
+        "served: 1 -> 2 of 4 servers; cost 130.00 -> 155.00 cents/hour (+25.00)",
         "",
         "CARDS USED AFTER HELD AFTER AVAILABLE AFTER",
         "A100 0 0 2 2 2 2",
@@ -67,7 +67,7 @@ def without_seconds(answer: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def differs(answer: Any, server: str) -> bool:  # noqa: ANN401 - JSON
-    keys = ("accelerator", "numReplicas", "cost")
+    keys = ("accelerator", "numReplicas", "cost", "reason")
     old, new = (answer[side]["allocations"].get(server, {}) for side in ("before", "after"))
     return any(old.get(key) != new.get(key) for key in keys)
 
@@ -152,7 +152,7 @@ def test_explain_tells_the_target_that_would_serve_a_server_and_who_would_lose()
 
     assert remedy == (
         "- slo-itl of model 'granite-13b' in class 'Instant' raised from 5 to 19 ms would serve it"
-        " (+40.00 cents/hour; no longer served then: Fine):"
+        " (+0.00 cents/hour; no longer served then: Fine):"
         " --set class.Instant.granite-13b.slo-itl=19"
     )
 

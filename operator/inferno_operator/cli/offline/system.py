@@ -121,10 +121,10 @@ def _system_of_manifests(
         raise InputError("nothing to optimize: there is no object")
     _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
     _refuse_several("namespaces", {r.metadata.namespace for r in resources} - {""})
-    if not any(isinstance(resource, Optimizer) for resource in resources):
-        remark([NO_OPTIMIZER])
     snapshot = build_system(resources)
     _refuse_invalid([*(problem for _, problem in snapshot.excluded), *snapshot.problems])
+    if not any(isinstance(resource, Optimizer) for resource in resources):
+        remark([NO_OPTIMIZER])
     return snapshot.system
 
 
