@@ -85,6 +85,6 @@ def capacity_use(
     cards, held = _all_cards(catalogue), held_cards(catalogue, decisions)
     worth = {t: marginal.get(t, MarginalValue()) for t in sorted({*cards, *held, *used})}
     return tuple(
-        CapacityUse(t, used.get(t, 0), cards[t], value.price, value.gain, held[t])
+        CapacityUse(t, used.get(t, 0), cards[t], value.price, value.gain, held[t], value.estimated)
         for t, value in worth.items()
     )

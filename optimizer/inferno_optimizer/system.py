@@ -366,7 +366,11 @@ class Decision:
 
 
 class Status(StrEnum):
-    """Whether a plan is proven optimal, only feasible, or limited by the time limit."""
+    """What ended the search: a proven gap of at most 1e-4, the solver itself, or the time limit.
+
+    A feasible plan may have a proven gap: the solver stops where it finds no more within its
+    tolerances.
+    """
 
     OPTIMAL = "Optimal"
     FEASIBLE = "Feasible"
@@ -473,20 +477,24 @@ class MarginalValue:
     """The value of one more card of a type.
 
     If one more card allows more load to be served, `gain` is the additional load of the most
-    important priority that gets any. Otherwise `price` is the cost that it saves while the plan
-    serves the same load [cents/hour]. Both come from the linear relaxation, solved again with one
-    more card; both are None if the solver does not provide them.
+    important priority that gets any. Otherwise `price` is what it saves of the value, cost and
+    transition penalties, while the plan serves the same load [cents/hour]. Both are None if the
+    solver does not provide them. They are what solving again with one more card shows; or they
+    are `estimated`, from the linear relaxation, in which servers may be split: the truth may be
+    less, as a whole server needs more cards, or more, as the card makes up for a fraction.
     """
 
     price: float | None = None
     gain: Gain | None = None
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityUse:
     """Cards of a type: used by the plan, and available in total.
 
-    `price` and `gain` are the value of one more card, see `MarginalValue`. `held` counts the
+    `price`, `gain` and `estimated` are the value of one more card, see `MarginalValue`. `held`
+    counts the
     cards of `available` that are used by servers for which no decision is possible; it may
     exceed `available`, if the capacity that is given is too low.
     """
@@ -497,6 +505,7 @@ class CapacityUse:
     price: float | None = None
     gain: Gain | None = None
     held: int = 0
+    estimated: bool = False
 
     @property
     def usable(self) -> int:

@@ -81,7 +81,8 @@ class Cards:
     """Number of cards of a type: `running` now, `planned` in the last plan, `available` in total.
 
     `held` counts the cards of servers without a decision in the last plan. `held`, `planned` and
-    the worth of one more card (`price` [cents/hour] or `gain` of load) are None without a plan.
+    the worth of one more card (`price` [cents/hour] or `gain` of load) are None without a plan;
+    the worth may be `estimated`.
     `counted` is what was counted on nodes, None if the cards are only declared.
     """
 
@@ -92,6 +93,7 @@ class Cards:
     available: int
     price: float | None
     gain: Gain | None
+    estimated: bool = False
     counted: CountedCards | None = None
 
 
@@ -148,6 +150,7 @@ def overview_document(seen: Overview) -> dict[str, Any]:
                 "available": cards.available,
                 "price": cards.price,
                 "gain": None if cards.gain is None else asdict(cards.gain),
+                "estimated": cards.estimated,
                 **({"counted": cards.counted.to_json()} if cards.counted else {}),
             }
             for cards in seen.cards
@@ -260,6 +263,7 @@ def _cards(
             available=system.capacity.get(name, 0),
             price=planned[name].price if name in planned else None,
             gain=_gain(planned.get(name)),
+            estimated=name in planned and bool(planned[name].estimated),
             counted=counted.get(name),
         )
         for name in names

@@ -82,7 +82,7 @@ class Certificate(Part):
     solver: str
     """Solver that found it."""
     status: str
-    """What the solver says about it, such as Optimal."""
+    """Optimal up to a gap of 0.0001, TimeLimit if the time was over before, else Feasible."""
     objective: Number | None = None
     """Value of the solution: cost and transition penalties [cents/hour]."""
     bound: Number | None = None
@@ -130,9 +130,12 @@ class CapacityUse(Part):
     held: Integer | None = None
     """Cards of these that servers hold for which no decision is possible; absent if none."""
     price: Number | None = None
-    """What one more card would save at the served load [cents/hour]."""
+    """What one more card would save of the value at the served load [cents/hour]."""
     gain: Gain | None = None
     """Load that one more card would serve; there is no price then."""
+    estimated: bool | None = None
+    """The price or the gain is an estimate of the linear relaxation, in which servers may be split;
+    absent if it is what solving again with one more card shows."""
 
 
 class LastOptimization(Part):

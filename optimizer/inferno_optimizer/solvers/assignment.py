@@ -111,18 +111,21 @@ class OneMoreCard:
     """What one more card of each type is worth; arrays of shape (types,).
 
     It lets `gain` more load of a `level` be served [requests/min], or it saves `price`
-    [cents/hour] where the level is -1. NaN where that is not known.
+    [cents/hour] where the level is -1. NaN where that is not known. `exact` is what solving again
+    with the card shows; the others are of the linear relaxation.
     """
 
     level: IntArray
     gain: FloatArray
     price: FloatArray
+    exact: npt.NDArray[np.bool_]
 
     @classmethod
     def unknown(cls, types: int) -> "OneMoreCard":
         """Nothing is known of any type."""
         nothing = np.full(types, np.nan)
-        return cls(np.full(types, NO_LEVEL), nothing, nothing.copy())
+        exact = np.zeros(types, dtype=np.bool_)
+        return cls(np.full(types, NO_LEVEL), nothing, nothing.copy(), exact)
 
     def add_gain(self, level: int, gain: FloatArray) -> None:
         """Tell of the gain of a level where no more important one gains anything."""
@@ -134,14 +137,23 @@ class OneMoreCard:
         mine = self.level == NO_LEVEL
         self.price[mine] = price[mine]
 
+    def tell(self, card_type: int, level: int, worth: float) -> None:
+        """Tell what solving again with a card of a type shows: a gain of a level, or a price."""
+        self.level[card_type], self.exact[card_type] = level, True
+        told, other = (self.price, self.gain) if level == NO_LEVEL else (self.gain, self.price)
+        told[card_type], other[card_type] = worth, np.nan
+
     def described(self, priorities: Sequence[int]) -> tuple[MarginalValue, ...]:
         """The same for each type, with the priority of each level."""
-        rows = zip(self.level.tolist(), self.gain.tolist(), self.price.tolist(), strict=True)
+        columns = self.level, self.gain, self.price, self.exact
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         return tuple(
-            MarginalValue(None if math.isnan(price) else price)
-            if level == NO_LEVEL
-            else MarginalValue(gain=Gain(priorities[level], gain))
-            for level, gain, price in rows
+            MarginalValue(gain=Gain(priorities[level], gain), estimated=not exact)
+            if level != NO_LEVEL
+            else MarginalValue()
+            if math.isnan(price)
+            else MarginalValue(price, estimated=not exact)
+            for level, gain, price, exact in rows
         )
 
 

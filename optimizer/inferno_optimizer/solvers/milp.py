@@ -67,6 +67,31 @@ def solve_milp(
     The plan of the greedy solver comes first, where most servers stay that may. It is the answer
     where there is time for no more, or where a search that fails finds nothing better.
     """
+    answer = _solve(candidates, capacity, clock, start)
+    return replace(answer, marginal=_with_new_rows(candidates, capacity, answer.marginal))
+
+
+def _with_new_rows(
+    candidates: Candidates, capacity: IntArray, marginal: tuple[MarginalValue, ...]
+) -> tuple[MarginalValue, ...]:
+    """What one more card of each type is worth; an estimate where more replicas fit with it.
+
+    The programs have no rows, and no replicas of a row, that take more cards than there are.
+    """
+    pairs = candidates.pairs
+    available, cards = capacity[pairs.type], np.maximum(pairs.cards, 1)
+    new = candidates.usable & (candidates.cards > available) & ((available + 1) % cards == 0)
+    affected = np.bincount(pairs.type[new], minlength=len(capacity)) > 0
+    return tuple(
+        replace(worth, estimated=worth.estimated or (worth != MarginalValue() and bool(more)))
+        for worth, more in zip(marginal, affected.tolist(), strict=False)
+    )
+
+
+def _solve(
+    candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
+) -> Answer:
+    """An answer in which what one more card is worth is that in the same rows."""
     options = candidates.system.options
     sizing = clock() - start
     deadline = start + options.time_limit - DECISIONS * sizing

@@ -17,7 +17,7 @@ from inferno_optimizer.explain.options import Option
 from inferno_optimizer.explain.remedies import Remedy
 from inferno_optimizer.system import Allocation, Decision, MarginalValue, Reason, Solution, System
 from inferno_optimizer.wire.answers import Answer, solution_of
-from inferno_optimizer.wire.fields import NUMBER, Kind, MisfitError, value_of
+from inferno_optimizer.wire.fields import NUMBER, TEXTS, Kind, MisfitError, value_of
 from inferno_optimizer.wire.objects import (
     ANSWER,
     BODY,
@@ -135,8 +135,12 @@ def _read_marginal(certificate: object) -> dict[str, MarginalValue]:
     """The value of one more card of each type: a price, or a gain of load."""
     prices = {name: NUMBER.read(price) for name, price in _named(certificate, "prices")}
     gains = {name: GAIN.read(gain) for name, gain in _named(certificate, "gains")}
+    estimated = value_of(certificate, "estimated")
+    estimates = frozenset(() if estimated is None else TEXTS.read(estimated))
     names = {**prices, **gains}
-    return {name: MarginalValue(prices.get(name), gains.get(name)) for name in names}
+    return {
+        name: MarginalValue(prices.get(name), gains.get(name), name in estimates) for name in names
+    }
 
 
 def _named(document: object, key: str) -> list[tuple[str, object]]:
@@ -257,5 +261,7 @@ def _certificate(solution: Solution) -> dict[str, Any]:
     gains = {use.type: GAIN.write(use.gain) for use in solution.capacity if use.gain is not None}
     curve = [CURVE_POINT.write(point) for point in certificate.curve]
     failures = list(certificate.failures)
-    told = {"prices": prices, "gains": gains, "curve": curve, "failures": failures}
+    estimated = [use.type for use in solution.capacity if use.estimated]
+    worth = {"prices": prices, "gains": gains, "estimated": estimated}
+    told = worth | {"curve": curve, "failures": failures}
     return proof | {key: values for key, values in told.items() if values}

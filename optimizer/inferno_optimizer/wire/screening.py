@@ -24,7 +24,9 @@ class Screening:
         decided = {d.server: d for d in (*self.decisions, *solution.decisions)}
         decisions = tuple(decided[server.name] for server in self.asked.servers)
         used = {use.type: use.used for use in solution.capacity}
-        marginal = {use.type: MarginalValue(use.price, use.gain) for use in solution.capacity}
+        marginal = {
+            use.type: MarginalValue(use.price, use.gain, use.estimated) for use in solution.capacity
+        }
         capacity = capacity_use(Catalogue(self.asked), decisions, used, marginal)
         return replace(
             solution,

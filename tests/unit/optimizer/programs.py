@@ -1,6 +1,7 @@
 """Random assignment problems in arrays, those of fleets, and relaxations by another program."""
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pulp
@@ -8,7 +9,7 @@ import pulp
 from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.solvers.exact.program import Program
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
 
@@ -80,3 +81,23 @@ def relaxed(
     problem.setObjective(pulp.LpAffineExpression(list(zip(columns, objective, strict=True))))
     problem.solve(pulp.HiGHS(msg=False, gapRel=0.0))
     return float(pulp.value(problem.objective))
+
+
+def every_choice(program: Program) -> Iterator[BoolArray]:
+    """All choices of at most one row for each case that fit."""
+    rows = [np.flatnonzero(program.case == case).tolist() for case in np.unique(program.case)]
+    for picks in itertools.product(*([-1, *mine] for mine in rows)):
+        chosen = np.zeros(len(program.case), dtype=np.bool_)
+        chosen[[row for row in picks if row >= 0]] = True
+        if np.all(program.used(chosen) <= program.capacity):
+            yield chosen
+
+
+def best_of_all(program: Program, levels: int) -> tuple[tuple[float, ...], float]:
+    """The most load by level, then the least value."""
+
+    def rank(chosen: BoolArray) -> tuple[tuple[float, ...], float]:
+        return tuple(-program.served(chosen, levels)), float(program.value[chosen].sum())
+
+    loads, value = min(map(rank, every_choice(program)))
+    return tuple(-load for load in loads), value

@@ -6,8 +6,7 @@ import pytest
 from inferno_optimizer.solvers.exact.program import Program
 from tests.solvers.__main__ import behind, is_as_good
 from tests.solvers.levels import TOLERANCE, Found, Rows, Stage, in_whole_numbers, solve_with
-from tests.unit.optimizer.programs import random_program
-from tests.unit.optimizer.solvers.exact.test_lexicographic import best_of_all, every_choice
+from tests.unit.optimizer.programs import best_of_all, every_choice, random_program
 
 
 class BruteForce:

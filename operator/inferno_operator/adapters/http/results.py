@@ -45,12 +45,14 @@ HELD = replaced(
 PRICE = replaced(
     "capacity_price_cents_per_hour",
     ("type",),
-    "What one more card would save at the served load; absent where it serves more load.",
+    "What one more card would save at the served load, estimated if the plan is not proven to be"
+    " the best; absent where it serves more load.",
 )
 GAIN = replaced(
     "capacity_gain_requests_per_minute",
     ("type", "priority"),
-    "Load that one more card would serve, of the most important priority that gains.",
+    "Load that one more card would serve, of the most important priority that gains; estimated if"
+    " the plan is not proven to be the best.",
 )
 
 RESULT_METRICS = (

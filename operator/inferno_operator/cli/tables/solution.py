@@ -26,6 +26,9 @@ from inferno_optimizer.validation import UNMATCHED, find_problems
 DANGLING = UNMATCHED | {Reason.UNKNOWN_ACCELERATOR}
 """Problems of objects that are no servers, and that the plan does not tell."""
 
+DIGITS = 9
+"""Of a gap, of which the rest is rounding."""
+
 GAP = "  "
 """What stands between columns."""
 
@@ -189,7 +192,8 @@ def _totals(system: System, solution: Solution) -> str:
 def cards_table(uses: Iterable[CapacityUse]) -> Table:
     """Return the cards by type, with the worth of one more card if the solver reports it.
 
-    HELD counts the cards of servers for which no decision is possible; AVAILABLE counts all.
+    HELD counts the cards of servers for which no decision is possible; AVAILABLE counts all. A
+    tilde before a price says that it is estimated.
     """
     uses = list(uses)
     priced = any(use.price is not None or use.gain is not None for use in uses)
@@ -199,14 +203,19 @@ def cards_table(uses: Iterable[CapacityUse]) -> Table:
 
 def _cards_row(use: CapacityUse, *, priced: bool) -> tuple[str, ...]:
     cells = (use.type, str(use.used), str(use.held), str(use.available))
-    return (*cells, one_more_card(use.price, use.gain)) if priced else cells
+    worth = one_more_card(use.price, use.gain, estimated=use.estimated)
+    return (*cells, worth) if priced else cells
 
 
-def one_more_card(price: float | None, gain: Gain | None) -> str:
-    """Return what one more card saves [cents/hour], or the load that it serves [requests/min]."""
+def one_more_card(price: float | None, gain: Gain | None, *, estimated: bool) -> str:
+    """Return what one more card saves [cents/hour], or the load that it serves [requests/min].
+
+    A tilde stands before an estimate.
+    """
+    about = "~" if estimated else ""
     if gain is not None:
-        return f"+{gain.load:.2f} of priority {gain.priority}"
-    return "-" if price is None else f"{price:.2f}"
+        return f"{about}+{gain.load:.2f} of priority {gain.priority}"
+    return "-" if price is None else f"{about}{price:.2f}"
 
 
 def levels_table(levels: Iterable[Level]) -> Table:
@@ -220,7 +229,7 @@ def levels_table(levels: Iterable[Level]) -> Table:
 
 def proof(certificate: Certificate) -> str:
     """Return the certificate of a solution as one line."""
-    gap = "not known" if certificate.gap is None else f"{certificate.gap:.2g}"
+    gap = "not known" if certificate.gap is None else f"{round(certificate.gap, DIGITS):.2g}"
     return (
         f"solver {certificate.solver}: {certificate.status}, "
         f"objective {certificate.objective:.2f}, gap {gap}, {certificate.seconds:.3f} s"

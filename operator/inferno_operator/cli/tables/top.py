@@ -162,7 +162,7 @@ def _cards(cards: Sequence[Cards]) -> Table:
             "-" if item.planned is None else str(item.planned),
             "-" if item.held is None else str(item.held),
             str(item.available),
-            one_more_card(item.price, item.gain),
+            one_more_card(item.price, item.gain, estimated=item.estimated),
             *(_count(item.counted) if are_counted else ()),
         )
         for item in cards

@@ -212,6 +212,7 @@ def _last_optimization(
                 held=use.held or None,
                 price=None if use.price is None else round(use.price, DIGITS),
                 gain=None if use.gain is None else _gain(use.gain),
+                estimated=use.estimated or None,
             )
             for use in solution.capacity
         ),

@@ -16,7 +16,7 @@ from inferno_optimizer.solvers.exact.columns import Columns
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.local_search import Guide, descend, exchange, round_off
 from inferno_optimizer.solvers.exact.neighbourhood import Centre, Opening, leave_everything_open
-from inferno_optimizer.solvers.exact.one_more_card import value_of_one_more
+from inferno_optimizer.solvers.exact.one_more_card import solve_with_one_more, value_of_one_more
 from inferno_optimizer.solvers.exact.packing import (
     add,
     change_little,
@@ -44,6 +44,9 @@ SLACK = 1e-9
 GIVEN_UP = 5e-4
 """The same of a larger program: the last bit of load would make the rest no concern at all."""
 
+
+SOLVED = 1e-6
+"""Relative distance of a value from its bound up to which nothing better is left."""
 
 STEADY = 4.0
 """How many times what later objectives may take a plan may miss that hardly changes what stands."""
@@ -210,7 +213,7 @@ class _Search:
             chosen,
             self._bounds,
             incumbent.bound,
-            lambda: self._one_more(chosen),
+            lambda: self._one_more(chosen, incumbent.bound),
             out_of_time=self._seconds_left() <= 0,
             failures=self._failures.texts,
         )
@@ -241,12 +244,23 @@ class _Search:
 
         return Incumbent(known, worth, tell)
 
-    def _one_more(self, chosen: BoolArray) -> OneMoreCard:
-        """What one more card of each type is worth at the loads that are served now."""
-        served = self._program.served(chosen, self.levels) * (1 - SLACK)
-        floors, short = Floors(served, self._whole), np.flatnonzero(self._bounds < self._loads)
-        left = self._timer.seconds_left
-        return value_of_one_more(self._program, floors, short.tolist(), chosen, left)
+    def _one_more(self, chosen: BoolArray, least_value: float) -> OneMoreCard:
+        """What one more card of each type is worth at the loads that are served now.
+
+        A small program that is solved to the end is solved again with each.
+        """
+        program, left = self._program, self._timer.seconds_left
+        served = program.served(chosen, self.levels)
+        floors = Floors(served * (1 - SLACK), self._whole)
+        levels = np.flatnonzero(self._bounds < self._loads).tolist()
+        found = value_of_one_more(program, floors, levels, chosen, left)
+        value = float(program.value @ chosen)
+        short = np.flatnonzero(served < self._loads * (1 - SLACK)).tolist()
+        is_best = bool(np.all(served >= self._bounds * (1 - SLACK)))
+        is_best &= value - least_value <= SOLVED * max(1.0, abs(value))
+        if self._exact and is_best:
+            solve_with_one_more(program, floors, short, chosen, found, left)
+        return found
 
     def _minimize(
         self,

@@ -1,16 +1,20 @@
-"""What one more card of each type is worth: the linear relaxation is solved again with it.
+"""What one more card of each type is worth: the problem, or its relaxation, is solved with it.
 
 A multiplier of the capacity tells the same of a small part of a card, and nothing where it is
 not unique: where a load that must be kept takes every card of a type, any larger multiplier is
 as good. A whole card more has one answer.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.solvers.assignment import NO_LEVEL, OneMoreCard
+from inferno_optimizer.solvers.assignment import NO_LEVEL, SMALLEST_GAIN, OneMoreCard
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.exact.columns import Columns
+from inferno_optimizer.solvers.exact.neighbourhood import Opening
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
 from inferno_optimizer.solvers.exact.relaxation import Relaxation, Vertex
@@ -21,6 +25,9 @@ FEW = 20_000
 NEAR = 0.01
 """Of more, a row enters if it costs more than the best of its case by at most this share of the
 case's cards, or of a typical case's objective; and where the relaxation is better with it."""
+
+EXACT = 1e-7
+"""Distance of an objective from its bound, relative, up to which it is the best there is."""
 
 ROUNDING = 1e-6
 """Reduced cost, relative to a typical case's objective or 1, below which a row enters later."""
@@ -63,6 +70,83 @@ def value_of_one_more(
         if saved is not None:
             found.add_price(saved)
     return found
+
+
+def solve_with_one_more(
+    program: Program,
+    floors: Floors,
+    levels: Sequence[int],
+    known: BoolArray,
+    found: OneMoreCard,
+    seconds_left: Callable[[], float],
+) -> None:
+    """Tell what solving again with a card more of each type shows, where there is time for it.
+
+    Parameters
+    ----------
+    program, floors, levels, known, seconds_left
+        As above; the choice is the best there is.
+    found
+        Is told.
+    """
+    types = len(program.capacity)
+    for card_type in range(types):
+        later = seconds_left() * (1 - 1 / (types - card_type))
+        more = program.capacity + (np.arange(types) == card_type)
+        grown = replace(program, capacity=more)
+        gain = _gain(grown, floors, levels, known, lambda later=later: seconds_left() - later)  # type: ignore[misc]
+        if gain is not None:
+            found.tell(card_type, *gain)
+
+
+def _gain(
+    program: Program,
+    floors: Floors,
+    levels: Iterable[int],
+    known: BoolArray,
+    seconds_left: Callable[[], float],
+) -> tuple[int, float] | None:
+    """The first level that serves more than what is known, or none, and how much better it is.
+
+    None where there is no time to prove it.
+    """
+    for level in levels:
+        rows = np.flatnonzero(program.level <= level)
+        part = program.take(rows)
+        objective = np.where(part.level == level, -part.weight, 0.0)
+        earlier = Floors(floors.loads[:level], floors.whole)
+        saved = _saved(part, objective, earlier, known[rows], seconds_left)
+        if saved is None:
+            return None
+        if saved > SMALLEST_GAIN:
+            return level, saved
+    saved = _saved(program, program.value, floors, known, seconds_left)
+    return None if saved is None else (NO_LEVEL, saved)
+
+
+def _saved(
+    program: Program,
+    objective: FloatArray,
+    floors: Floors,
+    known: BoolArray,
+    seconds_left: Callable[[], float],
+) -> float | None:
+    """How much lower the objective of the best choice is; None where that cannot be proven."""
+    if seconds_left() <= 0:
+        return None
+    value = float(objective @ known)
+    prices = price(program, objective, floors.loads, floors.whole, seconds_left)
+    rounding = EXACT * max(1.0, abs(value))
+    if value - prices.bound <= rounding:
+        return 0.0
+    better = known | (prices.excess <= value - prices.bound)
+    opening = Opening(np.zeros_like(better), better)
+    columns = Columns(program, opening, floors.loads, floors.whole)
+    choice = columns.minimize(objective, Limits(seconds_left(), 0.0), known)
+    if choice is None or choice.objective - choice.bound > rounding:
+        return None
+    saved = value - choice.objective
+    return saved if saved > rounding else 0.0
 
 
 def savings(

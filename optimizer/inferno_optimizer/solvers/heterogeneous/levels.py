@@ -6,12 +6,18 @@ is proven is proven of all mixes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
+from inferno_optimizer.solvers.assignment import (
+    NO_LEVEL,
+    SMALLEST_GAIN,
+    OneMoreCard,
+    Timer,
+)
+from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
@@ -28,6 +34,12 @@ SLACK = 1e-9
 
 SMALL = 200
 """Up to so many items a program is solved to the last digit."""
+
+SOLVED = 1e-6
+"""Relative distance from the bound up to which nothing better is left."""
+
+PER_ITEM = 1e-4
+"""Seconds for each item below which a program is not solved again."""
 
 ROUNDS = 5
 """How often inequalities are looked for."""
@@ -127,10 +139,20 @@ class _Search:
         bound = self._minimize(None)
         out_of_time = self._seconds_left() <= 0
         failures = self._failures.texts
-        return Outcome(self._counts, self._bounds, bound, self._one_more, out_of_time, failures)
+        return Outcome(
+            self._counts,
+            self._bounds,
+            bound,
+            lambda: self._one_more(bound),
+            out_of_time,
+            failures,
+        )
 
-    def _one_more(self) -> OneMoreCard:
-        """What one more card of each type is worth at the loads that are served now."""
+    def _one_more(self, least_value: float) -> OneMoreCard:
+        """What one more card of each type is worth at the loads that are served now.
+
+        A plan that is the best there is is solved again with each.
+        """
         table, found = self._table, OneMoreCard.unknown(len(self._capacity))
         loads = np.bincount(table.level, table.weight, self.levels)
         goals: list[int | None] = [*np.flatnonzero(self._bounds < loads).tolist(), None]
@@ -143,7 +165,46 @@ class _Search:
                 found.add_price(saved)
             else:
                 found.add_gain(level, saved)
+        if self._is_best(least_value):
+            self._solve_with_one_more(goals, found)
         return found
+
+    def _is_best(self, least_value: float) -> bool:
+        """Whether it is proven that no plan is better."""
+        loads = self._table.loads(self._counts, self.levels)
+        value = _objective(self._table, None, self._counts)
+        served_most = bool(np.all(loads >= self._bounds * (1 - SLACK)))
+        return served_most and value - least_value <= SOLVED * max(1.0, abs(value))
+
+    def _solve_with_one_more(self, goals: list[int | None], found: OneMoreCard) -> None:
+        """Tell what solving again with a card more of each type shows, if there is time for it."""
+        types = len(self._capacity)
+        for card_type in range(types):
+            capacity = self._capacity + (np.arange(types) == card_type)
+            seconds = self._timer.seconds_left() / (types - card_type)
+            for level in goals:
+                saved = self._saved(level, capacity, seconds)
+                if saved is None:
+                    break
+                if level is None or saved > SMALLEST_GAIN:
+                    found.tell(card_type, NO_LEVEL if level is None else level, saved)
+                    break
+
+    def _saved(self, level: int | None, capacity: IntArray, seconds: float) -> float | None:
+        """How much better another capacity makes a goal; None where that cannot be proven."""
+        part = np.flatnonzero(self._table.level <= (self.levels if level is None else level))
+        program = self._program(level, part)
+        program = replace(program, problem=replace(program.problem, capacity=capacity))
+        if seconds < PER_ITEM * len(program.objective):
+            return None
+        known = self._counts[part]
+        plan, bound = program.solve(known, Limits(seconds, 0.0))
+        before = _objective(program.table, level, known)
+        rounding = SOLVED * max(1.0, abs(before))
+        after = before if plan is None else _objective(program.table, level, plan)
+        if after - bound > rounding:
+            return None
+        return before - after if before - after > rounding else 0.0
 
     def _minimize(self, level: int | None) -> float:
         """Improve the plan as to a goal; the bound that is proven."""

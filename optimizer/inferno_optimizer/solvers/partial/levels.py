@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
+from inferno_optimizer.solvers.assignment import (
+    NO_LEVEL,
+    SMALLEST_GAIN,
+    OneMoreCard,
+    Timer,
+)
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.filling import filled
@@ -26,6 +31,9 @@ SMALL = 1_500
 
 SLACK = 1e-9
 """What later goals may take from the load of a level, relative: room for rounding."""
+
+SOLVED = 1e-6
+"""Relative distance of a goal from what is proven up to which nothing better is left."""
 
 CLOSE = 1e-6
 """Relative distance from what is proven that a vertex can keep."""
@@ -148,7 +156,10 @@ class _Search:
         return Outcome(self._counts, reached, unknown, out_of_time=False)
 
     def _one_more(self) -> OneMoreCard:
-        """What one more card of each type is worth, by the multipliers of the relaxations."""
+        """What one more card of each type is worth, by the multipliers of the relaxations.
+
+        A small problem that is solved to the end is solved again with each.
+        """
         found = OneMoreCard.unknown(len(self._problem.capacity))
         floors: tuple[Floor, ...] = ()
         for reached in self._reached:
@@ -163,7 +174,54 @@ class _Search:
                 else:
                     found.add_gain(goal.level, prices)
             floors = (*floors, *(floor for floor in self._floors if floor.goal == goal))
+        if self._exact and self._is_best():
+            self._solve_with_one_more(found)
         return found
+
+    def _is_best(self) -> bool:
+        """Whether it is proven of every goal that no plan has more of it."""
+        gaps = [
+            (reached.bound - self._worth(reached.goal), reached.bound) for reached in self._reached
+        ]
+        return all(gap <= SOLVED * max(1.0, abs(bound)) for gap, bound in gaps)
+
+    def _solve_with_one_more(self, found: OneMoreCard) -> None:
+        """Tell what solving again with a card more of each type shows, if there is time for it."""
+        types = len(self._problem.capacity)
+        for card_type in range(types):
+            capacity = self._problem.capacity + (np.arange(types) == card_type)
+            grown = replace(self._problem, capacity=capacity)
+            ends_at = self._timer.seconds_left() * (1 - 1 / (types - card_type))
+            gain = self._gain(grown, ends_at)
+            if gain is not None:
+                found.tell(card_type, *gain)
+
+    def _gain(self, problem: Problem, ends_at: float) -> tuple[int, float] | None:
+        """The first level that serves more in another problem, or none, and how much better it is.
+
+        None where there is no time to prove it, or where more is held, or served entirely.
+        """
+        floors: tuple[Floor, ...] = ()
+        for goal in (reached.goal for reached in self._reached):
+            before = self._worth(goal)
+            if before < goal.most(problem) * (1 - SLACK) or goal.kind is Kind.VALUE:
+                seconds = self._timer.seconds_left() - ends_at
+                matter = problem.columns_of(levels_of(goal, problem))
+                opening = Opening(matter, np.zeros_like(self._counts))
+                if seconds <= 0:
+                    return None
+                best = best_of(problem, goal, floors, opening, Limits(seconds, 0.0), self._counts)
+                after = before if best.counts is None else goal.worth(problem, best.counts)
+                rounding = SOLVED * max(1.0, abs(before))
+                if best.bound - after > rounding:
+                    return None
+                saved = after - before if after - before > rounding else 0.0
+                if goal.kind is Kind.VALUE:
+                    return NO_LEVEL, saved
+                if saved > SMALLEST_GAIN:
+                    return (goal.level, saved) if goal.kind is Kind.SERVED else None
+            floors = (*floors, *(floor for floor in self._floors if floor.goal == goal))
+        return None
 
     def _prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
         """What a card of each type is worth to a goal; None where there is no time to tell."""

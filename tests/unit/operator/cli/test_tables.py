@@ -2,10 +2,18 @@
 
 from dataclasses import replace
 
-from inferno_operator.cli.tables.solution import option_parts, solution_parts
+from inferno_operator.cli.tables.solution import cards_table, option_parts, solution_parts
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Allocation, DecodeParameters, Load, PerformanceProfile, Server
+from inferno_optimizer.system import (
+    Allocation,
+    CapacityUse,
+    DecodeParameters,
+    Gain,
+    Load,
+    PerformanceProfile,
+    Server,
+)
 from tests.unit.optimizer.systems import one_server
 
 PROFILE = PerformanceProfile("llm", "G2", DecodeParameters(17.15, 0.34), 38, 512)
@@ -23,6 +31,18 @@ def test_a_plan_is_followed_by_its_warnings() -> None:
     shown = [*map(str, solution_parts(SYSTEM, optimize(SYSTEM)))]
 
     assert shown[2] == f"chat: {WARNING}"
+
+
+def test_an_estimated_price_has_a_tilde() -> None:
+    uses = (
+        CapacityUse("A", 1, 1, price=98.4, estimated=True),
+        CapacityUse("B", 1, 1, price=315.0),
+        CapacityUse("C", 1, 1, gain=Gain(2, 30.0), estimated=True),
+    )
+
+    cells = [line.split(maxsplit=4)[-1] for line in str(cards_table(uses)).splitlines()]
+
+    assert cells == ["PRICE", "~98.40", "315.00", "~+30.00 of priority 2"]
 
 
 def test_a_step_of_the_solver_that_failed_is_warned_of_below_the_proof() -> None:

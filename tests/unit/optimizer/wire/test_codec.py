@@ -16,9 +16,11 @@ from inferno_optimizer.explain.options import Option
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
+    CapacityUse,
     Certificate,
     Decision,
     DecodeParameters,
+    Gain,
     Generation,
     Load,
     Options,
@@ -306,6 +308,19 @@ def test_failures_of_the_solver_go_over_the_wire() -> None:
 
     assert document["certificate"]["failures"] == ["proof: OSError: gone"]
     assert CERTIFICATE.read(document["certificate"]).failures == ("proof: OSError: gone",)
+
+
+def test_what_of_the_worth_of_a_card_is_estimated_goes_over_the_wire() -> None:
+    uses = (
+        CapacityUse("A", 1, 1, price=7.5, estimated=True),
+        CapacityUse("B", 1, 1, gain=Gain(2, 30.0)),
+    )
+
+    certificate = encode_solution(replace(SOLUTION, capacity=uses))["certificate"]
+
+    assert certificate["prices"] == {"A": 7.5}
+    assert certificate["gains"] == {"B": {"priority": 2, "load": 30.0}}
+    assert certificate["estimated"] == ["A"]
 
 
 @pytest.mark.parametrize("generation", [Generation.PREFILL_DECODE, Generation.TOKEN_BUDGET])

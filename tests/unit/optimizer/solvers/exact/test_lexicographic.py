@@ -1,8 +1,6 @@
 """Prices, first solutions and the search by levels, against linear programs and brute force."""
 
-import itertools
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,32 +10,11 @@ from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.lexicographic import GAP, Sizes, solve_by_levels
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
-from inferno_optimizer.solvers.exact.program import BoolArray, Program
-from tests.unit.optimizer.programs import random_program, relaxed
+from tests.unit.optimizer.programs import best_of_all, every_choice, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
 LARGE = Sizes(small=0, medium=0, large=0)
 """Every program counts as large: prices, a dive, and exchanges around what it finds."""
-
-
-def every_choice(program: Program) -> Iterator[BoolArray]:
-    """All choices of at most one row for each case that fit."""
-    rows = [np.flatnonzero(program.case == case).tolist() for case in np.unique(program.case)]
-    for picks in itertools.product(*([-1, *mine] for mine in rows)):
-        chosen = np.zeros(len(program.case), dtype=np.bool_)
-        chosen[[row for row in picks if row >= 0]] = True
-        if np.all(program.used(chosen) <= program.capacity):
-            yield chosen
-
-
-def best_of_all(program: Program, levels: int) -> tuple[tuple[float, ...], float]:
-    """The most load by level, then the least value."""
-
-    def rank(chosen: BoolArray) -> tuple[tuple[float, ...], float]:
-        return tuple(-program.served(chosen, levels)), float(program.value[chosen].sum())
-
-    loads, value = min(map(rank, every_choice(program)))
-    return tuple(-load for load in loads), value
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -16,7 +16,7 @@ from inferno_optimizer.solvers.exact.program import Program
 from inferno_optimizer.system import Gain, Options, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
-from tests.unit.optimizer.programs import random_program, relaxed
+from tests.unit.optimizer.programs import best_of_all, random_program, relaxed
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 AMPLE = Timer(lambda: 600.0)
@@ -50,12 +50,11 @@ def kept(program: Program, outcome: Outcome) -> FloatArray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [Sizes(), LARGE])
 @pytest.mark.parametrize("seed", range(20))
-def test_one_more_card_is_worth_what_the_relaxation_with_it_shows(seed: int, sizes: Sizes) -> None:
+def test_an_estimate_is_what_the_relaxation_with_one_more_card_shows(seed: int) -> None:
     program = random_program(seed, cases=40)
 
-    outcome = solve_by_levels(program, AMPLE, sizes)
+    outcome = solve_by_levels(program, AMPLE, LARGE)
 
     told, floors = outcome.one_more(), kept(program, outcome)
     now = relaxed(program, program.value.tolist(), floors.tolist())
@@ -70,6 +69,37 @@ def test_one_more_card_is_worth_what_the_relaxation_with_it_shows(seed: int, siz
             saved = now - relaxed(grown, grown.value.tolist(), floors.tolist())
             assert told.price[card_type] == pytest.approx(saved, abs=1e-4)
             assert gained == pytest.approx([0.0] * len(gained), abs=ROUNDING)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_worth_that_is_not_estimated_is_what_trying_every_choice_shows(seed: int) -> None:
+    program = random_program(seed, cases=5)
+    levels = int(program.level.max()) + 1
+    loads, value = best_of_all(program, levels)
+
+    told = solve_by_levels(program, AMPLE).one_more()
+
+    assert np.all(told.exact)
+    for card_type, level in enumerate(told.level.tolist()):
+        more, cheaper = best_of_all(with_cards(program, card_type, 1), levels)
+        gained = np.subtract(more, loads)
+        first = next(iter(np.flatnonzero(gained > 1e-6).tolist()), NO_LEVEL)
+        assert level == first
+        if level == NO_LEVEL:
+            assert told.price[card_type] == pytest.approx(value - cheaper, abs=1e-6)
+            assert math.isnan(told.gain[card_type])
+        else:
+            assert told.gain[card_type] == pytest.approx(gained[level], abs=1e-6)
+            assert math.isnan(told.price[card_type])
+
+
+def test_the_worth_is_estimated_where_the_plan_may_not_be_the_best() -> None:
+    program = random_program(1, cases=40)
+
+    told = solve_by_levels(program, AMPLE, LARGE).one_more()
+
+    assert not np.any(told.exact)
+    assert all(worth.estimated for worth in told.described([1, 2, 3]))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -135,7 +165,7 @@ def test_a_card_that_lets_another_server_be_served_has_a_gain_and_no_price() -> 
 
     solution = optimize(system_of(demands, accelerators(X=10), {"X": 3}, Options(milp=True)))
 
-    assert (solution.capacity[0].price, solution.capacity[0].gain) == (None, Gain(2, 15.0))
+    assert (solution.capacity[0].price, solution.capacity[0].gain) == (None, Gain(2, 30.0))
 
 
 def test_a_card_that_nobody_needs_is_worth_nothing() -> None:
