@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import resource
 import subprocess
 import sys
 from datetime import datetime
@@ -15,6 +14,7 @@ from inferno_operator.controllers.optimization.reconcile import Context, reconci
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.fakes import FakeCluster
+from tests.memory import peak_mib
 from tests.rest_optimizer.faults import FAULTS, TOO_LITTLE, Fault, changed, serving
 from tests.unit.operator.objects import (
     NOW,
@@ -125,4 +125,4 @@ def most_memory() -> int:
     """The most memory that this process took after all faulty answers [MiB]."""
     for fault in {**FAULTS, **TOO_LITTLE}.values():
         asyncio.run(ask(cluster(), fault))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return peak_mib()

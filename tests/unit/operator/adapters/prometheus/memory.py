@@ -2,13 +2,13 @@
 
 import asyncio
 import importlib
-import resource
 import sys
 from contextlib import suppress
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_optimizer.errors import InfernoError
+from tests.memory import peak_mib
 
 AT_ONCE = 12
 """More than the operator asks at the same time: 8 of Servers' own, 1 shared, 2 of calibration."""
@@ -30,4 +30,4 @@ async def ask(url: str) -> None:
 if __name__ == "__main__":
     importlib.import_module("inferno_operator.main")  # the whole operator
     asyncio.run(ask(sys.argv[1]))
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    print(peak_mib())

@@ -56,7 +56,7 @@ PARTS = {
 }
 """Parts of right answers, by a word of the query; the rate is in units of the true load."""
 
-PARTLY_RIGHT = {"other content type", "series of another tenant", "every second series"}
+PARTLY_RIGHT = {"other content type", "series of another tenant", "every second server"}
 """What leaves the answers about some servers right."""
 
 
