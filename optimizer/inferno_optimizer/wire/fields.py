@@ -194,7 +194,7 @@ def _read_texts(value: object) -> tuple[str, ...]:
 
 TEXT = Scalar("", read_text, str, MappingProxyType({"type": "string"}))
 TEXTS: Scalar[tuple[str, ...]] = Scalar(
-    (), _read_texts, list, MappingProxyType({"type": "array", "items": TEXT.schema})
+    (), _read_texts, list, MappingProxyType({"type": "array", "items": dict(TEXT.schema)})
 )
 FLAG = Scalar(False, _read_flag, bool, MappingProxyType({"type": "boolean"}))
 INTEGER = Scalar(0, read_integer, int, within("integer", LARGEST_INTEGER))

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.observer import Latency, MeasuredServer
 from tests.controlplane.waiting import wait_until
 from tests.deployment.definitions import prometheus_definitions
@@ -107,6 +108,7 @@ def seen(deployment_cluster: Cluster, histories: Histories) -> Seen:
 def measuring(seconds: int, *servers: MeasuredServer) -> Scrape:
     """What an operator tells that measures servers, at a time [s]."""
     metrics = Metrics()
+    metrics.scheduled(Key("measured", "inferno"), 30.0)
     metrics.measured("measured", servers or MEASURED)
     for _ in range(seconds // 30):
         metrics.queried("Answered")

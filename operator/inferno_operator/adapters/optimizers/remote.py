@@ -105,12 +105,18 @@ class RemoteOptimizer:
         return await self._checked(client, await self._answer(client, system), system)
 
     async def _answer(self, client: RestClient, system: System) -> object:
-        """Ask with a policy that the optimizer knows; its answer tells whether it knows `Hold`."""
+        """Ask with a policy that the optimizer knows; its answer tells whether it knows `Hold`.
+
+        What is no answer at all tells nothing, and is an error.
+        """
         asked = self._in_its_words(system)
         document = await self._ask(client, asked)
         self._is_ours(document)
         reworded = self._in_its_words(system)
-        return document if reworded == asked else await self._ask(client, reworded)
+        if reworded == asked:
+            return document
+        await self._read(client, document, asked)
+        return await self._ask(client, reworded)
 
     def _in_its_words(self, system: System) -> System:
         options = system.options

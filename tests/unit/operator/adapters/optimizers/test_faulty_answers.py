@@ -51,7 +51,7 @@ MANIFESTS = (
     server("S", wanted=2, spec={"currentAlloc": running(2, 2)}),
     server("T", wanted=1, spec={"currentAlloc": running(1, 1), "keepAccelerator": True}),
     server("floor", wanted=1, spec={"currentAlloc": running(3, 1), "minNumReplicas": 3}),
-    optimizer(),
+    optimizer(parameters={"saturationPolicy": "None"}),
 )
 
 

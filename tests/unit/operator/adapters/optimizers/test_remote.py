@@ -122,6 +122,8 @@ async def test_an_optimizer_without_reasons_gets_ours(
     hurried = service_class("D")
     hurried["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
     system = system_of(hurried, server("S", wanted=9), server("T", spec={"class": "D"}))
+    options = replace(system.options, saturation_policy=SaturationPolicy.NONE)
+    system = replace(system, options=options)
 
     solution = await remote.optimize(system)
 

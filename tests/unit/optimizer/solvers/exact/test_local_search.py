@@ -329,24 +329,23 @@ def test_a_choice_is_completed_to_what_the_floors_take_and_hardly_more(seed: int
     assert np.all(load[:2] <= np.maximum(before, floors + program.weight.max()))
 
 
-@pytest.mark.parametrize("every", [10, 20, 40])
+@pytest.mark.parametrize("every", [10, 30, 100])
 def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every: int) -> None:
     program = fleet_program(300, demand=2.0)
     program = program.take(program.undominated())
     sizes = Sizes(small=0, medium=0, large=0)
-    standing = solve_by_levels(program, Timer(time_for(60)), sizes).chosen
-    settled = replace(program, stays=standing)
-    anyway = change_little(settled, by_the_last_level(settled)) & ~standing
+    found = replace(program, stays=solve_by_levels(program, Timer(time_for(60)), sizes).chosen)
+    standing = change_little(found, by_the_last_level(found))  # what changes anyway
     gone = standing & (program.place % every == 0)
-    changed = settled.take(~gone)
+    changed = replace(program, stays=standing).take(~gone)
     prices = by_the_last_level(changed)
 
     found = change_little(changed, prices)
 
     packed = pack(changed, prices)
     assert changed.serves_all_of(found, 2)
-    moved = np.count_nonzero(found & ~changed.stays) - np.count_nonzero(anyway)
-    assert moved <= 1.2 * np.count_nonzero(gone)
+    moved, left = np.count_nonzero(found & ~changed.stays), np.count_nonzero(gone)
+    assert moved <= max(1.2 * left, left + 1)  # one other server at least may make room
     assert changed.served(found, 3)[2] > changed.served(packed, 3)[2]
 
 
