@@ -20,9 +20,9 @@ from inferno_operator.adapters.kubernetes import api_server, lease
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.adapters.kubernetes.plan_key import (
     SECRET,
+    KeyOfProcess,
     KeyOfSecret,
     key_of_file,
-    key_of_process,
 )
 from inferno_operator.adapters.optimizers.local import LocalOptimizer
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
@@ -162,7 +162,7 @@ def _plan_key(
         return key_of_file(settings.plan_key)
     if in_cluster:
         return KeyOfSecret(cluster, Key(namespace, SECRET), identity[:MAX_MANAGER])
-    return key_of_process()
+    return KeyOfProcess()
 
 
 @asynccontextmanager

@@ -67,10 +67,18 @@ def key_of_file(path: Path) -> FixedKey:
     return FixedKey(key)
 
 
-def key_of_process() -> FixedKey:
-    """Return a key that nobody else ever knows."""
-    logger.info("INFERNO_PLAN_KEY_FILE is not set: %s", ONLY_HERE)
-    return FixedKey(token_bytes(KEY_BYTES))
+class KeyOfProcess:
+    """A key that nobody else ever knows; it is made up, and told of, when it is first needed."""
+
+    def __init__(self) -> None:
+        self._key = b""
+
+    async def __call__(self) -> bytes:
+        """Return the key."""
+        if not self._key:
+            logger.info("INFERNO_PLAN_KEY_FILE is not set: %s", ONLY_HERE)
+            self._key = token_bytes(KEY_BYTES)
+        return self._key
 
 
 class KeyOfSecret:

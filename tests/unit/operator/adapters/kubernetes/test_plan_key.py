@@ -8,9 +8,9 @@ import pytest
 
 from inferno_operator.adapters.kubernetes.plan_key import (
     SECRET,
+    KeyOfProcess,
     KeyOfSecret,
     key_of_file,
-    key_of_process,
 )
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.ports import GoneError, RejectedError, StaleError
@@ -121,6 +121,6 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 async def test_two_processes_have_two_keys() -> None:
-    one, other = key_of_process(), key_of_process()
+    one, other = KeyOfProcess(), KeyOfProcess()
 
     assert await one() == await one() != await other()
