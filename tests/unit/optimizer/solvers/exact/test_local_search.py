@@ -334,8 +334,8 @@ def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every
     program = fleet_program(300, demand=2.0)
     program = program.take(program.undominated())
     sizes = Sizes(small=0, medium=0, large=0)
-    found = replace(program, stays=solve_by_levels(program, Timer(time_for(60)), sizes).chosen)
-    standing = change_little(found, by_the_last_level(found))  # what changes anyway
+    first = replace(program, stays=solve_by_levels(program, Timer(time_for(60)), sizes).chosen)
+    standing = change_little(first, by_the_last_level(first))  # what changes anyway
     gone = standing & (program.place % every == 0)
     changed = replace(program, stays=standing).take(~gone)
     prices = by_the_last_level(changed)
