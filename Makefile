@@ -64,8 +64,9 @@ cluster-test: $(READY) ## Run the tests on a real control plane
 	$(PYTEST) -m cluster $(ARGS)
 
 .PHONY: soak
-soak: $(READY) ## Run 30 random plans on a control plane, with kills and leader changes (45 min)
-	$(BIN)/pytest --numprocesses 0 --soak -s tests/cluster/test_workloads.py -k random_plans $(ARGS)
+soak: $(READY) ## Run 30 random plans with kills and leader changes, and moving loads (65 min)
+	$(BIN)/pytest --numprocesses 0 --soak -s tests/cluster/test_workloads.py \
+	  tests/cluster/test_motion.py -k "random_plans or moving_loads" $(ARGS)
 
 .PHONY: control-plane
 control-plane: $(READY) ## Find or build etcd, kube-apiserver and kubectl

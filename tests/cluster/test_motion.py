@@ -29,8 +29,8 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 
-LONG_S, SHORT_S = 900.0, 150.0
-"""How long the loads move, in the long form and otherwise."""
+LONG_S = 900.0
+"""How long the loads move."""
 
 CARDS = {"L40S": 16, "A100": 10, "H100": 4, "MI300X": 4}
 WINDOWS = (60.0, 300.0)
@@ -39,9 +39,6 @@ MOST_MEASURED = 1.15
 
 LEAST_WITHIN = 0.95
 """Share of the requests within targets, at least."""
-
-LEAST_AT_ONCE = 0.7
-"""The same in the short form: it ends soon after the loads have doubled."""
 
 EXPERIENCED_S = 310.0
 """After this time no series is young."""
@@ -96,7 +93,9 @@ def test_moving_loads_keep_their_targets_and_noise_changes_nothing(
     prometheus_program: Path,
     soak: bool,
 ) -> None:
-    length = LONG_S if soak else SHORT_S
+    if not soak:
+        pytest.skip("it takes 17 minutes on a quiet machine: make soak")
+    length = LONG_S
     fleet_of = movers(length)
     with (
         Fleet(seed=1) as fleet,
@@ -117,9 +116,8 @@ def test_moving_loads_keep_their_targets_and_noise_changes_nothing(
 
         assert {name: seen.idle_s for name, seen in motion.seen.items() if seen.idle_s} == {}
         assert _overestimates(motion) == {}
-        assert _within(motion, length) >= (LEAST_WITHIN if soak else LEAST_AT_ONCE)
-        if soak:
-            assert _noise(motion, length) == {"steady-a": 0, "steady-b": 0}
+        assert _within(motion, length) >= LEAST_WITHIN
+        assert _noise(motion, length) == {"steady-a": 0, "steady-b": 0}
 
 
 def _overestimates(motion: Motion) -> dict[str, list[tuple[float, float, float]]]:
