@@ -95,8 +95,7 @@ def test_moving_loads_keep_their_targets_and_noise_changes_nothing(
 ) -> None:
     if not soak:
         pytest.skip("it takes 17 minutes on a quiet machine: make soak")
-    length = LONG_S
-    fleet_of = movers(length)
+    length, fleet_of = LONG_S, movers(LONG_S)
     with (
         Fleet(seed=1) as fleet,
         Prometheus(processes, prometheus_program, scrape_interval_s=5.0) as prometheus,
