@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import SaturationPolicy, Solution
+from inferno_optimizer.system import SaturationPolicy, Solution, System
 from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.rest_optimizer.store import MissingError, Store
 
@@ -146,10 +146,20 @@ class RestOptimizer:
         system = decode_system(document)
         if not self.original:
             return encode_solution(optimize(system))
-        known = replace(system.options, hold_undecided=False)
-        if known.saturation_policy is SaturationPolicy.HOLD:
-            known = replace(known, saturation_policy=SaturationPolicy.NONE)
-        return as_the_original_tells(optimize(replace(system, options=known)))
+        return as_the_original_tells(optimize(as_the_original_reads(system)))
+
+
+def as_the_original_reads(system: System) -> System:
+    """A system without what the original does not know."""
+    options = replace(system.options, hold_undecided=False)
+    if options.saturation_policy is SaturationPolicy.HOLD:
+        options = replace(options, saturation_policy=SaturationPolicy.NONE)
+    return replace(
+        system,
+        options=options,
+        profiles=tuple(replace(profile, max_tokens=0) for profile in system.profiles),
+        servers=tuple(replace(server, accelerators=()) for server in system.servers),
+    )
 
 
 def as_the_original_tells(solution: Solution) -> Any:  # noqa: ANN401 - JSON

@@ -107,11 +107,12 @@ def decode_solution(document: object, system: System) -> Solution:
     InputError
         The document is not an answer, or does not fit the system; the message says why.
     """
-    try:
-        answer = _read_answer(document)
-    except MisfitError as misfit:
-        raise InputError(str(misfit)) from None
-    return solution_of(answer, system)
+    return solution_of(_read_answer(document), system)
+
+
+def check_answer(document: object) -> None:
+    """Raise InputError if parsed JSON is not an answer of an optimizer, to whatever question."""
+    _read_answer(document)
 
 
 def has_certificate(document: object) -> bool:
@@ -120,6 +121,13 @@ def has_certificate(document: object) -> bool:
 
 
 def _read_answer(document: object) -> Answer:
+    try:
+        return _answer(document)
+    except MisfitError as misfit:
+        raise InputError(str(misfit)) from None
+
+
+def _answer(document: object) -> Answer:
     if value_of(document, "allocations") is None:
         raise MisfitError("expected an object with allocations")
     certificate = value_of(document, "certificate")

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from inferno_operator.adapters.optimizers.contents import (
     READS,
@@ -20,9 +19,15 @@ from inferno_operator.adapters.optimizers.places import Places
 from inferno_operator.adapters.optimizers.rest_client import NotFoundError, RestClient, connect
 from inferno_optimizer.errors import InputError, SolverError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import SaturationPolicy, Solution, System
+from inferno_optimizer.system import Solution, System
 from inferno_optimizer.wire.best_effort import tell_best_effort
-from inferno_optimizer.wire.codec import decode_solution, encode_system, has_certificate
+from inferno_optimizer.wire.codec import (
+    check_answer,
+    decode_solution,
+    encode_system,
+    has_certificate,
+)
+from inferno_optimizer.wire.original import reworded
 from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.retention import keep_running
 from inferno_optimizer.wire.screening import screen
@@ -34,8 +39,8 @@ MARGIN = 30.0
 TRIES = 2
 """Number of requests to an optimizer that gives servers too little without an apparent reason."""
 
-SUBSTITUTE = SaturationPolicy.PRIORITY_EXHAUSTIVE
-"""The policy that an optimizer gets that does not know `Hold`."""
+CHANGES_OF_WORDS = 2
+"""How often a question is put in other words: once for the original, once if it was replaced."""
 
 AT_ONCE = 4
 """Largest number of concurrent requests to an optimizer that does not mix them up."""
@@ -51,8 +56,8 @@ class RemoteOptimizer:
     are sent one at a time until an answer has a certificate. A request waits for its turn at most
     as long as a request may take.
 
-    The original does not know the policy `Hold`. It is asked to share cards out by priority
-    instead, and what its answer takes away from servers that run is given back.
+    The original knows fewer rules. It is asked in its own words, and what its answer takes away
+    from servers that run under the policy `Hold` is given back.
 
     Parameters
     ----------
@@ -68,7 +73,7 @@ class RemoteOptimizer:
         self._turn = Places(endpoint.url, 1, self._patience)
         self._places = Places(endpoint.url, AT_ONCE, self._patience)
         self._keeps_apart = False
-        self._knows_hold = True
+        self._knows_our_rules = True
 
     async def optimize(self, system: System) -> Solution:
         """Optimize remotely; servers that no plan can serve are decided locally."""
@@ -105,24 +110,27 @@ class RemoteOptimizer:
         return await self._checked(client, await self._answer(client, system), system)
 
     async def _answer(self, client: RestClient, system: System) -> object:
-        """Ask with a policy that the optimizer knows; its answer tells whether it knows `Hold`.
+        """Ask in words that the optimizer knows; each answer tells whether it knows ours.
 
         What is no answer at all tells nothing, and is an error.
         """
-        asked = self._in_its_words(system)
-        document = await self._ask(client, asked)
-        self._is_ours(document)
-        reworded = self._in_its_words(system)
-        if reworded == asked:
-            return document
-        await self._read(client, document, asked)
-        return await self._ask(client, reworded)
+        for _ in range(CHANGES_OF_WORDS + 1):
+            asked = self._in_its_words(system)
+            document = await self._ask(client, asked)
+            self._is_ours(document)
+            if asked == self._in_its_words(system):
+                return document
+            await self._check(client, document)
+        raise client.unusable("some of its answers have a certificate, and others have none")
 
     def _in_its_words(self, system: System) -> System:
-        options = system.options
-        if self._knows_hold or options.saturation_policy is not SaturationPolicy.HOLD:
-            return system
-        return replace(system, options=replace(options, saturation_policy=SUBSTITUTE))
+        return system if self._knows_our_rules else reworded(system)
+
+    async def _check(self, client: RestClient, document: object) -> None:
+        try:
+            await asyncio.to_thread(check_answer, document)
+        except InputError as error:
+            raise client.unusable(error) from error
 
     async def _checked(self, client: RestClient, document: object, system: System) -> Solution:
         """The solution of an answer; a doubt about it is an error."""
@@ -149,7 +157,7 @@ class RemoteOptimizer:
 
     def _is_ours(self, document: object) -> bool:
         """Whether the answer has a certificate: such an optimizer keeps requests apart."""
-        self._keeps_apart = self._knows_hold = has_certificate(document)
+        self._keeps_apart = self._knows_our_rules = has_certificate(document)
         return self._keeps_apart
 
     async def _ask(self, client: RestClient, system: System) -> object:

@@ -25,6 +25,7 @@ from inferno_optimizer.system import (
 )
 from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution, encode_solution, has_certificate
+from inferno_optimizer.wire.original import reworded
 from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.screening import screen
 from inferno_optimizer.wire.sizes import Sizes
@@ -52,8 +53,8 @@ def one_server(
 
 
 def doubts(system: System, *left_out: str) -> list[str]:
-    """What is doubted of our own plan, told without reasons and without some servers."""
-    answer = encode_solution(optimize(system))["allocations"]
+    """What is doubted of our own plan in the words of the original, without some servers."""
+    answer = encode_solution(optimize(reworded(system)))["allocations"]
     told = {name: untold(given) for name, given in answer.items() if name not in left_out}
     return doubts_of({"allocations": told}, system)
 

@@ -371,6 +371,68 @@ async def test_the_policy_that_is_sent_is_one_that_the_optimizer_knows(
     assert sent[0]["saturationPolicy"] == "Hold"
 
 
+WITH_B = system_of(accelerator("B", cost=1), server("S", wanted=2), server("T", wanted=1))
+TWO_ACCELERATORS = replace(
+    WITH_B, profiles=(*WITH_B.profiles, replace(WITH_B.profiles[0], accelerator="B"))
+)
+"""B is cheaper than A; both have cards of one type."""
+
+
+@pytest.mark.parametrize("unlimited", [False, True])
+async def test_an_optimizer_that_does_not_know_accelerators_of_servers_respects_them(
+    remote: RemoteOptimizer, rest: RestOptimizer, *, unlimited: bool
+) -> None:
+    servers = tuple(
+        replace(s, accelerators=("A",)) if s.name == "S" else s for s in TWO_ACCELERATORS.servers
+    )
+    options = replace(TWO_ACCELERATORS.options, unlimited=unlimited)
+    system = replace(TWO_ACCELERATORS, servers=servers, options=options)
+    rest.original = True
+
+    for _ in range(2):
+        solution = await remote.optimize(system)
+        assert outcome(solution) == outcome(optimize(system))
+        assert {d.server: d.allocation.accelerator for d in solution.decisions if d.allocation} == {
+            "S": "A",
+            "T": "B",
+        }
+
+
+async def test_an_optimizer_that_does_not_know_memory_bounds_respects_them(
+    remote: RemoteOptimizer, rest: RestOptimizer
+) -> None:
+    small = tuple(
+        replace(p, max_tokens=1) if p.accelerator == "B" else p for p in TWO_ACCELERATORS.profiles
+    )
+    long = tuple(
+        replace(s, current=replace(s.current, load=replace(s.load, input_tokens=9)))
+        for s in TWO_ACCELERATORS.servers
+    )
+    system = replace(TWO_ACCELERATORS, profiles=small, servers=long)
+    rest.original = True
+
+    solution = await remote.optimize(system)
+
+    assert outcome(solution) == outcome(optimize(system))
+    assert solution.allocations["S"].accelerator == "A"
+
+
+async def test_answers_with_and_without_a_certificate_in_turn_are_refused(
+    rest: RestOptimizer,
+) -> None:
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
+    solve = rest.answer
+
+    def alternate(path: list[str], body: object) -> object:
+        rest.original = not rest.original
+        return solve(path, body)
+
+    rest.answer = alternate  # type: ignore[method-assign]
+
+    with pytest.raises(SolverError, match="some of its answers have a certificate"):
+        await remote.optimize(HELD)
+
+
 async def test_integers_are_written_as_integers(rest: RestOptimizer) -> None:
     await RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0).optimize(TWO)
 
