@@ -70,6 +70,8 @@ def plane() -> Iterator[ControlPlane]:
         )
         plane.start_controller_manager(HPA, [GATE, SYNC])
         plane.create_namespace(NAMESPACE)
+        # A Server that names no class and model that exist is held.
+        Scene(plane, NAMESPACE).apply(objects.service_class(), objects.model())
         yield plane
 
 
@@ -203,9 +205,11 @@ async def keda(plane: ControlPlane) -> AsyncGenerator[dict[str, Keda], None]:
         async with serving(plane, MetricsServer(kedas)) as port:
             await asyncio.to_thread(connect, plane, port, kedas)
             polling = asyncio.create_task(poll(kedas))
-            yield kedas
-            polling.cancel()
-            await asyncio.gather(polling, return_exceptions=True)
+            try:
+                yield kedas
+            finally:
+                polling.cancel()
+                await asyncio.gather(polling, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -215,9 +219,11 @@ async def serving(plane: ControlPlane, server: MetricsServer) -> AsyncIterator[i
     context.load_cert_chain(credentials / "server.crt", credentials / "server.key")
     runner = web.AppRunner(server.application(), access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    yield runner.addresses[0][1]
-    await runner.cleanup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
 
 
 async def poll(kedas: dict[str, Keda]) -> None:
