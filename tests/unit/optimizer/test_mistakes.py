@@ -177,6 +177,19 @@ def test_other_servers_get_no_cards_of_a_type_without_a_name() -> None:
     assert allocation.accelerator == "A100"
 
 
+def test_cards_of_a_deleted_accelerator_with_the_name_of_its_type_are_held() -> None:
+    also_h100 = Accelerator("H100-SXM", "H100", 80)
+    profile = replace(PROFILES[1], accelerator="H100-SXM")
+    system = replace(SYSTEM, accelerators=(also_h100,), profiles=(*PROFILES[1:], profile))
+
+    solution = optimize(replace(system, capacity={"H100": 3}))
+
+    assert told(solution).reason is Reason.UNKNOWN_ACCELERATOR
+    assert told(solution, "mail").reason is Reason.NO_CAPACITY
+    (use,) = solution.capacity
+    assert (use.held, use.used) == (3, 0)
+
+
 def test_a_server_that_runs_nothing_and_could_only_use_such_cards_is_not_decided() -> None:
     decision = told(optimize(with_capacity()(SYSTEM)), "mail")
 
