@@ -63,13 +63,20 @@ class WorkQueue(Generic[K]):
         Called with each key.
     backoff
         The wait after failures.
+    settle
+        Seconds between a request and its reconcile, in which further requests join it.
     """
 
     def __init__(
-        self, reconcile: Callable[[K], Awaitable[Outcome]], backoff: Backoff = Backoff()
+        self,
+        reconcile: Callable[[K], Awaitable[Outcome]],
+        backoff: Backoff = Backoff(),
+        *,
+        settle: float = 0.0,
     ) -> None:
         self._reconcile = reconcile
         self._backoff = backoff
+        self._settle = settle
         self._entries: dict[K, _Entry] = {}
         self._closed = False
 
@@ -111,9 +118,11 @@ class WorkQueue(Generic[K]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, key: K) -> None:
-        failures = 0
+        failures, requested = 0, True
         try:
             while True:
+                if requested and self._settle:
+                    await asyncio.sleep(self._settle)
                 entry = self._entries[key]
                 entry.again = False
                 entry.wake.clear()
@@ -121,16 +130,17 @@ class WorkQueue(Generic[K]):
                 outcome = await self._outcome(key)
                 entry.running_since = None
                 if entry.again:
-                    failures = 0
+                    requested = True
                 elif outcome.failed:
                     failures += 1
-                    woken = await self._pause(entry, self._backoff.seconds(failures))
-                    failures = 0 if woken else failures
+                    requested = await self._pause(entry, self._backoff.seconds(failures))
                 elif outcome.again_after is None:
                     return
                 else:
                     failures = 0
-                    await self._pause(entry, outcome.again_after)
+                    requested = await self._pause(entry, outcome.again_after)
+                if requested:
+                    failures = 0
         finally:
             del self._entries[key]
 

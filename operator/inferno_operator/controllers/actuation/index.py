@@ -1,6 +1,6 @@
 """An index of the Servers that refer to ModelBoosters, and of the objects they depend on."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -24,6 +24,8 @@ class Index:
 
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _servers: defaultdict[Place, set[Key]] = field(default_factory=lambda: defaultdict(set))
+    _dialects: Counter[str] = field(default_factory=Counter)
+    """References by dialect."""
 
     def put(self, key: Key, age: Age, reference: ModelBoosterRef) -> frozenset[Key]:
         """Store the reference of a Server; returns other Servers of its old and new boosters."""
@@ -33,6 +35,7 @@ class Index:
         concerned = self.remove(key)
         entry = _Entry(age, reference, read_places(reference, key.namespace))
         self._entries[key] = entry
+        self._dialects[reference.dialect] += 1
         for place in entry.places:
             self._servers[place].add(key)
         return concerned | self._sharing(entry, key)
@@ -42,6 +45,7 @@ class Index:
         entry = self._entries.pop(key, None)
         if entry is None:
             return frozenset()
+        self._dialects[entry.reference.dialect] -= 1
         concerned = self._sharing(entry, key)
         for place in entry.places:
             self._servers[place].discard(key)
@@ -73,7 +77,7 @@ class Index:
 
     def dialects(self) -> frozenset[str]:
         """Return the names of the dialects that Servers refer to."""
-        return frozenset(entry.reference.dialect for entry in self._entries.values())
+        return frozenset(name for name, count in self._dialects.items() if count)
 
     def of_dialects(self, names: Iterable[str]) -> frozenset[Key]:
         """Return the Servers that refer to boosters of some dialects."""

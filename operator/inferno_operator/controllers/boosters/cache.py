@@ -36,7 +36,7 @@ class BoosterCache:
 
     def boosters(self) -> set[Key]:
         """Return the keys of all boosters."""
-        return {place.key for place in self._cache.places() if place.kind == self.dialect.booster}
+        return set(self._cache.keys(self.dialect.booster))
 
     def apply(self, kind: Kind, change: Change) -> set[Key]:
         """Take a change from a watch."""
@@ -85,9 +85,8 @@ class BoosterCache:
         return owners
 
     def _namesakes(self, key: Key) -> Iterator[Key]:
-        for booster in self.boosters():
-            named = key.name == booster.name or key.name.startswith(f"{booster.name}-")
-            if booster.namespace == key.namespace and named:
+        for booster in self._cache.keys(self.dialect.booster, key.namespace):
+            if key.name == booster.name or key.name.startswith(f"{booster.name}-"):
                 yield booster
 
 

@@ -12,7 +12,7 @@ from inferno_operator.controllers.capacity.machines import (
     trimmed_pod,
 )
 from inferno_operator.resources import Server
-from inferno_operator.resources.objects import NODE, POD, Key, Kind, Manifest, kind_of
+from inferno_operator.resources.objects import NODE, POD, Key, Kind, Manifest, Place, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import Cache, Difference
@@ -120,7 +120,7 @@ class World:
         self._changed()
 
     def _all(self, kind: Kind) -> list[Manifest]:
-        found = (self._cache.get(place) for place in self._cache.places() if place.kind == kind)
+        found = (self._cache.get(Place(kind, key)) for key in self._cache.keys(kind))
         return [manifest for manifest in found if manifest is not None]
 
     def _note(self, difference: Difference) -> bool:

@@ -55,7 +55,7 @@ class NameCheck:
         self._informer = Informer(cluster, [SERVER], namespaces, self)
         self._names: dict[Key, tuple[object, ...]] = {}
         self._rounds = count()
-        self.queue: WorkQueue[str] = WorkQueue(self._check)
+        self.queue: WorkQueue[str] = WorkQueue(self._check, settle=SETTLE_SECONDS)
 
     async def run(self) -> None:
         """Watch Servers until cancelled."""
@@ -99,7 +99,6 @@ class NameCheck:
             self.queue.add(key.namespace, next(self._rounds))
 
     async def _check(self, namespace: str) -> Outcome:
-        await asyncio.sleep(SETTLE_SECONDS)
         try:
             async with self._locks[namespace]:
                 observations = await self._source.objects(namespace)

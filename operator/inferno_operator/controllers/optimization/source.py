@@ -122,12 +122,15 @@ class Mirror:
 
     def all(self, namespace: str) -> list[Observation]:
         """Return all objects of a namespace, including those that are being deleted."""
-        places = [place for place in self._cache.places() if place.key.namespace == namespace]
-        return [self._observe(place) for place in places]
+        return [
+            self._observe(Place(kind, key))
+            for kind in self._types
+            for key in self._cache.keys(kind, namespace)
+        ]
 
     def namespaces(self) -> frozenset[str]:
         """Return the namespaces that have objects."""
-        return frozenset(place.key.namespace for place in self._cache.places())
+        return frozenset[str]().union(*map(self._cache.namespaces, self._types))
 
     def written(self, kind: Kind, manifest: Manifest) -> None:
         """Take an object as the API server returned it to a write."""

@@ -105,7 +105,8 @@ def tell(cache: Cache, event: Event | Listing) -> tuple[Difference, ...]:
 
 
 def held(cache: Cache) -> dict[Place, Any]:
-    return {place: cache.get(place) for place in cache.places()}
+    places = (Place(kind, key) for kind in KINDS.values() for key in cache.keys(kind))
+    return {place: cache.get(place) for place in places}
 
 
 @given(STEPS, st.randoms(use_true_random=False))

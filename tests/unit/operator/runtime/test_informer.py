@@ -67,7 +67,7 @@ class Seen:
         self._tell()
 
     def names(self) -> list[str]:
-        return sorted(place.key.name for place in self.cache.places())
+        return sorted(key.name for key in self.cache.keys(SERVER))
 
     async def until(self, *names: str) -> None:
         async with asyncio.timeout(PATIENCE_S):

@@ -112,6 +112,26 @@ async def test_many_requests_before_the_first_run_become_at_most_two() -> None:
     assert 1 <= len(reconcile.started) <= 2
 
 
+async def test_requests_while_others_are_awaited_become_one_run() -> None:
+    reconcile = Reconciler([Outcome.SETTLED, Outcome.FAILED])
+    queue = WorkQueue(reconcile, NEVER, settle=1.0)
+
+    for version in range(10):
+        queue.add("a", version)
+        await asyncio.sleep(0.05)
+    assert reconcile.started == []
+    await reconcile.wait_for_runs(1)
+    queue.add("a", 10)
+    await reconcile.wait_for_runs(2)
+    queue.add("a", 11)
+    await asyncio.sleep(0.5)
+    assert reconcile.started == ["a", "a"]
+    await reconcile.wait_for_runs(3)
+    await queue.close()
+
+    assert reconcile.started == ["a", "a", "a"]
+
+
 async def test_newer_versions_during_a_run_become_one_more_run() -> None:
     reconcile = Reconciler()
     queue = WorkQueue(reconcile)

@@ -18,6 +18,9 @@ from inferno_operator.runtime.informer import Informer
 from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import WorkQueue
 
+SETTLE_SECONDS = 0.2
+"""How long further changes are awaited: a plan changes many Servers, and each change costs all."""
+
 
 class WorkloadController:
     """Scales the workloads of Servers, all Servers of a namespace together.
@@ -42,7 +45,9 @@ class WorkloadController:
         self._informer = Informer(cluster, [SERVER], namespaces, self._world)
         self._modes = RecommendationWatch(cluster, namespaces, self._changed)
         context = Context(cluster, self._world, system_of, now)
-        self.queue: WorkQueue[str] = WorkQueue(partial(reconcile, context=context))
+        self.queue: WorkQueue[str] = WorkQueue(
+            partial(reconcile, context=context), settle=SETTLE_SECONDS
+        )
 
     async def run(self) -> None:
         """Watch objects until cancelled."""
@@ -60,7 +65,8 @@ class WorkloadController:
 
     def recheck(self, namespace: str) -> None:
         """Ask for a reconcile of a namespace whose cards changed."""
-        self._changed(namespace)
+        if self._world.names_workloads(namespace):
+            self._changed(namespace)
 
     def _changed(self, namespace: str) -> None:
         self.queue.add(namespace, next(self._rounds))

@@ -1,13 +1,15 @@
 """The newest Servers, workloads and pods, from watches and the operator's own writes."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.workloads.pods import trimmed
 from inferno_operator.resources import Server
-from inferno_operator.resources.objects import POD, Kind, Manifest, Place
+from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import Cache, Difference, version_of
@@ -28,7 +30,7 @@ class World:
     namespaces
         The namespaces to watch; if empty, all.
     changed
-        Called with each namespace in which something changed.
+        Called with each namespace in which something changed, if its Servers name workloads.
     """
 
     def __init__(
@@ -36,8 +38,10 @@ class World:
     ) -> None:
         self._cluster = cluster
         self._namespaces = namespaces
-        self._changed = changed
+        self._report = changed
         self._cache = Cache()
+        self._naming: defaultdict[str, set[Key]] = defaultdict(set)
+        """Servers that name workloads, by namespace."""
         self._observations: dict[Place, Observation] = {}
         self._scales: dict[Place, Scale] = {}
         self._written: set[Place] = set()
@@ -81,6 +85,10 @@ class World:
         """Return the pods of a namespace."""
         found = map(self._cache.get, self._places(POD, namespace))
         return PodIndex(pod for pod in found if pod is not None)
+
+    def names_workloads(self, namespace: str) -> bool:
+        """Whether a Server of a namespace names workloads."""
+        return bool(self._naming.get(namespace))
 
     async def read_scales(self, places: Iterable[Place]) -> None:
         """Read the scale subresources of the objects that changed, several at once."""
@@ -132,8 +140,7 @@ class World:
             pods = tuple(map(trimmed, listing.manifests))
             listing = Listing(POD, listing.namespace, listing.version, pods)
         self._note(self._cache.replace(listing))
-        for namespace in {place.key.namespace for place in self._cache.places()}:
-            self._changed(namespace)
+        self._changed(listing.namespace)
 
     def changed(self, kind: Kind, change: Change) -> None:
         """Take the creation, change or deletion of an object."""
@@ -145,21 +152,35 @@ class World:
     def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
         """Report the trouble on the Servers."""
         del kind, error
-        names = {place.key.namespace for place in self._places(SERVER, namespace)}
-        for name in names:
-            self._changed(name)
+        self._changed(namespace)
+
+    def _changed(self, namespace: str) -> None:
+        """Report a change in a namespace, or in all (""): it concerns Servers with workloads."""
+        for name in [namespace] if namespace else list(self._naming):
+            if self.names_workloads(name):
+                self._report(name)
 
     def _note(self, differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
         for difference in differences:
             self._observations.pop(difference.place, None)
+            if difference.place.kind == SERVER:
+                self._index(difference)
             if difference.after is None:
                 self.forget(difference.place)
         return differences
 
     def _places(self, kind: Kind, namespace: str) -> list[Place]:
-        """Return the objects of a kind in a namespace, or in all (""), in order."""
-        keys = (place.key for place in self._cache.places() if place.kind == kind)
-        return [Place(kind, key) for key in sorted(keys) if namespace in ("", key.namespace)]
+        """Return the objects of a kind in a namespace, in order."""
+        keys = self._cache.keys(kind, namespace)
+        return [Place(kind, key) for key in sorted(keys, key=attrgetter("name"))]
+
+    def _index(self, difference: Difference) -> None:
+        """Note whether a Server names workloads."""
+        key, spec = difference.place.key, (difference.after or {}).get("spec", {})
+        if spec.get("workloads"):
+            self._naming[key.namespace].add(key)
+        else:
+            self._naming[key.namespace].discard(key)
 
     def _observe(self, place: Place) -> Observation:
         if place not in self._observations:

@@ -1,0 +1,178 @@
+"""The work of all controllers together grows with the number of objects, not with its square."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from math import inf
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.composition import Parts, compose
+from inferno_operator.controllers.actuation.publication.controller import Publication
+from inferno_operator.resources import Optimizer, Server
+from inferno_operator.runtime import fakes
+from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.manager import Watcher
+from inferno_operator.runtime.observer import Observer
+from inferno_operator.runtime.write_guard import GuardedCluster
+from inferno_operator.settings import Settings
+from tests.bench.library import SEED
+from tests.bench.manifests import manifests
+from tests.generate import fleet
+from tests.unit.operator.objects import NOW, Manifest
+
+TIMES = 10
+"""How many times as many Servers there are."""
+
+LIMIT = 1.2 * TIMES
+"""How many times as much work that may be; the square would be 100 times as much."""
+
+OF_PLAN, OF_CHANGES = 120.0, 60.0
+"""Seconds of virtual time in which everything has settled."""
+
+OPERATOR = "inferno_operator"
+
+
+class Work:
+    """Counts what the operator's own code does: calls, and lines that are run."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def start(self, frame: FrameType, event: str, argument: object) -> Any:  # noqa: ANN401
+        """Count a call, and ask for the lines of the function if it is the operator's."""
+        del event, argument
+        name = str(frame.f_globals.get("__name__"))
+        if not name.startswith(OPERATOR) or name == fakes.__name__:
+            return None
+        self.steps += 1
+        return self._line
+
+    def _line(self, frame: FrameType, event: str, argument: object) -> Any:  # noqa: ANN401
+        del frame, event, argument
+        self.steps += 1
+        return self._line
+
+
+@contextmanager
+def counted() -> Iterator[Work]:
+    """Count what is done meanwhile."""
+    work, before = Work(), sys.gettrace()
+    sys.settrace(work.start)
+    try:
+        yield work
+    finally:
+        sys.settrace(before)
+
+
+def bare(name: str) -> Manifest:
+    """What a Server names besides its class and its model: nothing."""
+    del name
+    return {}
+
+
+def booster(name: str) -> Manifest:
+    """A ModelBooster of its own, which does not exist."""
+    return {"modelBooster": {"name": name, "backends": [{"name": "b", "accelerator": "L4"}]}}
+
+
+def workload(name: str) -> Manifest:
+    """A workload of its own, which does not exist."""
+    return {"workloads": [{"name": name, "accelerator": "L4"}]}
+
+
+def one_workload(name: str) -> Manifest:
+    """A workload, if it is the first Server."""
+    return workload(name) if name == "server-00000" else {}
+
+
+def measured(name: str) -> Manifest:
+    """Labels of its own, without a Prometheus."""
+    return {"measure": {"source": "vLLM", "labels": {"model_name": name}}}
+
+
+class Scene:
+    """All controllers at work on a fleet."""
+
+    def __init__(self, servers: int, names: Callable[[str], Manifest], environment: str) -> None:
+        self.cluster = FakeCluster()
+        document = fleet(servers, 4, SEED, 1.5)
+        document["system"]["optimizerData"] = {"optimizer": {"unlimited": True}}
+        for manifest in manifests(document):
+            more = names(manifest["metadata"]["name"]) if manifest["kind"] == Server.kind else {}
+            self.cluster.add({**manifest, "spec": {**manifest["spec"], **more}})
+        guard = GuardedCluster(self.cluster, lambda: inf, Observer(), lambda: 0.0)
+        parts = Parts(guard, FakeOptimizer(), Metrics(), None, None, now, key)
+        settings = Settings.from_environment({"INFERNO_STATELESS": environment})
+        self._controllers = compose(settings, parts).all
+        self._publication = Publication(guard, ())
+
+    async def work(self) -> None:
+        """Optimize, and then change each Server from outside."""
+        watchers: tuple[Watcher, ...] = (*self._controllers, self._publication)
+        tasks = [asyncio.create_task(watcher.run()) for watcher in watchers]
+        await self._optimize()
+        for server in self._stored(Server.kind):
+            self._change(server, minNumReplicas=1)
+            await asyncio.sleep(0)  # a change of its own for all who watch
+        await asyncio.sleep(OF_CHANGES)
+        for controller in self._controllers:
+            await controller.stop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    async def _optimize(self) -> None:
+        await asyncio.sleep(OF_CHANGES)
+        (optimizer,) = self._stored(Optimizer.kind)
+        self._change(optimizer, optimize=True)
+        await asyncio.sleep(OF_PLAN)
+        (optimizer,) = self._stored(Optimizer.kind)
+        assert not optimizer["spec"]["optimize"]
+
+    def _stored(self, kind: str) -> list[Manifest]:
+        return [stored for stored in self.cluster.objects.values() if stored["kind"] == kind]
+
+    def _change(self, stored: Manifest, **spec: object) -> None:
+        self.cluster.add({**stored, "spec": {**stored["spec"], **spec}})
+
+
+def now() -> datetime:
+    """A clock that moves with the loop."""
+    return NOW + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+async def key() -> bytes:
+    return b"the key of the test"
+
+
+async def work_of(scene: Scene) -> int:
+    """How much all controllers do."""
+    with counted() as work:
+        await scene.work()
+    return work.steps
+
+
+@pytest.mark.parametrize(
+    ("few", "names", "stateless"),
+    [
+        pytest.param(100, bare, "true", id="stateless"),
+        pytest.param(20, bare, "false", id="stateful"),
+        pytest.param(10, booster, "true", id="boosters"),
+        pytest.param(10, workload, "true", id="workloads"),
+        pytest.param(20, one_workload, "true", id="one workload"),
+        pytest.param(20, measured, "true", id="measured"),
+    ],
+)
+async def test_ten_times_the_servers_are_ten_times_the_work(
+    few: int, names: Callable[[str], Manifest], stateless: str
+) -> None:
+    work = await work_of(Scene(few, names, stateless))
+    more = await work_of(Scene(few * TIMES, names, stateless))
+
+    assert more < LIMIT * work
