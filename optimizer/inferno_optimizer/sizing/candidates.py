@@ -1,7 +1,8 @@
 """Builds the table of candidates: what each server needs on each accelerator.
 
 The table is a struct of arrays with one row for each pair of a server and a performance
-profile of its model; solvers read the table and return row numbers.
+profile of its model; solvers read the table and return row numbers. See `sizing.md`, section "From
+rate to replicas".
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,7 +5,8 @@ requests in service, the limit of the queue, and the inter-token latency and the
 start of service to the first token as functions of the queue averages. The time to first token
 is the wait plus that time. Every array has one entry per pair of server and accelerator.
 
-Notation: a request has h input tokens and k output tokens; N is the largest batch.
+Notation: a request has h input tokens and k output tokens; N is the largest batch. See `sizing.md`,
+section "Three generations of performance data".
 """
 
 from collections.abc import Mapping, Sequence

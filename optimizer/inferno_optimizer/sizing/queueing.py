@@ -8,7 +8,7 @@ depend on K.
 
 The rates mu(n) need not be monotone. One case is not computed correctly: if the chain has two
 likely regions, and states between them are less than 1e-300 times as likely, the region with
-more requests is missed.
+more requests is missed. See `sizing.md`, section "The replica as a queue".
 """
 
 import itertools

@@ -3,7 +3,8 @@
 Latencies never decrease with the arrival rate, so the highest rate is where the first latency
 reaches its target: a single root per replica, found by bracketing for all replicas at once.
 (In generation 3, a latency may decrease slightly at some rates, see `TokenBudgetModel`; there
-may then be several roots close to each other, and the search finds one of them.)
+may then be several roots close to each other, and the search finds one of them.) See `sizing.md`,
+section "The highest rate".
 """
 
 from collections.abc import Sequence

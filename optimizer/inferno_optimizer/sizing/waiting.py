@@ -8,7 +8,8 @@ these Erlang tails over n = N..K-1 is
     P(W > t) = p(N) / (1 - p(K)) * (exp(-x (1 - r)) Q(M, r x) - r^M Q(M, x)) / (1 - r),
 
 which is exact with a queue limit; without one it becomes the exponential of the M/M/N queue
-[Kleinrock, Queueing Systems I, 1975, ch. 3]. All computations use logarithms.
+[Kleinrock, Queueing Systems I, 1975, ch. 3]. All computations use logarithms. See
+`sizing.md`, section "Waiting times".
 """
 
 import numpy as np

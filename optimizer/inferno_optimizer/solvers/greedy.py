@@ -1,6 +1,6 @@
 """Limited capacity, one server after the other: the order and the steps of the original.
 
-Reference: `sizing.md`, section 5.2. The original computes in single precision, so regrets and
+See `assignment.md`, section "Greedy". The original computes in single precision, so regrets and
 values are compared in it: two that differ by the rounding of doubles are equal. Ties, which the
 original leaves to chance, go by name.
 """

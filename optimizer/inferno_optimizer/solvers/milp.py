@@ -1,9 +1,9 @@
 """Limited capacity, exactly: a mixed integer linear program for PuLP and HiGHS.
 
-The problem is that of `assignment.md`: for each case at most one row, or one mix of rows where
-plans may be heterogeneous; cards within the capacity. Priority by priority the served load is
-made as large as it can be, then the total value as small as it can be. Capacity that is too
-short is an answer, not an error.
+The problem is that of `assignment.md`, section "The problem": for each case at most one row, or
+one mix of rows where plans may be heterogeneous; cards within the capacity. Priority by priority
+the served load is made as large as it can be, then the total value as small as it can be. Capacity
+that is too short is an answer, not an error.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Sharing out the capacity that is left among cases that got nothing.
 
-Reference: `sizing.md`, section 5.3.
+See `assignment.md`, section "Saturation policies".
 """
 
 from collections.abc import Callable, Mapping, Sequence

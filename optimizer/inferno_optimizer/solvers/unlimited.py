@@ -1,4 +1,7 @@
-"""No limit on capacity: every server takes its best candidate."""
+"""No limit on capacity: every server takes its best candidate.
+
+See `assignment.md`, section "Unlimited".
+"""
 
 import numpy as np
 

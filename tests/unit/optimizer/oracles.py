@@ -66,7 +66,10 @@ def share_waiting_longer(
 
 
 class AnyReplica(Protocol):
-    """A replica of some generation, as sizing.md describes it."""
+    """A replica of a generation.
+
+    See `sizing.md`, section "Three generations of performance data".
+    """
 
     @property
     def batch(self) -> int:
@@ -118,7 +121,10 @@ def highest_rate(replica: AnyReplica, holds: Callable[[Queue], bool], tps: bool 
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica of the first generation, as sizing.md describes it."""
+    """A replica of the first generation.
+
+    See `sizing.md`, section "Three generations of performance data".
+    """
 
     alpha: float
     beta: float

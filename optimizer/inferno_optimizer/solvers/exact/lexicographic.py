@@ -1,7 +1,8 @@
 """Level by level the most load, then the least value; with what is proven of each.
 
 A small program goes to the MILP solver as it is. For a larger one prices and cuts prove a bound,
-and a first solution is improved by local search unless it is close to that.
+and a first solution is improved by local search unless it is close to that. See `assignment.md`,
+section "Exact, one row for each server".
 """
 
 from collections.abc import Callable

@@ -8,7 +8,8 @@ sum is the bound of its linear relaxation [Geoffrion, Math. Prog. Study 2 (1974)
 The function is piecewise linear. It is climbed on smooth ones below it: each case's least
 cost becomes a soft minimum at a temperature, and a barrier keeps the multipliers positive.
 That has a closed-form gradient and Hessian; the temperature falls until what smoothing hides
-is less than `ENOUGH` [Nesterov, Math. Prog. 103 (2005) 127-152].
+is less than `ENOUGH` [Nesterov, Math. Prog. 103 (2005) 127-152]. See `assignment.md`, section
+"Prices".
 """
 
 import math

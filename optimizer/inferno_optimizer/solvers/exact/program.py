@@ -1,7 +1,7 @@
 """The assignment problem in arrays: at most one row for each case, cards within capacity.
 
-See `assignment.md`. Levels are the priorities in use, the most important first; a server's
-weight is the load that counts as served when it has a row.
+Levels are the priorities in use, the most important first; a server's weight is the load that
+counts as served when it has a row. See `assignment.md`, section "The problem".
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,8 @@
 
 For each of these goals the linear relaxation is sharpened by inequalities until it violates
 few of them. A small program then goes to the MILP solver as it is, a larger one to `stage`: what
-is proven is proven of all mixes.
+is proven is proven of all mixes. See `assignment.md`, section "Several accelerators for one
+server".
 """
 
 from collections.abc import Callable

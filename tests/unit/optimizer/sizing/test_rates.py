@@ -196,7 +196,7 @@ def test_a_throughput_target_leaves_a_tenth_of_that_free() -> None:
 def example(
     rate: float, batch: int = 0, tps: float = 0.0, itl: float = 40.0, wait: float = 500.0
 ) -> Option:
-    """The example of sizing.md: 512 tokens on a G2 at 25 cents/hour."""
+    """512 tokens on a G2 at 25 cents/hour: see `sizing.md`, section "A worked example"."""
     profile = PerformanceProfile("granite-13b", "G2", DecodeParameters(17.15, 0.34), 38, 512)
     load = Allocation(load=Load(rate, 512))
     server = Server("server", "Premium", "granite-13b", load, max_batch_size=batch)
