@@ -51,8 +51,8 @@ demo-stop: $(READY) ## Stop what `make demo KEEP=1` left running
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --maxprocesses 4
 
 .PHONY: test
-test: lint type ## Run every check and every test (ARGS="-k name", WORKERS=1)
-	$(PYTEST) $(ARGS)
+test: lint type ## Run every check and every test; show the slowest (ARGS="-k name", WORKERS=1)
+	$(PYTEST) --durations 40 $(ARGS)
 
 .PHONY: unit-test
 unit-test: $(READY) ## Run the tests that need only Python (seconds)
