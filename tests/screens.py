@@ -29,8 +29,8 @@ def make_screens(plugin: Plugin) -> dict[str, str]:
     """Text by name of file; the fleet sample is in the plugin's namespace, an operator runs."""
     before = _screen(plugin, "plan")
     plugin.output("optimize", "--wait")
-    busier = _screen(plugin, "plan", "--set", "server.*.load.arrivalRate*=1.2")
-    return {"plan.txt": f"{before}\n{busier}", "top.txt": _screen(plugin, "top")}
+    fewer = _screen(plugin, "plan", "--set", "capacity.H100=6")
+    return {"plan.txt": f"{before}\n{fewer}", "top.txt": _screen(plugin, "top")}
 
 
 def _screen(plugin: Plugin, *arguments: str) -> str:
