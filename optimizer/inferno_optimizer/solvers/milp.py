@@ -40,21 +40,21 @@ from inferno_optimizer.system import (
 )
 
 ROUNDING = 1e-12
-"""Distance of an objective from its bound, relative, that is none: sums are of doubles."""
+"""Relative distance of an objective from its bound that counts as 0: it is rounding."""
 
 OPTIMAL = 1e-4
 """Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
 
 PRICES, PRICES_SECONDS, PRICES_PER_ROW = 0.07, 0.14, 5e-5
-"""What is kept of the time limit for what one more card is worth: a share of it at most, or the
-time that it takes, in all and for each row of the candidate table."""
+"""Time kept for the worth of one more card: this share of the time limit at most, or these seconds
+and so many more for each row of the candidate table."""
 
 DECISIONS = 1.2
-"""What is kept for the decisions, as a multiple of the time that sizing took: both go through all
-servers, and a busy machine is as slow at one as at the other."""
+"""Time kept for the decisions, as a multiple of the time that sizing took: both go through all
+servers, and a busy machine slows both down alike."""
 
 MIXES = 2.0
-"""The same for the least time in which a search for mixes is of any use."""
+"""Least time for a search for mixes, as a multiple of the time that sizing took."""
 
 HALF = 0.5
 
@@ -91,7 +91,7 @@ def _with_new_rows(
 def _solve(
     candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
 ) -> Answer:
-    """An answer in which what one more card is worth is that in the same rows."""
+    """The answer; the worth of one more card counts no rows that only this card makes possible."""
     options = candidates.system.options
     sizing = clock() - start
     deadline = start + options.time_limit - DECISIONS * sizing
@@ -168,7 +168,7 @@ def _with_partial_service(
 
 
 def _leaves_some(candidates: Candidates, answer: Answer) -> bool:
-    """Whether a plan does not serve everybody entirely."""
+    """Whether some case that has a usable row is not served entirely."""
     return len(answer.assignment.served(candidates)) < len(np.unique(_cases_with_rows(candidates)))
 
 
@@ -191,7 +191,7 @@ def _is_better(candidates: Candidates, single: Assignment, mixed: Assignment) ->
 
 
 def _unbound(candidates: Candidates, answer: Answer) -> Answer:
-    """The same where mixes are possible: nothing is proven of those with service in part."""
+    """The answer without its bounds, which do not hold for mixes that serve a case in part."""
     wanted = _loads(candidates, range(len(candidates.cases)))
     levels = tuple(replace(level, bound=wanted[level.priority]) for level in answer.levels)
     return replace(answer, status=Status.FEASIBLE, bound=None, levels=levels)
@@ -208,7 +208,7 @@ def _with_bounds(
 
 
 def _curve(candidates: Candidates, answer: Answer, recorder: Recorder) -> tuple[CurvePoint, ...]:
-    """The end of a search that tells nothing else."""
+    """A curve of one point, the end of the search; empty if no curve is asked for."""
     trace = candidates.system.options.trace
     return _ended(candidates, answer, (), recorder.seconds) if trace else ()
 
@@ -289,7 +289,10 @@ def _solve_single(
 def _solve_mixed(
     candidates: Candidates, capacity: IntArray, timer: Timer, recorder: Recorder
 ) -> _Plan:
-    """A mix of rows for each case; those that take no cards are none of the solver's."""
+    """A mix of rows for each case.
+
+    Cases that need no replicas are not in the program; `_filled` serves them.
+    """
     table, options = MixTable.of(candidates, capacity), candidates.system.options
     observe = recorder.observe if options.trace else None
     outcome = solve_mixes(table, capacity, timer, options.priority_tolerance or 0.0, observe)
@@ -314,7 +317,7 @@ def _solve_mixed(
 def _ended(
     candidates: Candidates, answer: Answer, curve: tuple[CurvePoint, ...], seconds: float
 ) -> tuple[CurvePoint, ...]:
-    """The curve up to the plan of the answer, to which the search is not all there is."""
+    """The curve with the answer as its last point: steps after the search may change the plan."""
     served = {level.priority: level.served for level in answer.levels}
     value = answer.value(candidates)
     end = CurvePoint(seconds, None, served, value, answer.bound)

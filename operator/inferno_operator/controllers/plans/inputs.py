@@ -1,10 +1,10 @@
-"""Whether what a Plan was decided from is still so; pure.
+"""Compare the inputs of a Plan with the objects as they are now; pure.
 
 A Plan is out of date if its inputs changed: the specs of the objects of the namespace, without
-what the operator writes there itself, and the parameters of the Optimizer. What is measured
-moves all the time. It is not part of the digest; instead, the load of each Server that the Plan
-changes has to stay within a tolerance of the load that the Plan was decided for. Counts of cards
-move with the nodes. They are not part of it either; the Plan has to fit into the cards there are.
+what the operator writes there itself, and the parameters of the Optimizer. A digest of these is
+compared. Two inputs change all the time, so they are not part of the digest: the measured load of
+each Server that the Plan changes has to stay within a tolerance, and the cards that the Plan takes
+have to be there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ def moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource
 
 
 def missing_cards(needed: Iterable[Count], capacity: Mapping[str, int]) -> str:
-    """Return of which cards there are fewer than a Plan takes; "" if of none.
+    """Return which type has fewer cards than a Plan takes; "" if none.
 
     Parameters
     ----------

@@ -36,37 +36,37 @@ from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
 GAP = 5e-5
 """Relative distance from the bound at which a larger program is searched no further.
 
-A level may be farther, by what later objectives may take of it anyway.
+A level may end farther away, as far as later levels may trade its load away.
 """
 
 SLACK = 1e-9
-"""What later objectives may take from the load of a level, relative: room for rounding."""
+"""Share of a level's load that later levels may trade away, in a small program: rounding."""
 
 GIVEN_UP = 5e-4
-"""The same of a larger program: the last bit of load would make the rest no concern at all."""
-
+"""Share of a level's load that later levels may trade away, in a larger program. To keep the last
+request of a level would leave the later levels hardly any other plan."""
 
 SOLVED = 1e-6
-"""Relative distance of a value from its bound up to which nothing better is left."""
+"""Relative distance of a value from its bound up to which the plan counts as the best one."""
 
 STEADY = 4.0
-"""How many times what later objectives may take a plan may miss that hardly changes what stands."""
+"""Accept the running plan if its shortfall is at most this multiple of the tolerance."""
 
 ROUNDS, CUTS = 40, 0.3
-"""How often cuts are added to prove more than prices, in this share of the remaining time."""
+"""Most rounds of cuts in a stage, and the share of the remaining time that they may take."""
 
 FIRST = 0.1
 """Share of the time after the search in which the MILP solver may prove that a plan is best."""
 
 PARTS, PARTS_OF_FEW = 0.3, 0.8
-"""Share of what then remains in which parts are solved again, of many rows and of few: where the
-solver has not finished few rows at once, it finds little among them later."""
+"""Share of the time after that in which parts are solved again, if many rows are open, and if few.
+Few rows were given to the MILP solver at once; what it has not finished then takes it long."""
 
 SHARE = 0.5
 """Share of the remaining time that a level may take; what comes later is worth less."""
 
 PER_COLUMN = 1e-4
-"""Seconds for each column below which the MILP solver finds nothing, and may end late."""
+"""Seconds for each column without which the MILP solver finds nothing, and may end late."""
 
 PATIENCE, PATIENCE_WITH_FEW = 10, 30
 """Parts of a size without any improvement after which parts get larger, or the search ends."""
@@ -195,9 +195,8 @@ class _Search:
     def _floor(self, served: float, most: float) -> float:
         """Load of a level that later objectives keep.
 
-        They may take the tolerance of what is known to be possible: of the most load where the
-        plan is as close to it, and else of what is served. To keep every bit of that would leave
-        them hardly any other plan.
+        It is the largest possible load less the tolerance, if the plan serves as much. Otherwise it
+        is what the plan serves less the tolerance: hardly any other plan serves all of it.
         """
         close = most * (1 - self._tolerance)
         if served >= close:

@@ -49,7 +49,10 @@ def stand(program: Program) -> BoolArray:
 def change_little(
     program: Program, prices: Prices, seconds_left: Callable[[], float] = lambda: np.inf
 ) -> BoolArray:
-    """Leave servers as they are, insert the others, and fill the rest with what is dear."""
+    """Leave servers as they are, insert the others; the cards left go to the dearest cases.
+
+    Dear are the cases that lose most, for each card, by having no row.
+    """
     chosen = insert(program, stand(program), prices, seconds_left)
     order = np.lexsort((prices.excess, -prices.losses(program) / np.maximum(program.cards, 1.0)))
     return _take(program, chosen, order)
@@ -150,7 +153,10 @@ def _missing(program: Program, chosen: BoolArray, prices: Prices) -> list[int]:
 
 
 def _in_the_way(program: Program, row: int, others: IntArray, left: FloatArray) -> IntArray | None:
-    """Which of the other rows go, the first first, so that a row fits; None if it does not."""
+    """Rows to eject so that a row fits: the first of the others that free enough cards.
+
+    Those of them that turn out not to be needed stay. None if all together free too few cards.
+    """
     need = float(program.cards[row] - left[program.type[row]])
     if need <= 0:
         return others[:0]

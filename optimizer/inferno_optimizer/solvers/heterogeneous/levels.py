@@ -31,19 +31,19 @@ GAP = 5e-4
 """Relative distance from the bound at which a larger program is searched no further."""
 
 SLACK = 1e-9
-"""What later objectives may take from the load of a level, relative: room for rounding."""
+"""Least share of a level's load that later levels may trade away: room for rounding."""
 
 SMALL = 200
 """Up to so many items a program is solved to the last digit."""
 
 SOLVED = 1e-6
-"""Relative distance from the bound up to which nothing better is left."""
+"""Relative distance from the bound up to which the plan counts as the best one."""
 
 PER_ITEM = 1e-4
-"""Seconds for each item below which a program is not solved again."""
+"""Seconds for each item that it takes at least to solve a program again."""
 
 ROUNDS = 5
-"""How often inequalities are looked for."""
+"""Most rounds in which violated inequalities are added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class _Search:
         return before - after if before - after > rounding else 0.0
 
     def _minimize(self, level: int | None) -> float:
-        """Improve the plan as to a goal; the bound that is proven."""
+        """Improve the plan for a level's load, or for the value (None); return the proven bound."""
         if self._seconds_left() <= 0:
             return UNKNOWN
         ahead = 1 if level is None else self.levels + 1 - level

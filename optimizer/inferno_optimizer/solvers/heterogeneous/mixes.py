@@ -126,7 +126,10 @@ class MixTable:
         return MixTable(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def priced(self, cards: FloatArray, *, valued: bool) -> "MixTable":
-        """The same where cards have prices, shape (types,); besides what is valued, or alone."""
+        """The table with the prices of cards, shape (types,), in its values.
+
+        If it is not `valued`, the cards are all that a mix costs: a load is maximized.
+        """
         paid = cards[self.type] * self.cards
         if valued:
             return replace(self, unit=self.unit + paid)

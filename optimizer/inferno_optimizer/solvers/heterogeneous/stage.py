@@ -24,32 +24,32 @@ from inferno_optimizer.solvers.heterogeneous.proof import Proof, concurrent
 from inferno_optimizer.solvers.incumbent import Incumbent
 
 PRICES = 0.4
-"""Share of the time in which prices are looked for, at most."""
+"""Largest share of the time for the search for prices."""
 
 AT_ONCE = 0.3
-"""Share of the time in which the MILP solver has all first, where loads are to be served."""
+"""Share of the time in which the MILP solver has the whole program first, for a level's load."""
 
 AMPLE = 0.5
-"""Share of the time in which the MILP solver has the whole program where cards cost nothing."""
+"""Share of the time in which the MILP solver has the whole program, if all prices are 0."""
 
 LISTS = 0.3
-"""Share of the time in which mixes that are near are listed, at most."""
+"""Largest share of the time in which the mixes near the cheapest ones are listed."""
 
 FIRST = 0.25
-"""Share in which parts are solved again at first, where loads are to be served."""
+"""Share of the time for parts before the program of all listed mixes, if a load is maximized."""
 
 NEAR = 0.3
-"""Share of what then remains in which the MILP solver has all mixes that are near."""
+"""Share of the time after that in which the MILP solver has the program of all listed mixes."""
 
 ALONE, FRUITLESS = 0.45, 10
-"""Share of what then remains after which the proof of a value begins, or sooner after so many parts
-without any improvement: it looks at less the better the plan is with which it begins."""
+"""The proof of a value begins when this share of the time after that is over, or as soon as so many
+parts in a row improve nothing. It begins late because a better plan leaves it less to look at."""
 
 PROOF = 0.35
-"""The same, after that, that a proof of the whole program has even if there is no more to find."""
+"""Least share of the same time that the proof has, even if the parts find nothing more."""
 
 PER_COLUMN = 1e-4
-"""Seconds for each column below which the MILP solver finds nothing in a program."""
+"""Seconds for each column that the MILP solver needs to find anything in a program."""
 
 CASES = 15
 """Cases of the first parts that are solved again."""
@@ -106,7 +106,7 @@ class Stage:
         Parameters
         ----------
         relaxed
-            The relaxation, of which prices are the first.
+            The solved relaxation; the search for prices begins with its prices.
 
         Raises
         ------
@@ -181,8 +181,9 @@ class Stage:
     ) -> None:
         """Let the MILP solver have a program of all cases for a share of the time.
 
-        What it proves may be of all plans. It begins without a plan, unless one is said to be
-        `known`: what it tries near a plan keeps it from proving.
+        With `bound`, the program has all plans, so that what the solver proves holds for all. The
+        solver begins without a plan, unless it is told one that is `known`: near a plan it spends
+        time on a search that it does not spend on the proof.
         """
         seconds = share * self._seconds_left()
         if not self._is_open() or seconds < PER_COLUMN * len(program.objective):
