@@ -56,27 +56,14 @@ def _all_cards(catalogue: Catalogue) -> Counter[str]:
 
 
 def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Mapping[str, int]:
-    """Cards by type that an allocation of a model uses.
-
-    An unknown accelerator, for example one that was deleted, is taken for one card of the type
-    of its name. It uses no cards if the capacity has no such type.
-    """
+    """Cards by type that an allocation of a model uses; 0 of a type that nothing names."""
     cards: Counter[str] = Counter()
     for part in allocation.parts:
-        card_type, multiplicity = _cards(catalogue, part.accelerator)
-        if multiplicity and part.replicas > 0:
-            count = catalogue.accelerators_per_replica(model, part.accelerator)
-            cards[card_type] += part.replicas * count * multiplicity
+        card_type, count = catalogue.cards_per_replica(model, part.accelerator)
+        is_known = part.accelerator in catalogue.accelerators
+        if part.replicas > 0 and (is_known or card_type in catalogue.system.capacity):
+            cards[card_type] += part.replicas * count
     return cards
-
-
-def _cards(catalogue: Catalogue, accelerator: str) -> tuple[str, int]:
-    """The type of the cards of an accelerator, and their number."""
-    position = catalogue.accelerators.get(accelerator)
-    if position is None:
-        return accelerator, int(accelerator in catalogue.system.capacity)
-    known = catalogue.system.accelerators[position]
-    return known.type, max(known.multiplicity, 1)
 
 
 def capacity_use(

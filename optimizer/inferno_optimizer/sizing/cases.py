@@ -87,6 +87,19 @@ class Catalogue:
         profile = self.profile(model, accelerator)
         return max(profile.accelerator_count, 1) if profile else 1
 
+    def cards_per_replica(self, model: str, accelerator: str) -> tuple[str, int]:
+        """Type and number of the cards of one replica.
+
+        An unknown accelerator, for example one that was deleted, counts as a card of the type of
+        its name.
+        """
+        count = self.accelerators_per_replica(model, accelerator)
+        position = self.accelerators.get(accelerator)
+        if position is None:
+            return accelerator, count
+        unit = self.system.accelerators[position]
+        return unit.type, count * max(unit.multiplicity, 1)
+
     def unit_cost(self, model: str, accelerator: str) -> float:
         """Cost of one replica of a model [cents/hour]; 0 on an unknown accelerator."""
         position = self.accelerators.get(accelerator)

@@ -66,12 +66,9 @@ def _parts(candidates: Candidates, cases: Iterable[int]) -> Iterable[tuple[int, 
         server = candidates.cases[case].server
         parts = []
         for part in server.current.parts:
-            place = catalogue.accelerators.get(part.accelerator)
-            if place is None:
+            card_type, cards = catalogue.cards_per_replica(server.model, part.accelerator)
+            if card_type in types:
+                parts.append(Part(types.index(card_type), cards, max(part.replicas, 0)))
+            else:
                 parts.append(Part(NO_ROW, 0, part.replicas))
-                continue
-            unit = candidates.system.accelerators[place]
-            count = catalogue.accelerators_per_replica(server.model, part.accelerator)
-            cards = count * max(unit.multiplicity, 1)
-            parts.append(Part(types.index(unit.type), cards, max(part.replicas, 0)))
         yield case, tuple(parts)

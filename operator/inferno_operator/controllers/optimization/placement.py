@@ -162,16 +162,10 @@ class _Fit:
 
     def _demand(self, server: CoreServer, part: Allocation) -> Demand:
         key = server.name, part.accelerator
-        card_type, cards = self._replica(server.model, part.accelerator)
+        card_type, cards = self._catalogue.cards_per_replica(server.model, part.accelerator)
         if key in self._where.spanning:
             return Demand(key, card_type, 1, part.replicas * cards)
         return Demand(key, card_type, cards, part.replicas)
-
-    def _replica(self, model: str, accelerator: str) -> tuple[str, int]:
-        """Return the type and the number of the cards of a replica."""
-        found = self._catalogue.system.accelerators[self._catalogue.accelerators[accelerator]]
-        count = self._catalogue.accelerators_per_replica(model, accelerator)
-        return found.type, count * max(found.multiplicity, 1)
 
     def cut(self, attempt: _Attempt) -> None:
         """Take from the system what made replicas find no node."""
@@ -201,7 +195,7 @@ class _Fit:
         models = {name: server.model for name, server in self._servers.items()}
         why: dict[str, str] = {}
         for model, accelerator in sorted(self._too_large):
-            card_type, cards = self._replica(model, accelerator)
+            card_type, cards = self._catalogue.cards_per_replica(model, accelerator)
             why[model] = (
                 f"a replica on {accelerator} takes {cards} x {card_type} on one node, and the"
                 f" largest has {self._largest.get(card_type, 0)}"

@@ -40,13 +40,8 @@ class Supply:
         return system.capacity
 
     def unit(self, model: str, accelerator: str) -> Unit:
-        """Return what one replica needs; of an unknown accelerator there is no card."""
-        position = self._catalogue.accelerators.get(accelerator)
-        if position is None:
-            return Unit(accelerator, 1)
-        found = self._catalogue.system.accelerators[position]
-        count = self._catalogue.accelerators_per_replica(model, accelerator)
-        return Unit(found.type, count * max(found.multiplicity, 1))
+        """Return what one replica needs."""
+        return Unit(*self._catalogue.cards_per_replica(model, accelerator))
 
     def unit_costs(self, model: str) -> Mapping[str, float]:
         """Return the cost of one replica of a model by accelerator [cents/hour]."""
