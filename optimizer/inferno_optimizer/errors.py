@@ -2,14 +2,30 @@
 
 ```
 InfernoError
-├── InputError          a document, manifest or option is invalid
-├── UnsupportedError    this version does not support the request
-├── SolverError         the solver failed or gave no usable answer
-├── CalibrationError    measurements do not determine the performance parameters
-└── UnavailableError    an external system does not answer; a retry may succeed
+├── InputError                      a document, manifest or option is invalid
+│   ├── ManifestError               a manifest is no valid custom resource
+│   ├── ConversionError             a backend of a ModelBooster cannot be converted
+│   └── UnreadablePlanError         the decisions of a Plan cannot be read
+├── UnsupportedError                this version does not support the request
+├── SolverError                     the solver failed or gave no usable answer
+│   └── NotFoundError               a remote optimizer does not know a name or a path
+├── CalibrationError                measurements do not determine the performance parameters
+├── UnavailableError                an external system does not answer; a retry may succeed
+│   └── BusyError                   Prometheus asks for fewer queries
+├── RefusedError                    Prometheus refuses a query, or its answer is another
+├── RejectedError                   the API server rejects a request
+│   └── UnknownFieldError           the definition of a kind lacks a field of an apply
+├── GoneError                       an object or its kind does not exist
+├── StaleError                      an object changed since it was read
+├── ConflictError                   another field manager owns a field
+├── LeadershipLostError             another operator leads
+├── DefinitionTerminatingError      definitions are being deleted
+└── UnfinishedError                 a request that a command follows did not end in time
 ```
 
-An infeasible system is not an error: a `Solution` may have servers without an allocation.
+Errors that are not defined here are the operator's. Each has a reason of its own, or that of the
+error above it. An infeasible system is not an error: a `Solution` may have servers without an
+allocation.
 """
 
 

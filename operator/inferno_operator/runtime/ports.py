@@ -30,7 +30,7 @@ class UnknownFieldError(RejectedError):
 class StaleError(InfernoError):
     """The object changed since it was read: a decision about it may be out of date."""
 
-    reason = "Conflict"
+    reason = "Changed"
 
 
 class ConflictError(InfernoError):
