@@ -131,6 +131,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or a body waits 40 ms for an acknowledgement of its headers
     server: _Server
 
     def do_GET(self) -> None:
