@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import socket
 import ssl
 import sys
 from asyncio import Transport
@@ -48,6 +49,15 @@ class OriginForm:
             path = scope["raw_path"][origin.end() :]
             scope = {**scope, "raw_path": path, "path": unquote(path.decode())}
         await self._app(scope, receive, send)
+
+
+def send_at_once(listening: socket.socket) -> None:
+    """Let connections that a socket will accept send what they have.
+
+    asyncio does so only for sockets that name their protocol. Without it, the second half of an
+    answer waits 40 ms for the acknowledgement of the first.
+    """
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def configuration(

@@ -9,7 +9,7 @@ from functools import partial
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from inferno_optimizer.api.connection import configuration, connection_class
+from inferno_optimizer.api.connection import configuration, connection_class, send_at_once
 from inferno_optimizer.api.limits import Limits
 
 
@@ -26,6 +26,7 @@ async def serving(app: ASGIApp, listening: socket.socket, limits: Limits) -> Asy
     limits
         Sizes, times and counts.
     """
+    send_at_once(listening)
     config = configuration(app, limits, None, lifespan=False)
     config.load()
     state = ServerState()

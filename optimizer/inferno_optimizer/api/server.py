@@ -16,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_optimizer.api.app import create_app
-from inferno_optimizer.api.connection import OriginForm, configuration
+from inferno_optimizer.api.connection import OriginForm, configuration, send_at_once
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.api.messages import message_reply
 from inferno_optimizer.api.security import Files, TokenGuard, tls_context
@@ -188,9 +188,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen on {host}, port {port}: {reason}") from error
     except UnicodeError as error:
         raise InputError(f"cannot listen on {host}: no name of a host") from error
-    # Connections take it over. asyncio sets it only on sockets that name their protocol; without
-    # it, the second half of an answer waits 40 ms for the acknowledgement of the first.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    send_at_once(listening)
     return listening
 
 

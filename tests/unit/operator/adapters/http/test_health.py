@@ -170,6 +170,14 @@ def assert_healthy(port: int) -> None:
     assert answer.status_code == 200
 
 
+async def test_no_answer_waits_for_an_acknowledgement() -> None:
+    listening = socket.create_server((health.LOOPBACK, 0))
+    async with serving(Starlette(), listening, Limits()):
+        inherited = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    assert inherited
+
+
 async def test_headers_that_do_not_come_end_the_connection() -> None:
     listening = socket.create_server((health.LOOPBACK, 0))
     async with serving(Starlette(), listening, Limits(head_seconds=0.2)):
