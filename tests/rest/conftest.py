@@ -1,11 +1,12 @@
-"""Servers for tests; those that keep no state are shared by the tests of a module."""
+"""Servers for tests, shared by those of a module; one that keeps state is emptied for each."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.rest.serving import Served, serving
+from tests.rest.serving import Served, empty, serving
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +21,29 @@ def client(stateless: Served) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture
-def stateful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(tmp_path_factory.mktemp("stateful"), "--stateful") as server:
         yield server
 
 
 @pytest.fixture
+def stateful(lasting: Served) -> Served:
+    """A server that keeps state, and knows nothing yet."""
+    with lasting.client() as client:
+        empty(client)
+    return lasting
+
+
+@pytest.fixture
 def keeper(stateful: Served) -> Iterator[httpx.Client]:
-    """A client of a server of its own, which keeps state."""
+    """A client of a server that keeps state."""
     with stateful.client() as client:
+        yield client
+
+
+@pytest.fixture
+def new_keeper(tmp_path: Path) -> Iterator[httpx.Client]:
+    """The same of a server of its own, for what cannot be removed."""
+    with serving(tmp_path, "--stateful") as server, server.client() as client:
         yield client

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 
@@ -39,6 +40,27 @@ class Served:
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(STOPS_WITHIN)
+
+
+def empty(client: httpx.Client) -> None:
+    """Remove all that a server was told."""
+    for what, names in told(client).items():
+        for name in names:
+            client.get(f"/remove{what}/{quote(name, safe='')}").raise_for_status()
+    assert not any(told(client).values())
+
+
+def told(client: httpx.Client) -> dict[str, list[str]]:
+    """Names of all that a server was told."""
+    servers, counts = client.get("/getServers").json(), client.get("/getCapacities").json()
+    classes = client.get("/getServiceClasses").json()
+    return {
+        "Server": [item["name"] for item in servers["servers"] or ()],
+        "ServiceClass": [item["name"] for item in classes["serviceClasses"] or ()],
+        "Model": client.get("/getModels").json() or [],
+        "Capacity": [item["type"] for item in counts["count"] or ()],
+        "Accelerator": [item["name"] for item in client.get("/getAccelerators").json() or ()],
+    }
 
 
 def children(pid: int) -> list[int]:

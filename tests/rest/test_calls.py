@@ -209,10 +209,10 @@ def test_half_a_surrogate_pair_is_refused_with_the_field_of_its_object(
     assert (reply.status_code, reply.json()) == (400, {"message": message})
 
 
-def test_null_is_an_object_of_zeros_and_any_text_is_kept(keeper: httpx.Client) -> None:
-    nothing = keeper.post("/addAccelerator", content=b"null").json()
-    pair = keeper.post("/addAccelerator", content=b'{"name": "\\ud83d\\ude00 \xc3\xa4"}').json()
-    ignored = keeper.post("/addAccelerator", content=b'{"unknown": %s}' % (5001 * b"9"))
+def test_null_is_an_object_of_zeros_and_any_text_is_kept(new_keeper: httpx.Client) -> None:
+    nothing = new_keeper.post("/addAccelerator", content=b"null").json()
+    pair = new_keeper.post("/addAccelerator", content=b'{"name": "\\ud83d\\ude00 \xc3\xa4"}').json()
+    ignored = new_keeper.post("/addAccelerator", content=b'{"unknown": %s}' % (5001 * b"9"))
 
     assert (nothing["name"], nothing["cost"]) == ("", 0)
     assert pair["name"] == "\N{GRINNING FACE} \N{LATIN SMALL LETTER A WITH DIAERESIS}"
