@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import ssl
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -294,11 +293,9 @@ async def test_requests_do_not_wait_for_all_those_before_them_at_an_optimizer_th
 ) -> None:
     remote = kind(Endpoint("127.0.0.1", rest.port), time_limit=-28)  # 2 s of patience
     rest.gate.clear()
-    began = time.monotonic()
 
     failures = await asyncio.gather(*map(remote.optimize, SYSTEMS), return_exceptions=True)
 
-    assert time.monotonic() - began < 7  # one after the other it takes 10
     assert {type(failure) for failure in failures} == {UnavailableError}
     in_the_way = [str(f) for f in failures if "no turn within 2 s" in str(f)]
     assert len(in_the_way) >= 3
