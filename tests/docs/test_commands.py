@@ -8,11 +8,15 @@ from functools import cache
 import pytest
 import typer
 
+from inferno_operator.cli.inferno import main
 from tests.docs.elsewhere import ELSEWHERE, elsewhere
+from tests.in_process import called
 from tests.reference.commands import contexts
-from tests.reference.shown import ROOT, Shown, every, run
+from tests.reference.shown import ROOT, Shown, every, run, variables
 
 COMMANDS = every()
+OF_THE_SHELL = set("|<>;&$`")
+"""What another program would have to understand."""
 
 
 def those(kind: str) -> list[Shown]:
@@ -23,8 +27,13 @@ def those(kind: str) -> list[Shown]:
 
 @cache
 def finished(text: str) -> subprocess.CompletedProcess[str]:
-    """A command that was run; those of several pages once."""
-    return run(text)
+    """A command that was run; those of several pages once, and the program where the tests are."""
+    program, *arguments = shlex.split(text)
+    if program != "inferno" or OF_THE_SHELL & set(text):
+        return run(text)
+    done = called(main, arguments, folder=ROOT, environment=variables())
+    streams = (stream.decode() for stream in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(text, done.returncode, *streams)
 
 
 @pytest.mark.slow

@@ -103,14 +103,18 @@ def normal(text: str) -> list[str]:
     return lines
 
 
+def variables() -> dict[str, str]:
+    """The environment of a reader who has installed the program."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("INFERNO_", "COLUMNS"))}
+    return {**kept, "PATH": os.pathsep.join((str(Path(sys.executable).parent), kept["PATH"]))}
+
+
 def run(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command as a reader would, in the project's folder."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("INFERNO_", "COLUMNS"))}
-    path = os.pathsep.join((str(Path(sys.executable).parent), kept["PATH"]))
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
         cwd=ROOT,
-        env={**kept, "PATH": path, **environment},
+        env={**variables(), **environment},
         capture_output=True,
         text=True,
         check=False,
