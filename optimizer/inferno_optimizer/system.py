@@ -381,8 +381,9 @@ class Status(StrEnum):
 class Level:
     """Served load of a priority, and its proven upper bound [requests/min].
 
-    No plan that serves as much of the more important priorities serves more than `bound`. With
-    the saturation policy `None` only servers with all that their targets take count; with any
+    No plan that serves as much of the more important priorities serves more than `bound`: as much
+    as was reached in their turn, of which later priorities may take a tolerance. With the
+    saturation policy `None` only servers with all that their targets take count; with any
     other policy those with a part of the replicas count for that part, before a round robin
     shares out evenly what serves nobody entirely. `load` is the load of all servers of the
     priority; 0 if unknown.
@@ -435,11 +436,11 @@ class Certificate:
     `objective` is the total value (lower is better): of the servers with all that their targets
     take; or, from the exact solver with a saturation policy other than `None`, of all servers,
     also of those that are served in part or lose what they have. `bound` is a proven lower bound
-    of it among the plans that serve as much; None if none is proven. `levels` is empty if the
-    solver proves nothing at all. `phases` are the steps of the optimization with their durations
-    [s]. `curve` is empty unless the option `trace` asks for it; its last point is the plan itself.
-    `failures` are steps of the exact solver that ended with an error: their names, with its type
-    and text. The plan is then the best one found without them.
+    of it among the plans that serve as much (see `Level`); None if none is proven. `levels` is
+    empty if the solver proves nothing at all. `phases` are the steps of the optimization with
+    their durations [s]. `curve` is empty unless the option `trace` asks for it; its last point is
+    the plan itself. `failures` are steps of the exact solver that ended with an error: their
+    names, with its type and text. The plan is then the best one found without them.
     """
 
     solver: str

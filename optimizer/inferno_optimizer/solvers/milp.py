@@ -23,6 +23,7 @@ from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greed
 from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
+from inferno_optimizer.solvers.partial.levels import GIVEN_UP as GIVEN_UP_IN_PART
 from inferno_optimizer.solvers.partial.plan import (
     loads_held,
     loads_served,
@@ -351,14 +352,19 @@ def _serves_more(
     candidates: Candidates, other: Mapping[int, float], mine: Mapping[int, float]
 ) -> bool:
     """Whether another plan serves more of the first priority of which it serves something else."""
-    given_up = _given_up(candidates)
-    differs = [p for p, load in mine.items() if abs(other[p] - load) > given_up * load]
+    given_up = _given_up(candidates) * (1 + ROUNDING)
+    differs = [
+        p for p, load in mine.items() if abs(other[p] - load) > given_up * max(other[p], load)
+    ]
     return bool(differs) and other[differs[0]] > mine[differs[0]]
 
 
 def _given_up(candidates: Candidates) -> float:
     """Share of the load of a priority that later goals may take."""
-    return max(GIVEN_UP, candidates.system.options.priority_tolerance or 0.0)
+    options = candidates.system.options
+    entirely = options.saturation_policy is SaturationPolicy.NONE
+    by_default = GIVEN_UP if entirely else GIVEN_UP_IN_PART
+    return max(by_default, options.priority_tolerance or 0.0)
 
 
 def _filled(

@@ -35,12 +35,7 @@ class Filling:
         self._first: list[int] = np.searchsorted(
             problem.case, np.arange(len(problem.cases) + 1)
         ).tolist()
-        self._needs: list[list[tuple[int, int]]] = [[] for _ in problem.case]
-        entries = problem.cards
-        for column, card_type, count in zip(
-            entries.column.tolist(), entries.type.tolist(), entries.count.tolist(), strict=True
-        ):
-            self._needs[column].append((card_type, count))
+        self._needs = problem.needs
         self._most: list[int] = problem.most.tolist()
         self._full: list[float] = problem.full.tolist()
 

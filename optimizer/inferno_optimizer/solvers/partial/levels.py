@@ -1,8 +1,10 @@
 """Goal by goal: what is held and served of each level, then the value; with what is proven.
 
 The linear relaxation of a goal proves a bound, and leaves few servers split: as many as there are
-types of cards and floors. A mixed integer program exchanges whole replicas of these and of the
-cases that the multipliers say lose the least by a change; of all cases, where they are few.
+types of cards and floors. Large ones among them are decided in a tree, which makes the bound
+closer; the others in a dive that ends with whole replicas. A mixed integer program then exchanges
+replicas of these and of the cases that the multipliers say lose the least by a change; of all
+cases, where they are few.
 """
 
 from collections.abc import Iterator
@@ -20,10 +22,17 @@ from inferno_optimizer.solvers.assignment import (
 from inferno_optimizer.solvers.exact.branch_and_bound import Limits
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.filling import filled
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, Kind, least_of, levels_of
+from inferno_optimizer.solvers.partial.goals import (
+    Floor,
+    Goal,
+    Kind,
+    least_of,
+    levels_of,
+)
 from inferno_optimizer.solvers.partial.problem import Problem
-from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
-from inferno_optimizer.solvers.partial.rounding import WHOLE, in_turn, rounded, whole_of
+from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
+from inferno_optimizer.solvers.partial.rounding import WHOLE, in_turn, rounded
+from inferno_optimizer.solvers.partial.tree import Tree
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 
 SMALL = 1_500
@@ -35,13 +44,10 @@ SLACK = 1e-9
 SOLVED = 1e-6
 """Relative distance of a goal from what is proven up to which nothing better is left."""
 
-CLOSE = 1e-6
-"""Relative distance from what is proven that a vertex can keep."""
+GIVEN_UP = 9e-4
+"""The same as `SLACK` of a larger problem: the last bit of load may take most cards of the rest."""
 
-GIVEN_UP = 5e-4
-"""The same of a larger problem: the last bit of load would make the rest no concern at all."""
-
-NEAR = 0.5
+NEAR = 0.25
 """Share of that within which whole replicas are near enough to what is proven."""
 
 NEAR_VALUE = 1e-4
@@ -49,10 +55,19 @@ NEAR_VALUE = 1e-4
 
 EXCHANGED, SPREAD, PATIENCE = 30, 10, 6
 """Cases that exchange replicas at first, among so many times as many; how often in vain before
-they are twice as many."""
+they are twice as many, or no more cases are decided."""
 
-EXCHANGE, MEND, HALF = 0.7, 0.3, 0.5
-"""Share of the time of a goal for this, and to reach a floor again."""
+HALF = 0.5
+
+HARDLY = 0.02
+"""Part of what is near enough by which a decision hardly makes a bound closer."""
+
+REFERENCE, ROUNDED = 0.75, 0.5
+"""Where between a floor and what was reached later goals are proven, and where they are rounded:
+the plan has the whole tolerance, what is proven has a part of it."""
+
+LEAST_SLACK = 0.2
+"""Part of the tolerance that later goals have where more than all of it is missing."""
 
 OPEN = (150, 500, 2_000)
 """Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
@@ -67,6 +82,7 @@ class Reached:
 
     goal: Goal
     bound: float
+    has: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +100,7 @@ class Outcome:
 
     @property
     def least_value(self) -> float:
-        """No plan that serves as much of all levels has a lower value."""
+        """No plan has a lower value that serves of all levels what was reached in their turn."""
         return -self.reached[-1].bound
 
 
@@ -104,7 +120,7 @@ def goals_of(problem: Problem, *, delayed: bool) -> Iterator[Goal]:
 
 
 def solve_by_levels(
-    problem: Problem, timer: Timer, tolerance: float | None, *, delayed: bool
+    problem: Problem, timer: Timer, tolerance: float | None, *, delayed: bool, small: int = SMALL
 ) -> Outcome:
     """Solve a problem.
 
@@ -119,9 +135,11 @@ def solve_by_levels(
         nothing of a small problem.
     delayed
         As in `goals_of`.
+    small
+        Up to so many columns the problem is solved to the last digit.
     """
     goals = tuple(goals_of(problem, delayed=delayed))
-    search = _Search(problem, timer, tolerance)
+    search = _Search(problem, timer, tolerance, exact=len(problem.case) <= small)
     if not len(problem.case):
         return search.nothing(goals)
     for place, goal in enumerate(goals):
@@ -132,17 +150,21 @@ def solve_by_levels(
 class _Search:
     """The goals reached so far: a plan, and what later goals keep."""
 
-    def __init__(self, problem: Problem, timer: Timer, tolerance: float | None) -> None:
-        self._problem, self._timer = problem, timer
-        self._exact = len(problem.case) <= SMALL
+    def __init__(
+        self, problem: Problem, timer: Timer, tolerance: float | None, *, exact: bool
+    ) -> None:
+        self._problem, self._timer, self._exact = problem, timer, exact
         by_default = SLACK if self._exact else GIVEN_UP
         self._tolerance = by_default if tolerance is None else max(tolerance, SLACK)
         self._counts = np.zeros(len(problem.case), dtype=np.int64)
-        self._known = np.zeros(len(problem.case), dtype=np.bool_)
+        self._start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
         self._floors: tuple[Floor, ...] = ()
         self._reached: tuple[Reached, ...] = ()
         self._card_prices: dict[Goal, FloatArray] = {}
         self._ends_at = 0.0
+        self._near, self._part = 0.0, 0.0
+        self._leaves: tuple[BoolArray, ...] = (np.zeros(len(problem.case), dtype=np.bool_),)
+        self._tree: Tree | None = None
 
     def outcome(self) -> Outcome:
         """The plan and what is proven."""
@@ -226,9 +248,7 @@ class _Search:
     def _prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
         """What a card of each type is worth to a goal; None where there is no time to tell."""
         if goal not in self._card_prices:
-            relaxation = Relaxation(self._problem, goal, floors)
-            known = self._known | (self._counts > 0)
-            vertex = relaxation.solve(known, self._timer.seconds_left)
+            vertex = self._relaxation(goal, floors).solve(self._timer.seconds_left)
             if vertex is None:
                 return None
             self._card_prices[goal] = vertex.prices
@@ -242,10 +262,10 @@ class _Search:
             self._extend(goal)
             self._hold_all(goal)
         most = goal.most(problem)
-        bound = most
         if self._worth(goal) < most * (1 - SLACK) or goal.kind is Kind.VALUE:
-            bound = self._maximize(goal)
-        self._keep(goal, max(bound, self._worth(goal)))
+            self._maximize(goal)
+        else:
+            self._keep(goal, most)
 
     def _worth(self, goal: Goal) -> float:
         return goal.worth(self._problem, self._counts)
@@ -271,12 +291,19 @@ class _Search:
         if self._exact:
             self._search(goal, self._everything(serve), serve, floors)
             return
-        vertex, _ = self._relax(serve, floors)
-        if vertex is None:
+        relaxation = self._relaxation(serve, floors)
+        vertex = self._solved(relaxation)
+        if vertex is None or vertex.missing > WHOLE:
             return
         for plan in self._roundings(serve, floors, vertex):
+            if self._offer(goal, self._floors, plan) and self._done(goal):
+                return
+        tree = Tree(self._problem, relaxation, vertex, self._leaves, self._seconds_left)
+        base = self._counts
+        for plan in self._rounded(serve, floors, relaxation, tree):
+            base = plan
             self._offer(goal, self._floors, plan)
-        for opening in self._openings(serve, floors, vertex):
+        for opening in self._openings(serve, floors, vertex, base, tree.touched):
             if self._done(goal) or self._seconds_left() <= 0:
                 return
             self._search(goal, opening, serve, floors)
@@ -290,56 +317,128 @@ class _Search:
         if found.counts is not None:
             self._offer(goal, self._floors, found.counts)
 
-    def _maximize(self, goal: Goal) -> float:
-        """Improve the plan as to a goal; the bound that is proven."""
-        bound = np.inf if goal.kind is Kind.VALUE else goal.most(self._problem)
+    def _maximize(self, goal: Goal) -> None:
+        """Improve the plan as to a goal, and keep what is proven."""
+        most = np.inf if goal.kind is Kind.VALUE else goal.most(self._problem)
         if self._exact:
             limits = Limits(self._seconds_left(), 0.0)
             opening = self._everything(goal)
             found = best_of(self._problem, goal, self._floors, opening, limits, self._counts)
             if found.counts is not None:
                 self._offer(goal, self._floors, found.counts)
-            return min(bound, found.bound)
-        vertex, proven = self._relax(goal, self._floors)
-        bound = min(bound, proven)
-        if vertex is not None:
-            self._improve(goal, vertex, bound)
-        return bound
+            self._keep(goal, min(most, found.bound))
+            return
+        self._keep(goal, min(most, self._improve(goal)))
 
-    def _improve(self, goal: Goal, vertex: Vertex, bound: float) -> None:
-        """Round a vertex, exchange replicas, and then search near it."""
-        floors, near = self._floors, self._near(goal, bound)
-        accepted = [self._offer(goal, floors, p) for p in self._roundings(goal, floors, vertex)]
-        if not any(accepted):
-            for opening in self._openings(goal, floors, vertex):
-                if self._seconds_left() <= 0:
-                    return
-                before = self._counts
-                self._search(goal, opening, goal, floors)
-                if self._counts is not before:
-                    break
-        self._exchange(goal, floors, vertex, bound, near, EXCHANGE)
-        for opening in self._openings(goal, floors, vertex):
-            if self._seconds_left() <= 0 or self._worth(goal) >= bound - near:
-                return
-            limits = Limits(self._seconds_left(), near)
+    def _relaxation(self, goal: Goal, floors: tuple[Floor, ...]) -> Relaxation:
+        start = replace(self._start, known=self._start.known | (self._counts > 0))
+        return Relaxation(self._problem, goal, floors, start)
+
+    def _solved(self, relaxation: Relaxation) -> Vertex | None:
+        """The best vertex; the next relaxation begins there."""
+        vertex = relaxation.solve(self._seconds_left)
+        if vertex is not None:
+            basis = relaxation.basis()
+            self._start = Start((vertex.amounts > 0) | basis.moved, basis)
+        return vertex
+
+    def _raised(self, floors: tuple[Floor, ...], part: float) -> tuple[Floor, ...]:
+        """Floors a part of the way up to what was reached in its turn.
+
+        The last bit of load of a level may take many cards of the next one. What is proven of that
+        holds for plans that keep more than the floors, and whole replicas have room above them.
+        """
+        tops = {
+            reached.goal: min(reached.bound, max(reached.has, self._worth(reached.goal)))
+            for reached in self._reached
+        }
+        return tuple(
+            replace(
+                floor, load=floor.load + part * max(tops.get(floor.goal, 0.0) - floor.load, 0.0)
+            )
+            for floor in floors
+        )
+
+    def _improve(self, goal: Goal) -> float:
+        """Round, decide columns, and exchange replicas; what no plan exceeds."""
+        floors = self._floors
+        relaxation = self._relaxation(goal, floors)
+        vertex = None
+        for self._part in (REFERENCE, 0.0):
+            relaxation.keep(self._raised(floors, self._part))
+            vertex = self._solved(relaxation)
+            if vertex is None or vertex.missing <= WHOLE:
+                break
+        if vertex is None or vertex.missing > WHOLE:
+            return np.inf
+        self._card_prices[goal] = vertex.prices
+        self._near = self._near_of(goal, vertex.bound)
+        for plan in self._roundings(goal, floors, vertex):
+            self._offer(goal, floors, plan)
+        if self._near_enough(goal, vertex.bound):
+            return vertex.bound
+        ends_at = self._seconds_left() * HALF
+        tree = Tree(
+            self._problem,
+            relaxation,
+            vertex,
+            self._leaves,
+            lambda: self._seconds_left() - ends_at,
+        )
+        base = self._decide(goal, relaxation, tree)
+        bound = min(vertex.bound, max(tree.bound, self._worth(goal)))
+        self._tree = tree
+        for opening in self._openings(goal, floors, tree.vertex or vertex, base, tree.touched):
+            if self._seconds_left() <= 0 or self._near_enough(goal, bound):
+                break
+            limits = Limits(self._seconds_left() * HALF, self._near * HALF)
             found = best_of(self._problem, goal, floors, opening, limits, self._counts)
             if found.counts is not None:
                 self._offer(goal, floors, found.counts)
+            self._exchange(goal, floors, vertex, bound)
+        return bound
+
+    def _decide(self, goal: Goal, relaxation: Relaxation, tree: Tree) -> IntArray:
+        """Decide columns of large cases; the best plan on the way, if it does not keep a floor."""
+        base, best, last, in_vain = self._counts, -np.inf, np.inf, 0
+        while in_vain < PATIENCE:
+            if tree.bound < last - self._near:
+                last = tree.bound
+                for plan in self._rounded(goal, self._floors, relaxation, tree):
+                    self._offer(goal, self._floors, plan)
+                    worth = goal.worth(self._problem, plan)
+                    base, best = (plan, worth) if worth > best else (base, best)
+            done = self._near_enough(goal, tree.bound) or tree.out_of_time
+            before = tree.bound
+            if done or not tree.branch(self._worth(goal), self._near):
+                break
+            in_vain = 0 if tree.bound < before - HARDLY * self._near else in_vain + 1
+        return base
+
+    def _near_enough(self, goal: Goal, bound: float) -> bool:
+        return self._worth(goal) >= bound - self._near
+
+    def _rounded(
+        self, goal: Goal, floors: tuple[Floor, ...], relaxation: Relaxation, tree: Tree
+    ) -> Iterator[IntArray]:
+        """Whole replicas from a dive that keeps a little more than the floors."""
+        problem = self._problem
+        relaxation.keep(self._raised(floors, min(ROUNDED, self._part)))
+        valued = goal.kind is Kind.VALUE
+        vertex = tree.dive((problem.level < goal.level) | valued)
+        relaxation.keep(self._raised(floors, self._part))
+        return iter(()) if vertex is None else self._roundings(goal, floors, vertex)
 
     def _roundings(
         self, goal: Goal, floors: tuple[Floor, ...], vertex: Vertex
     ) -> Iterator[IntArray]:
-        """Plans close to a vertex, with what is left given away, and the floors mended."""
+        """Plans close to a vertex."""
         problem = self._problem
-        lowest = problem.level == goal.level
-        for plan in (
-            rounded(problem, vertex, least_of(problem, floors), lowest),
-            in_turn(problem, vertex),
-        ):
-            if plan is not None:
-                whole = filled(problem, plan, levels_of(goal, problem), only_hold=False)
-                yield self._mended(whole, self._floors, vertex)
+        plan = rounded(problem, vertex, least_of(problem, floors), problem.level == goal.level)
+        if plan is not None:
+            yield plan
+        if self._seconds_left() > 0:
+            yield in_turn(problem, vertex)
 
     def _everything(self, goal: Goal) -> Opening:
         """All columns that matter to a goal."""
@@ -355,13 +454,7 @@ class _Search:
         return matter
 
     def _exchange(
-        self,
-        goal: Goal,
-        floors: tuple[Floor, ...],
-        vertex: Vertex,
-        bound: float,
-        near: float,
-        share: float,
+        self, goal: Goal, floors: tuple[Floor, ...], vertex: Vertex, bound: float
     ) -> None:
         """Exchange replicas of a few cases at a time, until nothing improves any more."""
         problem = self._problem
@@ -371,14 +464,13 @@ class _Search:
         order = order[matter[order]]
         few, failures = EXCHANGED, 0
         numbers = np.random.default_rng(len(self._reached))
-        reserved = (1 - share) * self._seconds_left()
-        while self._worth(goal) < bound - near and self._seconds_left() > reserved:
+        while not self._near_enough(goal, bound) and self._seconds_left() > 0:
             cases = np.zeros(len(problem.cases), dtype=np.bool_)
             for among in (order, self._largest(matter), self._short(goal)):
                 some = among[: few * SPREAD]
                 cases[numbers.choice(some, min(few // 2, len(some)), replace=False)] = True
             columns = _few_columns(problem, vertex, self._counts) & cases[problem.case]
-            limits = Limits(self._seconds_left() - reserved, near * HALF)
+            limits = Limits(self._seconds_left(), self._near * HALF)
             before, opening = self._worth(goal), Opening(columns, self._counts)
             found = best_of(problem, goal, floors, opening, limits, self._counts)
             if found.counts is not None:
@@ -388,15 +480,6 @@ class _Search:
                 few, failures = few * 2, 0
                 if few > len(order):
                     return
-
-    def _mended(self, counts: IntArray, floors: tuple[Floor, ...], vertex: Vertex) -> IntArray:
-        """The plan with replicas exchanged until it keeps the floors, as far as there is time."""
-        known, self._counts = self._counts, counts
-        for place, floor in enumerate(floors):
-            if self._worth(floor.goal) < floor.load:
-                self._exchange(floor.goal, floors[:place], vertex, floor.load, near=0.0, share=MEND)
-        mended, self._counts = self._counts, known
-        return mended
 
     def _largest(self, matter: BoolArray) -> IntArray:
         """Cases that matter, those first that have the largest part of the cards of a type."""
@@ -417,41 +500,7 @@ class _Search:
         """Whether there is no more of a goal to have."""
         return self._worth(goal) >= goal.most(self._problem) * (1 - SLACK)
 
-    def _relax(self, goal: Goal, floors: tuple[Floor, ...]) -> tuple[Vertex | None, float]:
-        """A vertex that keeps as much as the plan, and what is proven with the floors."""
-        known = self._known | (self._counts > 0)
-        relaxation = Relaxation(self._problem, goal, floors)
-        vertex = relaxation.solve(known, self._seconds_left)
-        if vertex is None or vertex.missing > WHOLE:
-            return None, np.inf
-        proven = vertex.bound
-        self._card_prices[goal] = vertex.prices
-        self._known = known | (vertex.amounts > 0)
-        for raised in (self._raised(floors, to_bound=True), self._raised(floors, to_bound=False)):
-            if raised == floors:
-                continue
-            nearer = Relaxation(self._problem, goal, raised).solve(self._known, self._seconds_left)
-            if nearer is not None and nearer.missing <= WHOLE:
-                self._known |= nearer.amounts > 0
-                return nearer, proven
-        return vertex, proven
-
-    def _raised(self, floors: tuple[Floor, ...], *, to_bound: bool) -> tuple[Floor, ...]:
-        """Floors at what the plan has, the last sum at what is proven: whole replicas have less."""
-        bounds = {reached.goal: reached.bound for reached in self._reached}
-        sums = [floor for floor in floors if not floor.whole and floor.goal.kind is not Kind.HELD]
-        raised = []
-        for floor in floors:
-            load = self._worth(floor.goal)
-            if to_bound and floor in sums[-1:]:
-                load = bounds[floor.goal] * (1 - CLOSE)
-            kept = (
-                floor if floor.whole else replace(floor, load=max(floor.load, load * (1 - SLACK)))
-            )
-            raised.append(kept)
-        return tuple(raised)
-
-    def _near(self, goal: Goal, bound: float) -> float:
+    def _near_of(self, goal: Goal, bound: float) -> float:
         """Distance from a bound that is near enough."""
         if self._exact or not np.isfinite(bound):
             return 0.0
@@ -459,21 +508,24 @@ class _Search:
             return NEAR_VALUE * max(abs(bound), 1.0)
         return NEAR * self._tolerance * bound
 
-    def _openings(self, goal: Goal, floors: tuple[Floor, ...], vertex: Vertex) -> Iterator[Opening]:
-        """More and more of the problem, around a vertex."""
+    def _openings(
+        self,
+        goal: Goal,
+        floors: tuple[Floor, ...],
+        vertex: Vertex,
+        counts: IntArray,
+        touched: BoolArray,
+    ) -> Iterator[Opening]:
+        """More and more of the problem, around a plan; of the touched cases always all."""
         problem, matter = self._problem, self._matter(goal)
-        counts, split = whole_of(problem, vertex)
-        moved = np.zeros(len(problem.cases), dtype=np.bool_)
-        moved[problem.case[self._counts != counts]] = True
-        if np.count_nonzero(moved) <= OPEN[0]:
-            split |= moved
         order = _by_loss(problem, vertex, counts, least_of(problem, floors))
         order = order[matter[order]]
-        few = _few_columns(problem, vertex, counts + self._counts)
         for most in OPEN:
-            cases = split.copy()
+            around = counts if self._worth(goal) < goal.worth(problem, counts) else self._counts
+            cases = touched.copy()
             cases[order[:most]] = True
-            yield Opening(few & cases[problem.case], counts)
+            few = _few_columns(problem, vertex, around + self._counts)
+            yield Opening(few & cases[problem.case], around)
             if most >= len(order):
                 break
 
@@ -494,19 +546,23 @@ class _Search:
 
     def _keep(self, goal: Goal, bound: float) -> None:
         """Record what is proven, and what later goals keep."""
-        self._reached = (*self._reached, Reached(goal, bound))
+        has, most = self._worth(goal), goal.most(self._problem)
+        bound = max(bound, has)
+        self._reached = (*self._reached, Reached(goal, bound, has))
         if goal.kind is Kind.VALUE:
             return
-        reached, most = self._worth(goal), goal.most(self._problem)
-        if reached >= most * (1 - SLACK):
+        if has >= most * (1 - SLACK):
             self._floors = (*self._floors, Floor(goal, most, whole=True))
             return
-        load = reached * (1 - SLACK)
+        load = has * (1 - SLACK)
         if goal.kind is not Kind.HELD:  # what runs is no matter of tolerance
             near = bound * (1 - self._tolerance)
-            load = near if load >= near else load - self._tolerance * bound
+            load = near if load >= near else load - LEAST_SLACK * self._tolerance * bound
         if load > 0:
             self._floors = (*self._floors, Floor(goal, load, whole=False))
+        if self._tree is not None:
+            self._leaves = self._tree.leaves(load)
+            self._tree = None
 
 
 def _by_loss(problem: Problem, vertex: Vertex, counts: IntArray, least: FloatArray) -> IntArray:
@@ -533,7 +589,7 @@ def _by_loss(problem: Problem, vertex: Vertex, counts: IntArray, least: FloatArr
 
 def _few_columns(problem: Problem, vertex: Vertex, counts: IntArray) -> BoolArray:
     """The columns of each case that lose the least, and those that it has or that run."""
-    loss: FloatArray = np.where((counts > 0) | (problem.runs > 0), -1.0, vertex.lost)
+    loss: FloatArray = np.where((counts > 0) | (problem.runs > 0), -np.inf, vertex.lost)
     order = np.lexsort((loss, problem.case))
     case = problem.case[order]
     first = np.flatnonzero(np.diff(case, prepend=-1))

@@ -193,9 +193,19 @@ class Problem(Columns):
 
     def used(self, counts: IntArray) -> IntArray:
         """Cards of each type that replicas take."""
-        used = np.zeros(len(self.capacity), dtype=np.int64)
-        np.add.at(used, self.cards.type, self.cards.count * counts[self.cards.column])
-        return used
+        cards = self.cards.count * counts[self.cards.column]
+        return np.bincount(self.cards.type, cards, len(self.capacity)).astype(np.int64)
+
+    @cached_property
+    def needs(self) -> list[list[tuple[int, int]]]:
+        """Type and count of the cards that a replica of each column takes."""
+        needs: list[list[tuple[int, int]]] = [[] for _ in self.case]
+        entries = self.cards
+        for column, card_type, count in zip(
+            entries.column.tolist(), entries.type.tolist(), entries.count.tolist(), strict=True
+        ):
+            needs[column].append((card_type, count))
+        return needs
 
     def columns_of(self, cases: BoolArray) -> BoolArray:
         """Columns of some cases."""

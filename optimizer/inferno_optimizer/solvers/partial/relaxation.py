@@ -5,8 +5,9 @@ improve the solution, at the multipliers that it finds, follow, until there are 
 multipliers prove a bound at any time: that of a Lagrangian relaxation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import highspy
 import numpy as np
@@ -32,7 +33,7 @@ IMPROVES = 1e-7
 PER_CASE = 3
 """Columns of a case that are added at a time: the ones that improve the most."""
 
-MISSING = 1e3
+MISSING = 1e6
 """What a share that is missing costs, where the largest part of the objective is 1."""
 
 ROUNDS = 60
@@ -56,8 +57,7 @@ class Vertex:
     prices
         What a card of each type is worth, shape (types,).
     missing
-        Shares that cases which are to have them cannot have: there is no plan that keeps the
-        floors unless this is 0.
+        What least shares and floors cannot have: no plan keeps them unless this is 0.
     """
 
     amounts: FloatArray
@@ -66,6 +66,45 @@ class Vertex:
     share: FloatArray
     prices: FloatArray
     missing: float
+
+
+BASIC = 1
+"""What HiGHS calls a row or a column of the basis."""
+
+_KINDS = [*Kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """Where a relaxation ended, as HiGHS tells it of all rows and columns that there could be."""
+
+    rows: IntArray
+    columns: IntArray
+    cases: int
+    count: int
+
+    @classmethod
+    def empty(cls, problem: Problem) -> "Basis":
+        """All columns at 0."""
+        cases, floors = len(problem.cases), len(_KINDS) * problem.levels
+        rows = np.full(3 * cases + len(problem.capacity) + floors, BASIC)
+        columns = np.zeros(2 * cases + len(problem.case) + floors, dtype=np.int64)
+        return cls(rows, columns, cases, len(problem.case))
+
+    @property
+    def moved(self) -> BoolArray:
+        """Columns that are not at 0, shape (columns,)."""
+        first = 2 * self.cases
+        moved: BoolArray = self.columns[first : first + self.count] != 0
+        return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Columns to begin with, shape (columns,), and a basis."""
+
+    known: BoolArray
+    basis: Basis
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +134,7 @@ class Relaxation:
         problem: Problem,
         goal: Goal,
         floors: tuple[Floor, ...],
+        start: Start,
     ) -> None:
         self._problem, self._goal, self._floors = problem, goal, floors
         self._held = with_sum(floors, Kind.HELD)
@@ -102,6 +142,7 @@ class Relaxation:
         matter = levels_of(goal, problem)
         for floor in floors:
             matter |= problem.level == floor.goal.level
+        self._sums = (*self._held, *self._served)
         self._matter = matter
         self._open = problem.columns_of(matter) & self._allowed()
         self._least = least_of(problem, floors)
@@ -110,36 +151,119 @@ class Relaxation:
         self._scale = self._scaled_by()
         self._cost, self._holding_cost = self._objective()
         self._matrix = self._all_columns()
+        self._active = (start.known | self._first_of_each_case()) & self._open
+        self._order = np.flatnonzero(self._active)
+        self._forbidden = np.zeros_like(self._open)
+        self._lower, self._upper = np.zeros_like(self._limit), self._limit
+        self._before = len(self._rows.holding) + len(self._rows.least) + len(self._sums)
+        self._solver = self._new_solver()
+        self._begin_at(start.basis)
 
-    def solve(self, known: BoolArray, seconds_left: Callable[[], float]) -> Vertex | None:
-        """Solve it, beginning with known columns; None where there is no time or no solution."""
-        active = (known | self._first_of_each_case()) & self._open
-        order = np.flatnonzero(active)
-        solver = self._solver(order)
-        best = np.inf
-        vertex = None
+    def solve(
+        self,
+        seconds_left: Callable[[], float],
+        forbidden: BoolArray | None = None,
+        fixed: Mapping[int, float] = MappingProxyType({}),
+    ) -> Vertex | None:
+        """Solve it; None where there is no time or no solution.
+
+        Parameters
+        ----------
+        seconds_left
+            Time that remains.
+        forbidden
+            Columns that nobody has, shape (columns,).
+        fixed
+            Amounts of some columns.
+        """
+        self._bound(np.zeros_like(self._open) if forbidden is None else forbidden, fixed)
+        best, vertex = np.inf, None
         for _ in range(ROUNDS):
-            if seconds_left() <= 0:
+            if seconds_left() <= 0 or not self._run(seconds_left()):
                 break
-            solver.setOptionValue("time_limit", solver.getRunTime() + max(seconds_left(), 0.0))
-            solver.run()
-            if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-                break
-            solution = solver.getSolution()
+            solution = self._solver.getSolution()
             duals = np.asarray(solution.row_dual)
             reduced = self._cost - self._transposed_times(duals)
-            outside = self._open & ~active & (reduced < -IMPROVES)
-            objective = solver.getInfo().objective_function_value
-            bound = objective + self._still_possible(reduced, outside)
-            best = min(best, -bound)
-            vertex = self._vertex(order, solution, best, reduced, duals)
+            outside = self._open & ~self._active & ~self._forbidden & (reduced < -IMPROVES)
+            objective = self._solver.getInfo().objective_function_value
+            best = min(best, -(objective + self._still_possible(reduced, outside)))
+            vertex = self._vertex(solution, best, reduced, duals)
             new = self._most_promising(reduced, outside)
             if not len(new):
                 break
-            self._add(solver, new)
-            active[new] = True
-            order = np.append(order, new)
+            self._activate(new)
         return vertex
+
+    def _run(self, seconds: float) -> bool:
+        """Run the solver; return whether it finds the best solution."""
+        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + max(seconds, 0.0))
+        self._solver.run()
+        optimal: bool = self._solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        return optimal
+
+    def _bound(self, forbidden: BoolArray, fixed: Mapping[int, float]) -> None:
+        """Give each column its least and its largest amount."""
+        lower, upper = np.zeros_like(self._limit), np.where(forbidden, 0.0, self._limit)
+        columns = np.array([*fixed], dtype=np.int64)
+        lower[columns] = upper[columns] = [*fixed.values()]
+        differs = (lower != self._lower) | (upper != self._upper)
+        mine = np.flatnonzero(differs[self._order])
+        places, columns = (self._before + mine).astype(np.int32), self._order[mine]
+        self._solver.changeColsBounds(len(mine), places, lower[columns], upper[columns])
+        self._forbidden, self._lower, self._upper = forbidden, lower, upper
+
+    def _activate(self, columns: IntArray) -> None:
+        """Add columns to the program."""
+        _add(self._solver, self._by_column(columns), self._cost[columns], self._upper[columns])
+        self._active[columns] = True
+        self._order = np.append(self._order, columns)
+
+    def keep(self, floors: tuple[Floor, ...]) -> None:
+        """Change the loads of the floors, which are the same else."""
+        kinds = (Kind.HELD, Kind.SERVED, Kind.ENTIRE)
+        sums = [floor for kind in kinds for floor in with_sum(floors, kind)]
+        for place, floor in enumerate(sums):
+            least = floor.load / _unit(self._problem, floor)
+            self._solver.changeRowBounds(self._rows.first_floor + place, least, np.inf)
+
+    def basis(self) -> Basis:
+        """Where the solver stands."""
+        known = self._solver.getBasis()
+        basis = Basis.empty(self._problem)
+        basis.rows[self._row_keys()] = [int(status) for status in known.row_status]
+        basis.columns[self._column_keys()] = [int(status) for status in known.col_status]
+        return basis
+
+    def _begin_at(self, basis: Basis) -> None:
+        """Begin where another relaxation ended, if that is possible."""
+        rows, columns = basis.rows[self._row_keys()], basis.columns[self._column_keys()]
+        if np.count_nonzero(rows == BASIC) + np.count_nonzero(columns == BASIC) != len(rows):
+            return
+        start = highspy.HighsBasis()
+        start.valid = True
+        start.row_status = [highspy.HighsBasisStatus(status) for status in rows.tolist()]
+        start.col_status = [highspy.HighsBasisStatus(status) for status in columns.tolist()]
+        self._solver.setBasis(start)
+
+    def _row_keys(self) -> IntArray:
+        """Places of the rows in a basis."""
+        problem, rows = self._problem, self._rows
+        cases, types = len(problem.cases), len(problem.capacity)
+        first = 3 * cases + types
+        parts = (rows.cases, cases + rows.least, 2 * cases + rows.holding)
+        return np.concatenate((*parts, 3 * cases + np.arange(types), first + self._floor_keys()))
+
+    def _column_keys(self) -> IntArray:
+        """Places of the columns in a basis."""
+        cases, rows = len(self._problem.cases), self._rows
+        first = 2 * cases + len(self._problem.case)
+        floors = first + self._floor_keys()
+        return np.concatenate((rows.holding, cases + rows.least, floors, 2 * cases + self._order))
+
+    def _floor_keys(self) -> IntArray:
+        levels = self._problem.levels
+        places = [_KINDS.index(floor.goal.kind) * levels + floor.goal.level for floor in self._sums]
+        return np.array(places, dtype=np.int64)
 
     def _first_of_each_case(self) -> BoolArray:
         """The column of each case that takes the smallest part of the cards that there are."""
@@ -173,7 +297,6 @@ class Relaxation:
 
     def _vertex(
         self,
-        order: IntArray,
         solution: highspy.HighsSolution,
         bound: float,
         reduced: FloatArray,
@@ -182,9 +305,8 @@ class Relaxation:
         problem, scale = self._problem, self._scale
         amounts = np.zeros(len(problem.case))
         values = np.asarray(solution.col_value)
-        short = len(self._rows.holding)
-        first = short + len(self._rows.least)
-        amounts[order] = values[first:]
+        short, first = len(self._rows.holding), self._before
+        amounts[self._order] = values[first:]
         share = np.zeros(len(problem.cases))
         share[self._rows.cases] = -duals[: len(self._rows.cases)] * scale
         types = duals[self._rows.first_type : self._rows.first_floor]
@@ -297,9 +419,9 @@ class Relaxation:
             entries.append((mine, np.full(len(mine), rows.first_floor + position), weight))
         return SparseMatrix.of((count, rows.count), entries)
 
-    def _solver(self, columns: IntArray) -> highspy.Highs:
-        """HiGHS with the constraints, what is held, and some columns."""
-        problem, rows, floors = self._problem, self._rows, (*self._held, *self._served)
+    def _new_solver(self) -> highspy.Highs:
+        """HiGHS with the constraints, what is held, and the active columns."""
+        problem, rows, floors = self._problem, self._rows, self._sums
         solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
@@ -331,12 +453,13 @@ class Relaxation:
         one = (np.arange(count), len(rows.cases) + np.arange(count), np.ones(count))
         missing = SparseMatrix.of((count, rows.count), [one])
         _add(solver, missing, np.full(count, MISSING), self._least[rows.least])
-        self._add(solver, columns)
-        return solver
-
-    def _add(self, solver: highspy.Highs, columns: IntArray) -> None:
-        """Add columns to the program."""
+        count = len(floors)
+        one = (np.arange(count), rows.first_floor + np.arange(count), np.ones(count))
+        missing = SparseMatrix.of((count, rows.count), [one])
+        _add(solver, missing, np.full(count, MISSING), np.full(count, np.inf))
+        columns = self._order
         _add(solver, self._by_column(columns), self._cost[columns], self._limit[columns])
+        return solver
 
     def _by_column(self, columns: IntArray) -> SparseMatrix:
         """Some columns, each as a row."""

@@ -1,0 +1,65 @@
+"""The search of large problems with partial service, on fleets small enough to try every plan."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.capacity import cards_to_hand_out
+from inferno_optimizer.decisions import size_servers
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.solvers.assignment import Timer
+from inferno_optimizer.solvers.partial.levels import GIVEN_UP, Outcome, solve_by_levels
+from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.running import Running
+from inferno_optimizer.system import SaturationPolicy, System
+from tests.unit.optimizer.solvers.partial_plans import random_fleet, reached_by, with_policy
+from tests.unit.optimizer.systems import Demand, accelerators, system_of
+
+EXHAUSTIVE = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
+SECONDS = 20.0
+
+
+def solved_as_large(system: System) -> tuple[Problem, Outcome]:
+    """A small system solved as if it were a large one; a clock that stands still."""
+    catalogue = Catalogue(system.by_name())
+    candidates, undecided = size_servers(catalogue, catalogue.system.servers)
+    cards = cards_to_hand_out(catalogue, undecided)
+    capacity = np.array([cards[name] for name in candidates.types], dtype=np.int64)
+    problem = Problem.of(candidates, capacity, Running.of(candidates))
+    timer = Timer(lambda: SECONDS)
+    return problem, solve_by_levels(problem, timer, None, delayed=False, small=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("running", [False, True], ids=["from nothing", "running"])
+def test_nothing_that_is_possible_exceeds_the_bound_of_the_first_level(running: bool) -> None:
+    random = Random(f"{running}")  # noqa: S311 - a repeatable choice, not a secret
+    for _ in range(40):
+        fleet = random_fleet(random, 4, running=running)
+        goals, _ = reached_by(fleet, EXHAUSTIVE)
+
+        problem, outcome = solved_as_large(fleet.system(EXHAUSTIVE))
+
+        if not problem.levels or len(goals) != 2 * problem.levels:
+            continue  # a priority of which no server can get anything
+        held, served = outcome.reached[:2]
+        assert np.all(problem.used(outcome.counts) <= problem.capacity)
+        assert held.bound >= goals[0] * (1 - 1e-6), fleet
+        reached = held.goal.worth(problem, outcome.counts)
+        assert reached <= goals[0] * (1 + 1e-6), fleet
+        if reached >= goals[0] * (1 - 1e-6):
+            assert served.bound >= goals[1] * (1 - 1e-6), fleet
+
+
+def test_a_large_server_that_the_relaxation_splits_is_decided() -> None:
+    """Half of it on either type, says the relaxation; whole replicas serve half of it."""
+    large = Demand("large", {"X": 100, "Z": 100}, load=6000)
+    small = [Demand(f"s{place}", {"X": 1}, load=1) for place in range(3)]
+    system = system_of((large, *small), accelerators(X=10, Z=10), {"X": 50, "Z": 50}, EXHAUSTIVE)
+
+    problem, outcome = solved_as_large(system)
+
+    served = next(r for r in outcome.reached if r.goal.kind.value == "served")
+    assert served.goal.worth(problem, outcome.counts) == pytest.approx(3003, rel=GIVEN_UP)
+    assert served.bound == pytest.approx(3003, rel=2 * GIVEN_UP)
