@@ -64,9 +64,10 @@ cluster-test: $(READY) ## Run the tests on a real control plane
 	$(PYTEST) -m cluster $(ARGS)
 
 .PHONY: soak
-soak: $(READY) ## Run 30 random plans with kills and leader changes, and moving loads (65 min)
+soak: $(READY) ## Run 30 random plans with kills and leader changes, and moving loads (67 min)
 	$(BIN)/pytest --numprocesses 0 --soak -s tests/cluster/test_workloads.py \
-	  tests/cluster/test_motion.py -k "random_plans or moving_loads" $(ARGS)
+	  tests/cluster/test_motion.py tests/cluster/test_remote_faults.py \
+	  -k "random_plans or moving_loads or namespaces_do_not_wait" $(ARGS)
 
 .PHONY: control-plane
 control-plane: $(READY) ## Find or build etcd, kube-apiserver and kubectl

@@ -22,6 +22,9 @@ FINALIZER = "inferno.platform.ai/finalizer"
 
 MODES = ("stateless-local", "stateless-remote", "stateful-local", "stateful-remote")
 
+OPPOSITE = ("stateless-local", "stateful-remote")
+"""Modes that have nothing in common, for tests whose subject is the same in all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mode:

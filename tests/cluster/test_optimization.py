@@ -1,4 +1,7 @@
-"""The main job on a real control plane, in all four ways to run: requests become decisions."""
+"""The main job on a real control plane: requests become decisions.
+
+What the way to run may change runs in all four, the rest in two that have nothing in common.
+"""
 
 import itertools
 import json
@@ -8,7 +11,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cluster.scene import Mode, Scene, condition, decided, in_mode, many_servers
+from tests.cluster.scene import (
+    OPPOSITE,
+    Mode,
+    Scene,
+    condition,
+    decided,
+    in_mode,
+    many_servers,
+)
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import KubectlError
@@ -19,8 +30,11 @@ pytestmark = pytest.mark.usefixtures("crds_installed")
 
 @pytest.fixture
 def operator(operator: StartOperator, mode: Mode) -> StartOperator:
-    """Start operators that run in each of the four ways."""
+    """Start operators that run in the ways of the test."""
     return in_mode(operator, mode.environment)
+
+
+in_opposite_modes = pytest.mark.parametrize("mode", OPPOSITE, indirect=True)
 
 
 def test_a_sample_and_a_merge_patch_are_all_that_it_takes(
@@ -43,6 +57,7 @@ def test_a_sample_and_a_merge_patch_are_all_that_it_takes(
     assert optimizer["status"]["lastOptimization"]["cost"] == 75
 
 
+@in_opposite_modes
 def test_the_table_of_servers_shows_the_decision(scene: Scene, operator: StartOperator) -> None:
     scene.apply_sample("small")
     operator()
@@ -60,6 +75,7 @@ def test_the_table_of_servers_shows_the_decision(scene: Scene, operator: StartOp
     ]
 
 
+@in_opposite_modes
 def test_a_current_cost_far_too_high_makes_staying_the_better_choice(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -77,6 +93,7 @@ def test_a_current_cost_far_too_high_makes_staying_the_better_choice(
     assert premium["spec"]["desiredAlloc"]["waitAverage"] == pytest.approx(84.95, abs=0.005)
 
 
+@in_opposite_modes
 def test_a_server_may_run_on_several_accelerators(scene: Scene, operator: StartOperator) -> None:
     scene.apply_sample("small")
     parameters = {"unlimited": False, "milpSolver": True, "heterogeneous": True}
@@ -131,6 +148,7 @@ def test_troubles_name_their_cause_and_hurt_nobody_else(
     assert condition(servers["fine"], "Ready")["status"] == "True"
 
 
+@in_opposite_modes
 def test_a_decision_stands_while_none_is_possible(scene: Scene, operator: StartOperator) -> None:
     scene.apply_sample("small")
     operator()
@@ -149,6 +167,7 @@ def test_a_decision_stands_while_none_is_possible(scene: Scene, operator: StartO
     assert condition(server, "Allocated")["reason"] == "UnknownModel"
 
 
+@in_opposite_modes
 def test_asking_again_with_nothing_changed_writes_no_server(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -174,6 +193,7 @@ def test_asking_again_with_nothing_changed_writes_no_server(
     assert before == {name: s["metadata"]["resourceVersion"] for name, s in scene.servers().items()}
 
 
+@in_opposite_modes
 def test_only_our_fields_are_written_and_nothing_is_annotated(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -189,6 +209,7 @@ def test_only_our_fields_are_written_and_nothing_is_annotated(
     assert {**after["spec"], "desiredAlloc": None} == {**before["spec"], "desiredAlloc": None}
 
 
+@in_opposite_modes
 def test_a_request_that_cannot_be_served_stays_and_says_why(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -299,6 +320,7 @@ def watching_servers(scene: Scene) -> Iterator[Iterable[str]]:
         process.terminate()
 
 
+@in_opposite_modes
 def test_the_rights_of_the_manifests_suffice(
     control_plane: ControlPlane, scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
@@ -317,6 +339,7 @@ def test_the_rights_of_the_manifests_suffice(
     assert len(scene.events("Allocated")) == 2
 
 
+@in_opposite_modes
 def test_a_restart_of_the_api_server_is_survived(scene: Scene, operator: StartOperator) -> None:
     scene.apply_sample("small")
     operator()
