@@ -434,7 +434,8 @@ class _Search:
     ) -> Iterator[IntArray]:
         """Plans close to a vertex."""
         problem = self._problem
-        plan = rounded(problem, vertex, least_of(problem, floors), problem.level == goal.level)
+        least, lowest = least_of(problem, floors), problem.level == goal.level
+        plan = rounded(problem, vertex, least, lowest, self._seconds_left)
         if plan is not None:
             yield plan
         if self._seconds_left() > 0:

@@ -1,5 +1,7 @@
 """Whole replicas from a vertex of the relaxation: split cases get one column, others make room."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
@@ -33,9 +35,13 @@ def whole_of(problem: Problem, vertex: Vertex) -> tuple[IntArray, BoolArray]:
 
 
 def rounded(
-    problem: Problem, vertex: Vertex, least: FloatArray, lowest: BoolArray
+    problem: Problem,
+    vertex: Vertex,
+    least: FloatArray,
+    lowest: BoolArray,
+    seconds_left: Callable[[], float],
 ) -> IntArray | None:
-    """A plan close to a vertex; None where none is found.
+    """A plan close to a vertex; None where none is found in time.
 
     Where there is no other way, one of the lowest cases has less than its least share.
 
@@ -47,6 +53,8 @@ def rounded(
         Share that each case must have, shape (cases,).
     lowest
         Cases that may have less than at the vertex; shape (cases,).
+    seconds_left
+        Time that remains.
     """
     counts, split = whole_of(problem, vertex)
     fewest = np.ceil(least[problem.case] * problem.full * (1 - SLACK)).astype(np.int64)
@@ -65,6 +73,8 @@ def rounded(
     for _ in range(STEPS):
         if np.all(left >= 0):
             return counts
+        if seconds_left() <= 0:
+            return None
         card_type = int(np.argmin(left))
         if not (
             _take_some(problem, counts, fewest, lowest, card_type, int(-left[card_type]))
