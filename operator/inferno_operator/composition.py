@@ -30,6 +30,7 @@ from inferno_operator.controllers.plans.ports import KeySource
 from inferno_operator.resources import Resource
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Now
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.manager import Controller
 from inferno_operator.runtime.prometheus import Prometheus
 from inferno_operator.runtime.write_guard import GuardedCluster
@@ -46,8 +47,10 @@ class Parts:
 
     Attributes
     ----------
-    cluster, optimizer, metrics
-        The API server, what optimizes, and who receives figures.
+    cluster, informers
+        The API server, and what watches it.
+    optimizer, metrics
+        What optimizes, and who receives figures.
     prometheus
         Answers queries; None if the settings do not say where Prometheus is.
     dialect
@@ -59,6 +62,7 @@ class Parts:
     """
 
     cluster: GuardedCluster
+    informers: Informers
     optimizer: Optimizer
     metrics: Metrics
     prometheus: Prometheus | None
@@ -77,24 +81,24 @@ class Controllers:
 
 def compose(settings: Settings, parts: Parts) -> Controllers:
     """Return the controllers that the settings ask for."""
-    cluster, namespaces, now = parts.cluster, settings.namespaces, parts.now
+    cluster, informers, now = parts.cluster, parts.informers, parts.now
     measurement = _measurement(settings, parts)
-    workloads = WorkloadController(cluster, namespaces, _system_of, now)
-    capacity = CapacityController(cluster, namespaces, now, workloads.recheck)
+    workloads = WorkloadController(cluster, informers, _system_of, now)
+    capacity = CapacityController(cluster, informers, now, workloads.recheck)
     source = OnDemand(cluster)
-    plans = PlansController(cluster, source, measurement, namespaces, now, parts.plan_key)
+    plans = PlansController(cluster, informers, source, measurement, now, parts.plan_key)
     optimization = _optimization(settings, parts, measurement, capacity, plans)
     measurement.when_targets_are_missed(optimization.plan_now)
     controllers: tuple[Controller, ...] = (
         plans,  # before the optimization, which it would complete
         optimization,
-        NameCheck(cluster, source, namespaces, now, plans.locks),
+        NameCheck(cluster, informers, source, now, plans.locks),
         measurement,
         *_calibration(settings, parts, measurement),
         capacity,
         workloads,
-        ActuationController(cluster, namespaces, now),
-        *_boosters(settings, parts),
+        ActuationController(cluster, informers, now),
+        *_boosters(parts),
     )
     return Controllers(optimization, controllers)
 
@@ -105,7 +109,7 @@ def _measurement(settings: Settings, parts: Parts) -> MeasurementController:
     survey = None if parts.prometheus is None else Survey(parts.prometheus, sources, time.time)
     interval = settings.measure_interval
     return MeasurementController(
-        parts.cluster, survey, settings.namespaces, interval, parts.now, parts.metrics
+        parts.cluster, parts.informers, survey, interval, parts.now, parts.metrics
     )
 
 
@@ -150,15 +154,15 @@ def _optimization(
     )
     store = parts.optimizer if isinstance(parts.optimizer, StatefulRemoteOptimizer) else None
     return OptimizationController(
-        context, settings.namespaces, stateful=not settings.stateless, store=store
+        context, parts.informers, stateful=not settings.stateless, store=store
     )
 
 
-def _boosters(settings: Settings, parts: Parts) -> Sequence[Controller]:
+def _boosters(parts: Parts) -> Sequence[Controller]:
     """Return the Model Booster controller, if the settings name a dialect."""
     if parts.dialect is None:
         return ()
-    return (BoosterController(parts.cluster, parts.dialect, settings.namespaces, parts.now),)
+    return (BoosterController(parts.cluster, parts.informers, parts.dialect, parts.now),)
 
 
 def _system_of(resources: Iterable[Resource]) -> System:

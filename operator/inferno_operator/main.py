@@ -35,6 +35,7 @@ from inferno_operator.logs import configure
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.dialects import DIALECTS, Dialect
 from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.leader_election import Election
 from inferno_operator.runtime.manager import Manager
 from inferno_operator.runtime.prometheus import Prometheus
@@ -50,9 +51,11 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 WORKLOAD_KINDS = 8
 """Kinds of workloads that Servers name, with pods; more of them share the connections of calls."""
 
-WATCHED_KINDS = len(RESOURCES) + 1 + 2 + 4 + WORKLOAD_KINDS + 3 * len(DIALECTS) + 7 + 4
-"""Upper limit: our kinds, those of plans, measurement and actuation, boosters with their children,
-and those of counts: nodes, pods, Servers and Capacities."""
+WATCHED_KINDS = (
+    len(RESOURCES) + sum(1 + len(d.children) for d in DIALECTS.values()) + (WORKLOAD_KINDS + 3)
+)
+"""Upper limit: our kinds, boosters with their children, workloads; nodes, and pods of the cluster
+and of the namespaces to watch."""
 
 MAX_MANAGER = 128
 """Most characters of the name of a field manager."""
@@ -105,9 +108,12 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         guard = GuardedCluster(cluster, remaining, metrics, _elapsed)
         dialect = await _dialect(settings, cluster, key.namespace, in_cluster=in_cluster)
         plan_key = _plan_key(settings, cluster, key.namespace, identity, in_cluster=in_cluster)
-        parts = Parts(guard, optimizer, metrics, prometheus_client, dialect, _now, plan_key)
+        informers = Informers(guard, settings.namespaces)
+        parts = Parts(
+            guard, informers, optimizer, metrics, prometheus_client, dialect, _now, plan_key
+        )
         controllers = compose(settings, parts)
-        publication = _publication(settings, guard, metrics, remaining)
+        publication = _publication(settings, guard, informers, metrics, remaining)
         patience = PROGRESS_SECONDS + settings.time_limit
         manager = Manager(guard, controllers.all, election, _elapsed, patience, (publication,))
         optimization = controllers.optimization
@@ -129,14 +135,18 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
 
 
 def _publication(
-    settings: Settings, cluster: GuardedCluster, metrics: Metrics, remaining: Callable[[], float]
+    settings: Settings,
+    cluster: GuardedCluster,
+    informers: Informers,
+    metrics: Metrics,
+    remaining: Callable[[], float],
 ) -> Publication:
     """Return what knows the decisions; only the leader exports them as metrics.
 
     Autoscalers add the series of several operators up.
     """
     with_variants = settings.wva_metrics
-    publication = Publication(cluster, settings.namespaces, names_variants=with_variants)
+    publication = Publication(cluster, informers, names_variants=with_variants)
     metrics.publish(
         lambda: publication.decisions() if remaining() > 0 else (),
         publication.variant if with_variants else None,

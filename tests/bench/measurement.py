@@ -24,9 +24,11 @@ from inferno_operator.controllers.measurement.reconcile import Context, measure
 from inferno_operator.controllers.measurement.subjects import SERVER, Subjects
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.main import COLLECTION
-from inferno_operator.resources import API_VERSION
+from inferno_operator.resources import API_VERSION, Server
 from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Listing
 from tests.bench.errors import NotSupportedError
@@ -65,8 +67,8 @@ async def _cycles(servers: int) -> Numbers:
         cluster.add(_server(number))
     for words in (*((word,) for word in PARTS), ()):
         _body(servers, words)
-    subjects = Subjects(lambda _: None)
-    subjects.listed(await cluster.list(SERVER, ""))
+    subjects = Subjects(Informers(cluster), lambda _: None)
+    await _note(cluster, subjects)
     transport = httpx.MockTransport(lambda request: _answer(request, servers, asked))
     _high_water_mib()
     before = _high_water_mib()  # of now: the last call began a new mark
@@ -76,7 +78,7 @@ async def _cycles(servers: int) -> Numbers:
         context = Context(cluster, subjects, survey, lambda: datetime.now(UTC))
         await measure(context)
         more = _high_water_mib() - before
-        subjects.listed(await cluster.list(SERVER, ""))
+        await _note(cluster, subjects)
         writes = cluster.count
         asked.clear()
         began = time.process_time()
@@ -90,6 +92,12 @@ async def _cycles(servers: int) -> Numbers:
         "more_mib": more,
         "writes": cluster.count - writes,
     }
+
+
+async def _note(cluster: FakeCluster, subjects: Subjects) -> None:
+    """Let the Servers be known as they are now."""
+    for manifest in (await cluster.list(SERVER, "")).manifests:
+        subjects.note(observe(Server, manifest))
 
 
 class Written(FakeCluster):

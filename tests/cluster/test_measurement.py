@@ -22,6 +22,8 @@ from inferno_operator.controllers.measurement.subjects import SERVER, Subjects
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Load, Measure, Measured, Server
 from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import observe
+from inferno_operator.runtime.informers import Informers
 from tests.cluster.connection import connected
 from tests.cluster.scene import Mode, Scene, condition, in_mode
 from tests.conftest import StartOperator
@@ -164,8 +166,9 @@ async def cycle(world: World, scene: Scene) -> None:
         connected(scene.control_plane.kubeconfig, now) as api,
         connect(PrometheusEndpoint(world.prometheus.url)) as client,
     ):
-        subjects = Subjects(lambda _: None)
-        subjects.listed(await api.list(SERVER, scene.namespace))
+        subjects = Subjects(Informers(api), lambda _: None)
+        for manifest in (await api.list(SERVER, scene.namespace)).manifests:
+            subjects.note(observe(Server, manifest))
         survey = Survey(client, built_in(), time.time, WINDOWS)
         await measure_servers(Context(api, subjects, survey, now))
 

@@ -6,10 +6,10 @@ from contextlib import aclosing
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.progress import Progress, Stage, progress
-from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.resources import SYSTEM_RESOURCES
-from inferno_operator.resources.objects import Key
+from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 RETRY_SECONDS = 1.0
@@ -92,16 +92,18 @@ async def follow_objects(session: Session, interval: float, draw: Draw) -> None:
         The first read of the objects fails.
     """
     namespace = session.namespace
-    mirror = Mirror(session.reader, SYSTEM_RESOURCES, (namespace,), patience=interval)
+    kinds = tuple(map(kind_of, SYSTEM_RESOURCES))
+    objects = Informers(session.reader, (namespace,)).subscribe(kinds)
     seen: Sequence[Observation] = await session.objects()
     draw(seen, "")
     async with asyncio.TaskGroup() as group:
-        group.create_task(mirror.run())
+        group.create_task(objects.run())
         while True:
             trouble = ""
             try:
-                await mirror.objects(namespace)
-                seen = [o for o in mirror.all(namespace) if o.deleted is None]
+                await objects.complete(interval)
+                known = (o for kind in kinds for o in objects.observations(kind, namespace))
+                seen = [o for o in known if o.deleted is None]
             except UnavailableError as error:
                 trouble = f"what is shown may be old: {error}"
             draw(seen, trouble)

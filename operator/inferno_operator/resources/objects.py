@@ -75,6 +75,11 @@ class Place:
     kind: Kind
     key: Key
 
+    @classmethod
+    def of(cls, kind: Kind, manifest: Manifest) -> "Place":
+        """Return the place of an object."""
+        return cls(kind, Key.of(manifest))
+
     def __str__(self) -> str:
         """Return kind, namespace and name."""
         return f"{self.kind.kind} {self.key}"

@@ -21,23 +21,45 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 
 METADATA = "name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp"
 CONTAINER = "name", "resources", "restartPolicy"
-"""The fields of pods and containers that the operator reads."""
+NODE_SPEC = "unschedulable", "taints"
+"""The fields of pods, containers and nodes that the operator reads."""
 
 
 def reduced(pod: Manifest) -> Manifest:
     """Return a pod with the fields that the operator reads: a tenth of what a pod has."""
     metadata, spec, status = (pod.get(part, {}) for part in ("metadata", "spec", "status"))
     containers = {
-        part: [_only(container, CONTAINER) for container in spec[part]]
+        part: [_only(container, CONTAINER) for container in found]
         for part in ("containers", "initContainers")
-        if part in spec
+        if (found := [container for container in spec.get(part, ()) if _wants_cards(container)])
     }
     return {
         **_only(pod, ("apiVersion", "kind")),
         "metadata": _only(metadata, (*METADATA, "deletionTimestamp")),
         "spec": {**_only(spec, ("nodeName",)), **containers},
-        "status": _only(status, ("phase", "conditions")),
+        "status": {**_only(status, ("phase",)), **_readiness(status)},
     }
+
+
+def reduced_node(node: Manifest) -> Manifest:
+    """Return a node with the fields that the operator reads."""
+    metadata, spec, status = (node.get(part, {}) for part in ("metadata", "spec", "status"))
+    return {
+        **_only(node, ("apiVersion", "kind")),
+        "metadata": _only(metadata, METADATA),
+        "spec": _only(spec, NODE_SPEC),
+        "status": {**_only(status, ("allocatable",)), **_readiness(status)},
+    }
+
+
+def _wants_cards(container: Manifest) -> bool:
+    """Whether a container asks for a resource that is not of Kubernetes itself."""
+    resources = container.get("resources", {})
+    return any("/" in name for part in ("limits", "requests") for name in resources.get(part, ()))
+
+
+def _readiness(status: Manifest) -> Manifest:
+    return {"conditions": [c for c in status.get("conditions", ()) if c["type"] == "Ready"]}
 
 
 def _only(whole: Manifest, names: Iterable[str]) -> dict[str, Any]:

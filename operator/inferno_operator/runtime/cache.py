@@ -1,18 +1,20 @@
-"""The newest version of objects, from lists, watches and the operator's own writes; pure.
+"""The newest version of the objects of a kind, decoded when they are first asked for; pure.
 
-The cache keeps the newest version of each object, in whatever order the versions arrive.
-Resource versions are compared as numbers, which Kubernetes allows:
-kubernetes.io/docs/reference/using-api/api-concepts.
+The cache keeps the newest version of each object, in whatever order the versions arrive from
+lists, watches and the operator's own writes. Resource versions are compared as numbers, which
+Kubernetes allows: kubernetes.io/docs/reference/using-api/api-concepts.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from inferno_operator.resources.objects import Key, Kind, Manifest, Place
+from inferno_operator.resources import RESOURCES, Resource
+from inferno_operator.resources.objects import Key, Kind, Manifest, Place, kind_of
+from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.ports import Change, Listing
 
-_Objects = defaultdict[str, dict[Key, Manifest]]
+DECODED: Mapping[Kind, type[Resource]] = {kind_of(resource): resource for resource in RESOURCES}
+"""Our kinds; objects of other kinds stay manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,85 +25,98 @@ class Difference:
     before: Manifest | None
     after: Manifest | None
 
-
-def _areas() -> _Objects:
-    return defaultdict(dict)
+    def concerns(self, part: Callable[[Manifest], object]) -> bool:
+        """Whether an object came or went, or a part of it is different."""
+        if self.before is None or self.after is None:
+            return True
+        return part(self.before) != part(self.after)
 
 
 @dataclass(slots=True)
 class Cache:
-    """The objects of some kinds; the methods that change the cache return the differences."""
+    """The objects of a kind, in a namespace or in all namespaces.
 
-    _objects: dict[Kind, _Objects] = field(default_factory=lambda: defaultdict(_areas))
-    """By kind, namespace and name: what is asked for costs no more than what is found."""
-    _versions: dict[Kind, dict[Key, int]] = field(default_factory=lambda: defaultdict(dict))
+    The methods that change the cache return the differences.
+    """
+
+    kind: Kind
+    _objects: dict[str, dict[Key, Manifest]] = field(default_factory=dict)
+    """By namespace: what is asked for costs no more than what is found."""
+    _observations: dict[Key, Observation] = field(default_factory=dict)
+    _versions: dict[Key, int] = field(default_factory=dict)
     """Newest version of each object, including those deleted since the last list."""
-    _floors: dict[tuple[Kind, str], int] = field(default_factory=dict)
-    """Version of the last list by kind and namespace: older versions are ignored."""
+    _floor: int = -1
+    """Version of the last list: older versions are ignored."""
 
-    def get(self, place: Place) -> Manifest | None:
+    def get(self, key: Key) -> Manifest | None:
         """Return an object, or None if the cache does not have it."""
-        return self._objects[place.kind][place.key.namespace].get(place.key)
+        return self._objects.get(key.namespace, {}).get(key)
 
-    def keys(self, kind: Kind, namespace: str = "") -> Iterator[Key]:
-        """Return the keys of the objects of a kind, in a namespace or in all namespaces ("")."""
-        areas = self._objects[kind]
-        found = [areas[namespace]] if namespace else list(areas.values())
-        return (key for objects in found for key in objects)
+    def observation(self, key: Key) -> Observation | None:
+        """Return an object of our kinds as it was read, or None if the cache does not have it."""
+        manifest = self.get(key)
+        if manifest is None:
+            return None
+        if key not in self._observations:
+            self._observations[key] = observe(DECODED[self.kind], manifest)
+        return self._observations[key]
 
-    def namespaces(self, kind: Kind) -> frozenset[str]:
-        """Return the namespaces that have objects of a kind."""
-        return frozenset(name for name, objects in self._objects[kind].items() if objects)
+    def keys(self, namespace: str = "") -> Iterator[Key]:
+        """Return the keys of the objects of a namespace, or of all namespaces ("")."""
+        if namespace:
+            return iter(self._objects.get(namespace, ()))
+        return (key for objects in self._objects.values() for key in objects)
 
-    def apply(self, kind: Kind, change: Change) -> tuple[Difference, ...]:
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces that have objects."""
+        return frozenset(self._objects)
+
+    def apply(self, change: Change) -> tuple[Difference, ...]:
         """Take a change from a watch; returns one difference, or none if nothing differs."""
         if change.manifest is None:
             return ()
-        place = Place(kind, Key.of(change.manifest))
-        if not self._is_news(place, change.version):
+        key = Key.of(change.manifest)
+        if change.version <= max(self._versions.get(key, -1), self._floor):
             return ()
-        return self._replaced(place, None if change.gone else change.manifest)
+        self._versions[key] = change.version
+        return self._replaced(key, None if change.gone else change.manifest)
 
-    def written(self, kind: Kind, manifest: Manifest) -> tuple[Difference, ...]:
+    def written(self, manifest: Manifest) -> tuple[Difference, ...]:
         """Take an object as the API server returned it to a write of this operator."""
-        return self.apply(kind, Change(version_of(manifest), manifest))
+        return self.apply(Change(version_of(manifest), manifest))
 
     def replace(self, listing: Listing) -> tuple[Difference, ...]:
-        """Take a list of all objects of a kind; objects that are not in it are deleted."""
+        """Take a list of all objects; objects that are not in it are deleted."""
         listed = {Key.of(manifest) for manifest in listing.manifests}
-        versions = self._versions[listing.kind]
         unlisted = [
             key
-            for key, version in versions.items()
-            if listing.namespace in ("", key.namespace)
-            and key not in listed
-            and version <= listing.version
+            for key, version in self._versions.items()
+            if key not in listed and version <= listing.version
         ]
         differences: list[Difference] = []
         for key in unlisted:
-            del versions[key]
-            differences += self._replaced(Place(listing.kind, key), None)
+            del self._versions[key]
+            differences += self._replaced(key, None)
         for manifest in listing.manifests:
-            differences += self.written(listing.kind, manifest)
-        area = listing.kind, listing.namespace
-        self._floors[area] = max(listing.version, self._floors.get(area, -1))
+            differences += self.written(manifest)
+        self._floor = max(listing.version, self._floor)
         return tuple(differences)
 
-    def _replaced(self, place: Place, after: Manifest | None) -> tuple[Difference, ...]:
-        objects = self._objects[place.kind][place.key.namespace]
-        before = objects.pop(place.key, None)
+    def _replaced(self, key: Key, after: Manifest | None) -> tuple[Difference, ...]:
+        self._observations.pop(key, None)
+        objects = self._objects.setdefault(key.namespace, {})
+        before = objects.pop(key, None)
         if after is not None:
-            objects[place.key] = after
-        return () if before is None and after is None else (Difference(place, before, after),)
+            objects[key] = after
+        elif not objects:
+            del self._objects[key.namespace]
+        differs = before is not None or after is not None
+        return (Difference(Place(self.kind, key), before, after),) if differs else ()
 
-    def _is_news(self, place: Place, version: int) -> bool:
-        """Whether this version is newer than the known one; remembers it if so."""
-        floors = (self._floors.get((place.kind, area), -1) for area in ("", place.key.namespace))
-        versions = self._versions[place.kind]
-        if version <= max(versions.get(place.key, -1), *floors):
-            return False
-        versions[place.key] = version
-        return True
+
+def generation_of(manifest: Manifest) -> tuple[str, int]:
+    """Return what differs after a change of the spec, and for another object of the same name."""
+    return manifest["metadata"]["uid"], manifest["metadata"]["generation"]
 
 
 def version_of(manifest: Manifest) -> int:

@@ -1,12 +1,14 @@
-"""List and watch objects: every controller gets the changes of its kinds from an `Informer`."""
+"""List and watch the objects of one kind, and keep the newest version of each in a cache."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Protocol
 
-from inferno_operator.resources.objects import Kind
+from inferno_operator.resources import GROUP
+from inferno_operator.resources.objects import Kind, Manifest, Place
+from inferno_operator.runtime.cache import Cache, Difference
 from inferno_operator.runtime.ports import Change, Listing, Reader
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
@@ -23,86 +25,119 @@ PAUSE = 0.1
 logger = logging.getLogger(__name__)
 
 
-class Handler(Protocol):
-    """Receives the lists and changes of an informer."""
+class Follower(Protocol):
+    """Is told what an informer learns."""
 
-    def listed(self, listing: Listing) -> None:
-        """Take all objects of a kind, in a namespace or in all; no others of the kind exist."""
+    def changed(self, difference: Difference) -> None:
+        """Take the creation, change or deletion of an object."""
 
-    def changed(self, kind: Kind, change: Change) -> None:
-        """Take the creation, change or deletion of an object; `change` has a manifest."""
+    def listed(self, area: Area) -> None:
+        """Take note that all objects of an area are known, and their differences were told."""
 
-    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
+    def lost(self, area: Area, error: InfernoError) -> None:
         """Take note that the watch failed: no changes arrive until the next list."""
 
 
 class Informer:
-    """Lists the objects of some kinds, then watches them; lists them again after a failure.
+    """Lists the objects of an area, then watches them; lists them again after a failure.
 
     Parameters
     ----------
     reader
         The API server.
-    kinds, namespaces
-        The objects to watch; without namespaces, those of all namespaces.
-    handler
-        Receives the lists and changes.
+    area
+        The objects to watch.
+
+    Attributes
+    ----------
+    cache
+        The objects that are known.
+    is_complete
+        Whether these are all objects now.
+    error
+        Why they are not, if the API server has answered.
     """
 
-    def __init__(
-        self, reader: Reader, kinds: Iterable[Kind], namespaces: Sequence[str], handler: Handler
-    ) -> None:
+    def __init__(self, reader: Reader, area: Area) -> None:
         self._reader = reader
-        self._handler = handler
-        areas = [(kind, namespace) for kind in kinds for namespace in namespaces or ("",)]
-        self._missing: dict[Area, InfernoError | None] = dict.fromkeys(areas)
-        self._areas = areas
-        self._complete = asyncio.Event()
+        self._area = area
+        self._followers: list[Follower] = []
+        self.cache = Cache(area[0])
+        self.is_complete = False
+        self.error: InfernoError | None = None
 
     @property
-    def missing(self) -> Mapping[Area, InfernoError | None]:
-        """Areas whose objects are not known now, with the error; None: not listed yet."""
-        return self._missing
+    def is_followed(self) -> bool:
+        """Whether anybody is told."""
+        return bool(self._followers)
 
-    async def complete(self) -> None:
-        """Wait until all objects are known."""
-        await self._complete.wait()
+    def join(self, follower: Follower) -> None:
+        """Tell a follower what is known, and from now on what changes."""
+        self._followers.append(follower)
+        for key in tuple(self.cache.keys()):
+            place = Place(self.cache.kind, key)
+            follower.changed(Difference(place, None, self.cache.get(key)))
+        if self.is_complete:
+            follower.listed(self._area)
+        elif self.error is not None:
+            follower.lost(self._area, self.error)
+
+    def leave(self, follower: Follower) -> None:
+        """Tell a follower nothing more."""
+        self._followers.remove(follower)
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for area in self._areas:
-                group.create_task(self._follow(*area))
-
-    async def _follow(self, kind: Kind, namespace: str) -> None:
         failures, now = 0, asyncio.get_running_loop().time
         while True:
             began = now()
             try:
-                await self._list_and_watch(kind, namespace)
+                await self._list_and_watch()
             except InfernoError as error:
-                self._lost(kind, namespace, error)
+                self._lost(error)
             failures = 1 if now() - began > RELIST.limit else failures + 1
             await asyncio.sleep(RELIST.seconds(failures))
 
-    async def _list_and_watch(self, kind: Kind, namespace: str) -> None:
-        listing = await self._reader.list(kind, namespace)
-        self._missing.pop((kind, namespace), None)
-        if not self._missing:
-            self._complete.set()
-        self._handler.listed(listing)
+    def written(self, manifest: Manifest, writer: Follower | None = None) -> tuple[Difference, ...]:
+        """Take an object as a write returned it, and tell all but the writer."""
+        differences = self.cache.written(self._kept(manifest))
+        self._tell(differences, [each for each in self._followers if each is not writer])
+        return differences
+
+    async def _list_and_watch(self) -> None:
+        listing = await self._reader.list(*self._area)
+        kept = tuple(map(self._kept, listing.manifests))
+        listing = Listing(listing.kind, listing.namespace, listing.version, kept)
+        self.is_complete, self.error = True, None
+        self._tell(self.cache.replace(listing), self._followers)
+        for follower in tuple(self._followers):
+            follower.listed(self._area)
         async with aclosing(_changes_since(self._reader, listing)) as changes:
             async for change in changes:
                 if change.manifest is not None:
-                    self._handler.changed(kind, change)
+                    known = Change(change.version, self._kept(change.manifest), gone=change.gone)
+                    self._tell(self.cache.apply(known), self._followers)
 
-    def _lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        before = self._missing.get((kind, namespace))
-        if str(before) != str(error):  # a kind that is not installed is logged once
+    def _kept(self, manifest: Manifest) -> Manifest:
+        """Return what is kept of an object: who manages the fields of ours is not read."""
+        metadata = manifest["metadata"]
+        if self.cache.kind.group != GROUP or "managedFields" not in metadata:
+            return manifest
+        return {**manifest, "metadata": {k: v for k, v in metadata.items() if k != "managedFields"}}
+
+    @staticmethod
+    def _tell(differences: Iterable[Difference], followers: Iterable[Follower]) -> None:
+        told = tuple(followers)
+        for difference in differences:
+            for follower in told:
+                follower.changed(difference)
+
+    def _lost(self, error: InfernoError) -> None:
+        if str(self.error) != str(error):  # a kind that is not installed is logged once
             logger.info("%s; listing again", error)
-        self._missing[kind, namespace] = error
-        self._complete.clear()
-        self._handler.lost(kind, namespace, error)
+        self.is_complete, self.error = False, error
+        for follower in tuple(self._followers):
+            follower.lost(self._area, error)
 
 
 async def _changes_since(reader: Reader, listing: Listing) -> AsyncGenerator[Change, None]:

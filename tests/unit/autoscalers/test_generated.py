@@ -24,6 +24,7 @@ from inferno_operator.controllers.actuation.publication.controller import Public
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.informers import Informers
 from tests.autoscalers.hpa import HorizontalPodAutoscaler, Target
 from tests.autoscalers.keda import Keda
 from tests.unit.operator import objects
@@ -66,7 +67,7 @@ class Stage:
 
     def __init__(self, token: Path, client: httpx.AsyncClient) -> None:
         self.cluster = FakeCluster()
-        self.publication = Publication(self.cluster, ())
+        self.publication = Publication(self.cluster, Informers(self.cluster))
         self.metrics = Metrics()
         self.metrics.publish(self.publication.decisions)
         self.targets: dict[str, Target] = {}

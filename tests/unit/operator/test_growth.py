@@ -17,6 +17,7 @@ from inferno_operator.controllers.actuation.publication.controller import Public
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.runtime import fakes
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.manager import Watcher
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.write_guard import GuardedCluster
@@ -107,10 +108,11 @@ class Scene:
             more = names(manifest["metadata"]["name"]) if manifest["kind"] == Server.kind else {}
             self.cluster.add({**manifest, "spec": {**manifest["spec"], **more}})
         guard = GuardedCluster(self.cluster, lambda: inf, Observer(), lambda: 0.0)
-        parts = Parts(guard, FakeOptimizer(), Metrics(), None, None, now, key)
+        informers = Informers(guard)
+        parts = Parts(guard, informers, FakeOptimizer(), Metrics(), None, None, now, key)
         settings = Settings.from_environment({"INFERNO_STATELESS": environment})
         self._controllers = compose(settings, parts).all
-        self._publication = Publication(guard, ())
+        self._publication = Publication(guard, informers)
 
     async def work(self) -> None:
         """Optimize, and then change each Server from outside."""

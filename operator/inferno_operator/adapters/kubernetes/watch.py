@@ -1,7 +1,7 @@
 """List and watch objects of any kind."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
@@ -11,12 +11,15 @@ from kubernetes.aio.client import CoreV1Api, CustomObjectsApi
 
 from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to, received
 from inferno_operator.resources.objects import NODE, POD, RESOURCE_QUOTA, Kind, Manifest
-from inferno_operator.resources.pods import reduced
+from inferno_operator.resources.pods import reduced, reduced_node
 from inferno_operator.runtime.ports import Change, Listing
 from inferno_optimizer.errors import UnavailableError
 
 WATCH_SECONDS = 300
 """Duration of a watch [s]; limited, so that a broken connection is noticed."""
+
+REDUCED: Mapping[Kind, Callable[[Manifest], Manifest]] = {NODE: reduced_node, POD: reduced}
+"""Kinds of which only some fields are kept."""
 
 PAGE_SIZE = 500
 """Most pods in one answer."""
@@ -35,8 +38,7 @@ async def listing(
     async with aclosing(_pages(api, kind, namespace, page_size)) as pages:
         async for page in pages:
             version = int(page["metadata"]["resourceVersion"])
-            items = map(reduced, page["items"]) if kind == POD else page["items"]
-            manifests += ({**header, **item} for item in items)
+            manifests += ({**header, **_read(kind, item)} for item in page["items"])
     return Listing(kind, namespace, version, tuple(manifests))
 
 
@@ -132,6 +134,11 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None
         raise UnavailableError(f"a watch was interrupted: {text}") from error
 
 
+def _read(kind: Kind, item: Manifest) -> Manifest:
+    """Return the fields of an object that are read: pods and nodes are many, and large."""
+    return REDUCED[kind](item) if kind in REDUCED else item
+
+
 def _change(event: Manifest, kind: Kind, about: str) -> Change:
     item: Manifest = event["object"]
     if event["type"] == "ERROR":  # such as 410 Gone: the version is too old
@@ -139,5 +146,5 @@ def _change(event: Manifest, kind: Kind, about: str) -> Change:
     version = int(item["metadata"]["resourceVersion"])
     if event["type"] == "BOOKMARK":
         return Change(version)
-    manifest = {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+    manifest = {"apiVersion": kind.api_version, "kind": kind.kind, **_read(kind, item)}
     return Change(version, manifest, gone=event["type"] == "DELETED")

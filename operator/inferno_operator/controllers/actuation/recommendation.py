@@ -6,16 +6,15 @@ written after its Optimizer, so no decision is seen without the mode of its Opti
 Optimizer is deleted, what it recommended stays a recommendation until there is another one.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection
 
 from inferno_operator.controllers.actuation.decision import Wanted, wanted
 from inferno_operator.controllers.actuation.status import ACTUATED
 from inferno_operator.resources import Optimizer
-from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
+from inferno_operator.resources.objects import Manifest, kind_of
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.informer import Informer
-from inferno_operator.runtime.ports import Change, Cluster, GoneError, Listing
-from inferno_optimizer.errors import InfernoError
+from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.ports import Cluster, GoneError
 
 OPTIMIZER = kind_of(Optimizer)
 
@@ -39,7 +38,7 @@ def recommended_by(optimizers: Collection[Manifest]) -> str | None:
     """
     if not optimizers:
         return None
-    names = sorted(m["metadata"]["name"] for m in optimizers if _recommends(m))
+    names = sorted(m["metadata"]["name"] for m in optimizers if recommends(m))
     return f"Optimizer {names[0]!r} has mode Recommend" if names else ""
 
 
@@ -51,55 +50,11 @@ def decision_for(observation: Observation, why: str | None) -> Wanted:
     return Wanted(None, why, reason=RECOMMENDED) if why else wanted(observation)
 
 
-def _recommends(manifest: Manifest | None) -> bool:
+def recommends(manifest: Manifest | None) -> bool:
     """Whether an Optimizer has the mode, also if the rest of its spec is invalid."""
     return manifest is not None and manifest.get("spec", {}).get("mode") == "Recommend"
 
 
-class RecommendationWatch:
-    """Watches whether namespaces have Optimizers with mode Recommend.
-
-    Parameters
-    ----------
-    cluster
-        The API server.
-    namespaces
-        The namespaces to watch; if empty, all.
-    changed
-        Called with each namespace where an Optimizer got or lost the mode.
-    """
-
-    def __init__(
-        self, cluster: Cluster, namespaces: Sequence[str], changed: Callable[[str], None]
-    ) -> None:
-        self._informer = Informer(cluster, [OPTIMIZER], namespaces, self)
-        self._changed = changed
-        self._recommending: set[Key] = set()
-
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        await self._informer.run()
-
-    def listed(self, listing: Listing) -> None:
-        """Take a list of Optimizers."""
-        known = {key for key in self._recommending if listing.namespace in ("", key.namespace)}
-        found = {Key.of(manifest) for manifest in listing.manifests if _recommends(manifest)}
-        self._replace(known, found)
-
-    def changed(self, kind: Kind, change: Change) -> None:
-        """Take the creation, change or deletion of an Optimizer."""
-        del kind
-        if change.manifest is not None:
-            key = Key.of(change.manifest)
-            recommends = not change.gone and _recommends(change.manifest)
-            self._replace({key} & self._recommending, {key} if recommends else set())
-
-    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        """Do nothing: reconciles read the Optimizers themselves."""
-
-    def _replace(self, before: Iterable[Key], after: Iterable[Key]) -> None:
-        """Replace known Optimizers by others, and report the namespaces that differ."""
-        different = set(before) ^ set(after)
-        self._recommending ^= different
-        for namespace in sorted({key.namespace for key in different}):
-            self._changed(namespace)
+def is_change_of_mode(difference: Difference) -> bool:
+    """Whether an Optimizer got or lost the mode."""
+    return recommends(difference.before) != recommends(difference.after)

@@ -1,27 +1,35 @@
 """The boosters of a dialect and their children, from lists and watches; pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from inferno_operator.controllers.boosters.booster import Booster
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Key, Kind, Manifest, Place
-from inferno_operator.runtime.cache import Cache, Difference
-from inferno_operator.runtime.ports import Change, Listing
+from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.informers import Subscription
 
 
 @dataclass(slots=True)
 class BoosterCache:
-    """Objects by place and by owner; methods that change it return the boosters to reconcile."""
+    """Objects by place and by owner.
+
+    Parameters
+    ----------
+    dialect
+        The dialect of the boosters.
+    objects
+        The boosters and their children.
+    """
 
     dialect: Dialect
-    _cache: Cache = field(default_factory=Cache)
+    objects: Subscription
     _owned: dict[str, set[Place]] = field(default_factory=dict)
     """The places of children by uid of their owner."""
 
     def booster(self, key: Key) -> Manifest | None:
         """Return the manifest of a booster, if it exists."""
-        return self._cache.get(Place(self.dialect.booster, key))
+        return self.objects.get(Place(self.dialect.booster, key))
 
     def children(self, booster: Booster) -> list[Manifest]:
         """Return the objects that a booster owns, and all with a name that its children need."""
@@ -32,30 +40,21 @@ class BoosterCache:
             for name in names
         }
         places = named | self._owned.get(booster.metadata.uid, set())
-        return [child for place in places if (child := self._cache.get(place)) is not None]
+        return [child for place in places if (child := self.objects.get(place)) is not None]
 
     def boosters(self) -> set[Key]:
         """Return the keys of all boosters."""
-        return set(self._cache.keys(self.dialect.booster))
+        return {place.key for place in self.objects.places(self.dialect.booster)}
 
-    def apply(self, kind: Kind, change: Change) -> set[Key]:
-        """Take a change from a watch."""
-        return self._concerned_by(self._cache.apply(kind, change))
-
-    def written(self, kind: Kind, manifest: Manifest) -> set[Key]:
+    def written(self, kind: Kind, manifest: Manifest) -> None:
         """Take an object as the API server returned it to a write of this operator."""
-        return self._concerned_by(self._cache.written(kind, manifest))
-
-    def replace(self, listing: Listing) -> set[Key]:
-        """Take a list of all objects of a kind; objects that are not in it are deleted."""
-        return self._concerned_by(self._cache.replace(listing))
-
-    def _concerned_by(self, differences: Iterable[Difference]) -> set[Key]:
-        concerned: set[Key] = set()
-        for difference in differences:
+        for difference in self.objects.written(kind, manifest):
             self._index(difference)
-            concerned |= self._boosters_of(difference)
-        return concerned
+
+    def noted(self, difference: Difference) -> set[Key]:
+        """Take a change from a watch; returns the boosters to reconcile."""
+        self._index(difference)
+        return self._boosters_of(difference)
 
     def _index(self, difference: Difference) -> None:
         for uid in _owners(difference.before):
@@ -85,9 +84,9 @@ class BoosterCache:
         return owners
 
     def _namesakes(self, key: Key) -> Iterator[Key]:
-        for booster in self._cache.keys(self.dialect.booster, key.namespace):
-            if key.name == booster.name or key.name.startswith(f"{booster.name}-"):
-                yield booster
+        for place in self.objects.places(self.dialect.booster, key.namespace):
+            if key.name == place.key.name or key.name.startswith(f"{place.key.name}-"):
+                yield place.key
 
 
 def _owners(manifest: Manifest | None) -> set[str]:

@@ -1,7 +1,7 @@
 """Watch boosters and their children, and reconcile a booster when one of them changes."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from itertools import count
 
@@ -9,8 +9,10 @@ from inferno_operator.controllers.boosters.cache import BoosterCache
 from inferno_operator.controllers.boosters.reconcile import Context, reconcile_booster
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Key, Kind, Now
-from inferno_operator.runtime.informer import Area, Informer
-from inferno_operator.runtime.ports import Change, Cluster, GoneError, Listing, RejectedError
+from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.informer import Area
+from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError
 from inferno_operator.runtime.work_queue import WorkQueue
 from inferno_optimizer.errors import InfernoError
 
@@ -22,22 +24,20 @@ class BoosterController:
 
     Parameters
     ----------
-    cluster
-        The API server.
+    cluster, informers
+        The API server, and what watches it.
     dialect
         The dialect, which has the kinds to watch.
-    namespaces
-        The namespaces to watch; if empty, all.
     now
         The time of day.
     """
 
-    def __init__(
-        self, cluster: Cluster, dialect: Dialect, namespaces: Sequence[str], now: Now
-    ) -> None:
-        self._cache = BoosterCache(dialect)
+    def __init__(self, cluster: Cluster, informers: Informers, dialect: Dialect, now: Now) -> None:
         kinds = (dialect.booster, *dialect.children)
-        self._informer = Informer(cluster, kinds, namespaces, self)
+        self._objects = informers.subscribe(
+            kinds, self._changed, listed=self._listed, lost=self._lost
+        )
+        self._cache = BoosterCache(dialect, self._objects)
         self._unserved: dict[Area, str] = {}
         self._rounds = count()
         context = Context(cluster, self._cache, now, unserved=self._missing)
@@ -45,37 +45,33 @@ class BoosterController:
 
     async def run(self) -> None:
         """Watch objects until cancelled."""
-        await self._informer.run()
+        await self._objects.run()
 
     async def stop(self) -> None:
         """Stop reconciling."""
         await self.queue.close()
 
-    def listed(self, listing: Listing) -> None:
-        """Take a list of a kind: an object of any booster may be missing."""
-        self._cache.replace(listing)
-        self._unserved.pop((listing.kind, listing.namespace), None)
+    def _listed(self, area: Area) -> None:
+        """Reconcile all boosters: an object of any may be missing."""
+        self._unserved.pop(area, None)
         self._reconcile(self._cache.boosters())
 
-    def changed(self, kind: Kind, change: Change) -> None:
-        """Take the creation, change or deletion of an object."""
-        self._reconcile(self._cache.apply(kind, change))
+    def _changed(self, difference: Difference) -> None:
+        self._reconcile(self._cache.noted(difference))
 
-    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
+    def _lost(self, area: Area, error: InfernoError) -> None:
         """Take note of a failed watch: if the kind is not served, boosters report that."""
         if isinstance(error, GoneError):
-            self._is_unserved(
-                kind, namespace, f"install the custom resource definitions of {kind.group}"
-            )
+            self._is_unserved(area, f"install the custom resource definitions of {area[0].group}")
         elif isinstance(error, RejectedError):
-            self._is_unserved(kind, namespace, str(error))
+            self._is_unserved(area, str(error))
 
     def _missing(self) -> dict[Kind, str]:
         """Return the kinds that are not served in some namespace, with a message."""
         return {kind: text for (kind, _), text in sorted(self._unserved.items(), key=str)}
 
-    def _is_unserved(self, kind: Kind, namespace: str, why: str) -> None:
-        area, text = (kind, namespace), f"{kind} is not served: {why}"
+    def _is_unserved(self, area: Area, why: str) -> None:
+        text = f"{area[0]} is not served: {why}"
         if self._unserved.get(area) == text:
             return
         logger.warning("Model Booster: %s", text)
@@ -83,7 +79,7 @@ class BoosterController:
         self._reconcile(self._cache.boosters())
 
     def _reconcile(self, keys: Iterable[Key]) -> None:
-        if self._informer.missing.keys() - self._unserved.keys():
+        if self._objects.missing.keys() - self._unserved.keys():
             return  # an object that is not listed yet would look like a missing one
         for key in keys:
             self.queue.add(key, next(self._rounds))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from inferno_operator.controllers.capacity.ours import Selectors
-from inferno_operator.controllers.capacity.reconcile import CAPACITY, Context, recount
+from inferno_operator.controllers.capacity.reconcile import Context, recount
 from inferno_operator.controllers.capacity.world import World
 from inferno_operator.resources.objects import Now
-from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError
@@ -37,8 +37,8 @@ class CapacityController:
     ----------
     cluster
         The API server.
-    namespaces
-        The namespaces to count for; if empty, all.
+    informers
+        What watches; their namespaces are those to count for.
     now
         The time of day.
     changed
@@ -48,21 +48,21 @@ class CapacityController:
     def __init__(
         self,
         cluster: Cluster,
-        namespaces: Sequence[str],
+        informers: Informers,
         now: Now,
         changed: Callable[[str], None],
     ) -> None:
         self._rounds = count()
-        self._world = World(cluster, namespaces, self._something_changed)
+        self._world = World(informers, self._something_changed)
+        namespaces = informers.namespaces
         self._context = Context(cluster, self._world, Selectors(cluster), namespaces, now, changed)
-        self._informer = Informer(cluster, [CAPACITY], namespaces, self._world)
         self._counted = asyncio.Event()
         self.queue: WorkQueue[str] = WorkQueue(self._cycle)
 
     async def run(self) -> None:
         """Count until cancelled."""
         try:
-            await self._informer.run()
+            await self._world.run()
         finally:
             await self.stop()
 

@@ -52,52 +52,27 @@ class Pod:
     cards: Cards
 
 
-def trimmed_node(node: Manifest) -> Manifest:
-    """Return the parts of a node that are read here."""
+def machine_of(node: Manifest) -> Machine:
+    """Return a node as far as its cards are concerned."""
     metadata, spec, status = node["metadata"], node.get("spec", {}), node.get("status", {})
     ready = [c["status"] for c in status.get("conditions", ()) if c["type"] == "Ready"]
-    return {
-        "metadata": {
-            k: metadata[k] for k in ("name", "resourceVersion", "labels") if k in metadata
-        },
-        "spec": {
-            "unschedulable": bool(spec.get("unschedulable")),
-            "taints": [t["key"] for t in spec.get("taints", ()) if t["effect"] in KEEP_AWAY],
-        },
-        "status": {"ready": ready == ["True"], "cards": _extended(status.get("allocatable", {}))},
-    }
-
-
-def machine_of(trimmed: Manifest) -> Machine:
-    """Return the node of a trimmed manifest."""
-    metadata, spec, status = trimmed["metadata"], trimmed["spec"], trimmed["status"]
     return Machine(
         metadata["name"],
         metadata.get("labels", {}),
-        status["cards"],
-        status["ready"],
-        spec["unschedulable"],
-        frozenset(spec["taints"]),
+        _extended(status.get("allocatable", {})),
+        ready == ["True"],
+        bool(spec.get("unschedulable")),
+        frozenset(t["key"] for t in spec.get("taints", ()) if t["effect"] in KEEP_AWAY),
     )
 
 
-def trimmed_pod(pod: Manifest) -> Manifest:
-    """Return the parts of a pod that are read here; of a pod without cards, only its name."""
-    metadata, spec = pod["metadata"], pod.get("spec", {})
-    name = {k: metadata[k] for k in ("name", "namespace", "resourceVersion")}
+def pod_of(pod: Manifest) -> Pod | None:
+    """Return a pod as far as its cards are concerned; None if it uses none."""
+    spec = pod.get("spec", {})
     cards = requested(spec)
     if not cards or pod.get("status", {}).get("phase") in FINISHED:
-        return {"metadata": name}
-    return {
-        "metadata": {**name, "labels": metadata.get("labels", {})},
-        "spec": {"node": spec.get("nodeName", ""), "cards": cards},
-    }
-
-
-def pod_of(trimmed: Manifest) -> Pod | None:
-    """Return the pod of a trimmed manifest; None if it uses no cards."""
-    spec = trimmed.get("spec")
-    return spec and Pod(Key.of(trimmed), spec["node"], spec["cards"])
+        return None
+    return Pod(Key.of(pod), spec.get("nodeName", ""), cards)
 
 
 def requested(spec: Manifest) -> Cards:

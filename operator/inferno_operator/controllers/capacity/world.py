@@ -1,28 +1,21 @@
 """The newest nodes, pods with cards, Servers and Capacities, from watches."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
-from inferno_operator.controllers.capacity.machines import (
-    Machine,
-    Pod,
-    machine_of,
-    pod_of,
-    trimmed_node,
-    trimmed_pod,
-)
-from inferno_operator.resources import Server
-from inferno_operator.resources.objects import NODE, POD, Key, Kind, Manifest, Place, kind_of
-from inferno_operator.resources.observation import observe
+from inferno_operator.controllers.capacity.machines import Machine, Pod, machine_of, pod_of
+from inferno_operator.resources import Capacity, Server
+from inferno_operator.resources.objects import NODE, POD, Key, Manifest, Place, kind_of
 from inferno_operator.resources.pods import PodIndex
-from inferno_operator.runtime.cache import Cache, Difference
-from inferno_operator.runtime.informer import Informer
-from inferno_operator.runtime.ports import Change, Listing, Reader
+from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import InfernoError
 
-SERVER = kind_of(Server)
+CAPACITY, SERVER = kind_of(Capacity), kind_of(Server)
 
-TRIMMED: Mapping[Kind, Callable[[Manifest], Manifest]] = {NODE: trimmed_node, POD: trimmed_pod}
+T = TypeVar("T", Machine, Pod)
 
 
 class World:
@@ -30,30 +23,40 @@ class World:
 
     Parameters
     ----------
-    reader
-        The API server.
-    namespaces
-        The namespaces of the Servers; if empty, all. Nodes and pods are those of the cluster.
+    informers
+        What watches. Nodes and pods are those of the cluster.
     changed
         Called when something changed that matters to a count.
     """
 
-    def __init__(
-        self, reader: Reader, namespaces: Sequence[str], changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, informers: Informers, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._cache = Cache()
-        self._servers: dict[Key, Server] = {}
-        self._informers = (
-            Informer(reader, [NODE, POD], (), self),
-            Informer(reader, [SERVER], namespaces, self),
+        self._machines: dict[Key, Machine] = {}
+        self._pods: dict[Key, Pod] = {}
+        self._capacities = informers.subscribe(
+            [CAPACITY], self._capacity_changed, listed=self._listed, lost=self._listed
+        )
+        self._fleet = informers.subscribe(
+            [NODE, POD],
+            self._fleet_changed,
+            listed=self._listed,
+            lost=self._listed,
+            everywhere=True,
+        )
+        self._servers = informers.subscribe(
+            [SERVER], self._server_changed, listed=self._listed, lost=self._listed
         )
         self._tasks: list[asyncio.Task[None]] = []
 
+    async def run(self) -> None:
+        """Watch Capacities until cancelled."""
+        await self._capacities.run()
+
     def watch(self) -> None:
-        """Begin to watch, if that has not begun."""
+        """Begin to watch the rest, if that has not begun."""
         if not self._tasks:
-            self._tasks = [asyncio.create_task(each.run()) for each in self._informers]
+            parts = self._fleet, self._servers
+            self._tasks = [asyncio.create_task(each.run()) for each in parts]
 
     async def stop(self) -> None:
         """Stop watching."""
@@ -64,92 +67,81 @@ class World:
     @property
     def is_complete(self) -> bool:
         """Whether all objects are known."""
-        return not any(informer.missing for informer in self._informers)
+        return self._fleet.is_complete and self._servers.is_complete
 
     @property
     def trouble(self) -> InfernoError | None:
         """Why objects are not known; None if they are, or the answer is awaited."""
-        found = (error for informer in self._informers for error in informer.missing.values())
-        return next(filter(None, found), None)
+        return self._fleet.trouble or self._servers.trouble
 
     @property
-    def machines(self) -> list[Machine]:
+    def machines(self) -> Collection[Machine]:
         """All nodes."""
-        return [machine_of(manifest) for manifest in self._all(NODE)]
+        return self._machines.values()
 
     @property
-    def pods(self) -> list[Pod]:
+    def pods(self) -> Sequence[Pod]:
         """All pods that request cards and are not finished."""
-        return [pod for pod in map(pod_of, self._all(POD)) if pod is not None]
+        return tuple(self._pods.values())
 
     @property
     def pods_by_namespace(self) -> dict[str, PodIndex]:
         """The pods that request cards, by their labels."""
-        found: dict[str, list[Manifest]] = {}
-        for manifest in self._all(POD):
-            if "spec" in manifest:
-                found.setdefault(manifest["metadata"]["namespace"], []).append(manifest)
+        found: defaultdict[str, list[Manifest]] = defaultdict(list)
+        for key in self._pods:
+            found[key.namespace].append(self._fleet.get(Place(POD, key)) or {})
         return {namespace: PodIndex(pods) for namespace, pods in found.items()}
 
     @property
     def servers(self) -> list[tuple[Key, Server]]:
         """All Servers, the oldest first."""
-        return sorted(self._servers.items(), key=lambda item: (item[1].age, item[0]))
+        known = ((o.reference.key, o.resource) for o in self._servers.observations(SERVER))
+        servers = [(key, server) for key, server in known if isinstance(server, Server)]
+        return sorted(servers, key=lambda item: (item[1].age, item[0]))
 
-    def listed(self, listing: Listing) -> None:
-        """Take a list of all objects of a kind."""
-        trim = TRIMMED.get(listing.kind, dict)
-        trimmed = tuple(map(trim, listing.manifests))
-        listing = Listing(listing.kind, listing.namespace, listing.version, trimmed)
-        for difference in self._cache.replace(listing):
-            self._note(difference)
+    def _listed(self, *_: object) -> None:
+        """Count; or report the trouble on the Capacities."""
         self._changed()
 
-    def changed(self, kind: Kind, change: Change) -> None:
-        """Take the creation, change or deletion of an object."""
-        if change.manifest is not None:
-            manifest = TRIMMED.get(kind, dict)(change.manifest)
-            change = Change(change.version, manifest, gone=change.gone)
-        for difference in self._cache.apply(kind, change):
-            if self._note(difference):
-                self._changed()
+    def _capacity_changed(self, difference: Difference) -> None:
+        if difference.concerns(_spec):
+            self._changed()
 
-    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        """Report the trouble on the Capacities."""
-        del kind, namespace, error
-        self._changed()
+    def _fleet_changed(self, difference: Difference) -> None:
+        """Take a node, or a pod: one without cards does not matter."""
+        key, after = difference.place.key, difference.after
+        if difference.place.kind == NODE:
+            is_news = _replaced(self._machines, key, machine_of(after) if after else None)
+        else:
+            is_news = _replaced(self._pods, key, pod_of(after) if after else None)
+            is_news |= key in self._pods and difference.concerns(_labels)
+        if is_news:
+            self._changed()
 
-    def _all(self, kind: Kind) -> list[Manifest]:
-        found = (self._cache.get(Place(kind, key)) for key in self._cache.keys(kind))
-        return [manifest for manifest in found if manifest is not None]
-
-    def _note(self, difference: Difference) -> bool:
-        """Remember a change; returns whether it matters to a count."""
-        if difference.place.kind in TRIMMED:
-            return _content(difference.before) != _content(difference.after)
-        if difference.place.kind != SERVER:
-            return _spec(difference.before) != _spec(difference.after)
-        before = self._servers.pop(difference.place.key, None)
-        if difference.after is not None:
-            server = observe(Server, difference.after).resource
-            if isinstance(server, Server):
-                self._servers[difference.place.key] = server
-        after = self._servers.get(difference.place.key)
-        return _pods_of(before) != _pods_of(after)
+    def _server_changed(self, difference: Difference) -> None:
+        if difference.concerns(_pods):
+            self._changed()
 
 
-def _content(manifest: Manifest | None) -> object:
-    """Return what matters of a trimmed node or pod; a pod without cards does not."""
-    if manifest is None or "spec" not in manifest:
-        return None
-    return manifest["metadata"].get("labels"), manifest["spec"], manifest.get("status")
+def _replaced(known: dict[Key, T], key: Key, after: T | None) -> bool:
+    """Replace what is known of an object; returns whether it differs."""
+    before = known.pop(key, None)
+    if after is not None:
+        known[key] = after
+    return before != after
 
 
-def _spec(manifest: Manifest | None) -> object:
-    """Return the spec of a Capacity."""
-    return manifest and manifest.get("spec")
+def _spec(capacity: Manifest) -> object:
+    """Return what a person writes on a Capacity."""
+    return capacity.get("spec")
 
 
-def _pods_of(server: Server | None) -> object:
+def _labels(pod: Manifest) -> object:
+    """Return what selects a pod."""
+    return pod["metadata"].get("labels")
+
+
+def _pods(server: Manifest) -> object:
     """Return what determines the pods of a Server."""
-    return server and (server.spec.name, server.spec.workloads, server.spec.model_booster)
+    spec = server.get("spec") or {}
+    return [spec.get(name) for name in ("name", "workloads", "modelBooster")]

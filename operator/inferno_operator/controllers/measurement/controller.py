@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from inferno_operator.controllers.measurement.load import measured_server
 from inferno_operator.controllers.measurement.reconcile import Context, last_good, measure
-from inferno_operator.controllers.measurement.subjects import SERVER, SERVICE_CLASS, Subjects
+from inferno_operator.controllers.measurement.subjects import Subjects
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.measurement.urgency import Missed, missed_now, with_news
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import Outcome, WorkQueue
@@ -31,10 +31,10 @@ class MeasurementController:
     ----------
     cluster
         The API server.
+    informers
+        What watches.
     survey
         What asks Prometheus; None if the operator does not know where it is.
-    namespaces
-        The namespaces to watch; if empty, all.
     interval
         Seconds between two cycles.
     now
@@ -46,15 +46,14 @@ class MeasurementController:
     def __init__(
         self,
         cluster: Cluster,
+        informers: Informers,
         survey: Survey | None,
-        namespaces: Sequence[str],
         interval: float,
         now: Now,
         observer: Observer,
     ) -> None:
-        subjects = Subjects(self._forget)
+        subjects = Subjects(informers, self._forget)
         self._context = Context(cluster, subjects, survey, now, observer)
-        self._informer = Informer(cluster, (SERVER, SERVICE_CLASS), namespaces, subjects)
         self._interval = interval
         self._missed: Missed = {}
         self._ask_for_plan: Callable[[str], None] = _ignore
@@ -70,8 +69,8 @@ class MeasurementController:
     async def run(self) -> None:
         """Measure until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._informer.run())
-            await self._informer.complete()
+            group.create_task(self._context.subjects.run())
+            await self._context.subjects.complete()
             self.queue.add(CYCLE, 0)
 
     async def stop(self) -> None:

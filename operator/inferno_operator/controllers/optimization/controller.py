@@ -2,22 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
 
 from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
-from inferno_operator.controllers.optimization.source import Mirror
+from inferno_operator.controllers.optimization.source import Mirrored
 from inferno_operator.controllers.optimization.synchronization import (
+    KINDS,
     StatefulOptimizer,
     Synchronization,
 )
-from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer, Server
+from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.runtime.cache import Difference
 from inferno_operator.runtime.finalizers import clean_up, release
+from inferno_operator.runtime.informer import Area
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.work_queue import WorkQueue
 from inferno_optimizer.errors import InfernoError
 
@@ -27,7 +29,10 @@ CHECK_SECONDS = 30.0
 RELEASE_SECONDS = 15.0
 """Seconds that the removal of finalizers may take when the operator stops."""
 
-OPTIMIZER, SERVER = kind_of(Optimizer), kind_of(Server)
+OPTIMIZER = kind_of(Optimizer)
+
+DECISION = "desiredAlloc"
+"""What an optimization writes to the spec of a Server."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +44,8 @@ class OptimizationController:
     ----------
     context
         The context of reconciles; in stateful mode its source is replaced by a mirror.
-    namespaces
-        The namespaces to watch; if empty, all.
+    informers
+        What watches.
     stateful
         Whether objects of all kinds are mirrored instead of read on demand.
     store
@@ -50,35 +55,34 @@ class OptimizationController:
     def __init__(
         self,
         context: Context,
-        namespaces: Sequence[str],
+        informers: Informers,
         *,
         stateful: bool = False,
         store: StatefulOptimizer | None = None,
     ) -> None:
         self._cluster = context.cluster
-        self._namespaces = namespaces
-        kinds = SYSTEM_RESOURCES if stateful else (Optimizer,)
-        self._mirror = Mirror(
-            context.cluster, kinds, namespaces, self._object_changed, self._all_known
-        )
+        self._namespaces = informers.namespaces
+        kinds = KINDS if stateful else (OPTIMIZER,)
+        self._objects = informers.subscribe(kinds, self._object_changed, listed=self._listed)
         if stateful:
-            context = replace(context, source=self._mirror)
+            context = replace(context, source=Mirrored(self._objects))
         self._urgent = context.urgent
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
         self._rounds = count()
         self._synchronization: Synchronization | None = None
         if store is not None:
             self._synchronization = Synchronization(
-                self._mirror, store, context.loads, context.cluster, context.now
+                self._objects, store, context.loads, context.cluster, context.now
             )
 
     def unready(self) -> str:
         """Return what is missing until Optimizers can be reconciled; "" if nothing is."""
-        return "" if self._mirror.is_complete else f"not watching yet: {self._mirror.missing()}"
+        unready = self._objects.unready()
+        return unready and f"not watching yet: {unready}"
 
     def plan_now(self, namespace: str) -> None:
         """Optimize a namespace that is optimized regularly, without waiting for the interval."""
-        for observation in self._mirror.all(namespace):
+        for observation in self._objects.observations(OPTIMIZER, namespace):
             resource, key = observation.resource, observation.reference.key
             if isinstance(resource, Optimizer) and resource.spec.interval is not None:
                 self._urgent.add(key)
@@ -89,7 +93,7 @@ class OptimizationController:
         foreign = SYSTEM_RESOURCES if self._synchronization is None else (Optimizer,)
         async with asyncio.TaskGroup() as group:
             group.create_task(clean_up(foreign, self._namespaces, self._cluster))
-            group.create_task(self._mirror.run())
+            group.create_task(self._objects.run())
             if self._synchronization is not None:
                 group.create_task(self._check())
 
@@ -99,7 +103,7 @@ class OptimizationController:
         if self._synchronization is None:
             return
         await self._synchronization.close()
-        objects = [o for ns in self._mirror.namespaces() for o in self._mirror.all(ns)]
+        objects = self._synchronization.objects("")
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await release(objects, self._cluster)
@@ -109,7 +113,7 @@ class OptimizationController:
     def _object_changed(self, difference: Difference) -> None:
         if difference.place.kind == OPTIMIZER:
             self._optimizer_changed(difference)
-        elif self._mirror.is_complete and _is_input(difference):
+        elif self._objects.is_complete and _is_input(difference):
             self._synchronize(difference.place.key.namespace)
 
     def _optimizer_changed(self, difference: Difference) -> None:
@@ -118,9 +122,15 @@ class OptimizationController:
         version = metadata["uid"], metadata["generation"], difference.after is None
         self.queue.add(difference.place.key, version)
 
-    def _all_known(self) -> None:
+    def _listed(self, area: Area) -> None:
+        del area
+        if not self._objects.is_complete:
+            return
         logger.info("operator ready; watching %s", ", ".join(self._namespaces) or "all namespaces")
-        for namespace in self._mirror.namespaces():
+        self._synchronize_all()
+
+    def _synchronize_all(self) -> None:
+        for namespace in self._objects.namespaces():
             self._synchronize(namespace)
 
     def _synchronize(self, namespace: str) -> None:
@@ -131,23 +141,17 @@ class OptimizationController:
         """Compare the contents of a stateful optimizer regularly: it may have been restarted."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            for namespace in self._mirror.namespaces():
-                self._synchronize(namespace)
+            self._synchronize_all()
 
 
 def _is_input(difference: Difference) -> bool:
     """Whether an input of optimizations changed, not only a decision or a report."""
-    before, after = difference.before, difference.after
-    if before is None or after is None:
-        return True
-    is_server = difference.place.kind == SERVER
-    return _input(before, is_server=is_server) != _input(after, is_server=is_server)
+    return difference.concerns(_input)
 
 
-def _input(manifest: Manifest, *, is_server: bool) -> tuple[object, ...]:
-    metadata, spec = manifest["metadata"], manifest.get("spec")
-    if is_server and spec:
-        spec = {key: value for key, value in spec.items() if key != "desiredAlloc"}
+def _input(manifest: Manifest) -> tuple[object, ...]:
+    metadata = manifest["metadata"]
+    spec = {key: value for key, value in (manifest.get("spec") or {}).items() if key != DECISION}
     names = "uid", "finalizers", "deletionTimestamp"
     counted = manifest.get("status", {}).get("counted")  # of a Capacity
     return (spec, counted, *(metadata.get(name) for name in names))

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
 from itertools import count
 
 from inferno_operator.controllers.optimization.names import check_names
@@ -11,9 +10,10 @@ from inferno_operator.controllers.optimization.source import Source
 from inferno_operator.controllers.optimization.writer import Writer
 from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ALLOCATED
-from inferno_operator.resources.objects import Key, Kind, Manifest, Now, kind_of
-from inferno_operator.runtime.informer import Informer
-from inferno_operator.runtime.ports import Change, Cluster, Listing
+from inferno_operator.resources.objects import Manifest, Now, kind_of
+from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError
 
@@ -31,10 +31,8 @@ class NameCheck:
 
     Parameters
     ----------
-    cluster, source
-        Where Servers are watched and written, and where the other objects are read.
-    namespaces
-        The namespaces to watch; if empty, all.
+    cluster, informers, source
+        Where Servers are written and watched, and where all objects are read.
     now
         The time of day.
     locks
@@ -44,59 +42,33 @@ class NameCheck:
     def __init__(
         self,
         cluster: Cluster,
+        informers: Informers,
         source: Source,
-        namespaces: Sequence[str],
         now: Now,
         locks: defaultdict[str, asyncio.Lock],
     ) -> None:
         self._source = source
         self._writer = Writer(cluster, now)
         self._locks = locks
-        self._informer = Informer(cluster, [SERVER], namespaces, self)
-        self._names: dict[Key, tuple[object, ...]] = {}
+        self._servers = informers.subscribe([SERVER], self._changed)
         self._rounds = count()
         self.queue: WorkQueue[str] = WorkQueue(self._check, settle=SETTLE_SECONDS)
 
     async def run(self) -> None:
         """Watch Servers until cancelled."""
-        await self._informer.run()
+        await self._servers.run()
 
     async def stop(self) -> None:
         """Stop checking."""
         await self.queue.close()
 
-    def listed(self, listing: Listing) -> None:
-        """Take a list of all Servers."""
-        found = {Key.of(manifest) for manifest in listing.manifests}
-        for key in self._names.keys() - found:
-            if listing.namespace in ("", key.namespace):
-                del self._names[key]
-        for manifest in listing.manifests:
-            self._take(manifest)
-
-    def changed(self, kind: Kind, change: Change) -> None:
-        """Take the creation, change or deletion of a Server."""
-        del kind
-        if change.manifest is None:
-            return
-        if change.gone:
-            self._names.pop(Key.of(change.manifest), None)
-        else:
-            self._take(change.manifest)
-
-    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        """Do nothing: the next list has what was missed."""
-
-    def _take(self, manifest: Manifest) -> None:
+    def _changed(self, difference: Difference) -> None:
         """Ask for a check if a Server has other names than before, or nothing was said of it."""
-        key, spec = Key.of(manifest), manifest.get("spec") or {}
-        names = manifest["metadata"].get("uid"), *(spec.get(name) for name in NAMES)
-        before = self._names.get(key)
-        self._names[key] = names
-        conditions = manifest.get("status", {}).get("conditions", [])
-        is_told = any(condition["type"] == ALLOCATED for condition in conditions)
-        if before != names and (before is not None or not is_told):
-            self.queue.add(key.namespace, next(self._rounds))
+        server = difference.after
+        if server is None or not difference.concerns(_names):
+            return
+        if difference.before is not None or not _is_told(server):
+            self.queue.add(difference.place.key.namespace, next(self._rounds))
 
     async def _check(self, namespace: str) -> Outcome:
         try:
@@ -107,3 +79,15 @@ class NameCheck:
             logger.warning("namespace %s: names of Servers are not checked: %s", namespace, error)
             return Outcome.FAILED
         return Outcome.SETTLED
+
+
+def _names(server: Manifest) -> tuple[object, ...]:
+    """Return what a Server names, and which one it is."""
+    spec = server.get("spec") or {}
+    return server["metadata"].get("uid"), *(spec.get(name) for name in NAMES)
+
+
+def _is_told(server: Manifest) -> bool:
+    """Whether something was said of a Server."""
+    conditions = server.get("status", {}).get("conditions", ())
+    return any(condition["type"] == ALLOCATED for condition in conditions)

@@ -8,15 +8,18 @@ from typing import Protocol
 
 from inferno_operator.controllers.optimization.ports import Loads
 from inferno_operator.controllers.optimization.snapshot import build_system
-from inferno_operator.controllers.optimization.source import Mirror
-from inferno_operator.resources import Optimizer
-from inferno_operator.resources.objects import Now
+from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer
+from inferno_operator.resources.objects import Now, kind_of
 from inferno_operator.resources.observation import Observation, readable
 from inferno_operator.runtime.finalizers import FINALIZER, hold, release
+from inferno_operator.runtime.informers import Subscription
 from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import System
+
+KINDS = tuple(map(kind_of, SYSTEM_RESOURCES))
+"""The kinds of objects that are held until the optimizer has their deletion."""
 
 PATIENCE = timedelta(seconds=10)
 """How long a deleted object waits until the optimizer has the change.
@@ -42,8 +45,8 @@ class Synchronization:
 
     Parameters
     ----------
-    mirror
-        The objects.
+    mirrored
+        The objects of the kinds in `KINDS`.
     optimizer
         What stores them.
     loads
@@ -54,13 +57,13 @@ class Synchronization:
 
     def __init__(
         self,
-        mirror: Mirror,
+        mirrored: Subscription,
         optimizer: StatefulOptimizer,
         loads: Loads,
         cluster: Cluster,
         now: Now,
     ) -> None:
-        self._mirror = mirror
+        self._mirrored = mirrored
         self._optimizer = optimizer
         self._loads = loads
         self._cluster = cluster
@@ -79,13 +82,17 @@ class Synchronization:
         """End all work."""
         await asyncio.gather(*(queue.close() for queue in self._queues))
 
+    def objects(self, namespace: str) -> list[Observation]:
+        """Return all objects of a namespace, including those that are being deleted."""
+        return [o for kind in KINDS for o in self._mirrored.observations(kind, namespace)]
+
     async def synchronize(self, namespace: str) -> Outcome:
         """Send the objects of a namespace, then release those that are deleted."""
         try:
-            objects = [o for o in self._mirror.all(namespace) if o.kind is not Optimizer]
+            objects = [o for o in self.objects(namespace) if o.kind is not Optimizer]
             await hold(objects, self._cluster)
             deleted = [o for o, _ in _held_back(objects)]
-            if not deleted and self._mirror.namespaces() != {namespace}:
+            if not deleted and self._mirrored.namespaces() != {namespace}:
                 return Outcome.SETTLED  # it stores one namespace; each is sent with its request
             present = await self._loads.with_loads([o for o in objects if o.deleted is None])
             await self._optimizer.replace(build_system(readable(present)).system)
@@ -97,7 +104,7 @@ class Synchronization:
 
     async def release_overdue(self, namespace: str) -> Outcome:
         """Release the objects that have waited for the optimizer long enough."""
-        now, objects = self._now(), self._mirror.all(namespace)
+        now, objects = self._now(), self.objects(namespace)
         due = [(o, since + PATIENCE - now) for o, since in _held_back(objects)]
         try:
             await release((o for o, wait in due if wait <= timedelta(0)), self._cluster)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from inferno_operator.controllers.optimization.plan import Update
-from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.writer import Writer
 from inferno_operator.controllers.plans.ports import KeySource
 from inferno_operator.controllers.plans.proposal import Proposal
@@ -12,11 +11,15 @@ from inferno_operator.controllers.plans.seal import Seal, spec_manifest
 from inferno_operator.resources import API_VERSION, Optimizer, Plan
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
 from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.runtime.informers import Subscription
 from inferno_operator.runtime.ports import FIELD_MANAGER, Cluster
 from inferno_optimizer.errors import InfernoError
 
 PLAN = kind_of(Plan)
 OPTIMIZER = kind_of(Optimizer)
+
+PATIENCE_SECONDS = 10.0
+"""Seconds until the Plans must be known."""
 
 
 class Book:
@@ -24,7 +27,7 @@ class Book:
 
     Parameters
     ----------
-    mirror
+    objects
         The Plans and Optimizers.
     cluster
         Where Plans are written.
@@ -34,15 +37,15 @@ class Book:
         Gives the key with which the operator signs its Plans.
     """
 
-    def __init__(self, mirror: Mirror, cluster: Cluster, now: Now, key: KeySource) -> None:
-        self._mirror = mirror
+    def __init__(self, objects: Subscription, cluster: Cluster, now: Now, key: KeySource) -> None:
+        self._objects = objects
         self._cluster = cluster
         self._key = key
         self._writer = Writer(cluster, now)
 
     def trouble(self) -> InfernoError | None:
         """Return why Plans are not known, such as that their kind is not installed."""
-        return self._mirror.trouble()
+        return self._objects.trouble
 
     async def plans(self, namespace: str) -> Sequence[Observation]:
         """Return the Plans of a namespace that the operator made and that are not being deleted.
@@ -62,13 +65,13 @@ class Book:
 
     async def _read(self, namespace: str) -> tuple[list[Observation], list[Observation]]:
         """Return the Plans that the operator made, the oldest first, and the others."""
-        await self._mirror.complete()
+        await self._objects.complete(PATIENCE_SECONDS)
         seal = Seal(await self._key())
         ours: list[tuple[object, Observation]] = []
         others: list[Observation] = []
-        for observation in self._mirror.all(namespace):
+        for observation in self._objects.observations(PLAN, namespace):
             plan = observation.resource
-            if observation.kind is not Plan or observation.deleted is not None:
+            if observation.deleted is not None:
                 continue
             if isinstance(plan, Plan) and seal.made(plan):
                 ours.append((plan.order, observation))
@@ -79,7 +82,7 @@ class Book:
 
     def history(self, namespace: str) -> Mapping[str, int]:
         """Return how many finished Plans each Optimizer of a namespace keeps."""
-        optimizers = (o.resource for o in self._mirror.all(namespace) if o.kind is Optimizer)
+        optimizers = (o.resource for o in self._objects.observations(OPTIMIZER, namespace))
         return {o.metadata.name: o.spec.history for o in optimizers if isinstance(o, Optimizer)}
 
     async def create(self, optimizer: Optimizer, proposal: Proposal) -> Observation:
@@ -108,7 +111,7 @@ class Book:
         await self._cluster.delete(observation.reference)
 
     def _written(self, manifest: Manifest) -> Observation:
-        self._mirror.written(PLAN, manifest)
+        self._objects.written(PLAN, manifest, echo=True)
         return observe(Plan, manifest)
 
     async def _name(self, optimizer: Optimizer) -> str:

@@ -1,13 +1,14 @@
 """Whatever the order of events, the cache holds what a list would give."""
 
 from collections.abc import Callable
+from itertools import product
 from random import Random
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.resources import SYSTEM_RESOURCES, Capacity, Server
+from inferno_operator.resources import SYSTEM_RESOURCES, Server
 from inferno_operator.resources.objects import Key, Kind, Place, kind_of
 from inferno_operator.runtime.cache import Cache, Difference
 from inferno_operator.runtime.ports import Change, Listing
@@ -96,17 +97,27 @@ def world_of(steps: Steps) -> World:
     return world
 
 
-def tell(cache: Cache, event: Event | Listing) -> tuple[Difference, ...]:
-    if isinstance(event, Listing):
-        return cache.replace(event)
-    type_, kind, manifest = event
-    version = int(manifest["metadata"]["resourceVersion"])
-    return cache.apply(kind, Change(version, manifest, gone=type_ == "DELETED"))
+class Caches:
+    """A cache for each kind and namespace."""
 
+    def __init__(self) -> None:
+        areas = product(KINDS.values(), NAMESPACES)
+        self._caches = {(kind, namespace): Cache(kind) for kind, namespace in areas}
 
-def held(cache: Cache) -> dict[Place, Any]:
-    places = (Place(kind, key) for kind in KINDS.values() for key in cache.keys(kind))
-    return {place: cache.get(place) for place in places}
+    def tell(self, event: Event | Listing) -> tuple[Difference, ...]:
+        if isinstance(event, Listing):
+            return self._caches[event.kind, event.namespace].replace(event)
+        type_, kind, manifest = event
+        cache = self._caches[kind, manifest["metadata"]["namespace"]]
+        version = int(manifest["metadata"]["resourceVersion"])
+        return cache.apply(Change(version, manifest, gone=type_ == "DELETED"))
+
+    def held(self) -> dict[Place, Any]:
+        return {
+            Place(kind, key): cache.get(key)
+            for (kind, _), cache in self._caches.items()
+            for key in cache.keys()  # noqa: SIM118 - no mapping
+        }
 
 
 @given(STEPS, st.randoms(use_true_random=False))
@@ -114,69 +125,87 @@ def test_any_order_of_events_gives_what_a_list_gives(steps: Steps, random: Rando
     world = world_of(steps)
     events: list[Event | Listing] = [*world.events, *world.listings]
     random.shuffle(events)
-    cache = Cache()
+    caches = Caches()
 
     for event in events:
-        tell(cache, event)
+        caches.tell(event)
 
-    assert held(cache) == world.objects
+    assert caches.held() == world.objects
 
 
 @given(STEPS, STEPS)
 def test_a_list_makes_good_for_events_that_were_missed(seen: Steps, missed: Steps) -> None:
     world = world_of(seen)
-    cache = Cache()
+    caches = Caches()
     for event in world.events:
-        tell(cache, event)
+        caches.tell(event)
     for step in missed:
         world.step(*step)
 
-    for kind in KINDS.values():
-        cache.replace(world.listing(kind, ""))
+    for kind, namespace in product(KINDS.values(), NAMESPACES):
+        caches.tell(world.listing(kind, namespace))
 
-    assert held(cache) == world.objects
+    assert caches.held() == world.objects
 
 
 @given(STEPS)
 def test_an_event_that_comes_twice_changes_nothing(steps: Steps) -> None:
-    cache, events = Cache(), world_of(steps).events
+    caches, events = Caches(), world_of(steps).events
     for event in events:
-        tell(cache, event)
-        before = held(cache)
+        caches.tell(event)
+        before = caches.held()
 
-        assert tell(cache, event) == ()
-        assert held(cache) == before
+        assert caches.tell(event) == ()
+        assert caches.held() == before
 
 
 @given(STEPS)
 def test_differences_lead_from_one_state_to_the_next(steps: Steps) -> None:
-    world, cache = world_of(steps), Cache()
+    world, caches = world_of(steps), Caches()
     followed: dict[Place, Any] = {}
     events: list[Event | Listing] = [*world.listings, *world.events]
     for event in events:
-        for difference in tell(cache, event):
+        for difference in caches.tell(event):
             assert followed.pop(difference.place, None) == difference.before
             if difference.after is not None:
                 followed[difference.place] = difference.after
 
-        assert held(cache) == followed
+        assert caches.held() == followed
 
 
-def put(cache: Cache, manifest: Manifest, version: int, namespace: str) -> None:
-    kind = KINDS[manifest["kind"]]
-    name = manifest["metadata"]["name"]
-    cache.written(kind, versioned(manifest, namespace, name, version, "u"))
+@given(STEPS)
+def test_a_cache_of_all_namespaces_holds_what_those_of_each_hold(steps: Steps) -> None:
+    world, cache = world_of(steps), Cache(SERVER)
+    events = [manifest for _, kind, manifest in world.events if kind == SERVER]
+    for manifest in events[: len(events) // 2]:
+        cache.written(manifest)
+
+    cache.replace(world.listing(SERVER, ""))
+
+    keys = {place.key for place in world.objects if place.kind == SERVER}
+    assert set(cache.keys()) == keys
+    for namespace in NAMESPACES:
+        assert set(cache.keys(namespace)) == {k for k in keys if k.namespace == namespace}
+    assert cache.namespaces() == {key.namespace for key in keys}
 
 
-def test_namespaces_and_kinds_are_kept_apart() -> None:
-    cache = Cache()
-    put(cache, server("S"), 1, "one")
-    put(cache, server("S"), 2, "two")
-    put(cache, capacity(3, "s"), 3, "one")
+def test_an_object_is_decoded_once_for_each_version() -> None:
+    cache, key = Cache(SERVER), Key("one", "s")
+    cache.written(versioned(server("S"), "one", "s", 1, "u"))
+    first = cache.observation(key)
 
-    cache.replace(Listing(SERVER, "one", 9, ()))
+    assert cache.observation(key) is first
+    cache.written(versioned(server("T"), "one", "s", 2, "u"))
+    newest = cache.observation(key)
+    assert newest is not None
+    assert newest.reference.version == "2"
 
-    assert set(held(cache)) == {
-        Place(kind_of(Capacity), Key("one", "s")),
-        Place(SERVER, Key("two", "s")),
-    }
+
+def test_a_difference_concerns_those_who_read_the_part_that_differs() -> None:
+    cache = Cache(SERVER)
+    (came,) = cache.written(versioned(server("S"), "one", "s", 1, "u"))
+    (changed,) = cache.written(versioned(server("T"), "one", "s", 2, "u"))
+
+    assert came.concerns(lambda _: "nothing")
+    assert changed.concerns(lambda manifest: manifest["spec"]["name"])
+    assert not changed.concerns(lambda manifest: manifest["kind"])

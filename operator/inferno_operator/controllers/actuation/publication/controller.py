@@ -1,8 +1,7 @@
 """Watch Servers in every operator, also in one that does not lead, and answer for them."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
 from inferno_operator.controllers.actuation.publication.plan import Published, publish
@@ -11,14 +10,16 @@ from inferno_operator.controllers.actuation.publication.variants import (
     variant,
     variants,
 )
-from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, recommended_by
+from inferno_operator.controllers.actuation.recommendation import (
+    OPTIMIZER,
+    recommended_by,
+    recommends,
+)
 from inferno_operator.controllers.actuation.release import SERVER
-from inferno_operator.resources import Server
-from inferno_operator.resources.objects import Key, Kind, Manifest
-from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.cache import Cache, Difference
-from inferno_operator.runtime.informer import Informer
-from inferno_operator.runtime.ports import Change, GoneError, Listing, Reader
+from inferno_operator.resources.objects import Key, Place
+from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import GoneError, Reader
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 VARIANTS_SECONDS = 60.0
@@ -30,37 +31,32 @@ class Publication:
 
     Parameters
     ----------
-    reader
-        The API server.
-    namespaces
-        The namespaces to watch; if empty, all.
+    reader, informers
+        The API server, and what watches it.
     names_variants
         Whether `variant` knows the names of autoscalers.
     """
 
     def __init__(
-        self, reader: Reader, namespaces: Sequence[str], *, names_variants: bool = False
+        self, reader: Reader, informers: Informers, *, names_variants: bool = False
     ) -> None:
         self._reader = reader
-        self._namespaces = namespaces
+        self._namespaces = informers.namespaces
         self._names_variants = names_variants
-        self._cache = Cache()
-        self._servers: dict[Key, Observation] = {}
-        self._optimizers: defaultdict[str, dict[str, Manifest]] = defaultdict(dict)
+        self._objects = informers.subscribe([OPTIMIZER, SERVER], self._changed)
         self._published: dict[Key, Published] = {}
-        self._informer = Informer(reader, [SERVER, OPTIMIZER], namespaces, self)
         self._variants: Mapping[Target, str] = {}
 
     async def run(self) -> None:
         """Watch Servers and Optimizers until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._informer.run())
+            group.create_task(self._objects.run())
             if self._names_variants:
                 group.create_task(self._name_variants())
 
     def unready(self) -> str:
         """Return why decisions are not known; "" if they are."""
-        return next((_trouble(error) for error in self._informer.missing.values()), "")
+        return next((_trouble(error) for error in self._objects.missing.values()), "")
 
     def decision(self, key: Key) -> Published:
         """Return what is published of a Server.
@@ -72,7 +68,7 @@ class Publication:
         GoneError
             There is no such Server.
         """
-        for (_, namespace), error in self._informer.missing.items():
+        for (_, namespace), error in self._objects.missing.items():
             if namespace in ("", key.namespace):
                 raise UnavailableError(_trouble(error))
         try:
@@ -88,17 +84,6 @@ class Publication:
         """Return the name by which users of llm-d know the workload on an accelerator."""
         return variant(decision, accelerator, self._variants)
 
-    def listed(self, listing: Listing) -> None:
-        """Take a list of all Servers or all Optimizers."""
-        self._take(self._cache.replace(listing))
-
-    def changed(self, kind: Kind, change: Change) -> None:
-        """Take the creation, change or deletion of a Server or an Optimizer."""
-        self._take(self._cache.apply(kind, change))
-
-    def lost(self, kind: Kind, namespace: str, error: InfernoError) -> None:
-        """Do nothing: the informer knows what is missing until the next list."""
-
     async def _name_variants(self) -> None:
         while True:
             try:
@@ -110,35 +95,21 @@ class Publication:
                 pass  # the names stay as they were
             await asyncio.sleep(VARIANTS_SECONDS)
 
-    def _take(self, differences: Iterable[Difference]) -> None:
-        keys, namespaces = set(), set()
-        for difference in differences:
-            key = difference.place.key
-            if difference.place.kind == SERVER:
-                keys.add(key)
-                self._note(key, difference.after)
-            else:
-                namespaces.add(key.namespace)
-                self._optimizers[key.namespace].pop(key.name, None)
-                if difference.after is not None:
-                    self._optimizers[key.namespace][key.name] = difference.after
-        if namespaces:
-            keys.update(key for key in self._servers if key.namespace in namespaces)
-        for key in keys:
-            self._publish(key)
+    def _changed(self, difference: Difference) -> None:
+        place = difference.place
+        if place.kind == SERVER:
+            self._publish(place)
+        elif difference.concerns(recommends):
+            for server in self._objects.places(SERVER, place.key.namespace):
+                self._publish(server)
 
-    def _note(self, key: Key, manifest: Manifest | None) -> None:
-        """Remember a Server; forget one that is gone, or is being deleted."""
-        self._servers.pop(key, None)
-        observation = None if manifest is None else observe(Server, manifest)
-        if observation is not None and observation.deleted is None:
-            self._servers[key] = observation
-
-    def _publish(self, key: Key) -> None:
-        before = self._published.pop(key, None)
-        if key in self._servers:
-            why = recommended_by(self._optimizers[key.namespace].values())
-            self._published[key] = publish(self._servers[key], before, why)
+    def _publish(self, place: Place) -> None:
+        """Publish a Server; nothing of one that is gone, or is being deleted."""
+        before = self._published.pop(place.key, None)
+        server = self._objects.observation(place)
+        if server is not None and server.deleted is None:
+            optimizers = tuple(self._objects.manifests(OPTIMIZER, place.key.namespace))
+            self._published[place.key] = publish(server, before, recommended_by(optimizers))
 
 
 def _trouble(error: InfernoError | None) -> str:

@@ -1,12 +1,8 @@
 """Watch Servers, the workloads that they name, and pods; reconcile per namespace."""
 
-import asyncio
-from collections.abc import Sequence
 from functools import partial
 from itertools import count
 
-from inferno_operator.controllers.actuation.recommendation import RecommendationWatch
-from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.workloads.reconcile import (
     Context,
     SystemOf,
@@ -14,7 +10,7 @@ from inferno_operator.controllers.actuation.workloads.reconcile import (
 )
 from inferno_operator.controllers.actuation.workloads.world import World
 from inferno_operator.resources.objects import Now
-from inferno_operator.runtime.informer import Informer
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import WorkQueue
 
@@ -29,8 +25,8 @@ class WorkloadController:
     ----------
     cluster
         The API server.
-    namespaces
-        The namespaces to watch; if empty, all.
+    informers
+        What watches.
     system_of
         Builds the system that the objects of a namespace describe.
     now
@@ -38,12 +34,10 @@ class WorkloadController:
     """
 
     def __init__(
-        self, cluster: Cluster, namespaces: Sequence[str], system_of: SystemOf, now: Now
+        self, cluster: Cluster, informers: Informers, system_of: SystemOf, now: Now
     ) -> None:
         self._rounds = count()
-        self._world = World(cluster, namespaces, self._changed)
-        self._informer = Informer(cluster, [SERVER], namespaces, self._world)
-        self._modes = RecommendationWatch(cluster, namespaces, self._changed)
+        self._world = World(cluster, informers, self._changed)
         context = Context(cluster, self._world, system_of, now)
         self.queue: WorkQueue[str] = WorkQueue(
             partial(reconcile, context=context), settle=SETTLE_SECONDS
@@ -52,9 +46,7 @@ class WorkloadController:
     async def run(self) -> None:
         """Watch objects until cancelled."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._informer.run())
-                group.create_task(self._modes.run())
+            await self._world.run()
         finally:
             await self.stop()
 

@@ -44,20 +44,6 @@ def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
     )
 
 
-def trimmed(pod: Manifest) -> Manifest:
-    """Return the parts of a pod that are read here; whole pods need much memory."""
-    metadata, status = pod["metadata"], pod.get("status", {})
-    kept = ("name", "namespace", "resourceVersion", "labels", "creationTimestamp")
-    return {
-        "metadata": {k: metadata[k] for k in (*kept, "deletionTimestamp") if k in metadata},
-        "spec": {k: v for k, v in pod.get("spec", {}).items() if k == "nodeName"},
-        "status": {
-            "phase": status.get("phase", ""),
-            "conditions": [c for c in status.get("conditions", ()) if c["type"] == "Ready"],
-        },
-    }
-
-
 def _created(pod: Manifest) -> datetime:
     return datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
 

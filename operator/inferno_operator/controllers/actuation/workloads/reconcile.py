@@ -200,7 +200,7 @@ async def _report(
         current = current_allocation(subject.server, subject.running, costs)
         body = reference.manifest(spec={"currentAlloc": current})
         written = await context.cluster.apply(SERVER, body, FIELD_MANAGER)
-        context.world.written(SERVER, written)
+        context.world.written(written)
         reference = Reference.of(SERVER, written)
         generation = written["metadata"]["generation"]
     verdict = _verdict(subject, targets, steps)
@@ -208,7 +208,7 @@ async def _report(
     if verdict is None or told is None:
         return None
     body = reference.manifest_at_version(status={"conditions": [told.to_json()]})
-    context.world.written(SERVER, await context.cluster.apply(SERVER, body, FIELD_MANAGER))
+    context.world.written(await context.cluster.apply(SERVER, body, FIELD_MANAGER))
     before = subject.condition
     is_news = before is None or before.reason != verdict.reason
     return _event(reference, verdict) if is_news else None

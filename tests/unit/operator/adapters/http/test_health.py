@@ -16,11 +16,12 @@ from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import Metrics
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.api.embedded import serving
 from inferno_optimizer.api.limits import Limits
 from inferno_optimizer.errors import InputError
 
-DECISIONS = Decisions(Publication(FakeCluster(), ()).decision, tokens=None)
+DECISIONS = Decisions(Publication(FakeCluster(), Informers(FakeCluster())).decision, tokens=None)
 
 
 async def ask(

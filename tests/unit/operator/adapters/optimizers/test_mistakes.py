@@ -23,6 +23,7 @@ from inferno_operator.resources import RESOURCES, Server
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.informers import Informers
 from tests.rest_optimizer import RestOptimizer
 from tests.unit.operator.objects import (
     NOW,
@@ -220,7 +221,7 @@ async def operated(
 ) -> AsyncGenerator[None]:
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
     store = solver if isinstance(solver, StatefulRemoteOptimizer) else None
-    controller = OptimizationController(context, (), stateful=stateful, store=store)
+    controller = OptimizationController(context, Informers(cluster), stateful=stateful, store=store)
     task = asyncio.create_task(controller.run())
     try:
         yield

@@ -23,8 +23,11 @@ from inferno_operator.controllers.measurement.subjects import SERVER, Subjects
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization import reconcile as optimization
 from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.informers import Informers
 from tests.unit.operator.adapters.prometheus.misbehaviour import MIB, MISBEHAVIOURS, Series
 from tests.unit.operator.adapters.prometheus.serving import (
     Act,
@@ -77,7 +80,7 @@ class World:
                 self.cluster.add(in_namespace(item, namespace))
             for number in range(2):
                 self.cluster.add(in_namespace(measured_server(namespace, number), namespace))
-        self._subjects = Subjects(lambda _: None)
+        self._subjects = Subjects(Informers(self.cluster), lambda _: None)
         survey = Survey(prometheus, built_in(), time.time)
         self._context = Context(self.cluster, self._subjects, survey, self.now)
         http.usual = self.right
@@ -108,7 +111,8 @@ class World:
     async def cycle(self) -> None:
         """Measure and optimize; two minutes pass, so that numbers may be written again."""
         self.elapsed += timedelta(minutes=2)
-        self._subjects.listed(await self.cluster.list(SERVER, ""))
+        for manifest in (await self.cluster.list(SERVER, "")).manifests:
+            self._subjects.note(observe(Server, manifest))
         await measure(self._context)
         for namespace in NAMESPACES:
             context = optimization.Context(

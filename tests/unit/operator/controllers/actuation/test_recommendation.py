@@ -8,11 +8,13 @@ import pytest
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.recommendation import (
     OPTIMIZER,
-    RecommendationWatch,
+    is_change_of_mode,
     recommending,
 )
 from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.cache import Difference
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.informers import Informers
 from tests.unit.operator import objects
 from tests.unit.operator.objects import Manifest
 
@@ -51,7 +53,12 @@ async def test_one_optimizer_that_recommends_is_enough(
 
 async def test_only_changes_of_the_mode_are_reported() -> None:
     cluster, reported = FakeCluster(), list[str]()
-    watch = asyncio.create_task(RecommendationWatch(cluster, (), reported.append).run())
+
+    def changed(difference: Difference) -> None:
+        if is_change_of_mode(difference):
+            reported.append(difference.place.key.namespace)
+
+    watch = asyncio.create_task(Informers(cluster).subscribe([OPTIMIZER], changed).run())
 
     async def after(manifest: Manifest | None) -> list[str]:
         reported.clear()
@@ -111,7 +118,7 @@ async def test_a_model_booster_is_written_in_mode_auto_and_left_alone_in_mode_re
     for mode in ("Auto", "Recommend"):
         cluster = boosted(target)
         cluster.add(optimizer(mode))
-        controller = ActuationController(cluster, (), lambda: objects.NOW)
+        controller = ActuationController(cluster, Informers(cluster), lambda: objects.NOW)
         task = asyncio.create_task(controller.run())
         await asyncio.sleep(5)
         task.cancel()

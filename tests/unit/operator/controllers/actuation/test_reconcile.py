@@ -12,11 +12,12 @@ from inferno_operator.controllers.actuation.controller import ActuationControlle
 from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER, owns
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
-from inferno_operator.resources import ModelBoosterRef, Server
+from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import KTHENA
-from inferno_operator.resources.objects import Key, Kind, kind_of
+from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.informers import Informers
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -486,7 +487,7 @@ async def test_a_kind_is_missing_if_no_release_does_without_it(
 async def test_policies_of_any_name_are_found_when_they_come_and_missed_when_they_go() -> None:
     scene = Scene(target="Binding")
     scene.decide(A=1)
-    controller = ActuationController(scene.cluster, (), scene.now)
+    controller = ActuationController(scene.cluster, Informers(scene.cluster), scene.now)
     running = asyncio.create_task(controller.run())
 
     async def told() -> str:
@@ -527,12 +528,13 @@ async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
     kept = {(KTHENA.policy, "mine"): scaled("m-a")}
     for (kind, name), spec in [*left.items(), *kept.items()]:
         scene.add(kind, name, spec, FIELD_MANAGER)
-    controller = ActuationController(scene.cluster, (), scene.now)
+    controller = ActuationController(scene.cluster, Informers(scene.cluster), scene.now)
 
-    controller.listed(await scene.cluster.list(kind_of(Server), ""))
+    running = asyncio.create_task(controller.run())
     while any(owns(scene.stored(kind, name)) for kind, name in left):
         await scene.cluster.something_changed()
-    await controller.stop()
+    running.cancel()
+    await asyncio.wait([running])
 
     assert [owns(scene.stored(kind, name)) for kind, name in kept] == [True]
     assert {n: scene.stored(k, n)["spec"] for k, n in left if k == KTHENA.serving} == {

@@ -14,9 +14,11 @@ from inferno_operator.controllers.boosters.reconcile import (
     reconcile_booster,
 )
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, Dialect
-from inferno_operator.resources.objects import Key, Kind
+from inferno_operator.resources.objects import Key, Kind, Place
+from inferno_operator.runtime.cache import Cache, Difference
 from inferno_operator.runtime.fakes import FakeCluster
-from inferno_operator.runtime.ports import Change, Listing, RejectedError, StaleError
+from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import Change, RejectedError, StaleError
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.controllers.boosters.making import METRICS, Manifest, backend, manifest
@@ -33,16 +35,28 @@ class Scene:
         self, asked: Manifest, dialect: Dialect = KTHENA, missing: Kind | None = None
     ) -> None:
         self.cluster = FakeCluster()
-        self.cache = BoosterCache(dialect)
+        kinds = (dialect.booster, *dialect.children)
+        objects = Informers(self.cluster).subscribe(kinds, self._changed)
+        self.cache = BoosterCache(dialect, objects)
+        self._watching: asyncio.Task[None] | None = None
         unserved = {} if missing is None else {missing: f"{missing.kind} is not served"}
         self.context = Context(self.cluster, self.cache, lambda: NOW, lambda: unserved)
         self.put(dialect.booster, asked)
 
     def put(self, kind: Kind, asked: Manifest) -> None:
-        key = self.cluster.add({**asked, "kind": kind.kind})
-        self.cache.written(kind, self.cluster.objects[kind.kind, key])
+        self.cluster.add({**asked, "kind": kind.kind})
+
+    def _changed(self, difference: Difference) -> None:
+        self.cache.noted(difference)
+
+    async def seen(self) -> None:
+        """Wait until the cache has every change."""
+        self._watching = self._watching or asyncio.create_task(self.cache.objects.run())
+        await self.cache.objects.complete()
+        await asyncio.sleep(1)
 
     async def reconcile(self) -> Outcome:
+        await self.seen()
         self.cluster.writes.clear()
         return await reconcile_booster(M, self.context)
 
@@ -188,36 +202,37 @@ async def test_a_booster_that_goes_is_left_to_the_garbage_collector(asked: str |
     going["metadata"]["deletionTimestamp"] = asked or "2026-01-01T00:00:00Z"
     scene = Scene(going)
     if asked is None:
-        scene.cache.replace(Listing(KTHENA.booster, "", 99, ()))
+        scene.cluster.remove(KTHENA.booster, M)
 
     assert await scene.reconcile() == Outcome.SETTLED
     assert scene.cluster.writes == []
 
 
 def test_of_an_object_the_newest_version_counts() -> None:
-    cache = BoosterCache(KTHENA)
+    cache = Cache(KTHENA.booster)
     old = manifest()
     new = manifest(backend("b"))
 
-    cache.apply(KTHENA.booster, Change(5, new))
-    cache.apply(KTHENA.booster, Change(4, old))
-    assert cache.booster(M) == new
+    cache.apply(Change(5, new))
+    cache.apply(Change(4, old))
+    assert cache.get(M) == new
 
-    cache.apply(KTHENA.booster, Change(6, new, gone=True))
-    cache.apply(KTHENA.booster, Change(5, new))
-    assert cache.booster(M) is None
+    cache.apply(Change(6, new, gone=True))
+    cache.apply(Change(5, new))
+    assert cache.get(M) is None
 
 
-def test_a_child_concerns_its_owner_and_without_one_those_that_need_its_name() -> None:
-    cache = BoosterCache(KTHENA)
-    cache.apply(KTHENA.booster, Change(1, manifest()))
+async def test_a_child_concerns_its_owner_and_without_one_those_that_need_its_name() -> None:
+    scene = Scene(manifest())
+    await scene.seen()
+    place = Place(KTHENA.server, Key("ns", "m-a"))
     owner = {"kind": "ModelBooster", "name": "other", "uid": "u"}
     child = {"metadata": {"namespace": "ns", "name": "m-a", "ownerReferences": [owner]}}
     free = {"metadata": {"namespace": "ns", "name": "m-a"}}
 
-    assert cache.apply(KTHENA.server, Change(2, child)) == {Key("ns", "other")}
-    assert cache.apply(KTHENA.server, Change(3, free)) == {M}
-    assert cache.apply(KTHENA.server, Change(4, free, gone=True)) == {M}
+    assert scene.cache.noted(Difference(place, None, child)) == {Key("ns", "other")}
+    assert scene.cache.noted(Difference(place, child, free)) == {M}
+    assert scene.cache.noted(Difference(place, free, None)) == {M}
 
 
 class Running:
@@ -225,7 +240,7 @@ class Running:
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
-        self.controller = BoosterController(cluster, KTHENA, (), lambda: NOW)
+        self.controller = BoosterController(cluster, Informers(cluster), KTHENA, lambda: NOW)
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self.controller.run())

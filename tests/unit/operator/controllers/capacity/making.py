@@ -8,8 +8,6 @@ from inferno_operator.controllers.capacity.machines import (
     Pod,
     machine_of,
     pod_of,
-    trimmed_node,
-    trimmed_pod,
 )
 
 Manifest = dict[str, Any]
@@ -78,10 +76,10 @@ def pod(
 
 
 def machine(**fields: Any) -> Machine:  # noqa: ANN401 - handed on
-    return machine_of(trimmed_node(node(**fields)))
+    return machine_of(node(**fields))
 
 
 def card_pod(**fields: Any) -> Pod:  # noqa: ANN401 - handed on
-    found = pod_of(trimmed_pod(pod(**fields)))
+    found = pod_of(pod(**fields))
     assert found is not None
     return found

@@ -14,6 +14,7 @@ from inferno_operator.controllers.capacity.ours import whole_replicas
 from inferno_operator.controllers.capacity.status import NODES_LISTED
 from inferno_operator.resources.objects import NODE, POD, Key
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import RejectedError
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.placement import Node
@@ -60,7 +61,9 @@ class Scene:
         def now() -> datetime:
             return objects.NOW + timedelta(seconds=asyncio.get_running_loop().time())
 
-        controller = CapacityController(self.cluster, (), now, self.changed.append)
+        controller = CapacityController(
+            self.cluster, Informers(self.cluster), now, self.changed.append
+        )
         task = asyncio.create_task(controller.run())
         yield controller
         await controller.stop()

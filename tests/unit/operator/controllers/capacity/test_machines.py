@@ -9,10 +9,8 @@ from inferno_operator.controllers.capacity.machines import (
     number,
     pod_of,
     requested,
-    trimmed_node,
-    trimmed_pod,
 )
-from inferno_operator.resources.pods import reduced
+from inferno_operator.resources.pods import reduced, reduced_node
 from tests.unit.operator.controllers.capacity.making import GPU, container, node, pod
 
 Manifest = dict[str, Any]
@@ -56,20 +54,22 @@ def test_a_quantity_is_read_as_the_api_server_writes_it(quantity: object, cards:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_finished_pod_uses_no_cards(phase: str) -> None:
-    assert pod_of(trimmed_pod(pod(phase=phase))) is None
+    assert pod_of(pod(phase=phase)) is None
 
 
-def test_of_a_pod_without_cards_only_its_name_is_kept() -> None:
-    trimmed = trimmed_pod(pod(cards=0, labels={"app": "web"}))
+def test_of_a_pod_without_cards_no_container_is_kept() -> None:
+    web = pod("p", "n")
+    web["spec"]["containers"] = [{"name": "web", "resources": {"requests": {"cpu": "1"}}}]
 
-    assert trimmed["metadata"].keys() == {"name", "namespace", "resourceVersion"}
-    assert trimmed.keys() == {"metadata"}
+    assert reduced(web)["spec"] == {"nodeName": "n"}
 
 
 def test_of_a_node_its_state_and_its_cards_are_kept() -> None:
     manifest = node(cordoned=True, ready=False, taints=["dedicated"])
     manifest["spec"]["taints"].append({"key": "soft", "effect": "PreferNoSchedule"})
-    machine = machine_of(trimmed_node(manifest))
+    machine = machine_of(reduced_node(manifest))
+
+    assert machine == machine_of(manifest)
 
     assert (machine.is_cordoned, machine.is_ready) == (True, False)
     assert machine.taints == {"dedicated"}
@@ -81,5 +81,5 @@ def test_of_a_reduced_pod_the_same_cards_are_counted() -> None:
     whole["spec"]["initContainers"] = [container(4), container(1, **SIDECAR)]
     whole["spec"]["volumes"] = [{"name": "models"}]
 
-    assert trimmed_pod(reduced(whole)) == trimmed_pod(whole)
+    assert pod_of(reduced(whole)) == pod_of(whole)
     assert "volumes" not in reduced(whole)["spec"]

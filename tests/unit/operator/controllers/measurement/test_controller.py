@@ -17,6 +17,7 @@ from inferno_operator.resources import Queries, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Latency, MeasuredServer, Observer
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.controllers.measurement.prometheus import NOW, Table
@@ -65,7 +66,7 @@ class Scene:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MeasurementController]:
         controller = MeasurementController(
-            self.cluster, self.survey, (), INTERVAL, self.now, self.observer
+            self.cluster, Informers(self.cluster), self.survey, INTERVAL, self.now, self.observer
         )
         task = asyncio.create_task(controller.run())
         yield controller

@@ -8,11 +8,12 @@ import pytest
 
 from inferno_operator.controllers.optimization.controller import OptimizationController
 from inferno_operator.controllers.optimization.reconcile import Context
-from inferno_operator.controllers.optimization.source import Mirror, OnDemand
+from inferno_operator.controllers.optimization.source import Mirrored, OnDemand
 from inferno_operator.resources import RESOURCES
-from inferno_operator.resources.objects import Key
+from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.finalizers import FINALIZER
+from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import System
 from tests.unit.operator.objects import (
@@ -53,7 +54,9 @@ async def running(
     cluster: FakeCluster, *, keeper: FakeKeeper | None = None, stateful: bool = False
 ) -> AsyncGenerator[OptimizationController]:
     context = Context(cluster, OnDemand(cluster), keeper or FakeOptimizer(), lambda: NOW)
-    controller = OptimizationController(context, (), stateful=stateful, store=keeper)
+    controller = OptimizationController(
+        context, Informers(cluster), stateful=stateful, store=keeper
+    )
     task = asyncio.create_task(controller.run())
     yield controller
     await controller.stop()
@@ -136,8 +139,9 @@ async def test_a_keeper_gets_what_changes_and_objects_are_let_go_at_the_end() ->
 async def test_a_mirror_that_misses_something_says_what_and_why() -> None:
     cluster = cluster_of(*SCENE)
     cluster.unserved.add("Server")
-    mirror = Mirror(cluster, RESOURCES, (), patience=0.01)
-    task = asyncio.create_task(mirror.run())
+    objects = Informers(cluster).subscribe(map(kind_of, RESOURCES))
+    mirror = Mirrored(objects, patience=0.01)
+    task = asyncio.create_task(objects.run())
 
     with pytest.raises(UnavailableError, match=r"not known yet: servers: .*no such kind"):
         await mirror.objects("default")
@@ -148,8 +152,9 @@ async def test_a_mirror_that_misses_something_says_what_and_why() -> None:
 
 async def test_an_object_that_cannot_be_read_is_mirrored_with_its_problem() -> None:
     cluster = cluster_of({**server("S"), "spec": {}})
-    mirror = Mirror(cluster, RESOURCES, ())
-    task = asyncio.create_task(mirror.run())
+    objects = Informers(cluster).subscribe(map(kind_of, RESOURCES))
+    mirror = Mirrored(objects)
+    task = asyncio.create_task(objects.run())
 
     (seen,) = await mirror.objects("default")
 

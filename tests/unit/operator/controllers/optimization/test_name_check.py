@@ -12,6 +12,7 @@ from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import (
     NOW,
@@ -32,7 +33,7 @@ PATIENCE_S = 10.0
 @asynccontextmanager
 async def checking(cluster: FakeCluster) -> AsyncGenerator[None]:
     locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-    check = NameCheck(cluster, OnDemand(cluster), (), lambda: NOW, locks)
+    check = NameCheck(cluster, Informers(cluster), OnDemand(cluster), lambda: NOW, locks)
     task = asyncio.create_task(check.run())
     try:
         yield

@@ -1,13 +1,11 @@
 """Objects are held until the optimizer was told, but not for ever."""
 
 import asyncio
-import copy
 from datetime import datetime, timedelta
 
 import pytest
 
 from inferno_operator.controllers.optimization.ports import TypedLoads
-from inferno_operator.controllers.optimization.source import Mirror
 from inferno_operator.controllers.optimization.synchronization import (
     PATIENCE,
     Synchronization,
@@ -16,7 +14,7 @@ from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up
-from inferno_operator.runtime.ports import Listing
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from inferno_optimizer.system import System
@@ -68,18 +66,18 @@ def cluster_of(*manifests: Manifest, namespace: str = "default") -> FakeCluster:
     return cluster
 
 
-def synchronization(
+async def synchronization(
     cluster: FakeCluster, keeper: FakeKeeper, now: datetime = NOW
 ) -> Synchronization:
-    mirror = Mirror(cluster, RESOURCES, ())
-    for kind in map(kind_of, RESOURCES):
-        found = [m for (name, _), m in cluster.objects.items() if name == kind.kind]
-        mirror.listed(Listing(kind, "", 99, tuple(copy.deepcopy(found))))
-    return Synchronization(mirror, keeper, TypedLoads(), cluster, lambda: now)
+    objects = Informers(cluster).subscribe(map(kind_of, RESOURCES))
+    watching = asyncio.create_task(objects.run())
+    await objects.complete()
+    assert not watching.done()
+    return Synchronization(objects, keeper, TypedLoads(), cluster, lambda: now)
 
 
 async def reconcile(cluster: FakeCluster, keeper: FakeKeeper) -> Outcome:
-    return await synchronization(cluster, keeper).synchronize("default")
+    return await (await synchronization(cluster, keeper)).synchronize("default")
 
 
 def finalizers(cluster: FakeCluster) -> dict[str, list[str]]:
@@ -143,7 +141,7 @@ async def test_an_object_waits_ten_seconds_for_an_optimizer_that_does_not_answer
 ) -> None:
     cluster, now = cluster_of(*SCENE, going("T")), NOW + timedelta(seconds=seconds)
 
-    outcome = await synchronization(cluster, FakeKeeper(), now).release_overdue("default")
+    outcome = await (await synchronization(cluster, FakeKeeper(), now)).release_overdue("default")
 
     assert outcome.again_after == (None if goes else pytest.approx(0.1))
     assert (T in cluster.objects) is not goes
@@ -152,7 +150,7 @@ async def test_an_object_waits_ten_seconds_for_an_optimizer_that_does_not_answer
 async def test_an_object_goes_in_time_while_a_request_to_the_optimizer_hangs() -> None:
     cluster, keeper = cluster_of(*SCENE, going("T")), FakeKeeper()
     keeper.hangs = True
-    work = synchronization(cluster, keeper, NOW + PATIENCE)
+    work = await synchronization(cluster, keeper, NOW + PATIENCE)
 
     work.add("default", 1)
     await asyncio.to_thread(
@@ -165,11 +163,10 @@ async def test_an_object_goes_in_time_while_a_request_to_the_optimizer_hangs() -
 
 async def test_an_object_that_cannot_be_written_on_is_tried_again() -> None:
     cluster = cluster_of(*SCENE, going("T"))
+    work = await synchronization(cluster, FakeKeeper(), NOW + PATIENCE)
     cluster.failures = [UnavailableError("connection refused")]
 
-    outcome = await synchronization(cluster, FakeKeeper(), NOW + PATIENCE).release_overdue(
-        "default"
-    )
+    outcome = await work.release_overdue("default")
 
     assert outcome is Outcome.FAILED
 
@@ -188,7 +185,7 @@ async def test_of_several_namespaces_none_is_told_before_its_turn() -> None:
 
 async def test_a_conflict_is_tried_again_with_the_newest_version() -> None:
     cluster = cluster_of(server("S"))
-    seen = synchronization(cluster, FakeKeeper())
+    seen = await synchronization(cluster, FakeKeeper())
     cluster.add(server("S", finalizers=["other"]))
 
     assert await seen.synchronize("default") is Outcome.SETTLED

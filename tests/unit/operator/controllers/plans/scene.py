@@ -10,14 +10,15 @@ from typing import Any
 from inferno_operator.controllers.optimization.ports import Loads, TypedLoads
 from inferno_operator.controllers.optimization.reconcile import Context as OptimizationContext
 from inferno_operator.controllers.optimization.reconcile import reconcile_optimizer
-from inferno_operator.controllers.optimization.source import Mirror, OnDemand
-from inferno_operator.controllers.plans.book import Book
+from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.plans.book import OPTIMIZER, PLAN, Book
 from inferno_operator.controllers.plans.gate import Gate
 from inferno_operator.controllers.plans.reconcile import Context, reconcile_plans
 from inferno_operator.controllers.plans.seal import Seal, plan_digest
-from inferno_operator.resources import Optimizer, Plan, parse
+from inferno_operator.resources import Plan, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.work_queue import Outcome
 from tests.unit.operator import objects
 from tests.unit.operator.objects import NOW
@@ -80,9 +81,9 @@ class Scene:
         self.cluster = cluster
         self._loads = loads
         self.now = NOW
-        self.mirror = Mirror(cluster, (Plan, Optimizer), ())
+        self.objects = Informers(cluster).subscribe([PLAN, OPTIMIZER])
         source, locks = OnDemand(cluster), defaultdict[str, asyncio.Lock](asyncio.Lock)
-        book = Book(self.mirror, cluster, self.clock, key)
+        book = Book(self.objects, cluster, self.clock, key)
         self._plans = Context(cluster, book, source, loads, self.clock, locks)
         self._optimization = OptimizationContext(
             cluster,
@@ -112,7 +113,7 @@ class Scene:
         return await reconcile_plans(namespace, self._plans)
 
     async def seen(self) -> None:
-        """Wait until the mirror has every change."""
+        """Wait until the watch has shown every change."""
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -197,7 +198,7 @@ async def scene_of(
 
 @asynccontextmanager
 async def _running(scene: Scene) -> AsyncIterator[Scene]:
-    watching = asyncio.create_task(scene.mirror.run())
+    watching = asyncio.create_task(scene.objects.run())
     await scene.seen()
     try:
         yield scene

@@ -11,6 +11,7 @@ from inferno_operator.controllers.actuation.publication.controller import Public
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Change, GoneError, RejectedError
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator import objects
@@ -72,7 +73,7 @@ async def until(met: Callable[[], bool]) -> None:
 
 
 async def test_before_the_first_list_nothing_is_known() -> None:
-    publication = Publication(FakeCluster(), ())
+    publication = Publication(FakeCluster(), Informers(FakeCluster()))
 
     with pytest.raises(UnavailableError, match=NOT_YET):
         publication.decision(S)
@@ -82,7 +83,7 @@ async def test_before_the_first_list_nothing_is_known() -> None:
 async def test_the_newest_decision_is_published() -> None:
     cluster = FakeCluster()
     cluster.add(decided(2))
-    publication = Publication(cluster, ())
+    publication = Publication(cluster, Informers(cluster))
 
     async with watching(publication):
         assert publication.decision(S).on("A") == 2
@@ -95,7 +96,7 @@ async def test_a_server_that_is_gone_is_not_published() -> None:
     cluster = FakeCluster()
     cluster.add(decided(2))
     cluster.add(decided(1, "T"))
-    publication = Publication(cluster, ())
+    publication = Publication(cluster, Informers(cluster))
 
     async with watching(publication):
         cluster.remove(SERVER, S)
@@ -108,7 +109,7 @@ async def test_a_server_that_is_gone_is_not_published() -> None:
 async def test_a_lost_watch_is_told_until_servers_are_listed_again() -> None:
     cluster = CutCluster()
     cluster.add(decided(2))
-    publication = Publication(cluster, ())
+    publication = Publication(cluster, Informers(cluster))
 
     async with watching(publication):
         cluster.failures = [UnavailableError("the API server does not answer")] * 3
@@ -134,7 +135,7 @@ async def test_a_namespace_without_rights_does_not_silence_the_others() -> None:
 
     cluster = Closed()
     cluster.add(decided(2))
-    publication = Publication(cluster, ("closed", "default"))
+    publication = Publication(cluster, Informers(cluster, ("closed", "default")))
 
     task = asyncio.create_task(publication.run())
     await until(lambda: bool(list(publication.decisions())))
@@ -167,7 +168,7 @@ async def test_a_variant_has_the_name_of_its_annotated_autoscaler() -> None:
     cluster.add(autoscaler("keda-hpa-scaled", "on-b", managed | owner))
     cluster.add(autoscaler("of-c", "on-c"))
     cluster.add(autoscaler("of-d", "on-d", managed, kind="StatefulSet"))
-    publication = Publication(cluster, (), names_variants=True)
+    publication = Publication(cluster, Informers(cluster), names_variants=True)
 
     async with watching(publication):
         decision = publication.decision(S)
@@ -184,7 +185,7 @@ async def test_without_the_right_to_list_autoscalers_a_variant_has_the_name_of_i
     workloads = [{"accelerator": "A", "name": "on-a"}]
     cluster.add(decided(2) | {"spec": decided(2)["spec"] | {"workloads": workloads}})
     cluster.unserved.add("HorizontalPodAutoscaler")
-    publication = Publication(cluster, (), names_variants=True)
+    publication = Publication(cluster, Informers(cluster), names_variants=True)
 
     async with watching(publication):
         await asyncio.sleep(61)
@@ -200,7 +201,7 @@ async def test_a_recommendation_is_not_published() -> None:
     cluster = FakeCluster()
     cluster.add(decided(2))
     cluster.add(optimizer("Recommend"))
-    publication = Publication(cluster, ())
+    publication = Publication(cluster, Informers(cluster))
 
     async with watching(publication):
         with pytest.raises(UnavailableError, match="no decision stands: Optimizer 'plan' has mode"):

@@ -15,6 +15,7 @@ from inferno_operator.resources import Optimizer
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import EVENTS, POD, Key, Kind, kind_of
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
+from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import RejectedError, Served
 from inferno_optimizer.system import IDLE
 from tests.unit.operator import objects
@@ -172,10 +173,11 @@ def _is_ready(pod: Manifest) -> bool:
 
 @asynccontextmanager
 async def running(scene: Scene) -> AsyncGenerator[WorkloadController]:
+    informers = Informers(scene.cluster)
     workloads = WorkloadController(
-        scene.cluster, (), lambda resources: build_system(resources).system, scene.now
+        scene.cluster, informers, lambda resources: build_system(resources).system, scene.now
     )
-    controllers = workloads, ActuationController(scene.cluster, (), scene.now)
+    controllers = workloads, ActuationController(scene.cluster, informers, scene.now)
     running = [controller.run() for controller in controllers]
     tasks = [asyncio.create_task(task) for task in (*running, scene.live())]
     yield workloads

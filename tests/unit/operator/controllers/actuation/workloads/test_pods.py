@@ -8,7 +8,6 @@ import pytest
 from inferno_operator.controllers.actuation.workloads.pods import (
     PodCounts,
     count_pods,
-    trimmed,
 )
 from inferno_operator.resources.pods import PodIndex, reduced
 from tests.unit.operator import objects
@@ -90,9 +89,8 @@ def test_finished_pods_use_no_cards() -> None:
     assert PodIndex([finished]).selected("app=x") == []
 
 
-def test_a_trimmed_pod_is_counted_like_the_whole_one() -> None:
+def test_a_reduced_pod_is_counted_like_the_whole_one() -> None:
     whole = pod(ready=30, labels={"app": "x"}, namespace="ns", managedFields=[{}])
 
-    assert count_pods([trimmed(whole)], objects.NOW) == count_pods([whole], objects.NOW)
-    assert trimmed(reduced(whole)) == trimmed(whole)
-    assert "managedFields" not in trimmed(whole)["metadata"]
+    assert count_pods([reduced(whole)], objects.NOW) == count_pods([whole], objects.NOW)
+    assert "managedFields" not in reduced(whole)["metadata"]

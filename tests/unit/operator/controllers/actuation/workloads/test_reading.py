@@ -10,6 +10,7 @@ from inferno_operator.controllers.actuation.workloads.world import World
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import POD, Key, Place
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
+from inferno_operator.runtime.informers import Informers
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.actuation.workloads.late import LateCluster
 
@@ -56,7 +57,7 @@ async def read(cluster: FakeCluster, world: World, memory: Memory) -> Subject:
 async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one() -> None:
     cluster, memory = FakeCluster(), Memory()
     cluster.add(deployment("kubectl"))
-    world = World(cluster, (), lambda _: None)
+    world = World(cluster, Informers(cluster), lambda _: None)
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)
     await world.read_scales([PLACE])
@@ -74,7 +75,7 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
 async def test_another_manager_after_an_own_write_is_foreign() -> None:
     cluster, memory = FakeCluster(), Memory()
     cluster.add(deployment("kubectl"))
-    world = World(cluster, (), lambda _: None)
+    world = World(cluster, Informers(cluster), lambda _: None)
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)
     memory.wrote(PLACE)
@@ -90,7 +91,7 @@ async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     """As after a write that was refused because another manager wrote in between."""
     cluster, memory = LateCluster(), Memory()
     cluster.add(deployment(FIELD_MANAGER))
-    world = World(cluster, (), lambda _: None)
+    world = World(cluster, Informers(cluster), lambda _: None)
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)
     memory.wrote(PLACE)
