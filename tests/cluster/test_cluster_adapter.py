@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
-from inferno_operator.controllers.optimization.writer import Writer, apply_fields
+from inferno_operator.controllers.optimization.reconcile import clear_request
 from inferno_operator.resources import (
     API_VERSION,
     RESOURCES,
@@ -22,7 +22,14 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.objects import POD, Event, Key, Kind, Reference, kind_of
 from inferno_operator.resources.objects import Manifest as Stored
-from inferno_operator.runtime.ports import GoneError, RejectedError, Served, StaleError
+from inferno_operator.runtime.ports import (
+    FieldManager,
+    GoneError,
+    RejectedError,
+    Served,
+    StaleError,
+)
+from inferno_operator.runtime.updates import Writer
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.cluster.connection import connected
 from tests.controlplane import ControlPlane
@@ -31,7 +38,6 @@ from tests.controlplane.waiting import wait_until
 Manifest = dict[str, Any]
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
-FIELD_MANAGER = "inferno-operator"
 FLAGS = dict.fromkeys(("unlimited", "heterogeneous", "milpSolver", "useCplex"), False)
 SPECS: dict[str, Manifest] = {
     "Accelerator": {"name": "A", "type": "T", "cost": 10},
@@ -47,9 +53,14 @@ pytestmark = pytest.mark.usefixtures("crds_installed")
 SERVER = kind_of(Server)
 
 
+def decisions(api: ApiServer) -> Writer:
+    """Writes as the optimization controller does."""
+    return Writer(api, FieldManager.DECISIONS, lambda: NOW)
+
+
 async def apply_spec(api: ApiServer, reference: Reference, spec: Manifest) -> Stored:
     """Own these fields of a spec, as the optimization controller does."""
-    return await api.apply(reference.kind, reference.manifest(spec=spec), FIELD_MANAGER)
+    return await api.apply(reference.kind, reference.manifest(spec=spec), FieldManager.DECISIONS)
 
 
 class Scene:
@@ -223,7 +234,7 @@ async def test_a_status_is_applied_and_the_spec_stays(
     reference = scene.create(kind)
     before = scene.get(reference.kind)["spec"]
 
-    returned = await apply_fields(api, reference, status=status("Ready", observedGeneration=1))
+    returned = await decisions(api).apply(reference, status=status("Ready", observedGeneration=1))
 
     stored = scene.get(reference.kind)
     assert returned["status"] == stored["status"]
@@ -239,9 +250,9 @@ async def test_conditions_of_others_stay_and_ours_that_are_left_out_go(
     foreign = {"status": {"conditions": [condition("Audited", "by others")]}}
     scene.patch(Server, foreign, subresource="status")
 
-    await apply_fields(api, server, status=status("Ready", "Allocated", observedGeneration=1))
+    await decisions(api).apply(server, status=status("Ready", "Allocated", observedGeneration=1))
     before = conditions(scene.get(Server))
-    await apply_fields(api, server, status=status("Ready"))
+    await decisions(api).apply(server, status=status("Ready"))
 
     assert sorted(before) == ["Allocated", "Audited", "Ready"]
     after = scene.get(Server)
@@ -256,7 +267,7 @@ async def test_conditions_are_stored_in_the_order_in_which_we_apply_them(
     others = {"status": status("Allocated", "Audited", "Ready")}
     scene.patch(Server, others, subresource="status")
 
-    await apply_fields(api, server, status=status("Ready", "Allocated"))
+    await decisions(api).apply(server, status=status("Ready", "Allocated"))
 
     stored = [type_ for type_ in conditions(scene.get(Server)) if type_ != "Audited"]
     assert stored == ["Ready", "Allocated"]
@@ -266,11 +277,11 @@ async def test_spec_and_status_are_managed_under_one_name(scene: Scene, api: Api
     server = scene.create("Server")
 
     await apply_spec(api, server, {"desiredAlloc": TWO})
-    await apply_fields(api, server, status=status("Ready"))
+    await decisions(api).apply(server, status=status("Ready"))
 
     assert sorted(scene.managers(Server)) == [
-        (FIELD_MANAGER, "Apply", ""),
-        (FIELD_MANAGER, "Apply", "status"),
+        (FieldManager.DECISIONS, "Apply", ""),
+        (FieldManager.DECISIONS, "Apply", "status"),
         ("kubectl", "Apply", ""),
     ]
 
@@ -279,10 +290,10 @@ async def test_a_request_is_cleared_and_nothing_else(scene: Scene, api: ApiServe
     optimizer = scene.create("Optimizer")
     before = scene.get(Optimizer)
 
-    await Writer(api, lambda: NOW).clear_request(optimizer)
+    await clear_request(optimizer, api)
 
     assert scene.get(Optimizer)["spec"] == {**before["spec"], "optimize": False}
-    assert (FIELD_MANAGER, "Update", "") in scene.managers(Optimizer)
+    assert (FieldManager.DECISIONS, "Update", "") in scene.managers(Optimizer)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +308,7 @@ async def test_a_request_is_not_cleared_on_an_object_that_changed(
     scene.patch(Optimizer, change)
 
     with pytest.raises(StaleError) as raised:
-        await Writer(api, lambda: NOW).clear_request(optimizer)
+        await clear_request(optimizer, api)
 
     assert "Optimizer" in one_line(raised)
     assert scene.get(Optimizer)["spec"]["optimize"] is True
@@ -315,9 +326,9 @@ async def write(api: ApiServer, what: str, reference: Reference) -> None:
     if what == "spec":
         await apply_spec(api, reference, {"desiredAlloc": TWO})
     elif what == "status":
-        await apply_fields(api, reference, status=status("Ready"))
+        await decisions(api).apply(reference, status=status("Ready"))
     else:
-        await Writer(api, lambda: NOW).clear_request(reference)
+        await clear_request(reference, api)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +390,9 @@ async def test_a_status_that_the_schema_forbids_is_rejected(scene: Scene, api: A
     server = scene.create("Server")
 
     with pytest.raises(RejectedError) as raised:
-        await apply_fields(api, server, status={"active": True, "conditions": [{"type": "Ready"}]})
+        await decisions(api).apply(
+            server, status={"active": True, "conditions": [{"type": "Ready"}]}
+        )
 
     assert "lastTransitionTime" in one_line(raised)
 
@@ -406,7 +419,7 @@ async def test_what_our_rights_do_not_cover_is_rejected(
         with pytest.raises(RejectedError) as raised:
             await api.get(SERVER, server.key)
         with pytest.raises(RejectedError):
-            await apply_fields(api, server, status=status("Ready"))
+            await decisions(api).apply(server, status=status("Ready"))
 
     assert "forbidden" in one_line(raised)
     assert "nobody" in str(raised.value)
@@ -446,8 +459,8 @@ async def test_an_api_server_that_is_away_is_unavailable_and_found_again(
             api.get(SERVER, server.key),
             api.list(SERVER, scene.namespace),
             apply_spec(api, server, {"desiredAlloc": TWO}),
-            apply_fields(api, server, status=status("Ready")),
-            Writer(api, lambda: NOW).clear_request(server),
+            decisions(api).apply(server, status=status("Ready")),
+            clear_request(server, api),
         ):
             with pytest.raises(UnavailableError) as raised:
                 await call

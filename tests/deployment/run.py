@@ -15,9 +15,10 @@ import httpx
 import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferno_operator.controllers.optimization.writer import apply_fields
 from inferno_operator.resources import API_VERSION, RESOURCES, Plan
 from inferno_operator.resources.objects import Key, Reference, kind_of
+from inferno_operator.runtime.ports import FieldManager
+from inferno_operator.runtime.updates import Writer
 from tests.cluster.connection import connected
 from tests.cluster.scene import FINALIZER, Scene
 from tests.conftest import ROOT
@@ -252,13 +253,18 @@ def write_out_of_date(control_plane: ControlPlane, namespace: str) -> None:
     asyncio.run(_write_out_of_date(control_plane, kubeconfig, namespace))
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 async def _write_out_of_date(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> None:
-    async with connected(kubeconfig, lambda: datetime.now(UTC)) as api_server:
+    async with connected(kubeconfig, _now) as api_server:
+        writer = Writer(api_server, FieldManager.DECISIONS, _now)
         for resource in RESOURCES:
             metadata = control_plane.items(resource.plural, namespace)[0]["metadata"]
             key = Key(namespace, metadata["name"])
             reference = Reference(kind_of(resource), key, metadata["uid"], version="1")
-            await apply_fields(api_server, reference, status={"active": True})
+            await writer.apply(reference, status={"active": True})
             if resource is Plan:  # what happens to the oldest one of a long history
                 await api_server.delete(reference)
 

@@ -11,9 +11,9 @@ from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference, kind_of
 from inferno_operator.runtime.leader_election import Lease
 from inferno_operator.runtime.ports import (
-    FIELD_MANAGER,
     Change,
     ConflictError,
+    FieldManager,
     GoneError,
     Listing,
     Scale,
@@ -259,7 +259,7 @@ class FakeCluster:
         """Replace the status; conditions that no apply has set are those of decisions."""
         owners = self._owners.setdefault(stored["metadata"]["uid"], {})
         before = stored.get("status", {}).get("conditions", ())
-        kept = [c for c in before if owners.get(c["type"], FIELD_MANAGER) != manager]
+        kept = [c for c in before if owners.get(c["type"], FieldManager.DECISIONS) != manager]
         answer = {k: v for k, v in stored.get("status", {}).items() if k == "approval"}
         stored["status"] = {**copy.deepcopy(dict(status)), **answer}
         own = stored["status"].get("conditions", ())

@@ -20,7 +20,7 @@ from inferno_operator.resources import GROUP, VERSION, Resource
 from inferno_operator.resources.objects import Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.concurrency import write_each
-from inferno_operator.runtime.ports import FIELD_MANAGER, Cluster, StaleError
+from inferno_operator.runtime.ports import Cluster, FieldManager, StaleError
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
 
@@ -128,4 +128,4 @@ async def _set(reference: Reference, finalizers: Sequence[str], cluster: Cluster
     """Replace the finalizers; `StaleError` if the object changed since it was read."""
     manifest = reference.manifest_at_version()
     manifest["metadata"]["finalizers"] = list(finalizers)
-    await cluster.merge(reference.kind, manifest, FIELD_MANAGER)
+    await cluster.merge(reference.kind, manifest, FieldManager.DECISIONS)

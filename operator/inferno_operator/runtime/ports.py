@@ -2,13 +2,34 @@
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference
 from inferno_optimizer.errors import InfernoError
 
-FIELD_MANAGER = "inferno-operator"
-"""The field manager of decisions, conditions and finalizers on our kinds."""
+
+class FieldManager(StrEnum):
+    """Who sets and owns fields of objects, by the names that the API server keeps.
+
+    ===========  =====================================================================
+    DECISIONS    decisions, their conditions and Plans; finalizers
+    ACTUATION    replicas of workloads and ModelBoosters; what runs, on Servers
+    MEASUREMENT  measured loads and the condition Measured of Servers
+    CALIBRATION  calibrations and the condition Calibrated of Models
+    CAPACITY     counts and the condition Counted of Capacities
+    BOOSTERS     the children of ModelBoosters, and their status
+    KUBECTL      what a person changes with `kubectl inferno`
+    ===========  =====================================================================
+    """
+
+    DECISIONS = "inferno-operator"
+    ACTUATION = "inferno-actuation"
+    MEASUREMENT = "inferno-measure"
+    CALIBRATION = "inferno-calibrate"
+    CAPACITY = "inferno-capacity"
+    BOOSTERS = "inferno-model-booster"
+    KUBECTL = "kubectl-inferno"
 
 
 class GoneError(InfernoError):

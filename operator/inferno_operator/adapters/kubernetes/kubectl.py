@@ -20,10 +20,8 @@ from inferno_operator.adapters.kubernetes.client import MERGE, TIMEOUT, answer_t
 from inferno_operator.resources import GROUP, SYSTEM_RESOURCES, VERSION, Optimizer, Plan, Resource
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.ports import GoneError, Listing, RejectedError
+from inferno_operator.runtime.ports import FieldManager, GoneError, Listing, RejectedError
 from inferno_optimizer.errors import InputError
-
-FIELD_MANAGER = "kubectl-inferno"
 
 APPROVER = "inferno-approve"
 """The ClusterRole whose rights an answer to a Plan takes."""
@@ -66,7 +64,7 @@ class Session:
         call = self._api.patch_namespaced_custom_object(
             *(GROUP, VERSION, self.namespace, Optimizer.plural, name),
             {"spec": {"optimize": True}},
-            field_manager=FIELD_MANAGER,
+            field_manager=FieldManager.KUBECTL,
             _content_type=MERGE,
             _request_timeout=TIMEOUT,
         )
@@ -95,7 +93,7 @@ class Session:
         call = self._api.patch_namespaced_custom_object_status(
             *(GROUP, VERSION, self.namespace, Plan.plural, name),
             {"status": {"approval": dict(approval)}},
-            field_manager=FIELD_MANAGER,
+            field_manager=FieldManager.KUBECTL,
             _content_type=MERGE,
             _request_timeout=TIMEOUT,
         )

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from inferno_operator.resources.objects import Manifest
-
-FIELD_MANAGER = "inferno-actuation"
-"""The field manager of actuation; decisions have another one."""
+from inferno_operator.runtime.ports import FieldManager
 
 NOBODY: list[dict[str, Any]] = [{}]
 """The value that clears `managedFields`; the API server ignores an empty list."""
@@ -67,4 +65,4 @@ def _backends(entry: Manifest) -> Iterator[str]:
 
 
 def _ours(entry: Manifest) -> bool:
-    return entry.get("manager") == FIELD_MANAGER and not entry.get("subresource")
+    return entry.get("manager") == FieldManager.ACTUATION and not entry.get("subresource")

@@ -21,7 +21,6 @@ from inferno_operator.controllers.actuation.disputes import Disputes, Fight
 from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.index import Index
 from inferno_operator.controllers.actuation.ownership import (
-    FIELD_MANAGER,
     backend_key,
     owned_backends,
 )
@@ -55,7 +54,13 @@ from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Serv
 from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import Key, Kind, Manifest, Now, Place, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
-from inferno_operator.runtime.ports import Cluster, ConflictError, GoneError, StaleError
+from inferno_operator.runtime.ports import (
+    Cluster,
+    ConflictError,
+    FieldManager,
+    GoneError,
+    StaleError,
+)
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
@@ -264,7 +269,9 @@ def _reporting(plan: Plan, fights: Sequence[Fight], now: datetime) -> Plan:
 async def _apply(write: Write, context: Context, *, force: bool) -> Manifest:
     reference = write.reference
     manifest = reference.manifest(spec=write.spec)
-    return await context.cluster.apply(reference.kind, manifest, FIELD_MANAGER, force=force)
+    return await context.cluster.apply(
+        reference.kind, manifest, FieldManager.ACTUATION, force=force
+    )
 
 
 async def _drop_backends(write: Write, booster: Manifest, context: Context) -> None:
@@ -309,4 +316,4 @@ async def _report(
         return
     reference = Reference.of(SERVER, manifest)
     body = reference.manifest_at_version(status={"conditions": [wanted.to_json()]})
-    await context.cluster.apply(SERVER, body, FIELD_MANAGER)
+    await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.cache import BoosterCache
 from inferno_operator.controllers.boosters.plan import Apply, Delete, Plan, is_terminating, plan
-from inferno_operator.controllers.boosters.retention import FIELD_MANAGER
 from inferno_operator.controllers.boosters.status import FAILED, Report, is_up_to_date, status_of
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
 from inferno_operator.runtime.ports import (
     Cluster,
+    FieldManager,
     GoneError,
     RejectedError,
     StaleError,
@@ -153,7 +153,7 @@ async def _attempt(action: Apply | Delete, results: WriteResults, context: Conte
 
 
 async def _apply(action: Apply, results: WriteResults, context: Context) -> None:
-    written = await context.cluster.apply(action.kind, action.manifest, FIELD_MANAGER)
+    written = await context.cluster.apply(action.kind, action.manifest, FieldManager.BOOSTERS)
     context.cache.written(action.kind, written)
     name = f"{action.kind.kind} {action.manifest['metadata']['name']}"
     (results.created if action.new else results.updated).append(name)
@@ -176,6 +176,6 @@ async def _report(manifest: Manifest, booster: Booster, report: Report, context:
     if is_up_to_date(manifest.get("status") or {}, status):
         return
     written = await context.cluster.apply(
-        about.kind, about.manifest_at_version(status=status), FIELD_MANAGER
+        about.kind, about.manifest_at_version(status=status), FieldManager.BOOSTERS
     )
     cache.written(about.kind, written)

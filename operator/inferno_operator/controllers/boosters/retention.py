@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 from inferno_operator.controllers.boosters.booster import BOUNDS, Backend, Booster
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Manifest
+from inferno_operator.runtime.ports import FieldManager
 
 Json = dict[str, Any]
-
-FIELD_MANAGER = "inferno-model-booster"
-"""The field manager of this controller."""
 
 PLAN_MANAGERS = "inferno-"
 """Prefix of the field managers of this operator that write the optimizer's plan."""
@@ -158,11 +156,11 @@ def _unless_changed(manifest: Json, current: Manifest) -> Json:
 
 
 def _is_ours(managers: Collection[Owner]) -> bool:
-    return any(owner.manager == FIELD_MANAGER for owner in managers)
+    return any(owner.manager == FieldManager.BOOSTERS for owner in managers)
 
 
 def _has_plan(managers: Collection[Owner]) -> bool:
-    names = {owner.manager for owner in managers} - {FIELD_MANAGER}
+    names = {owner.manager for owner in managers} - {FieldManager.BOOSTERS}
     return any(name.startswith(PLAN_MANAGERS) for name in names)
 
 

@@ -7,17 +7,14 @@ from dataclasses import dataclass, field
 from inferno_operator.controllers.calibration.past import Past
 from inferno_operator.controllers.calibration.plan import calibrations, with_prefill_batch
 from inferno_operator.controllers.calibration.ports import Pair, Windows
-from inferno_operator.controllers.calibration.status import Update, update
+from inferno_operator.controllers.calibration.status import update
 from inferno_operator.resources import CalibratedData, Model
 from inferno_operator.resources.objects import Now, kind_of
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.concurrency import write_each
-from inferno_operator.runtime.ports import Cluster, GoneError, StaleError
+from inferno_operator.runtime.ports import Cluster, FieldManager
+from inferno_operator.runtime.updates import Writer
 from inferno_optimizer.calibration.windows import Window, retained
 from inferno_optimizer.errors import InfernoError
-
-FIELD_MANAGER = "inferno-calibrate"
-"""The field manager of calibrations and of the condition Calibrated."""
 
 MODEL = kind_of(Model)
 OFF = "Off"
@@ -58,11 +55,15 @@ async def calibrate_all(context: Context) -> None:
     _remember(context.memory, read, context.now().timestamp())
     wanted = {key: model for key, (_, model) in models.items() if model.spec.calibrate != OFF}
     rows = calibrations(context.memory, wanted, context.now())
-    updates = [
+    updates = (
         update(observation, rows.get(key) or _last(model), context.now())
         for key, (observation, model) in models.items()
-    ]
-    await _write([change for change in updates if change is not None], context.cluster)
+    )
+    writer = Writer(context.cluster, FieldManager.CALIBRATION, context.now)
+    try:
+        await writer.write_all(filter(None, updates))
+    except InfernoError as error:
+        logger.warning("some calibrations are not written: %s", error)
 
 
 async def _models(context: Context) -> Mapping[tuple[str, str], tuple[Observation, Model]]:
@@ -104,20 +105,3 @@ def _remember(
 def _last(model: Model) -> tuple[CalibratedData, ...]:
     """The calibration in the status, of a Model that has no windows; none if it is switched off."""
     return () if model.spec.calibrate == OFF else model.status.calibration
-
-
-async def _write(updates: Sequence[Update], cluster: Cluster) -> None:
-    async def write(change: Update) -> None:
-        manifest = change.reference.manifest_at_version(status=change.status)
-        try:
-            await cluster.apply(MODEL, manifest, FIELD_MANAGER)
-        except (StaleError, GoneError) as error:
-            logger.debug("%s; the next cycle writes it", error)
-            return
-        for event in change.events:
-            await cluster.publish(event)
-
-    try:
-        await write_each(updates, write)
-    except InfernoError as error:
-        logger.warning("some calibrations are not written: %s", error)

@@ -1,13 +1,13 @@
 """What to write on a Model after a calibration, and whether it is worth a write; pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.resources import CalibratedData, ModelStatus
 from inferno_operator.resources.conditions import CALIBRATED, Verdict, changed, merge_conditions
-from inferno_operator.resources.objects import Event, Manifest, Reference
+from inferno_operator.resources.objects import Event, Reference
 from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.updates import FieldUpdate
 from inferno_optimizer.calibration.verdict import Reason
 
 NOTICEABLE = 0.01
@@ -20,18 +20,9 @@ ACTION = "Calibrate"
 """The action in events of this controller."""
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """The fields of the status that this controller owns, and events about the Model."""
-
-    reference: Reference
-    status: Manifest
-    events: tuple[Event, ...] = ()
-
-
 def update(
     observation: Observation, rows: Sequence[CalibratedData], now: datetime
-) -> Update | None:
+) -> FieldUpdate | None:
     """What to write; None if nothing changed noticeably.
 
     Without rows, what was written before is removed.
@@ -39,7 +30,7 @@ def update(
     before = known(observation)
     if not rows:
         had = before or observation.status.condition(CALIBRATED)
-        return Update(observation.reference, {}) if had else None
+        return FieldUpdate(observation.reference, {}) if had else None
     result = verdict(rows)
     same = len(rows) == len(before) and all(
         not noticeable(old, new) for old, new in zip(before, rows, strict=True)
@@ -51,9 +42,8 @@ def update(
         "calibration": [row.to_json() for row in rows],
         "conditions": [condition.to_json() for condition in conditions],
     }
-    return Update(
-        observation.reference, status, tuple(_events(observation.reference, before, rows))
-    )
+    events = tuple(_events(observation.reference, before, rows))
+    return FieldUpdate(observation.reference, status, news=events)
 
 
 def known(observation: Observation) -> tuple[CalibratedData, ...]:

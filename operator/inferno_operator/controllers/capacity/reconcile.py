@@ -10,7 +10,7 @@ from inferno_operator.controllers.capacity.catalogue import Catalogue, built_in
 from inferno_operator.controllers.capacity.ours import Selectors, owners_of, workloads_of
 from inferno_operator.controllers.capacity.plan import Count, Namespace, count_all
 from inferno_operator.controllers.capacity.requested import Requested, requested_counts
-from inferno_operator.controllers.capacity.status import Update, Warnings
+from inferno_operator.controllers.capacity.status import Warnings
 from inferno_operator.controllers.capacity.world import World
 from inferno_operator.resources import Accelerator, Capacity
 from inferno_operator.resources.objects import (
@@ -27,11 +27,9 @@ from inferno_operator.resources.objects import (
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.concurrency import write_each
-from inferno_operator.runtime.ports import Cluster, GoneError, StaleError
+from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError
+from inferno_operator.runtime.updates import FieldUpdate, Writer
 from inferno_optimizer.errors import InfernoError
-
-FIELD_MANAGER = "inferno-capacity"
-"""The field manager of counts and of the condition Counted."""
 
 ACCELERATOR, CAPACITY = kind_of(Accelerator), kind_of(Capacity)
 
@@ -95,7 +93,7 @@ async def recount(context: Context) -> Result:
     return Result(is_done=not (requested.counted and is_awaited), has_written=bool(due))
 
 
-async def _count(requested: Requested, context: Context) -> list[Update | None]:
+async def _count(requested: Requested, context: Context) -> list[FieldUpdate | None]:
     """Return the updates of the Capacities that are counted; none while a list is awaited."""
     world, now = context.world, context.now()
     if world.trouble is None and not world.is_complete:
@@ -222,16 +220,11 @@ async def _installed(kind: Kind, namespace: str, cluster: Cluster) -> Sequence[M
         return ()
 
 
-async def _write(updates: Sequence[Update], context: Context) -> None:
-    async def write(update: Update) -> None:
-        manifest = update.reference.manifest_at_version(status=update.status)
-        try:
-            await context.cluster.apply(CAPACITY, manifest, FIELD_MANAGER)
-        except (StaleError, GoneError) as error:
-            logger.debug("%s; the next count writes it", error)
-            return
+async def _write(updates: Sequence[FieldUpdate], context: Context) -> None:
+    writer = Writer(context.cluster, FieldManager.CAPACITY, context.now)
+
+    async def write(update: FieldUpdate) -> None:
+        await writer.write(update)
         context.changed(update.reference.key.namespace)
-        for event in update.events:
-            await context.cluster.publish(event)
 
     await write_each(updates, write)

@@ -9,9 +9,10 @@ from inferno_operator.controllers.capacity.cards import unmatched_cards
 from inferno_operator.controllers.capacity.plan import Count
 from inferno_operator.resources import CapacityStatus, CountedNode
 from inferno_operator.resources.conditions import COUNTED, Verdict, changed, merge_conditions
-from inferno_operator.resources.objects import Event, Manifest, Reference
+from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError
+from inferno_operator.runtime.updates import FieldUpdate
 from inferno_optimizer.errors import InfernoError
 
 NODES_LISTED = 2000
@@ -28,15 +29,6 @@ ACTION = "Count"
 
 FIELDS = "counted", "nodes", "nodesLeftOut", "unmatched"
 """The fields of the status that this controller owns, besides the condition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """The fields of the status that this controller owns, and events about the Capacity."""
-
-    reference: Reference
-    status: Manifest
-    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +49,13 @@ class Warnings:
 
 def counted(
     observation: Observation, count: Count, now: datetime, warnings: Warnings
-) -> Update | None:
+) -> FieldUpdate | None:
     """Return the update after a count; None if nothing changed."""
     verdict = Verdict(COUNTED, holds=True, reason="Counted", message=_summary(count, warnings))
     return _update(observation, _fields(count), verdict, now)
 
 
-def failed(observation: Observation, error: InfernoError, now: datetime) -> Update | None:
+def failed(observation: Observation, error: InfernoError, now: datetime) -> FieldUpdate | None:
     """Return the update if the nodes cannot be read: the last counts stay."""
     status = observation.status
     kept = isinstance(status, CapacityStatus) and status.counted
@@ -74,29 +66,30 @@ def failed(observation: Observation, error: InfernoError, now: datetime) -> Upda
     return _update(observation, _known(observation), verdict, now)
 
 
-def refused(observation: Observation, older: str, now: datetime) -> Update | None:
+def refused(observation: Observation, older: str, now: datetime) -> FieldUpdate | None:
     """Return the update of a Capacity with fromNodes beside an older one of its namespace."""
     message = f"the older Capacity {older!r} counts the nodes already: remove one of the two"
     verdict = Verdict(COUNTED, holds=False, reason="Conflict", message=message)
     return _update(observation, {}, verdict, now)
 
 
-def cleared(observation: Observation) -> Update | None:
+def cleared(observation: Observation) -> FieldUpdate | None:
     """Return the update of a Capacity that is not counted; None if it never was."""
     had = _known(observation) or observation.status.condition(COUNTED)
-    return Update(observation.reference, {}) if had else None
+    return FieldUpdate(observation.reference, {}) if had else None
 
 
 def _update(
     observation: Observation, fields: Manifest, verdict: Verdict, now: datetime
-) -> Update | None:
+) -> FieldUpdate | None:
     before = observation.status.condition(COUNTED)
     if fields == _known(observation) and not changed(observation.status, verdict):
         return None
     conditions = merge_conditions(observation.status, [verdict], observation.generation, now)
     status = {**fields, "conditions": [condition.to_json() for condition in conditions]}
     news = before is None or (before.status, before.reason) != (verdict.status, verdict.reason)
-    return Update(observation.reference, status, (_event(observation, verdict),) if news else ())
+    events = (_event(observation, verdict),) if news else ()
+    return FieldUpdate(observation.reference, status, news=events)
 
 
 def _event(observation: Observation, verdict: Verdict) -> Event:

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 
 from inferno_operator.controllers.measurement import report, status
 from inferno_operator.controllers.measurement.load import with_planned_load
@@ -15,16 +14,10 @@ from inferno_operator.controllers.measurement.survey import Result, Results, Sur
 from inferno_operator.resources import Measure, Measured, Server, ServerStatus
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.observer import Observer
-from inferno_operator.runtime.ports import Cluster, StaleError
+from inferno_operator.runtime.ports import Cluster, FieldManager
+from inferno_operator.runtime.updates import FieldUpdate, Writer
 from inferno_optimizer.errors import InfernoError
-
-FIELD_MANAGER = "inferno-measure"
-"""The field manager of measured loads and of the condition Measured."""
-
-AT_A_TIME = 500
-"""Updates that are made and written together."""
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +100,7 @@ def _measures(servers: Mapping[Key, Observation]) -> Mapping[Key, Measure]:
     }
 
 
-def _update(observation: Observation, result: Result, context: Context) -> status.Update | None:
+def _update(observation: Observation, result: Result, context: Context) -> FieldUpdate | None:
     """Judge a reading, keep what was measured, and return what to write."""
     key, server = observation.reference.key, observation.resource
     before = context.measured.get(key) or last_good(observation)
@@ -125,31 +118,10 @@ def last_good(observation: Observation) -> Measured | None:
     return known.measured if isinstance(known, ServerStatus) else None
 
 
-async def _write(updates: Iterable[status.Update | None], context: Context) -> None:
-    """Write updates, some at a time: thousands may be due after a start."""
-    due = (update for update in updates if update is not None)
-    while batch := tuple(islice(due, AT_A_TIME)):
-        try:
-            await write_each(batch, partial(_try_to_write, cluster=context.cluster))
-        except InfernoError as error:
-            logger.warning("some measurements are not written: %s", error)
-
-
-async def _try_to_write(update: status.Update, cluster: Cluster) -> None:
+async def _write(updates: Iterable[FieldUpdate | None], context: Context) -> None:
+    """Write updates; those that fail are written by the next cycle."""
+    writer = Writer(context.cluster, FieldManager.MEASUREMENT, context.now)
     try:
-        await _write_one(update, cluster)
-    except StaleError as error:
-        logger.debug("%s; the next cycle writes it", error)
-
-
-async def _write_one(update: status.Update, cluster: Cluster) -> None:
-    reference = update.reference
-    if update.spec is not None:
-        manifest = reference.manifest_at_version(spec=update.spec)
-        written = await cluster.apply(reference.kind, manifest, FIELD_MANAGER)
-        reference = type(reference).of(reference.kind, written)
-    if update.status is not None:
-        manifest = reference.manifest_at_version(status=update.status)
-        await cluster.apply(reference.kind, manifest, FIELD_MANAGER)
-    if update.event is not None:
-        await cluster.publish(update.event)
+        await writer.write_all(filter(None, updates))
+    except InfernoError as error:
+        logger.warning("some measurements are not written: %s", error)

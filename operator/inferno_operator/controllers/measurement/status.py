@@ -1,14 +1,14 @@
 """What is written on a measured Server, and when: the numbers, the condition, the load; pure."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from inferno_operator.controllers.measurement.load import differs, load, load_moved
 from inferno_operator.resources import Measured, Server, ServerStatus, Status
 from inferno_operator.resources.conditions import Verdict, changed, merge_conditions
-from inferno_operator.resources.objects import Event, Manifest, Reference
+from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.updates import FieldUpdate
 
 MEASURED = "Measured"
 """The type of the condition."""
@@ -21,16 +21,6 @@ PATIENCE = timedelta(minutes=15)
 
 NUMBERS = ("arrival_rate", "avg_in_tokens", "avg_out_tokens", "itl_average", "ttft_average")
 """Numbers whose change is written; the others are written with them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What to write on a Server; parts that are None stay as they are."""
-
-    reference: Reference
-    status: Manifest | None
-    spec: Manifest | None
-    event: Event | None = None
 
 
 def verdict(measured: Measured, now: datetime) -> Verdict:
@@ -48,7 +38,7 @@ def unconfigured() -> Verdict:
     return Verdict(MEASURED, holds=False, reason="NoPrometheus", message=message)
 
 
-def update(observation: Observation, measured: Measured, now: datetime) -> Update | None:
+def update(observation: Observation, measured: Measured, now: datetime) -> FieldUpdate | None:
     """Return what to write after a measurement; None if nothing is to be written now.
 
     A change of the quality or of the missed targets is written at once; numbers at most once a
@@ -61,27 +51,27 @@ def update(observation: Observation, measured: Measured, now: datetime) -> Updat
     news = _is_news(observation.status, before, measured, judged)
     if not news and not (before and _is_due(before, measured, now)):
         return None
-    return Update(
+    return FieldUpdate(
         observation.reference,
         _status(observation, judged, now, measured),
         _spec(server, measured),
-        _event(observation, judged),
+        _news(observation, judged),
     )
 
 
-def refused(observation: Observation, judged: Verdict, now: datetime) -> Update | None:
+def refused(observation: Observation, judged: Verdict, now: datetime) -> FieldUpdate | None:
     """Return what to write if a Server is not measured; None if it is written already."""
     if not changed(observation.status, judged):
         return None
     status = _status(observation, judged, now, _before(observation))
-    return Update(observation.reference, status, None, _event(observation, judged))
+    return FieldUpdate(observation.reference, status, news=_news(observation, judged))
 
 
-def cleared(observation: Observation) -> Update | None:
+def cleared(observation: Observation) -> FieldUpdate | None:
     """Return what to write on a Server without spec.measure; None if there is nothing to clear."""
     if _before(observation) is None and observation.status.condition(MEASURED) is None:
         return None
-    return Update(observation.reference, {}, None)
+    return FieldUpdate(observation.reference, {})
 
 
 def _before(observation: Observation) -> Measured | None:
@@ -133,12 +123,13 @@ def _spec(server: Server, measured: Measured) -> Manifest | None:
     return {"currentAlloc": fields}
 
 
-def _event(observation: Observation, judged: Verdict) -> Event | None:
+def _news(observation: Observation, judged: Verdict) -> tuple[Event, ...]:
     """Return an event if measuring begins to fail, or works again."""
     old = observation.status.condition(MEASURED)
     was_bad = old is not None and old.status == "False"
     is_bad = judged.holds is False
     if was_bad == is_bad and (not is_bad or (old and old.reason == judged.reason)):
-        return None
+        return ()
     message = judged.message or "measured again"
-    return Event(observation.reference, "Warning" if is_bad else "Normal", judged.reason, message)
+    severity: Literal["Warning", "Normal"] = "Warning" if is_bad else "Normal"
+    return (Event(observation.reference, severity, judged.reason, message),)

@@ -7,13 +7,13 @@ from itertools import count
 
 from inferno_operator.controllers.optimization.names import check_names
 from inferno_operator.controllers.optimization.source import Source
-from inferno_operator.controllers.optimization.writer import Writer
 from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import Manifest, Now, kind_of
 from inferno_operator.runtime.cache import Difference
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.ports import Cluster
+from inferno_operator.runtime.ports import Cluster, FieldManager
+from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import Outcome, WorkQueue
 from inferno_optimizer.errors import InfernoError
 
@@ -48,7 +48,7 @@ class NameCheck:
         locks: defaultdict[str, asyncio.Lock],
     ) -> None:
         self._source = source
-        self._writer = Writer(cluster, now)
+        self._writer = Writer(cluster, FieldManager.DECISIONS, now)
         self._locks = locks
         self._servers = informers.subscribe([SERVER], self._changed)
         self._rounds = count()
@@ -74,7 +74,7 @@ class NameCheck:
         try:
             async with self._locks[namespace]:
                 observations = await self._source.objects(namespace)
-                await self._writer.write_all(list(check_names(observations)), ())
+                await self._writer.write_all(check_names(observations))
         except InfernoError as error:
             logger.warning("namespace %s: names of Servers are not checked: %s", namespace, error)
             return Outcome.FAILED

@@ -78,6 +78,13 @@ class Update:
             spec is not None and not is_same_placement(_desired(observation), spec["desiredAlloc"]),
         )
 
+    def status_after(self, written: Manifest | None, now: datetime) -> Manifest | None:
+        """The status, after the write of the spec if there was one; None if it is there."""
+        generation = self.generation
+        if written is not None and written["metadata"]["generation"] == generation + 1:
+            generation += 1  # nobody else has changed it
+        return self.status_at(generation, now)
+
     def status_at(self, generation: int, now: datetime) -> Manifest | None:
         """The status for a generation of the object; None if the object already has it."""
         conditions = merge_conditions(self.status, self.verdicts, generation, now)

@@ -30,13 +30,13 @@ from inferno_operator.controllers.optimization.ports import (
 from inferno_operator.controllers.optimization.schedule import Step, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.source import Source
-from inferno_operator.controllers.optimization.writer import Writer
 from inferno_operator.resources import Optimizer as OptimizerResource
-from inferno_operator.resources.objects import Key, Now, kind_of
+from inferno_operator.resources.objects import Key, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.finalizers import DefinitionTerminatingError, release
 from inferno_operator.runtime.observer import Observer
-from inferno_operator.runtime.ports import Cluster, GoneError, StaleError
+from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, StaleError
+from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import Solution
@@ -73,7 +73,7 @@ class Context:
     @property
     def writer(self) -> Writer:
         """The writer of updates."""
-        return Writer(self.cluster, self.now)
+        return Writer(self.cluster, FieldManager.DECISIONS, self.now)
 
 
 async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
@@ -175,7 +175,7 @@ async def _optimize(
     )
     observation = await _write_status(observation, done, writer)
     if step.is_requested:
-        await writer.clear_request(observation.reference)
+        await clear_request(observation.reference, context.cluster)
     context.observer.optimized(key, snapshot.system, placed.solution)
     logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
 
@@ -194,6 +194,12 @@ def _note_numbers(updates: Iterable[Update], context: Context) -> None:
     """Note whose numbers were written now."""
     now = context.now()
     context.written.update({u.reference.uid: now for u in updates if u.spec is not None})
+
+
+async def clear_request(reference: Reference, cluster: Cluster) -> None:
+    """Set `optimize` to false; `StaleError` if the Optimizer changed since it was read."""
+    manifest = reference.manifest_at_version(spec={"optimize": False})
+    await cluster.merge(reference.kind, manifest, FieldManager.DECISIONS)
 
 
 async def _write_status(observation: Observation, update: Update, writer: Writer) -> Observation:

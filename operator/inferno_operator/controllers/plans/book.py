@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from inferno_operator.controllers.optimization.plan import Update
-from inferno_operator.controllers.optimization.writer import Writer
 from inferno_operator.controllers.plans.ports import KeySource
 from inferno_operator.controllers.plans.proposal import Proposal
 from inferno_operator.controllers.plans.seal import Seal, spec_manifest
@@ -12,7 +11,8 @@ from inferno_operator.resources import API_VERSION, Optimizer, Plan
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.informers import Subscription
-from inferno_operator.runtime.ports import FIELD_MANAGER, Cluster
+from inferno_operator.runtime.ports import Cluster, FieldManager
+from inferno_operator.runtime.updates import Writer
 from inferno_optimizer.errors import InfernoError
 
 PLAN = kind_of(Plan)
@@ -41,7 +41,7 @@ class Book:
         self._objects = objects
         self._cluster = cluster
         self._key = key
-        self._writer = Writer(cluster, now)
+        self._writer = Writer(cluster, FieldManager.DECISIONS, now)
 
     def trouble(self) -> InfernoError | None:
         """Return why Plans are not known, such as that their kind is not installed."""
@@ -99,7 +99,7 @@ class Book:
         header = {"apiVersion": API_VERSION, "kind": Plan.kind, "metadata": metadata}
         signature = Seal(await self._key()).signature(key, proposal.spec.digest)
         manifest = {**header, "spec": {**spec_manifest(proposal.spec), "signature": signature}}
-        return self._written(await self._cluster.apply(PLAN, manifest, FIELD_MANAGER))
+        return self._written(await self._cluster.apply(PLAN, manifest, FieldManager.DECISIONS))
 
     async def write(self, observation: Observation, update: Update) -> Observation:
         """Write the status of a Plan, and return the Plan after the write."""

@@ -17,7 +17,6 @@ from inferno_operator.controllers.optimization.ports import Loads
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import Source
 from inferno_operator.controllers.optimization.status import digest
-from inferno_operator.controllers.optimization.writer import Writer
 from inferno_operator.controllers.plans import status
 from inferno_operator.controllers.plans.book import OPTIMIZER, Book
 from inferno_operator.controllers.plans.contents import (
@@ -44,7 +43,8 @@ from inferno_operator.controllers.plans.totals import totals_of
 from inferno_operator.resources import FINISHED, Optimizer, Plan, PlanStatus, Server
 from inferno_operator.resources.objects import Key, Now, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
-from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError
+from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, RejectedError
+from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.sizing.cases import Catalogue
@@ -226,7 +226,7 @@ async def _write(
     """
     servers = {o.reference.key.name: o for o in objects if o.kind is Server}
     updates = [d.update(servers[d.server]) for d in decisions if d.server in servers]
-    writer = Writer(context.cluster, context.now)
+    writer = Writer(context.cluster, FieldManager.DECISIONS, context.now)
     try:
         await writer.write_all(updates, digest(observation, updates))
     except RejectedError as error:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.controllers.actuation.autoscalers import scaler_of
-from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
 from inferno_operator.resources.objects import Manifest, Place
+from inferno_operator.runtime.ports import FieldManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def last_writer(manifest: Manifest) -> str | None:
     """
     owners = [entry for entry in manifest["metadata"].get("managedFields", ()) if _sets(entry)]
     managers = [entry.get("manager", "") for entry in owners]
-    if not managers or FIELD_MANAGER in managers:
+    if not managers or FieldManager.ACTUATION in managers:
         return None
     return f"field manager {managers[-1]!r}"
 

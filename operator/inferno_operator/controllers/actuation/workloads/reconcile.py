@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inferno_operator.controllers.actuation.current import current_allocation, has_changed
-from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
 from inferno_operator.controllers.actuation.recommendation import recommended_by
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition
@@ -41,7 +40,7 @@ from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import EVENTS, Event, Manifest, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.concurrency import write_each
-from inferno_operator.runtime.ports import Cluster, Scale, StaleError
+from inferno_operator.runtime.ports import Cluster, FieldManager, Scale, StaleError
 from inferno_operator.runtime.work_queue import Outcome
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import System
@@ -159,7 +158,9 @@ async def _write(steps: Steps, subjects: Iterable[Subject], context: Context) ->
 async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
     place, memory = scale.reference.place, context.memory
     try:
-        context.world.scaled(await context.cluster.set_scale(scale, replicas, FIELD_MANAGER))
+        context.world.scaled(
+            await context.cluster.set_scale(scale, replicas, FieldManager.ACTUATION)
+        )
     except StaleError:
         context.world.forget(place)
         raise
@@ -199,7 +200,7 @@ async def _report(
         costs = supply.unit_costs(subject.server.spec.model)
         current = current_allocation(subject.server, subject.running, costs)
         body = reference.manifest(spec={"currentAlloc": current})
-        written = await context.cluster.apply(SERVER, body, FIELD_MANAGER)
+        written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
         context.world.written(written)
         reference = Reference.of(SERVER, written)
         generation = written["metadata"]["generation"]
@@ -208,7 +209,7 @@ async def _report(
     if verdict is None or told is None:
         return None
     body = reference.manifest_at_version(status={"conditions": [told.to_json()]})
-    context.world.written(await context.cluster.apply(SERVER, body, FIELD_MANAGER))
+    context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
     before = subject.condition
     is_news = before is None or before.reason != verdict.reason
     return _event(reference, verdict) if is_news else None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.index import Index
-from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER, owns
+from inferno_operator.controllers.actuation.ownership import owns
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
 from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.conditions import ALLOCATED
@@ -18,6 +18,7 @@ from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import FieldManager
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -527,7 +528,7 @@ async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
     }
     kept = {(KTHENA.policy, "mine"): scaled("m-a")}
     for (kind, name), spec in [*left.items(), *kept.items()]:
-        scene.add(kind, name, spec, FIELD_MANAGER)
+        scene.add(kind, name, spec, FieldManager.ACTUATION)
     controller = ActuationController(scene.cluster, Informers(scene.cluster), scene.now)
 
     running = asyncio.create_task(controller.run())

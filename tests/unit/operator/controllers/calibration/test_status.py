@@ -24,13 +24,14 @@ def observed(rows: Sequence[CalibratedData] = ()) -> Observation:
     """A Model on which these rows were written."""
     manifest = objects.model("M", namespace="default", uid="u", resourceVersion="1", generation=1)
     written = update(observe(Model, manifest), rows, NOW) if rows else None
-    return observe(Model, {**manifest, "status": dict(written.status)} if written else manifest)
+    return observe(Model, {**manifest, "status": written.status} if written else manifest)
 
 
 def test_rows_and_their_condition_are_written() -> None:
     change = update(observed(), [row()], NOW)
 
     assert change is not None
+    assert change.status is not None
     assert [item["acc"] for item in change.status["calibration"]] == ["A"]
     (condition,) = change.status["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
@@ -44,6 +45,7 @@ def test_the_condition_tells_the_first_refusal() -> None:
     change = update(observed(), [row(), row("NoSpread", message="measure at 64")], NOW)
 
     assert change is not None
+    assert change.status is not None
     (condition,) = change.status["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "NoSpread")
     assert condition["message"] == "A: measure at 64"
@@ -73,10 +75,10 @@ def test_a_change_of_the_engine_is_an_event_once() -> None:
 
     assert first is not None
     assert again is not None
-    (event,) = first.events
+    (event,) = first.news
     assert (event.type, event.reason, event.action) == ("Warning", "Shifted", "Calibrate")
     assert event.message == "A: the engine became about 20% slower"
-    assert again.events == ()
+    assert again.news == ()
 
 
 def test_without_rows_what_was_written_is_removed() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from inferno_operator.controllers.actuation.ownership import FIELD_MANAGER
 from inferno_operator.controllers.actuation.workloads.reading import Memory, read_subjects
 from inferno_operator.controllers.actuation.workloads.subject import Subject
 from inferno_operator.controllers.actuation.workloads.world import World
@@ -11,6 +10,7 @@ from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import POD, Key, Place
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import FieldManager
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.actuation.workloads.late import LateCluster
 
@@ -63,7 +63,7 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
     await world.read_scales([PLACE])
     scale = world.scale(PLACE)
     assert scale is not None
-    world.scaled(await cluster.set_scale(scale, 1, FIELD_MANAGER))
+    world.scaled(await cluster.set_scale(scale, 1, FieldManager.ACTUATION))
     memory.wrote(PLACE)
 
     subject = await read(cluster, world, memory)
@@ -90,7 +90,7 @@ async def test_another_manager_after_an_own_write_is_foreign() -> None:
 async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     """As after a write that was refused because another manager wrote in between."""
     cluster, memory = LateCluster(), Memory()
-    cluster.add(deployment(FIELD_MANAGER))
+    cluster.add(deployment(FieldManager.ACTUATION))
     world = World(cluster, Informers(cluster), lambda _: None)
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)

@@ -1,0 +1,112 @@
+"""Write what controllers decide on objects: the spec, then the status, then events.
+
+One rule for all: every write has the version that was read. So a write that this process sends
+late, because the process was suspended and another operator leads now, changes nothing. If the
+object changed meanwhile, the write is repeated with the newest version of the object of the same
+uid; if it was deleted, nothing is written.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from inferno_operator.resources.objects import Event, Manifest, Now, Reference
+from inferno_operator.runtime.concurrency import write_each
+from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, StaleError
+
+
+class Writable(Protocol):
+    """What to write on an object."""
+
+    @property
+    def reference(self) -> Reference:
+        """The object as it was read."""
+
+    @property
+    def spec(self) -> Manifest | None:
+        """The manager's fields of the spec; None if they stay as they are."""
+
+    def status_after(self, written: Manifest | None, now: datetime) -> Manifest | None:
+        """Return the manager's fields of the status; None if they stay as they are.
+
+        `written` is the object after the write of its spec, if that was written.
+        """
+
+    def events(self) -> Iterable[Event]:
+        """Return the events to publish after the writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldUpdate:
+    """Fields of an object to write, and events about it; parts that are None stay as they are."""
+
+    reference: Reference
+    status: Manifest | None
+    spec: Manifest | None = None
+    news: tuple[Event, ...] = ()
+
+    def status_after(self, written: Manifest | None, now: datetime) -> Manifest | None:
+        """Return the fields of the status, whatever was written before."""
+        del written, now
+        return self.status
+
+    def events(self) -> Iterable[Event]:
+        """Return the events."""
+        return self.news
+
+
+class Writer:
+    """Writes updates as one field manager; `now` gives the time of conditions."""
+
+    def __init__(self, cluster: Cluster, manager: FieldManager, now: Now) -> None:
+        self._cluster = cluster
+        self._manager = manager
+        self._now = now
+
+    async def write_all(self, updates: Iterable[Writable], digest: Sequence[Event] = ()) -> None:
+        """Write updates, several at once; raises the first failure after all are tried.
+
+        The events in `digest`, if any, replace the events of the single objects.
+        """
+        write = self._write if digest else self.write
+        await write_each(updates, write)
+        await self._publish(digest)
+
+    async def write(self, update: Writable) -> Manifest | None:
+        """Write an update of one object and its events; returns None if nothing changes."""
+        written = await self._write(update)
+        await self._publish(update.events())
+        return written
+
+    async def _publish(self, events: Iterable[Event]) -> None:
+        for event in events:
+            await self._cluster.publish(event)
+
+    async def _write(self, update: Writable) -> Manifest | None:
+        reference, written = update.reference, None
+        if update.spec is not None:
+            written = await self.apply(reference, spec=update.spec)
+            reference = Reference.of(reference.kind, written)
+        status = update.status_after(written, self._now())
+        if status is not None:
+            written = await self.apply(reference, status=status)
+        return written
+
+    async def apply(self, reference: Reference, **fields: Manifest) -> Manifest:
+        """Set and own exactly these fields of the spec or the status, even if the object changed.
+
+        Raises
+        ------
+        GoneError
+            The object was deleted; another object may have its name.
+        """
+        while True:
+            manifest = reference.manifest_at_version(**fields)
+            try:
+                return await self._cluster.apply(reference.kind, manifest, self._manager)
+            except StaleError:
+                newest = await self._cluster.get(reference.kind, reference.key)
+                if newest["metadata"]["uid"] != reference.uid:
+                    raise GoneError(f"{reference}: was deleted and created again") from None
+                reference = Reference.of(reference.kind, newest)
