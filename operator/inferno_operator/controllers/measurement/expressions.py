@@ -239,14 +239,22 @@ def _interval(group: Group, seconds: int) -> str:
 
 
 def known_since(group: Group, seconds: int, interval: int) -> Query:
-    """Return the query for the time of the first sample in the last seconds; part `since` [s].
+    """Return the query for what is known of servers in the last seconds.
 
     The interval is that between two scrapes [s] at least: a sample that is older than two of
-    them is one from before an interruption.
+    them is one from before an interruption. Parts: `since` and `until`, the times of the first
+    and of the newest sample [s]; `samples`, the most that there are of a replica.
     """
     sample = f"timestamp({{}}) > time() - {2 * interval}"
     first = _each(group, f"min_over_time(({sample})[{seconds}s:{interval}s])")
-    return Query(group, "known since", _union([("since", f"min {group.by} ({first})")]))
+    newest = _each(group, "timestamp({})")
+    samples = _each(group, f"count_over_time({{}}[{seconds}s])")
+    parts = [
+        ("since", f"min {group.by} ({first})"),
+        ("until", f"max {group.by} ({newest})"),
+        ("samples", f"max {group.by} ({samples})"),
+    ]
+    return Query(group, "known since", _union(parts))
 
 
 def last_seen(group: Group, seconds: int) -> Query:

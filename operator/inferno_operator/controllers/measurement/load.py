@@ -1,8 +1,11 @@
 """The load of a Server for an optimization: the measured one, and never less without evidence."""
 
 from collections.abc import Sequence
+from functools import reduce
+from math import sqrt
 from typing import Any
 
+from inferno_operator.controllers.measurement.expressions import WINDOWS
 from inferno_operator.resources import (
     DIGITS,
     Load,
@@ -18,7 +21,17 @@ SHRINKS: frozenset[Quality] = frozenset({"Fresh", "Idle"})
 """Qualities that may lower the load."""
 
 MOVED = 0.05
-"""Relative change of a number that counts: smaller ones are noise."""
+"""Relative change of a number that counts: smaller ones are not worth a plan."""
+
+NOISE = 3.0
+"""Standard deviations of a Poisson count by which a load must change to count.
+
+With fewer than 3,600 requests in the long window this is more than `MOVED`. Two would halve the
+loads that are missed, and plan four times as often for nothing.
+"""
+
+MOST_NOISE = 0.5
+"""Relative change of a load that counts, however few requests there are."""
 
 IDLE = Load(arrival_rate=0, avg_out_tokens=1)
 """The load of a server that has never served a request: nothing is known of its lengths."""
@@ -47,7 +60,7 @@ def with_planned_load(
         The targets of the Server.
     """
     backlog = _backlog(newest, target)
-    found = _load(newest, backlog, server, before.load if before else None)
+    found = _load(newest, backlog, server, before)
     return newest.model_copy(update={"backlog": backlog, "load": found})
 
 
@@ -63,33 +76,44 @@ def load(server: Server, measured: Measured | None) -> Load | None:
     return _load(measured, measured.backlog if measured else None, server, None)
 
 
-def differs(old: float | None, new: float | None) -> bool:
-    """Whether a number moved noticeably."""
+def differs(old: float | None, new: float | None, share: float = MOVED) -> bool:
+    """Whether a number moved by more than a share."""
     if old is None or new is None:
         return old is not new
-    return abs(new - old) > MOVED * max(abs(old), abs(new))
+    return abs(new - old) > share * max(abs(old), abs(new))
 
 
 def load_moved(old: Load | None, new: Load) -> bool:
-    """Whether a load moved noticeably."""
+    """Whether a load moved noticeably, and not by chance."""
     if old is None:
         return True
-    return any(differs(getattr(old, name), getattr(new, name)) for name in NUMBERS)
+    requests = max(old.arrival_rate, new.arrival_rate) / 60 * WINDOWS.long
+    noise = min(NOISE / sqrt(max(requests, 1.0)), MOST_NOISE)
+    pairs = ((getattr(old, name), getattr(new, name)) for name in NUMBERS)
+    return any(differs(before, after, max(MOVED, noise)) for before, after in pairs)
 
 
 def _load(
-    measured: Measured | None, backlog: float | None, server: Server, last: Load | None
+    measured: Measured | None, backlog: float | None, server: Server, before: Measured | None
 ) -> Load | None:
     """Return the load that plans are made for; None if nothing is known.
 
     Without evidence, no number is less than in the last valid load. With evidence, it stays
     while what is measured differs from it by noise.
     """
+    last = before.load if before else None
     known = [last] if last is not None else _given(server)
-    newest = _newest(measured, backlog, server.spec.measure, known)
-    if newest is None or not may_shrink(measured):
-        return _largest([*known, *filter(None, [newest])])
-    return last if last is not None and not load_moved(last, newest) else newest
+    arrivals = _arrivals(measured, known)
+    if measured is None or arrivals is None:
+        return _largest(known)
+    measure = server.spec.measure
+    newest = _plus(arrivals, backlog, measure)
+    if may_shrink(measured):
+        return last if last is not None and not load_moved(last, newest) else newest
+    if before is None or last is None or measured.quality not in SHRINKS:
+        return _largest([*known, newest])
+    waited = _plus(last, -(before.backlog or 0.0), measure)  # what waits now is known
+    return _plus(_larger(waited, arrivals), backlog, measure)
 
 
 def _given(server: Server) -> list[Load]:
@@ -103,22 +127,22 @@ def _has_length(part: Load) -> bool:
     return bool(part.avg_out_tokens or part.avg_length)
 
 
-def _newest(
-    measured: Measured | None,
-    backlog: float | None,
-    measure: Measure | None,
-    known: Sequence[Load],
-) -> Load | None:
-    """The measured load; lengths that are not measured are the first that are known."""
+def _arrivals(measured: Measured | None, known: Sequence[Load]) -> Load | None:
+    """The load that arrives; lengths that are not measured are the first that are known."""
     if measured is None or measured.arrival_rate is None:
         return None
     last = next((part for part in known if _has_length(part)), None)
     if last is None and measured.avg_out_tokens is None:
         return IDLE if measured.quality == "Idle" else None
-    seconds = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
-    rate = measured.arrival_rate + 60 * (backlog or 0.0) / seconds
-    numbers = {"arrival_rate": round(rate, DIGITS), **_lengths(measured)}
+    numbers = {"arrival_rate": round(measured.arrival_rate, DIGITS), **_lengths(measured)}
     return (last or IDLE).model_copy(update=numbers)
+
+
+def _plus(load: Load, backlog: float | None, measure: Measure | None) -> Load:
+    """The load with what waits, which is to be served within some time."""
+    seconds = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
+    rate = max(load.arrival_rate + 60 * (backlog or 0.0) / seconds, 0.0)
+    return load.model_copy(update={"arrival_rate": round(rate, DIGITS)})
 
 
 def _lengths(measured: Measured) -> dict[str, Any]:
@@ -133,17 +157,20 @@ def _lengths(measured: Measured) -> dict[str, Any]:
 
 def _largest(loads: Sequence[Load]) -> Load | None:
     """The last load with the largest number of all; None if there is none."""
-    if not loads:
-        return None
+    return reduce(_larger, loads) if loads else None
+
+
+def _larger(first: Load, second: Load) -> Load:
+    """The second load, with the larger number of both."""
     largest: dict[str, Any] = {}
     for name in NUMBERS:
-        values = [value for part in loads if (value := getattr(part, name)) is not None]
+        values = [v for part in (first, second) if (v := getattr(part, name)) is not None]
         if values:
             largest[name] = max(values)
     if largest.get("avg_out_tokens") and "avg_length" in largest:
         total = largest.pop("avg_length")
         largest |= {"avg_out_tokens": max(largest["avg_out_tokens"], total), "avg_length": None}
-    return loads[-1].model_copy(update=largest)
+    return second.model_copy(update=largest)
 
 
 def _backlog(measured: Measured, target: Target | None) -> float | None:

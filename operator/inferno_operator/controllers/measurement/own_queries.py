@@ -5,8 +5,12 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
-from inferno_operator.controllers.measurement.quality import CUSTOM_ANSWERS
-from inferno_operator.controllers.measurement.reading import Reading, is_plausible, merged_warnings
+from inferno_operator.controllers.measurement.reading import (
+    CUSTOM_ANSWERS,
+    Reading,
+    is_plausible,
+    merged_warnings,
+)
 from inferno_operator.resources import Queries
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Answer, Prometheus, RefusedError

@@ -6,19 +6,26 @@ Nothing that is missing counts as zero. Numbers that are not fresh keep the last
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import log, sqrt
+from math import log
 from typing import Any
 
+from inferno_operator.controllers.measurement.arrivals import ENOUGH_ARRIVALS, arrival_rate
 from inferno_operator.controllers.measurement.catalogue import Source
 from inferno_operator.controllers.measurement.expressions import (
     ENOUGH_REQUESTS,
-    EXTRAPOLATED,
     FEW,
     FEW_COUNT,
     PERCENTILES,
     TIMES,
 )
-from inferno_operator.controllers.measurement.reading import Reading
+from inferno_operator.controllers.measurement.reading import (
+    COVS,
+    CUSTOM_ANSWERS,
+    LAST_SEEN,
+    MEANS,
+    REPLICAS,
+    Reading,
+)
 from inferno_operator.resources import (
     DIGITS,
     Measured,
@@ -28,24 +35,7 @@ from inferno_operator.resources import (
     Target,
 )
 
-LOAD_SHORT, LOAD_LONG = "load short", "load long"
-MEANS, REPLICAS, SINCE, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
-    "means",
-    "replicas",
-    "known since",
-    "last seen",
-    "custom",
-    "covs",
-)
-"""Names of queries."""
-
 TOKENS = ("avgInTokens", "avgOutTokens")
-
-SIGNIFICANT = 3.5
-"""Standard deviations of a Poisson count by which the load must grow to be seen at once.
-
-Chance exceeds it once in some hours of measurements every 30 s.
-"""
 
 MILLISECONDS = 1000.0
 PER_MINUTE = 60.0
@@ -121,12 +111,18 @@ def _verdict(reading: Reading, source: Source | None, hint: str) -> Verdict:
     late = None if source is None else _late(reading, source, hint)
     if late is not None:
         return late
-    rate = _arrival_rate(reading)
-    if rate is None and _is_young(reading):
-        return Verdict("Partial", "the load may grow but not shrink: there is one scrape so far")
+    rate = arrival_rate(reading)
+    if rate is None and reading.is_young:
+        return Verdict("Partial", _TOO_FEW)
     if rate is None:
         return _uncounted(source, hint)
     return _partial(reading) or _idle(reading, rate) or Verdict("Fresh")
+
+
+_TOO_FEW = (
+    "what runs stays: fewer than"
+    f" {ENOUGH_ARRIVALS} requests are counted so far, within less than a minute"
+)
 
 
 def _late(reading: Reading, source: Source, hint: str) -> Verdict | None:
@@ -176,7 +172,7 @@ def _partial(reading: Reading) -> Verdict | None:
             f"the load may grow but not shrink: {known.reporting} of {known.ready} replicas"
             " report; look for up == 0 among the targets of Prometheus",
         )
-    if _is_young(reading):
+    if reading.is_young:
         minutes = reading.windows.long / 60
         return Verdict(
             "Partial",
@@ -198,68 +194,18 @@ def _idle(reading: Reading, rate: float) -> Verdict | None:
     )
 
 
-def _is_young(reading: Reading) -> bool:
-    """Whether all replicas are known for less than the long window."""
-    return reading.part(REPLICAS, "young") is not None
-
-
-def _arrival_rate(reading: Reading) -> float | None:
-    """Return the arrival rate [requests/s].
-
-    It is that of the long window, and that of the short one if it is significantly larger: an
-    increase is seen at once, a decrease after the long window.
-    """
-    custom = reading.part(CUSTOM_ANSWERS, "arrivalRate")
-    if custom is not None:
-        return max(custom, 0.0)
-    alternatives = sorted({*_names(reading, LOAD_LONG), *_names(reading, LOAD_SHORT)})
-    for name in alternatives:
-        long, short = reading.part(LOAD_LONG, name), reading.part(LOAD_SHORT, name)
-        if long is not None or short is not None:
-            windows = reading.windows
-            known = _known_seconds(reading, windows.short)
-            short = (short or 0.0) * windows.short / known
-            long = (long or 0.0) * windows.long / _known_seconds(reading, windows.long)
-            return _larger(short, long, known)
-    return None
-
-
-def _known_seconds(reading: Reading, window: int) -> float:
-    """Return the part of a window that its rates are about [s].
-
-    Prometheus divides by the whole window. What it counts begins half an interval before the
-    first sample in it, and ends half an interval after the last one, where these are not near
-    the ends of the window.
-    """
-    interval, unknown = reading.interval, 0.0
-    since, newest = reading.part(SINCE, "since"), reading.part(REPLICAS, "newest")
-    if since is not None and since - (reading.time - window) > EXTRAPOLATED * interval:
-        unknown += since - (reading.time - window) - interval / 2
-    if newest is not None:
-        unknown += max(0.0, reading.time - newest - interval / 2)
-    return max(window - unknown, interval, 1.0)
-
-
-def _names(reading: Reading, query: str) -> Iterable[str]:
-    return reading.answers.get(query, {})
-
-
-def _larger(short: float, long: float, seconds: float) -> float:
-    """Return the long rate, or that of the last seconds if it is significantly larger."""
-    noise = SIGNIFICANT * sqrt(max(short, long, 0.0) / seconds)
-    return max(short if short - long > noise else long, 0.0)
-
-
 def _numbers(reading: Reading, before: Measured | None) -> dict[str, Any]:
     """Return the fields of a measurement; unknown ones are absent."""
-    rate = _arrival_rate(reading)
+    rate = arrival_rate(reading)
     fields: dict[str, Any] = {"arrival_rate": before.arrival_rate if before else None}
     if rate is not None:
         fields["arrival_rate"] = round(rate * PER_MINUTE, DIGITS)
     for name, field, scale in _MEANS:
         value = _mean(reading, name)
         kept = getattr(before, field) if before else None
-        if value is not None:
+        if name in TOKENS and rate is None:  # nor are the lengths known
+            pass
+        elif value is not None:
             kept = value * scale
         elif name in TOKENS:
             kept = _of_few(reading, name, kept, before)

@@ -25,6 +25,17 @@ Parts = Mapping[str, float]
 Table = Mapping[Values, Parts]
 """The parts of an answer for each server of a group."""
 
+LOAD_SHORT, LOAD_LONG = "load short", "load long"
+MEANS, REPLICAS, SINCE, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
+    "means",
+    "replicas",
+    "known since",
+    "last seen",
+    "custom",
+    "covs",
+)
+"""Names of queries."""
+
 WARNINGS = 5
 """Warnings of Prometheus that are told of a server."""
 
@@ -64,6 +75,11 @@ class Reading:
         """Return a part of an answer; None if it is absent, NaN or infinite."""
         value = self.answers.get(query, {}).get(part)
         return None if value is None or not math.isfinite(value) else value
+
+    @property
+    def is_young(self) -> bool:
+        """Whether all replicas are known for less than the long window."""
+        return self.part(REPLICAS, "young") is not None
 
 
 def by_server(group: Group, samples: Sequence[Sample]) -> Mapping[Values, dict[str, float]]:

@@ -22,16 +22,14 @@ from inferno_operator.controllers.measurement.expressions import (
     Query,
     Windows,
 )
-from inferno_operator.controllers.measurement.quality import (
+from inferno_operator.controllers.measurement.quality import TOKENS
+from inferno_operator.controllers.measurement.reading import (
     COVS,
     LAST_SEEN,
     LOAD_LONG,
     LOAD_SHORT,
     MEANS,
     REPLICAS,
-    TOKENS,
-)
-from inferno_operator.controllers.measurement.reading import (
     Reading,
     Table,
     Values,

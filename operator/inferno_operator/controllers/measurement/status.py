@@ -91,9 +91,11 @@ def _is_news(status: Status, before: Measured | None, measured: Measured, judged
 
 
 def _is_due(before: Measured, measured: Measured, now: datetime) -> bool:
-    """Whether a number moved noticeably, and the last write is some time ago."""
+    """Whether a number or the load moved noticeably, and the last write is some time ago."""
     if now - before.time < AT_MOST_EVERY:
         return False
+    if measured.load is not None and load_moved(before.load, measured.load):
+        return True
     pairs = ((getattr(before, name), getattr(measured, name)) for name in NUMBERS)
     return any(differs(old, new) for old, new in pairs)
 

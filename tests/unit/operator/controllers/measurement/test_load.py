@@ -1,8 +1,10 @@
 """The load that an optimization gets: the newest, and never less without evidence."""
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -265,6 +267,55 @@ def test_noise_does_not_change_the_load() -> None:
 
     assert found.load is not None
     assert found.load.arrival_rate == 600
+
+
+@pytest.mark.parametrize("rate", [0.3, 1.0, 3.0, 10.0])
+def test_poisson_noise_of_a_constant_load_hardly_moves_it(rate: float) -> None:
+    """Ten hours, measured every 10 s over 300 s; a load that moves may move replicas."""
+    counts = np.random.default_rng(1).poisson(10 * rate, 3600)
+    rates = 60 * np.convolve(counts, np.ones(30), "valid") / 300
+    loads: list[float] = []
+    known: Measured | None = None
+    server_of = subject()
+
+    for each in rates:
+        known = with_planned_load(measurement("Fresh", each), server_of, known, None)
+        assert known.load is not None
+        loads.append(known.load.arrival_rate)
+
+    assert sum(old != new for old, new in pairwise(loads)) <= 30  # three in an hour
+
+
+def test_a_load_that_doubles_or_ends_is_more_than_noise_however_small_it_is() -> None:
+    few = measurement("Fresh", 0.4)  # two requests in the long window
+
+    grown, _ = after(few, measurement("Fresh", 1.0))
+    ended, _ = after(few, measurement("Idle", 0.0))
+
+    assert grown.load is not None
+    assert ended.load is not None
+    assert (grown.load.arrival_rate, ended.load.arrival_rate) == (1.0, 0.0)
+
+
+def test_a_backlog_that_was_served_is_no_load_while_a_target_is_still_missed() -> None:
+    """The percentile of the last five minutes still has the requests that waited."""
+    late = {"misses_targets": ("slo-ttft",)}
+    overloaded = measurement("Fresh", 600, waiting=3557.0).model_copy(update=late)
+    served = measurement("Fresh", 590, waiting=1.0).model_copy(update=late)
+
+    found, _ = after(overloaded, served, served)
+
+    assert found.load is not None
+    assert found.load.arrival_rate == pytest.approx(600)
+
+
+def test_a_backlog_stays_in_the_load_while_it_is_not_known_how_many_wait() -> None:
+    overloaded = measurement("Fresh", 600, waiting=3557.0)
+
+    known, _ = after(overloaded)
+    found, _ = after(overloaded, measurement("Partial", 590, waiting=1.0))
+
+    assert found.load == known.load
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,16 @@ from math import inf, nan
 import pytest
 
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.quality import (
+from inferno_operator.controllers.measurement.quality import measured, with_targets
+from inferno_operator.controllers.measurement.reading import (
     CUSTOM_ANSWERS,
     LOAD_LONG,
     LOAD_SHORT,
     MEANS,
     REPLICAS,
-    measured,
-    with_targets,
+    Parts,
+    Reading,
 )
-from inferno_operator.controllers.measurement.reading import Parts, Reading
 from inferno_operator.resources import Measured, Percentiles, Target
 
 NOW = 1_800_000_000.0
@@ -90,12 +90,26 @@ def test_an_increase_counts_at_once_and_a_decrease_after_the_long_window(
     assert found.arrival_rate == pytest.approx(rate * 60)
 
 
+def test_a_window_of_two_scrapes_shows_no_increase() -> None:
+    """The first survey does not know that there is a scrape every 30 s."""
+    subject = reading(load_short={"0": 15.0})
+
+    found = judge(replace(subject, interval=30.0))
+
+    assert found.arrival_rate == pytest.approx(5.0 * 60)
+
+
+def known(seconds: float, samples: float) -> Parts:
+    """What is known of a server that is known for some seconds, up to now."""
+    return {"since": NOW - seconds, "until": NOW, "samples": samples}
+
+
 def test_what_is_counted_is_divided_by_the_time_that_is_known() -> None:
     """57.9 requests/s for 27 s, scraped every 3 s: rate() counts 28.5 s in a window of 60."""
     young = {**REPORTING, "young": 2.0}
     counted = 57.9 * (27 + 1.5)
     rates = {"load_short": {"0": counted / 60}, "load_long": {"0": counted / 300}}
-    subject = reading(replicas=young, known_since={"since": NOW - 27}, **rates)
+    subject = reading(replicas=young, known_since=known(27, 10), **rates)
 
     found = judge(replace(subject, interval=3.0))
 
@@ -103,11 +117,51 @@ def test_what_is_counted_is_divided_by_the_time_that_is_known() -> None:
     assert found.arrival_rate == pytest.approx(57.9 * 60)
 
 
+def test_the_first_scrapes_of_a_server_tell_how_often_it_is_scraped() -> None:
+    """Four scrapes, 5 s apart; those of other servers are not known, or 30 s apart."""
+    young = {**REPORTING, "young": 2.0}
+    counted = 8.0 * 17.5
+    rates = {"load_short": {"0": counted / 60}, "load_long": {"0": counted / 300}}
+    subject = reading(replicas=young, known_since=known(15, 4), **rates)
+
+    found = [judge(replace(subject, interval=interval)) for interval in (0.0, 30.0)]
+
+    assert [each.arrival_rate for each in found] == pytest.approx([8 * 60] * 2)
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "samples", "is_known"),
+    [
+        (9.0, 10.0, 3, False),  # 90 requests
+        (11.0, 10.0, 3, True),
+        (30.0, 5.0, 2, False),  # half of the time is extrapolated
+        (0.2, 55.0, 12, False),
+        (0.2, 60.0, 13, True),  # no more are to be had in the short window
+    ],
+)
+def test_a_first_measurement_is_made_of_enough_requests(
+    rate: float, seconds: float, samples: float, *, is_known: bool
+) -> None:
+    young = {**REPORTING, "young": 2.0}
+    counted = rate * (seconds + seconds / (samples - 1) / 2)
+    rates = {"load_short": {"0": counted / 60}, "load_long": {"0": counted / 300}}
+    subject = reading(replicas=young, known_since=known(seconds, samples), **rates)
+
+    found = judge(subject)
+    later = judge(subject, BEFORE)
+
+    assert (found.quality, later.quality) == ("Partial", "Partial")
+    assert (found.arrival_rate is not None) == is_known
+    assert (found.avg_out_tokens is not None) == is_known
+    assert is_known or (later.arrival_rate, later.avg_out_tokens) == (120, 100)
+    assert is_known or "what runs stays" in found.message
+
+
 def test_a_window_whose_begin_is_near_the_first_sample_is_known() -> None:
     """Prometheus extrapolates to the begin of a window, up to 1.1 intervals."""
     young = {**REPORTING, "young": 2.0}
     subject = reading(
-        replicas=young, known_since={"since": NOW - 50}, load_short={"0": 9.0}, load_long={"0": 0}
+        replicas=young, known_since=known(50, 6), load_short={"0": 9.0}, load_long={"0": 0}
     )
 
     found = judge(replace(subject, interval=10.0))
@@ -174,7 +228,7 @@ def test_a_server_that_was_scraped_once_keeps_the_last_rate() -> None:
     found = judge(reading(load_short={}, load_long={}, replicas=young), BEFORE)
 
     assert found.quality == "Partial"
-    assert "one scrape so far" in found.message
+    assert "fewer than 100 requests" in found.message
     assert found.arrival_rate == 120
 
 
