@@ -88,7 +88,7 @@ def compose(settings: Settings, parts: Parts) -> Controllers:
     source = OnDemand(cluster)
     plans = PlansController(cluster, informers, source, measurement, now, parts.plan_key)
     optimization = _optimization(settings, parts, measurement, capacity, plans)
-    measurement.when_targets_are_missed(optimization.plan_now)
+    measurement.when_a_plan_is_needed(optimization.plan_now)
     controllers: tuple[Controller, ...] = (
         plans,  # before the optimization, which it would complete
         optimization,

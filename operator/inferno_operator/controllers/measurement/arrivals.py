@@ -1,12 +1,12 @@
 """The arrival rate of a server, from what Prometheus counted in windows; pure."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 
 from inferno_operator.controllers.measurement.expressions import EXTRAPOLATED, SCRAPES
 from inferno_operator.controllers.measurement.reading import (
     CUSTOM_ANSWERS,
+    LOAD_BRIEF,
     LOAD_LONG,
     LOAD_SHORT,
     REPLICAS,
@@ -72,36 +72,40 @@ class Youth:
 def arrival_rate(reading: Reading) -> float | None:
     """Return the arrival rate [requests/s]; None if it is not known.
 
-    It is that of the long window, and that of the short one if it is significantly larger: an
+    It is that of the long window, and that of a shorter one if it is significantly larger: an
     increase is seen at once, a decrease after the long window. That of a young server is not
     known before enough requests arrived.
     """
     custom = reading.part(CUSTOM_ANSWERS, "arrivalRate")
     if custom is not None:
         return max(custom, 0.0)
-    for name in sorted({*_names(reading, LOAD_LONG), *_names(reading, LOAD_SHORT)}):
-        long, short = reading.part(LOAD_LONG, name), reading.part(LOAD_SHORT, name)
-        if long is not None or short is not None:
-            rate = max(_of_windows(reading, short or 0.0, long or 0.0), 0.0)
+    for name in sorted(reading.answers.get(LOAD_LONG, {})):
+        rate = _of_windows(reading, name)
+        if rate is not None:
             youth = Youth.of(reading)
             return rate if youth is None or youth.tells(rate, reading.windows.short) else None
     return None
 
 
-def _names(reading: Reading, query: str) -> Iterable[str]:
-    return reading.answers.get(query, {})
-
-
-def _of_windows(reading: Reading, short: float, long: float) -> float:
-    """Return the arrival rate, from those that Prometheus says of both windows."""
+def _of_windows(reading: Reading, name: str) -> float | None:
+    """Return the largest arrival rate of an alternative that is not larger by chance."""
     windows = reading.windows
-    known = _known_seconds(reading, windows.short)
-    short *= windows.short / known
-    long *= windows.long / _known_seconds(reading, windows.long)
-    if windows.short < (SCRAPES - 1) * _interval(reading):  # as before the interval is known
-        return long
-    noise = SIGNIFICANT * sqrt(max(short, long, 0.0) / known)
-    return short if short - long > noise else long
+    long = _known_rate(reading, LOAD_LONG, name, windows.long)
+    if long is None:
+        return None
+    found = long
+    for query, window in ((LOAD_SHORT, windows.short), (LOAD_BRIEF, windows.brief)):
+        rate = _known_rate(reading, query, name, window)
+        if rate is not None and window >= (SCRAPES - 1) * _interval(reading):
+            noise = SIGNIFICANT * sqrt(max(rate, long, 0.0) / _known_seconds(reading, window))
+            found = max(found, rate) if rate - long > noise else found
+    return max(found, 0.0)
+
+
+def _known_rate(reading: Reading, query: str, name: str, window: int) -> float | None:
+    """Return the rate in the part of a window that is known; None without a rate."""
+    rate = reading.part(query, name)
+    return None if rate is None else rate * window / _known_seconds(reading, window)
 
 
 def _known_seconds(reading: Reading, window: int) -> float:

@@ -8,8 +8,13 @@ from inferno_operator.controllers.measurement.load import measured_server
 from inferno_operator.controllers.measurement.reconcile import Context, last_good, measure
 from inferno_operator.controllers.measurement.subjects import Subjects
 from inferno_operator.controllers.measurement.survey import Survey
-from inferno_operator.controllers.measurement.urgency import Missed, missed_now, with_news
-from inferno_operator.resources import Server
+from inferno_operator.controllers.measurement.urgency import (
+    Missed,
+    missed_now,
+    with_jumps,
+    with_news,
+)
+from inferno_operator.resources import Load, Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.informers import Informers
@@ -56,13 +61,15 @@ class MeasurementController:
         self._context = Context(cluster, subjects, survey, now, observer)
         self._interval = interval
         self._missed: Missed = {}
+        self._loads: dict[Key, Load] = {}
         self._ask_for_plan: Callable[[str], None] = _ignore
         self.queue: WorkQueue[str] = WorkQueue(self._cycle)
 
-    def when_targets_are_missed(self, ask_for_plan: Callable[[str], None]) -> None:
-        """Call this with a namespace, at most once in a cycle, if its Servers miss targets.
+    def when_a_plan_is_needed(self, ask_for_plan: Callable[[str], None]) -> None:
+        """Call this with a namespace, at most once in a cycle, if it needs a plan now.
 
-        It is called when a Server begins to miss one, and as long as its load grows then.
+        It is called when a Server begins to miss a target, and as long as its load grows then;
+        when the load of a Server is known for the first time; and when one jumps.
         """
         self._ask_for_plan = ask_for_plan
 
@@ -117,9 +124,10 @@ class MeasurementController:
         await measure(self._context)
         self._context.observer.measuring_ended(asyncio.get_running_loop().time() - began)
         missed = missed_now(self._context.measured)
-        for namespace in sorted(with_news(self._missed, missed)):
+        loads = {k: found.load for k, found in self._context.measured.items() if found.load}
+        for namespace in sorted(with_news(self._missed, missed) | with_jumps(self._loads, loads)):
             self._ask_for_plan(namespace)
-        self._missed = missed
+        self._missed, self._loads = missed, loads
         return Outcome.due_after(self._interval)
 
     def _forget(self, key: Key) -> None:

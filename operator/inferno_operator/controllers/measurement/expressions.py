@@ -56,10 +56,14 @@ TIMES = ("itlAverage", "ttftAverage", "waitAverage")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of rates [s]: `short` to see an increase at once, `long` for a steady load."""
+    """The windows of rates [s]: `short` to see an increase at once, `long` for a steady load.
+
+    `brief` is to see at once how large a jump is; 0: replicas are not scraped often enough.
+    """
 
     short: int = 60
     long: int = 300
+    brief: int = 0
 
 
 WINDOWS = Windows()

@@ -30,6 +30,12 @@ With fewer than 3,600 requests in the long window this is more than `MOVED`. Two
 loads that are missed, and plan four times as often for nothing.
 """
 
+JUMP = 0.2
+"""Relative increase of a load that does not wait for the next plan."""
+
+JUMP_NOISE = 5.0
+"""Standard deviations of a Poisson count that it exceeds: by chance it never does."""
+
 MOST_NOISE = 0.5
 """Relative change of a load that counts, however few requests there are."""
 
@@ -87,10 +93,22 @@ def load_moved(old: Load | None, new: Load) -> bool:
     """Whether a load moved noticeably, and not by chance."""
     if old is None:
         return True
+    share = max(MOVED, min(_noise(old, new, NOISE), MOST_NOISE))
+    return any(differs(getattr(old, name), getattr(new, name), share) for name in NUMBERS)
+
+
+def jumped(old: Load | None, new: Load) -> bool:
+    """Whether so much more arrives that a plan is needed now."""
+    if old is None:
+        return True
+    least = old.arrival_rate + max(JUMP, _noise(old, new, JUMP_NOISE)) * new.arrival_rate
+    return new.arrival_rate > least
+
+
+def _noise(old: Load, new: Load, deviations: float) -> float:
+    """So many standard deviations of the requests in the long window, as a share of them."""
     requests = max(old.arrival_rate, new.arrival_rate) / 60 * WINDOWS.long
-    noise = min(NOISE / sqrt(max(requests, 1.0)), MOST_NOISE)
-    pairs = ((getattr(old, name), getattr(new, name)) for name in NUMBERS)
-    return any(differs(before, after, max(MOVED, noise)) for before, after in pairs)
+    return deviations / sqrt(max(requests, 1.0))
 
 
 def _load(

@@ -25,7 +25,7 @@ Parts = Mapping[str, float]
 Table = Mapping[Values, Parts]
 """The parts of an answer for each server of a group."""
 
-LOAD_SHORT, LOAD_LONG = "load short", "load long"
+LOAD_BRIEF, LOAD_SHORT, LOAD_LONG = "load brief", "load short", "load long"
 MEANS, REPLICAS, SINCE, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
     "means",
     "replicas",

@@ -26,6 +26,7 @@ from inferno_operator.controllers.measurement.quality import TOKENS
 from inferno_operator.controllers.measurement.reading import (
     COVS,
     LAST_SEEN,
+    LOAD_BRIEF,
     LOAD_LONG,
     LOAD_SHORT,
     MEANS,
@@ -53,8 +54,11 @@ VARIATION_OF = 1000
 MEMORY_SECONDS = 3600
 """How long ago a replica may have reported to be called stale instead of missing [s]."""
 
-NEEDED = frozenset({LOAD_SHORT, LOAD_LONG, MEANS, REPLICAS})
+NEEDED = frozenset({LOAD_BRIEF, LOAD_SHORT, LOAD_LONG, MEANS, REPLICAS})
 """Queries without whose answers a measurement is refused; without others it lacks something."""
+
+BRIEF_SECONDS = 20
+"""Length of the brief window at least [s]."""
 
 PROBE = "vector(1)"
 """A query that every Prometheus answers, unless it answers none."""
@@ -206,7 +210,8 @@ class Rounds:
         self, group: Group, asking: "_Asking", memory: _Memory
     ) -> Mapping[Values, Told]:
         """Ask about servers that share their queries."""
-        windows = replace(self._windows, short=memory.short)
+        brief = _brief_window(memory.interval, memory.short)
+        windows = replace(self._windows, short=memory.short, brief=brief)
         round_ = _Round(group, windows, time=self._clock())
         await asking.needed(round_)
         memory.interval = round_.interval = _interval(round_) or memory.interval
@@ -408,7 +413,9 @@ def _blamed(problem: str) -> str:
 def _needed(group: Group, windows: Windows) -> Mapping[str, Query]:
     """The queries of each survey, by name."""
     means = promql.means(group, windows)
+    brief = promql.arrivals(group, windows.brief, windows.short, LOAD_BRIEF)
     queries = [
+        *([brief] if windows.brief else []),
         promql.arrivals(group, windows.short, windows.short, LOAD_SHORT),
         promql.arrivals(group, windows.long, windows.short, LOAD_LONG),
         *([means] if means else []),
@@ -462,6 +469,12 @@ def _interval(round_: _Round) -> float:
 def _short_window(interval: float, windows: Windows) -> int:
     """The short window for a scrape interval [s]."""
     return min(windows.long, max(windows.short, round(SCRAPES * interval)))
+
+
+def _brief_window(interval: float, short: int) -> int:
+    """The brief window for a scrape interval [s]; 0 if it would not be much shorter."""
+    seconds = max(BRIEF_SECONDS, round(SCRAPES * interval))
+    return seconds if interval and 2 * seconds <= short else 0
 
 
 def _told(round_: _Round, hints: Mapping[Values, str]) -> Mapping[Values, Told]:

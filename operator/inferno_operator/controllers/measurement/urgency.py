@@ -1,7 +1,8 @@
-"""Which namespaces need a plan now, because targets of their Servers are missed; pure."""
+"""Which namespaces need a plan now: targets are missed, or a load has jumped; pure."""
 
 from collections.abc import Mapping
 
+from inferno_operator.controllers.measurement.load import jumped
 from inferno_operator.controllers.measurement.quality import USABLE
 from inferno_operator.resources import Load, Measured
 from inferno_operator.resources.objects import Key
@@ -25,3 +26,8 @@ def with_news(before: Missed, now: Missed) -> set[str]:
     A Server misses a target that it did not miss before, or has another load.
     """
     return {key.namespace for key, state in now.items() if before.get(key) != state}
+
+
+def with_jumps(before: Mapping[Key, Load], now: Mapping[Key, Load]) -> set[str]:
+    """Return the namespaces of Servers whose load is known for the first time, or has jumped."""
+    return {key.namespace for key, load in now.items() if jumped(before.get(key), load)}

@@ -267,9 +267,10 @@ async def test_a_plan_is_asked_for_when_a_target_is_missed_and_once_in_a_cycle()
     scene.cluster.add({**classes, "spec": {**classes["spec"], "data": [target]}})
 
     async with scene.running() as controller:
-        controller.when_targets_are_missed(asked.append)
+        controller.when_a_plan_is_needed(asked.append)
         await scene.cycles(3)
-        assert not asked  # 100 ms
+        assert asked == ["default"]  # its load is known for the first time; 100 ms
+        asked.clear()
         scene.means = {**MEANS, "ttftAverage": 0.9}
         scene.serve(5.0)
         await scene.cycles(1)
@@ -279,6 +280,24 @@ async def test_a_plan_is_asked_for_when_a_target_is_missed_and_once_in_a_cycle()
         scene.serve(5.0, waiting=1000.0)
         await scene.cycles(1)
         assert asked == ["default", "default"]
+
+
+async def test_a_plan_is_asked_for_at_once_when_a_load_jumps_and_not_when_it_drifts() -> None:
+    scene, asked = Scene(), list[str]()
+
+    async with scene.running() as controller:
+        controller.when_a_plan_is_needed(asked.append)
+        scene.serve(5.0)
+        await scene.cycles(1)
+        asked.clear()
+        for rate in (5.8, 6.6, 5.0):
+            scene.serve(rate)
+            await scene.cycles(1)
+        assert not asked
+        scene.serve(10.0)
+        await scene.cycles(2)
+
+    assert asked == ["default"]
 
 
 @pytest.mark.parametrize("rate", [5.0, 24.0])
