@@ -33,7 +33,9 @@ LONG_S = 900.0
 """How long the loads move."""
 
 CARDS = {"L40S": 16, "A100": 10, "H100": 4, "MI300X": 4}
-WINDOWS = (60.0, 300.0)
+WINDOWS = (20.0, 60.0, 300.0)
+"""Those in which the operator measures, with a scrape every 5 s."""
+
 MOST_MEASURED = 1.15
 """How many times the true load is measured at most."""
 
