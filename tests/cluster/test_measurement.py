@@ -303,7 +303,7 @@ def test_a_server_without_requests_is_idle_after_the_long_window(world: World) -
 
 
 def test_a_restarted_replica_whose_counters_begin_anew_is_no_peak(busy: World) -> None:
-    before = busy.find("a")
+    before = busy.wait("a", lambda m: m.arrival_rate is not None, "has a load")
     busy.servers["a"].restart("a-0")
 
     after = busy.wait("a", lambda m: m.replicas is not None, "is there again")
