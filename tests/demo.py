@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from inferno_operator.cli.tables.solution import Table
+from inferno_operator.cli.tables.solution import TextTable
 from tests.controlplane import ControlPlane, ControlPlaneError, kept
 from tests.controlplane.api import Manifest
 from tests.controlplane.binaries import Binaries
@@ -150,10 +150,10 @@ def require_decisions(servers: Iterable[Manifest]) -> None:
         raise ControlPlaneError(f"no decision for {', '.join(undecided)}")
 
 
-def table(servers: Iterable[Manifest]) -> Table:
+def table(servers: Iterable[Manifest]) -> TextTable:
     """Make a line for each Server: what it has, what it should have, or why nothing."""
     now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">COST")
-    return Table((*now, "DESIRED", ">COST", "REASON"), [_row(server) for server in servers])
+    return TextTable((*now, "DESIRED", ">COST", "REASON"), [_row(server) for server in servers])
 
 
 def saving(servers: list[Manifest]) -> str:

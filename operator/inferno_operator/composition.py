@@ -4,15 +4,17 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.adapters.optimizers.remote import StatefulRemoteOptimizer
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
+from inferno_operator.controllers.approval.controller import PlansController
+from inferno_operator.controllers.approval.ports import KeySource
 from inferno_operator.controllers.boosters.controller import BoosterController
 from inferno_operator.controllers.calibration.controller import CalibrationController
 from inferno_operator.controllers.calibration.replicas import (
+    LabelledReplicas,
     PrometheusWindows,
-    Subject,
     subject,
 )
 from inferno_operator.controllers.capacity.controller import CapacityController
@@ -21,12 +23,10 @@ from inferno_operator.controllers.measurement.controller import MeasurementContr
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization.controller import OptimizationController
 from inferno_operator.controllers.optimization.name_check import NameCheck
-from inferno_operator.controllers.optimization.ports import Machines, Optimizer
+from inferno_operator.controllers.optimization.ports import Machines, SystemOptimizer
 from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
-from inferno_operator.controllers.plans.controller import PlansController
-from inferno_operator.controllers.plans.ports import KeySource
 from inferno_operator.resources import Resource
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Now
@@ -42,7 +42,7 @@ CALIBRATED_SOURCE = "vLLM"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Components:
     """What controllers work with.
 
     Attributes
@@ -63,8 +63,8 @@ class Parts:
 
     cluster: GuardedCluster
     informers: Informers
-    optimizer: Optimizer
-    metrics: Metrics
+    optimizer: SystemOptimizer
+    metrics: OperatorMetrics
     prometheus: Prometheus | None
     dialect: Dialect | None
     now: Now
@@ -79,7 +79,7 @@ class Controllers:
     all: Sequence[Controller]
 
 
-def compose(settings: Settings, parts: Parts) -> Controllers:
+def compose(settings: Settings, parts: Components) -> Controllers:
     """Return the controllers that the settings ask for."""
     cluster, informers, now = parts.cluster, parts.informers, parts.now
     measurement = _measurement(settings, parts)
@@ -103,7 +103,7 @@ def compose(settings: Settings, parts: Parts) -> Controllers:
     return Controllers(optimization, controllers)
 
 
-def _measurement(settings: Settings, parts: Parts) -> MeasurementController:
+def _measurement(settings: Settings, parts: Components) -> MeasurementController:
     """Return the measurement controller; without Prometheus it only says so on the Servers."""
     sources = catalogue_with(settings.measure_sources)
     survey = None if parts.prometheus is None else Survey(parts.prometheus, sources, time.time)
@@ -114,13 +114,13 @@ def _measurement(settings: Settings, parts: Parts) -> MeasurementController:
 
 
 def _calibration(
-    settings: Settings, parts: Parts, measurement: MeasurementController
+    settings: Settings, parts: Components, measurement: MeasurementController
 ) -> Sequence[Controller]:
     """Return the calibration controller, if there is a Prometheus."""
     if parts.prometheus is None:
         return ()
 
-    def subjects() -> Sequence[Subject]:
+    def subjects() -> Sequence[LabelledReplicas]:
         found = (
             subject(key.namespace, server, server.spec.measure.labels)
             for key, server in measurement.servers()
@@ -134,7 +134,7 @@ def _calibration(
 
 def _optimization(
     settings: Settings,
-    parts: Parts,
+    parts: Components,
     measurement: MeasurementController,
     machines: Machines,
     plans: PlansController,
@@ -158,7 +158,7 @@ def _optimization(
     )
 
 
-def _boosters(parts: Parts) -> Sequence[Controller]:
+def _boosters(parts: Components) -> Sequence[Controller]:
     """Return the Model Booster controller, if the settings name a dialect."""
     if parts.dialect is None:
         return ()

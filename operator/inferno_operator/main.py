@@ -15,7 +15,7 @@ from pathlib import Path
 
 from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
-from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.adapters.kubernetes import api_server, lease
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
 from inferno_operator.adapters.kubernetes.plan_key import (
@@ -27,10 +27,10 @@ from inferno_operator.adapters.kubernetes.plan_key import (
 from inferno_operator.adapters.optimizers.local import LocalOptimizer
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.adapters.prometheus import client as prometheus
-from inferno_operator.composition import Parts, compose
+from inferno_operator.composition import Components, compose
 from inferno_operator.controllers.actuation.publication.controller import Publication
-from inferno_operator.controllers.optimization.ports import Optimizer
-from inferno_operator.controllers.plans.ports import KeySource
+from inferno_operator.controllers.approval.ports import KeySource
+from inferno_operator.controllers.optimization.ports import SystemOptimizer
 from inferno_operator.logs import configure
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.dialects import DIALECTS, Dialect
@@ -96,7 +96,7 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     key = Key(_lease_namespace(settings, in_cluster=in_cluster), LEASE)
     watches = WATCHED_KINDS * (len(settings.namespaces) or 1)
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     async with (
         api_server.connect(watches, _now, identity) as cluster,
         lease.connect(key) as store,
@@ -109,7 +109,7 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         dialect = await _dialect(settings, cluster, key.namespace, in_cluster=in_cluster)
         plan_key = _plan_key(settings, cluster, key.namespace, identity, in_cluster=in_cluster)
         informers = Informers(guard, settings.namespaces)
-        parts = Parts(
+        parts = Components(
             guard, informers, optimizer, metrics, prometheus_client, dialect, _now, plan_key
         )
         controllers = compose(settings, parts)
@@ -138,7 +138,7 @@ def _publication(
     settings: Settings,
     cluster: GuardedCluster,
     informers: Informers,
-    metrics: Metrics,
+    metrics: OperatorMetrics,
     remaining: Callable[[], float],
 ) -> Publication:
     """Return what knows the decisions; only the leader exports them as metrics.
@@ -176,7 +176,7 @@ def _plan_key(
 
 
 @asynccontextmanager
-async def _optimizer(settings: Settings) -> AsyncIterator[Optimizer]:
+async def _optimizer(settings: Settings) -> AsyncIterator[SystemOptimizer]:
     """Yield the embedded or the remote optimizer."""
     if settings.remote is None:
         local = LocalOptimizer()
@@ -193,7 +193,9 @@ async def _optimizer(settings: Settings) -> AsyncIterator[Optimizer]:
 
 
 @asynccontextmanager
-async def _prometheus(settings: Settings, metrics: Metrics) -> AsyncIterator[Prometheus | None]:
+async def _prometheus(
+    settings: Settings, metrics: OperatorMetrics
+) -> AsyncIterator[Prometheus | None]:
     """Yield what answers queries; None if the settings do not say where Prometheus is."""
     if settings.prometheus is None:
         yield None

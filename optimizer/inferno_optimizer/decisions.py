@@ -16,7 +16,7 @@ from inferno_optimizer.sizing.candidates import (
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Latencies
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix, Part
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, Mix
 from inferno_optimizer.system import (
     IDLE,
     Allocation,
@@ -197,7 +197,7 @@ def _shortage(candidates: Candidates, row: int, allocation: Allocation) -> str:
 
 
 def _kept(
-    candidates: Candidates, rows: IntArray, parts: Sequence[Part], rest: Sequence[str]
+    candidates: Candidates, rows: IntArray, parts: Sequence[KeptReplicas], rest: Sequence[str]
 ) -> Decision:
     """The decision for a case that keeps parts of what runs; `rows` are its usable rows."""
     server = candidates.cases[int(candidates.pairs.case[rows[0]])].server

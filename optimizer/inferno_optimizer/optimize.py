@@ -11,7 +11,7 @@ from inferno_optimizer.decisions import decide, size_servers
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solvers import solve
-from inferno_optimizer.solvers.assignment import Answer
+from inferno_optimizer.solvers.assignment import SolverResult
 from inferno_optimizer.system import Certificate, Solution, System
 
 Clock = Callable[[], float]
@@ -64,7 +64,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
 
 
 def _certificate(
-    candidates: Candidates, answer: Answer, phases: tuple[tuple[str, float], ...]
+    candidates: Candidates, answer: SolverResult, phases: tuple[tuple[str, float], ...]
 ) -> Certificate:
     return Certificate(
         solver=answer.solver,

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-Key = tuple[str, str]
+ServerAccelerator = tuple[str, str]
 """The names of a server and of an accelerator."""
 
 
@@ -29,20 +29,20 @@ class Node:
 
     type: str
     cards: int
-    held: Mapping[Key, int] = field(default_factory=dict)
+    held: Mapping[ServerAccelerator, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
     """Replicas of a server on an accelerator; `cards` are those of one replica."""
 
-    key: Key
+    key: ServerAccelerator
     type: str
     cards: int
     replicas: int
 
 
-def unplaced(nodes: Sequence[Node], demands: Sequence[Demand]) -> Mapping[Key, int]:
+def unplaced(nodes: Sequence[Node], demands: Sequence[Demand]) -> Mapping[ServerAccelerator, int]:
     """Return how many replicas find no node.
 
     Parameters
@@ -59,7 +59,7 @@ def unplaced(nodes: Sequence[Node], demands: Sequence[Demand]) -> Mapping[Key, i
         wanted[demand.type, demand.cards] += missing[demand.key]
     for (card_type, cards), count in sorted(wanted.items(), key=lambda item: -item[0][1]):
         wanted[card_type, cards] = _place(count, cards, free[card_type])
-    left_out: dict[Key, int] = {}
+    left_out: dict[ServerAccelerator, int] = {}
     for demand in reversed(demands):
         count = min(wanted[demand.type, demand.cards], missing[demand.key])
         wanted[demand.type, demand.cards] -= count
@@ -70,7 +70,7 @@ def unplaced(nodes: Sequence[Node], demands: Sequence[Demand]) -> Mapping[Key, i
 
 def _after_staying(
     nodes: Sequence[Node], demands: Sequence[Demand]
-) -> tuple[Mapping[str, Counter[int]], dict[Key, int]]:
+) -> tuple[Mapping[str, Counter[int]], dict[ServerAccelerator, int]]:
     """Return the numbers of nodes by type and free cards, and the replicas that have no node.
 
     If a server loses replicas, those on the nodes with the fewest cards stay.

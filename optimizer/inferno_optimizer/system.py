@@ -365,7 +365,7 @@ class Decision:
     warnings: tuple[str, ...] = ()
 
 
-class Status(StrEnum):
+class SolverStatus(StrEnum):
     """What ended the search: a proven gap of at most 1e-4, the solver itself, or the time limit.
 
     A feasible plan may have a proven gap: the solver stops where it finds no more within its
@@ -444,7 +444,7 @@ class Certificate:
     """
 
     solver: str
-    status: Status
+    status: SolverStatus
     objective: float
     bound: float | None
     seconds: float

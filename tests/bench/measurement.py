@@ -20,8 +20,8 @@ import httpx
 from inferno_operator.adapters.prometheus.client import PrometheusClient
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.reconcile import Context, measure
-from inferno_operator.controllers.measurement.subjects import SERVER, Subjects
+from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
+from inferno_operator.controllers.measurement.reconcile import Context, reconcile
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.main import COLLECTION
 from inferno_operator.resources import API_VERSION, Server
@@ -76,14 +76,14 @@ async def _cycles(servers: int) -> Numbers:
         prometheus = PrometheusClient(client, PrometheusEndpoint("http://prometheus"), Observer())
         survey = Survey(prometheus, built_in(), time.time)
         context = Context(cluster, subjects, survey, lambda: datetime.now(UTC))
-        await measure(context)
+        await reconcile(context)
         more = _high_water_mib() - before
         await _note(cluster, subjects)
         writes = cluster.count
         asked.clear()
         began = time.process_time()
         for _ in range(CYCLES):
-            await measure(context)
+            await reconcile(context)
         seconds = (time.process_time() - began) / CYCLES
     return {
         "queries": len(asked) / CYCLES,

@@ -10,8 +10,8 @@ import pytest
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.calibration.ports import Pair
-from inferno_operator.controllers.calibration.reconcile import Context, calibrate_all
-from inferno_operator.controllers.calibration.replicas import PrometheusWindows, Subject
+from inferno_operator.controllers.calibration.reconcile import Context, reconcile
+from inferno_operator.controllers.calibration.replicas import LabelledReplicas, PrometheusWindows
 from inferno_optimizer.calibration.windows import Window
 from tests.cluster.connection import connected
 from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, in_mode
@@ -81,7 +81,7 @@ async def test_a_calibration_and_an_optimization_leave_each_others_status_alone(
 ) -> None:
     scene.apply_sample("small")
     use(scene, "Use")
-    await calibrate_all(cycle)
+    await reconcile(cycle)
     in_mode(operator, mode.environment)()
     scene.request("inferno")
 
@@ -92,14 +92,14 @@ async def test_a_calibration_and_an_optimization_leave_each_others_status_alone(
     found = model(scene)
     assert condition(found, "Ready")["status"] == "True"
     assert condition(found, "Calibrated")["status"] == "True"
-    await calibrate_all(cycle)
+    await reconcile(cycle)
     assert condition(model(scene), "Ready")["status"] == "True"
 
 
 async def test_what_was_calibrated_is_shown_and_removed_again(scene: Scene, cycle: Context) -> None:
     scene.apply_sample("small")
 
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     table = scene.control_plane.kubectl("get", "models", "--namespace", scene.namespace).stdout
     assert table.splitlines()[1].split()[:3] == [MODEL, MODEL, "Calibrated"]
@@ -108,7 +108,7 @@ async def test_what_was_calibrated_is_shown_and_removed_again(scene: Scene, cycl
     assert (row["acc"], row["reason"], row["rows"]) == ("G2", "Calibrated", 60)
     assert row["decode"]["alpha"] == pytest.approx(SLOW_MS, rel=0.05)
     use(scene, "Off")
-    await calibrate_all(cycle)
+    await reconcile(cycle)
     after = model(scene)
     assert "calibration" not in after.get("status", {})
     assert condition(after, "Calibrated") == {}
@@ -138,7 +138,7 @@ async def test_a_new_leader_calibrates_with_the_past_that_prometheus_has(
 ) -> None:
     scene.apply_sample("small")
     labels = {"namespace": "prod", "model_name": MODEL}
-    asked = [Subject(labels, Pair(scene.namespace, MODEL, "A100"))]
+    asked = [LabelledReplicas(labels, Pair(scene.namespace, MODEL, "A100"))]
     programs, seconds = (prometheus_program, promtool), 7500
     with (
         Processes() as processes,
@@ -147,7 +147,7 @@ async def test_a_new_leader_calibrates_with_the_past_that_prometheus_has(
         async with connect(PrometheusEndpoint(prometheus.url)) as client:
             leader = replace(cycle, windows=PrometheusWindows(client, lambda: asked))
             for _ in range(30):
-                await calibrate_all(leader)
+                await reconcile(leader)
 
     found = model(scene)
     assert condition(found, "Calibrated")["status"] == "True"
@@ -163,7 +163,7 @@ async def test_without_being_asked_for_the_typed_parameters_are_used(
     scene: Scene, cycle: Context, operator: StartOperator
 ) -> None:
     scene.apply_sample("small")
-    await calibrate_all(cycle)
+    await reconcile(cycle)
     operator()
     scene.request("inferno")
 

@@ -11,14 +11,14 @@ import pytest
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.measurement import Asked, Recorder
+from inferno_operator.cli.measurement import Asked, QueryRecorder
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import Windows
+from inferno_operator.controllers.measurement.expressions import RateWindows
 from inferno_operator.controllers.measurement.load import load
+from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.controllers.measurement.reconcile import Context
-from inferno_operator.controllers.measurement.reconcile import measure as measure_servers
-from inferno_operator.controllers.measurement.subjects import SERVER, Subjects
+from inferno_operator.controllers.measurement.reconcile import reconcile as measure_servers
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Load, Measure, Measured, Server
 from inferno_operator.resources.objects import Key
@@ -48,7 +48,7 @@ from tests.unit.operator.objects import (
     service_class,
 )
 
-WINDOWS = Windows(short=20, long=40)
+WINDOWS = RateWindows(short=20, long=40)
 """Windows for replicas that are scraped every second."""
 
 ENGINE = Engine(alpha=8.0, beta=0.1, gamma=20.0, delta=0.0008, max_batch_size=16)
@@ -189,7 +189,7 @@ def test_every_expression_of_the_catalogue_is_one_of_prometheus(world: World) ->
 
     async def ask() -> list[Asked]:
         async with connect(PrometheusEndpoint(world.prometheus.url)) as client:
-            recorder = Recorder(client)
+            recorder = QueryRecorder(client)
             survey = Survey(recorder, built_in(), time.time, WINDOWS)
             await survey.ask({Key("p", n): m for n, m in measures.items()})
             return recorder.asked

@@ -16,7 +16,7 @@ from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.prometheus import Answer, Prometheus
+from inferno_operator.runtime.prometheus import Prometheus, QueryResult
 from tests.controlplane.processes import Processes
 from tests.engines import prometheus as engines
 from tests.engines.engine import Engine
@@ -119,7 +119,7 @@ class Clocked(Prometheus):
     client: Prometheus
     now: float = 0.0
 
-    async def query(self, expression: str, at: float | None = None) -> Answer:
+    async def query(self, expression: str, at: float | None = None) -> QueryResult:
         return await self.client.query(expression, self.now if at is None else at)
 
     async def metric_names(self, matcher: str) -> tuple[str, ...]:

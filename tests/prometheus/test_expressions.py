@@ -4,7 +4,7 @@ import pytest
 
 from inferno_operator.controllers.measurement import expressions
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import WINDOWS, Group
+from inferno_operator.controllers.measurement.expressions import WINDOWS, SeriesGroup
 from tests.engines.prometheus import Prometheus
 
 LABELS = "model_name", "namespace"
@@ -15,7 +15,7 @@ LABELS = "model_name", "namespace"
 def test_every_query_of_every_source_is_parsed(
     prometheus: Prometheus, name: str, values: tuple[tuple[str, ...], ...]
 ) -> None:
-    group = Group(name, built_in()[name], LABELS, values)
+    group = SeriesGroup(name, built_in()[name], LABELS, values)
     queries = [
         expressions.arrivals(group, WINDOWS.short, WINDOWS.short, "short"),
         expressions.arrivals(group, WINDOWS.long, WINDOWS.short, "long"),

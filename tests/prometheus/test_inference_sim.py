@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import Windows
+from inferno_operator.controllers.measurement.expressions import RateWindows
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Measure, Measured
@@ -107,7 +107,7 @@ def test_its_metrics_deviate_from_those_of_vllm_as_we_know(
 def test_its_load_is_found_within_5_percent_after_two_windows(
     processes: Processes, inference_sim: Path, prometheus: Prometheus
 ) -> None:
-    windows = Windows(short=20, long=40)
+    windows = RateWindows(short=20, long=40)
     wanted = Measure(source="vLLM", labels={"model_name": "granite", "namespace": "measured"})
     replicas = [InferenceSim(processes, inference_sim, f"sim-{n}", SETTINGS) for n in (3, 4)]
     with replicas[0] as first, replicas[1] as second:
@@ -135,7 +135,7 @@ def test_its_load_is_found_within_5_percent_after_two_windows(
     assert (found.replicas.ready, found.replicas.reporting) == (2, 2)
 
 
-async def survey(prometheus: Prometheus, wanted: Measure, windows: Windows) -> Measured:
+async def survey(prometheus: Prometheus, wanted: Measure, windows: RateWindows) -> Measured:
     """What one survey finds about a server."""
     async with connect(PrometheusEndpoint(prometheus.url)) as client:
         asking = Survey(client, built_in(), time.time, windows)

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import PART, WINDOWS, Group, replicas
+from inferno_operator.controllers.measurement.expressions import (
+    PART,
+    WINDOWS,
+    SeriesGroup,
+    replicas,
+)
 from tests.controlplane.processes import Processes
 from tests.engines.prometheus import Prometheus
 from tests.engines.promtool import Promtool
@@ -96,7 +101,7 @@ def known(
 
 def counted(known: Prometheus, model: str, labels: Sequence[str] = ()) -> dict[str, float]:
     """Replicas of a model that report, and that do not."""
-    group = Group("vLLM", built_in()["vLLM"], ("model_name", *labels), ((model, *labels),))
+    group = SeriesGroup("vLLM", built_in()["vLLM"], ("model_name", *labels), ((model, *labels),))
     found = {s.labels[PART]: s.value for s in known.query(replicas(group, WINDOWS).expression)}
     return {name: found[name] for name in ("reporting", "absent") if name in found}
 

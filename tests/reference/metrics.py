@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from inferno_operator.adapters.http.metrics import METRICS
-from inferno_optimizer.api.limits import Limits
-from inferno_optimizer.api.metrics import Metrics
+from inferno_optimizer.api.limits import ServerLimits
+from inferno_optimizer.api.metrics import OptimizerMetrics
 from inferno_optimizer.api.pool import WorkerPool
 from tests.reference.markdown import code, table
 
@@ -30,7 +30,7 @@ def metrics() -> str:
 
 
 def _served() -> Iterator[tuple[str, str, str, str]]:
-    page = Metrics(WorkerPool(Limits()))
+    page = OptimizerMetrics(WorkerPool(ServerLimits()))
     page.count("/optimizeOne", 200, 0.1)  # so that the labels show
     for line in page.page().decode().splitlines():
         if line.startswith("# HELP") and not line.split()[2].endswith("_created"):
@@ -38,12 +38,12 @@ def _served() -> Iterator[tuple[str, str, str, str]]:
             yield code(name), _type(page, name), _labels(page, name), text
 
 
-def _type(page: Metrics, name: str) -> str:
+def _type(page: OptimizerMetrics, name: str) -> str:
     lines = page.page().decode().splitlines()
     return next(line.split()[3] for line in lines if line.startswith(f"# TYPE {name} "))
 
 
-def _labels(page: Metrics, name: str) -> str:
+def _labels(page: OptimizerMetrics, name: str) -> str:
     lines = page.page().decode().splitlines()
     sample = next(line for line in lines if line.startswith(name))
     inside = sample.partition("{")[2].partition("}")[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from inferno_operator.resources import Quality
-from inferno_optimizer.calibration.verdict import Reason as CalibrationReason
+from inferno_optimizer.calibration.verdict import CalibrationReason
 from inferno_optimizer.system import Reason
 
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.api.security import Files
 from inferno_optimizer.api.server import serve
 
@@ -14,4 +14,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    serve("127.0.0.1", 0, Limits(**json.loads(sys.argv[1])), Files(), say)
+    serve("127.0.0.1", 0, ServerLimits(**json.loads(sys.argv[1])), Files(), say)

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from inferno_operator.controllers.plans.contents import (
+from inferno_operator.controllers.approval.contents import (
     UnreadablePlanError,
     contradiction,
     unpack_decisions,
 )
-from inferno_operator.controllers.plans.seal import plan_digest
+from inferno_operator.controllers.approval.seal import plan_digest
 from inferno_operator.resources import Plan
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation

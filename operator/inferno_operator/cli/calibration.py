@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.offline.calibration import Measurements
+from inferno_operator.controllers.calibration.parameters import with_prefill_batch
 from inferno_operator.controllers.calibration.past import past_ends
-from inferno_operator.controllers.calibration.plan import with_prefill_batch
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.controllers.calibration.replicas import (
     PART,
     WINDOW_S,
+    LabelledReplicas,
     PrometheusWindows,
-    Subject,
 )
 from inferno_operator.runtime.prometheus import Prometheus, is_label_name
 from inferno_optimizer.calibration.windows import LIVE, Window, judged, retained
@@ -109,7 +109,7 @@ async def past_windows(
         Length of the windows [s], at least four scrapes.
     """
     pair = Pair("", "", "")
-    windows = PrometheusWindows(prometheus, lambda: [Subject(labels, pair)], window_s)
+    windows = PrometheusWindows(prometheus, lambda: [LabelledReplicas(labels, pair)], window_s)
     found: list[Window] = []
     last: list[Window] = []
     for number, end in enumerate(ends, start=1):

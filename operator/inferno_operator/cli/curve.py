@@ -33,7 +33,7 @@ Steps = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class CurvePanel:
     """What the solver improves in one of its stages: of the best plan, and its bound."""
 
     title: str
@@ -60,18 +60,18 @@ def draw(certificate: Certificate) -> str:
     return svg.document(drawn, COLUMNS, STYLE)
 
 
-def _load(curve: Sequence[CurvePoint], priority: int) -> Panel:
+def _load(curve: Sequence[CurvePoint], priority: int) -> CurvePanel:
     """The served load of a priority, from when the solver reached it."""
     loads = [(point.seconds, point.served[priority]) for point in curve]
     served = list(dropwhile(lambda step: step[1] == 0, loads)) or loads
     title = f"Served load of priority {priority}"
-    return Panel(title, "requests/min", served, _bounds(curve, priority))
+    return CurvePanel(title, "requests/min", served, _bounds(curve, priority))
 
 
-def _value(curve: Sequence[CurvePoint]) -> Panel:
+def _value(curve: Sequence[CurvePoint]) -> CurvePanel:
     """The value in the last stage, in which it is minimized."""
     values = [(point.seconds, point.value) for point in curve if point.priority is None]
-    return Panel("Value", "cents/hour", values, _bounds(curve, None))
+    return CurvePanel("Value", "cents/hour", values, _bounds(curve, None))
 
 
 def _bounds(curve: Sequence[CurvePoint], priority: int | None) -> Steps:
@@ -82,7 +82,7 @@ def _bounds(curve: Sequence[CurvePoint], priority: int | None) -> Steps:
     ]
 
 
-def _drawn(panel: Panel, end: float) -> str:
+def _drawn(panel: CurvePanel, end: float) -> str:
     values = [value for _, value in (*panel.plan, *panel.bound)]
     low, high = min(values), max(values)
     margin = MARGIN * max(high - low, LEAST_RANGE * abs(high), 1.0)

@@ -15,7 +15,7 @@ from inferno_optimizer.wire.what_if import apply_changes
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DryRun:
     """An Optimizer, its system, and the decisions for this system.
 
     `idle` lists the changes that have no effect, one line each.
@@ -33,7 +33,7 @@ def decide(
     optimizer: str | None,
     changes: Iterable[str] = (),
     time_limit: float = 30.0,
-) -> Outcome:
+) -> DryRun:
     """Solve the system of an Optimizer.
 
     Parameters
@@ -56,4 +56,4 @@ def decide(
     resources = [with_last_good(r) if isinstance(r, Server) else r for r in readable(observations)]
     snapshot = build_system(resources, chosen, time_limit)
     changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
-    return Outcome(chosen, replace(snapshot, system=changed), optimize(changed), idle)
+    return DryRun(chosen, replace(snapshot, system=changed), optimize(changed), idle)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.progress import Progress, Stage, progress
+from inferno_operator.cli.progress import RequestProgress, RequestStage, progress
 from inferno_operator.resources import SYSTEM_RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import Observation
@@ -60,13 +60,13 @@ async def follow_request(
     except TimeoutError as error:
         last = said[-1] if said else "no answer"
         raise UnfinishedError(f"Optimizer {key}: not done in {patience:g} s: {last}") from error
-    if end.stage is not Stage.DONE:
+    if end.stage is not RequestStage.DONE:
         raise UnfinishedError(f"Optimizer {key}: {end.message}")
 
 
 async def _until_over(
     session: Session, name: str, requested: int, say: Callable[[str], None]
-) -> Progress:
+) -> RequestProgress:
     while True:
         try:
             async with aclosing(session.states(name)) as states:

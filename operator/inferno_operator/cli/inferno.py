@@ -289,7 +289,7 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.calibration import parse_labels, read_windows
     from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
     from inferno_operator.cli.plot import plot as draw
-    from inferno_operator.cli.tables.calibration import Named, manifest
+    from inferno_operator.cli.tables.calibration import CalibratedPair, manifest
     from inferno_optimizer.errors import InputError
 
     if files and (labels or (endpoint is not None and URL not in os.environ)):
@@ -304,7 +304,7 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     result = calibrate_windows(measured, max_batch_size)
     if plot is not None:
         write(plot, draw(measured.windows, result, measured.requirements))
-    typer.echo(manifest(Named(model, accelerator, acc_count), result, measured.name))
+    typer.echo(manifest(CalibratedPair(model, accelerator, acc_count), result, measured.name))
 
 
 def _known(endpoint: "PrometheusEndpoint | None") -> "PrometheusEndpoint":
@@ -492,10 +492,10 @@ def serve(  # noqa: PLR0913 - an argument for each option
     Files are read anew when they change. It speaks the published API, and describes that at
     /openapi.json; /healthz, /readyz and /metrics are there too.
     """
-    from inferno_optimizer.api.limits import Limits
+    from inferno_optimizer.api.limits import ServerLimits
     from inferno_optimizer.api.security import Files
     from inferno_optimizer.api.server import port_of, serve
 
     files = Files(tls_cert, tls_key, tls_ca, token_file)
-    limits = Limits.for_solver(time_limit)
+    limits = ServerLimits.for_solver(time_limit)
     serve(host, port_of(port), limits, files, typer.echo, stateful=stateful)

@@ -34,9 +34,9 @@ from inferno_operator.cli.places import now, run, somewhere
 from inferno_operator.cli.prometheus_options import prometheus_options
 
 if TYPE_CHECKING:
-    from inferno_operator.adapters.kubernetes.kubectl import Place, Session
+    from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-    from inferno_operator.cli.measurement import Asked, Measurement
+    from inferno_operator.cli.measurement import Asked, ServerMeasurement
     from inferno_operator.cli.overview import Overview
     from inferno_operator.resources.observation import Observation
 
@@ -63,7 +63,7 @@ def main() -> None:
 
 @app.callback(epilog="Example: kubectl inferno top --namespace llm")
 @somewhere
-def kubectl_inferno(_place: "Place") -> None:
+def kubectl_inferno(_place: "KubectlOptions") -> None:
     """Look at LLM servers and decide where they run.
 
     Works on the Servers, Optimizers and other Inferno objects of one namespace.
@@ -76,7 +76,7 @@ def kubectl_inferno(_place: "Place") -> None:
 )
 @somewhere
 def plan(
-    place: "Place",
+    place: "KubectlOptions",
     optimizer: OptimizerName = None,
     output: Output = Format.TABLE,
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
@@ -110,7 +110,7 @@ def plan(
 )
 @somewhere
 def optimize(
-    place: "Place",
+    place: "KubectlOptions",
     optimizer: OptimizerName = None,
     output: Output = Format.TABLE,
     *,
@@ -141,7 +141,7 @@ def optimize(
 )
 @somewhere
 def explain(
-    place: "Place",
+    place: "KubectlOptions",
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")],
     optimizer: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which one, where there are several.")
@@ -199,7 +199,7 @@ def explain(
 )
 @somewhere
 def generate(
-    place: "Place",
+    place: "KubectlOptions",
     autoscaler: Kind,
     servers: Annotated[
         list[str],
@@ -235,7 +235,7 @@ def generate(
 )
 @somewhere
 def top(
-    place: "Place",
+    place: "KubectlOptions",
     output: Output = Format.TABLE,
     *,
     once: Annotated[
@@ -268,7 +268,7 @@ def top(
 @prometheus_options
 def measure(
     endpoint: "PrometheusEndpoint | None",
-    place: "Place",
+    place: "KubectlOptions",
     server: Annotated[
         str | None, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")
     ] = None,
@@ -344,7 +344,7 @@ def _show_overview(output: Format, seen: "Overview") -> None:
 
 
 def _show_measurements(
-    output: Format, found: "Sequence[Measurement]", asked: "Sequence[Asked]"
+    output: Format, found: "Sequence[ServerMeasurement]", asked: "Sequence[Asked]"
 ) -> None:
     from inferno_operator.cli.measurement import measurement_document
     from inferno_operator.cli.tables.measurement import measurement_parts
@@ -356,7 +356,7 @@ def _show_measurements(
     )
 
 
-def _read(place: "Place") -> "tuple[str, Sequence[Observation]]":
+def _read(place: "KubectlOptions") -> "tuple[str, Sequence[Observation]]":
     """Return the namespace and its objects."""
 
     async def read(session: "Session") -> "tuple[str, Sequence[Observation]]":

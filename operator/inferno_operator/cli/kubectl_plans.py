@@ -9,7 +9,7 @@ from inferno_operator.cli.console import Format, Output, show
 from inferno_operator.cli.places import now, run, somewhere
 
 if TYPE_CHECKING:
-    from inferno_operator.adapters.kubernetes.kubectl import Place, Session
+    from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
     from inferno_operator.resources import Plan
 
 app = typer.Typer()
@@ -22,7 +22,7 @@ PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name.")]
     "\n\nExample: kubectl inferno plans -o json"
 )
 @somewhere
-def plans(place: "Place", output: Output = Format.TABLE) -> None:
+def plans(place: "KubectlOptions", output: Output = Format.TABLE) -> None:
     """Show the Plans that optimizations recorded, the newest first.
 
     Those that wait for approval are shown with the reason.
@@ -43,7 +43,7 @@ def plans(place: "Place", output: Output = Format.TABLE) -> None:
     "\n\nExample: kubectl inferno diff fleet-17 -n llm -o yaml"
 )
 @somewhere
-def diff(place: "Place", name: PlanName, output: Output = Format.TABLE) -> None:
+def diff(place: "KubectlOptions", name: PlanName, output: Output = Format.TABLE) -> None:
     """Show what a Plan changes: each Server before and after, and the cost.
 
     A Plan that is still to be carried out is refused if its decisions are not what it shows.
@@ -66,7 +66,7 @@ def diff(place: "Place", name: PlanName, output: Output = Format.TABLE) -> None:
 )
 @somewhere
 def approve(
-    place: "Place",
+    place: "KubectlOptions",
     name: PlanName,
     until: Annotated[
         str | None,
@@ -87,7 +87,7 @@ def approve(
 
 @app.command(epilog="Example: kubectl inferno reject fleet-17 --namespace llm")
 @somewhere
-def reject(place: "Place", name: PlanName, output: Output = Format.TABLE) -> None:
+def reject(place: "KubectlOptions", name: PlanName, output: Output = Format.TABLE) -> None:
     """Reject a Plan, so that the operator never carries it out.
 
     The same changes are not proposed again at the interval of the Optimizer while the inputs
@@ -96,7 +96,9 @@ def reject(place: "Place", name: PlanName, output: Output = Format.TABLE) -> Non
     _answer(place, name, "Rejected", None, output)
 
 
-def _answer(place: "Place", name: str, state: str, until: str | None, output: Format) -> None:
+def _answer(
+    place: "KubectlOptions", name: str, state: str, until: str | None, output: Format
+) -> None:
     """Answer a Plan, and show the answer."""
     from inferno_operator.cli.answer import (
         approval,

@@ -14,7 +14,7 @@ from inferno_operator.controllers.measurement.quality import measured, with_targ
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Measured, Resource, Server, Target
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.prometheus import Answer, Prometheus, RefusedError, Sample
+from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError, Sample
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 
@@ -28,7 +28,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class ServerMeasurement:
     """A Server, its measurement, and its target; without a measurement it is not measured."""
 
     server: Server
@@ -37,13 +37,13 @@ class Measurement:
 
 
 @dataclass(slots=True)
-class Recorder(Prometheus):
+class QueryRecorder(Prometheus):
     """Passes queries on, and keeps them with their answers."""
 
     prometheus: Prometheus
     asked: list[Asked] = field(default_factory=list)
 
-    async def query(self, expression: str, at: float | None = None) -> Answer:
+    async def query(self, expression: str, at: float | None = None) -> QueryResult:
         """Evaluate an expression, at a Unix time [s] or now."""
         try:
             answer = await self.prometheus.query(expression, at)
@@ -60,7 +60,7 @@ class Recorder(Prometheus):
 
 async def measure(
     resources: Sequence[Resource], endpoint: PrometheusEndpoint
-) -> tuple[list[Measurement], list[Asked]]:
+) -> tuple[list[ServerMeasurement], list[Asked]]:
     """Measure the Servers among some objects now.
 
     Raises
@@ -74,7 +74,7 @@ async def measure(
     if not servers:
         raise InputError("nothing to measure: no Server has spec.measure")
     async with connect(endpoint) as client:
-        recorder = Recorder(client)
+        recorder = QueryRecorder(client)
         survey = Survey(recorder, built_in(), lambda: datetime.now(UTC).timestamp())
         measures = {_key(s): s.spec.measure for s in servers if s.spec.measure}
         results = await survey.ask(measures)
@@ -89,15 +89,15 @@ async def measure(
         newest = with_planned_load(
             with_targets(newest, target), server, server.status.measured, target
         )
-        found.append(Measurement(server, newest, target))
+        found.append(ServerMeasurement(server, newest, target))
     return found, recorder.asked
 
 
-def reported(resources: Sequence[Resource]) -> list[Measurement]:
+def reported(resources: Sequence[Resource]) -> list[ServerMeasurement]:
     """Return what the operator has measured, from the status of each Server."""
     targets = targets_of(resources)
     return [
-        Measurement(
+        ServerMeasurement(
             resource,
             resource.status.measured,
             targets.get((resource.spec.service_class, resource.spec.model)),
@@ -107,7 +107,9 @@ def reported(resources: Sequence[Resource]) -> list[Measurement]:
     ]
 
 
-def measurement_document(found: Sequence[Measurement], asked: Sequence[Asked]) -> dict[str, Any]:
+def measurement_document(
+    found: Sequence[ServerMeasurement], asked: Sequence[Asked]
+) -> dict[str, Any]:
     """Return measurements and queries as JSON."""
     servers = [
         {
@@ -131,7 +133,7 @@ def measurement_document(found: Sequence[Measurement], asked: Sequence[Asked]) -
 
 
 def with_measured_loads(
-    resources: Sequence[Resource], found: Sequence[Measurement]
+    resources: Sequence[Resource], found: Sequence[ServerMeasurement]
 ) -> dict[str, Any]:
     """Return the objects as a List in which measured Servers have their load."""
     newest = {_key(item.server): measured_server(item.server, item.measured) for item in found}

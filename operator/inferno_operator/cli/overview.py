@@ -77,7 +77,7 @@ class ServerView:
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
+class CardUse:
     """Number of cards of a type: `running` now, `planned` in the last plan, `available` in total.
 
     `held` counts the cards of servers without a decision in the last plan. `held`, `planned` and
@@ -105,7 +105,7 @@ class Overview:
     """
 
     servers: tuple[ServerView, ...]
-    cards: tuple[Cards, ...]
+    cards: tuple[CardUse, ...]
     optimizers: tuple[Optimizer, ...]
     troubles: tuple[str, ...] = ()
 
@@ -251,11 +251,11 @@ def _not_counted(resources: Iterable[Resource]) -> Iterator[str]:
 
 def _cards(
     system: System, planned: Mapping[str, CapacityUse], counted: Mapping[str, CountedCards]
-) -> tuple[Cards, ...]:
+) -> tuple[CardUse, ...]:
     running = cards_of_servers(Catalogue(system), system.servers) + Counter(system.held)
     names = sorted({*system.capacity, *running, *planned})
     return tuple(
-        Cards(
+        CardUse(
             type=name,
             running=running[name],
             planned=planned[name].used if name in planned else None,

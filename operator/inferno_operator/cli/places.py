@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from inferno_operator.adapters.kubernetes.kubectl import Place, Session
+    from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
 
 T = TypeVar("T")
 
@@ -28,15 +28,15 @@ PLACE_OPTIONS = {
 
 
 def somewhere(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `PLACE_OPTIONS` to a command, which gets a `Place` as first argument."""
+    """Add the options of `PLACE_OPTIONS` to a command; its first argument is a `KubectlOptions`."""
 
     @wraps(command, assigned=("__name__", "__doc__"))
     def wrapped(invocation: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - the command's
-        from inferno_operator.adapters.kubernetes.kubectl import Place
+        from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions
 
         before = invocation.find_root().params  # options after the command take precedence
         place = {name: arguments.pop(name) or before.get(name) for name in PLACE_OPTIONS}
-        command(Place(**place), **arguments)
+        command(KubectlOptions(**place), **arguments)
 
     context = Parameter("invocation", Parameter.KEYWORD_ONLY, annotation=typer.Context)
     own = list(signature(command).parameters.values())[1:]
@@ -48,7 +48,7 @@ def somewhere(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def run(place: "Place", work: "Callable[[Session], Coroutine[Any, Any, T]]") -> T:
+def run(place: "KubectlOptions", work: "Callable[[Session], Coroutine[Any, Any, T]]") -> T:
     """Run a coroutine with a connection to the cluster."""
     from inferno_operator.adapters.kubernetes.kubectl import connect
 

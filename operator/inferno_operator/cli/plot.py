@@ -30,7 +30,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class FitPanel:
     """A line and the measurements that it is fitted to."""
 
     title: str
@@ -77,7 +77,7 @@ def plot(windows: Sequence[Window], result: Calibration, requirements: Requireme
 Judgements = Sequence[tuple[Window, Rejection | None]]
 
 
-def _decode(judgements: Judgements, result: Calibration) -> Panel:
+def _decode(judgements: Judgements, result: Calibration) -> FitPanel:
     """Decode steps against the batch, without waits for prefills if these can be told apart."""
     facts, prefill = result.facts, result.facts.prefill
 
@@ -88,25 +88,25 @@ def _decode(judgements: Judgements, result: Calibration) -> Panel:
         return window.itl_ms - interference_ms(window.batch, others, window.output_tokens)
 
     points = [Point(w.batch, alone(w), reason or "") for w, reason in judgements]
-    return Panel("Decode step", "batch [requests]", "time [ms]", facts.decode, points)
+    return FitPanel("Decode step", "batch [requests]", "time [ms]", facts.decode, points)
 
 
-def _prefill(judgements: Judgements, result: Calibration) -> Panel:
+def _prefill(judgements: Judgements, result: Calibration) -> FitPanel:
     """Prefills against input tokens times batch."""
     points = [
         Point(w.batch * w.input_tokens, w.prefill_ms, reason or "") for w, reason in judgements
     ]
     label = "input tokens * batch"
-    return Panel("Prefill", label, "time [ms]", result.facts.prefill, points)
+    return FitPanel("Prefill", label, "time [ms]", result.facts.prefill, points)
 
 
-def _panel(panel: Panel) -> str:
+def _panel(panel: FitPanel) -> str:
     frame = panel.frame
     parts = (*frame.axes(), _band(panel), _fitted(panel), *(_mark(frame, p) for p in panel.points))
     return "\n".join(parts)
 
 
-def _band(panel: Panel) -> str:
+def _band(panel: FitPanel) -> str:
     """The upper and lower confidence, from 0 to the end of the axis."""
     line = panel.line
     positions = [panel.x_most * number / CURVE for number in range(CURVE + 1)]
@@ -115,7 +115,7 @@ def _band(panel: Panel) -> str:
     return panel.frame.area([*upper, *lower])
 
 
-def _fitted(panel: Panel) -> str:
+def _fitted(panel: FitPanel) -> str:
     return panel.frame.line([(x, panel.line.at(x)) for x in (0.0, panel.x_most)])
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
-from inferno_operator.controllers.optimization.plan import Update, plan_updates
+from inferno_operator.controllers.optimization.changes import Update, plan_updates
 from inferno_operator.controllers.optimization.snapshot import Snapshot, priced_current
 from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
 from inferno_operator.resources.conditions import WARNINGS
@@ -54,14 +54,16 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanPreview:
     """Servers sorted by name, and one line for each invalid object of another kind."""
 
     servers: tuple[Preview, ...]
     troubles: tuple[str, ...]
 
 
-def preview(observations: Iterable[Observation], snapshot: Snapshot, solution: Solution) -> Plan:
+def preview(
+    observations: Iterable[Observation], snapshot: Snapshot, solution: Solution
+) -> PlanPreview:
     """Return what the operator would write to the objects, computed in the same way."""
     read = [o for o in observations if o.kind is not Optimizer]
     read.sort(key=lambda observation: observation.reference.key)
@@ -71,11 +73,11 @@ def preview(observations: Iterable[Observation], snapshot: Snapshot, solution: S
         for observation, update in zip(read, updates, strict=True)
         if observation.kind is Server
     )
-    return Plan(tuple(servers), tuple(_troubles(updates)))
+    return PlanPreview(tuple(servers), tuple(_troubles(updates)))
 
 
 def plan_document(
-    optimizer: str, changes: Iterable[str], plan: Plan, solution: Solution
+    optimizer: str, changes: Iterable[str], plan: PlanPreview, solution: Solution
 ) -> dict[str, Any]:
     """Return a plan as JSON; allocations have the form of the Servers."""
     return {

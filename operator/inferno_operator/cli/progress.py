@@ -9,7 +9,7 @@ from inferno_operator.resources.observation import Observation
 from inferno_optimizer.system import Reason
 
 
-class Stage(Enum):
+class RequestStage(Enum):
     """Stages of a request; the last three are final."""
 
     ASKED = auto()
@@ -20,19 +20,19 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RequestProgress:
     """A stage and its message."""
 
-    stage: Stage
+    stage: RequestStage
     message: str
 
     @property
     def over(self) -> bool:
         """Whether the request has ended."""
-        return self.stage not in (Stage.ASKED, Stage.WORKING)
+        return self.stage not in (RequestStage.ASKED, RequestStage.WORKING)
 
 
-def progress(observation: Observation, requested: int) -> Progress:
+def progress(observation: Observation, requested: int) -> RequestProgress:
     """Return the progress of a request.
 
     Parameters
@@ -47,17 +47,19 @@ def progress(observation: Observation, requested: int) -> Progress:
     last = status.last_optimization if isinstance(status, OptimizerStatus) else None
     optimized = status.condition(OPTIMIZED)
     if last is not None and last.requested_generation >= requested:
-        return Progress(Stage.DONE, optimized.message if optimized else "")
+        return RequestProgress(RequestStage.DONE, optimized.message if optimized else "")
     if not isinstance(resource, Optimizer):
-        return Progress(Stage.FAILED, f"{Reason.INVALID_SPEC}: {observation.problem}")
+        return RequestProgress(RequestStage.FAILED, f"{Reason.INVALID_SPEC}: {observation.problem}")
     if not resource.spec.optimize:
-        return Progress(Stage.WITHDRAWN, "somebody set spec.optimize to false before it was done")
+        return RequestProgress(
+            RequestStage.WITHDRAWN, "somebody set spec.optimize to false before it was done"
+        )
     return _under_way(optimized, requested)
 
 
-def _under_way(optimized: Condition | None, requested: int) -> Progress:
+def _under_way(optimized: Condition | None, requested: int) -> RequestProgress:
     if optimized is None or (optimized.observed_generation or 0) < requested:
-        return Progress(Stage.ASKED, "asked; waiting for the operator to begin")
+        return RequestProgress(RequestStage.ASKED, "asked; waiting for the operator to begin")
     if optimized.status == "False":
-        return Progress(Stage.FAILED, f"{optimized.reason}: {optimized.message}")
-    return Progress(Stage.WORKING, optimized.message)
+        return RequestProgress(RequestStage.FAILED, f"{optimized.reason}: {optimized.message}")
+    return RequestProgress(RequestStage.WORKING, optimized.message)

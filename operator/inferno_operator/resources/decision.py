@@ -24,7 +24,7 @@ NAME = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
 
 DECIDED = frozenset(reason.value for reason in Reason if reason.decided)
 
-Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS), BeforeValidator(without_fraction)]
+ReplicaCount = Annotated[int, Field(ge=0, le=MAX_REPLICAS), BeforeValidator(without_fraction)]
 NonNegativeNumber = Annotated[float, AllowInfNan(False), Field(ge=0)]
 
 
@@ -46,7 +46,7 @@ class DecidedPart(Allocation):
         ),
     )
 
-    num_replicas: Replicas
+    num_replicas: ReplicaCount
     max_batch: NonNegativeInteger | None = None
     cost: NonNegativeNumber | None = None
     itl_average: NonNegativeNumber | None = None

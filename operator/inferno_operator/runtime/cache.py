@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from inferno_operator.resources import RESOURCES, Resource
 from inferno_operator.resources.objects import Key, Kind, Manifest, Place, kind_of
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.ports import Change, Listing
+from inferno_operator.runtime.ports import Listing, ObjectChange
 
 DECODED: Mapping[Kind, type[Resource]] = {kind_of(resource): resource for resource in RESOURCES}
 """Our kinds; objects of other kinds stay manifests."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ObjectDifference:
     """An object before and after a change; None where it does not exist."""
 
     place: Place
@@ -71,7 +71,7 @@ class Cache:
         """Return the namespaces that have objects."""
         return frozenset(self._objects)
 
-    def apply(self, change: Change) -> tuple[Difference, ...]:
+    def apply(self, change: ObjectChange) -> tuple[ObjectDifference, ...]:
         """Take a change from a watch; returns one difference, or none if nothing differs."""
         if change.manifest is None:
             return ()
@@ -81,11 +81,11 @@ class Cache:
         self._versions[key] = change.version
         return self._replaced(key, None if change.gone else change.manifest)
 
-    def written(self, manifest: Manifest) -> tuple[Difference, ...]:
+    def written(self, manifest: Manifest) -> tuple[ObjectDifference, ...]:
         """Take an object as the API server returned it to a write of this operator."""
-        return self.apply(Change(version_of(manifest), manifest))
+        return self.apply(ObjectChange(version_of(manifest), manifest))
 
-    def replace(self, listing: Listing) -> tuple[Difference, ...]:
+    def replace(self, listing: Listing) -> tuple[ObjectDifference, ...]:
         """Take a list of all objects; objects that are not in it are deleted."""
         listed = {Key.of(manifest) for manifest in listing.manifests}
         unlisted = [
@@ -93,7 +93,7 @@ class Cache:
             for key, version in self._versions.items()
             if key not in listed and version <= listing.version
         ]
-        differences: list[Difference] = []
+        differences: list[ObjectDifference] = []
         for key in unlisted:
             del self._versions[key]
             differences += self._replaced(key, None)
@@ -102,7 +102,7 @@ class Cache:
         self._floor = max(listing.version, self._floor)
         return tuple(differences)
 
-    def _replaced(self, key: Key, after: Manifest | None) -> tuple[Difference, ...]:
+    def _replaced(self, key: Key, after: Manifest | None) -> tuple[ObjectDifference, ...]:
         self._observations.pop(key, None)
         objects = self._objects.setdefault(key.namespace, {})
         before = objects.pop(key, None)
@@ -111,7 +111,7 @@ class Cache:
         elif not objects:
             del self._objects[key.namespace]
         differs = before is not None or after is not None
-        return (Difference(Place(self.kind, key), before, after),) if differs else ()
+        return (ObjectDifference(Place(self.kind, key), before, after),) if differs else ()
 
 
 def generation_of(manifest: Manifest) -> tuple[str, int]:

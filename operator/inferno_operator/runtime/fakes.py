@@ -11,11 +11,11 @@ from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference, kind_of
 from inferno_operator.runtime.leader_election import Lease
 from inferno_operator.runtime.ports import (
-    Change,
     ConflictError,
     FieldManager,
     GoneError,
     Listing,
+    ObjectChange,
     Scale,
     Served,
     StaleError,
@@ -69,7 +69,7 @@ class FakeCluster:
         self._owners: dict[str, dict[str, str]] = {}
         """Managers of conditions, by uid of the object and by type."""
         self._version = 0
-        self._changes: list[tuple[str, Change]] = []
+        self._changes: list[tuple[str, ObjectChange]] = []
         self._changed = asyncio.Event()
 
     async def something_changed(self) -> None:
@@ -160,7 +160,9 @@ class FakeCluster:
         )
         return Listing(kind, namespace, self._version, found)
 
-    async def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+    async def watch(
+        self, kind: Kind, namespace: str, since: int
+    ) -> AsyncGenerator[ObjectChange, None]:
         """Yield the changes since a version; the watch never ends by itself."""
         seen = 0
         while True:
@@ -283,7 +285,7 @@ class FakeCluster:
     def _note(self, stored: Mapping[str, Any], *, gone: bool = False) -> None:
         """Send a change to all watches."""
         manifest = copy.deepcopy(stored)
-        change = Change(int(manifest["metadata"]["resourceVersion"]), manifest, gone=gone)
+        change = ObjectChange(int(manifest["metadata"]["resourceVersion"]), manifest, gone=gone)
         self._changes.append((manifest["kind"], change))
         self._wake()
 
@@ -333,7 +335,7 @@ def _fields(value: object) -> Manifest:
     return {}
 
 
-def _is_in(namespace: str, change: Change) -> bool:
+def _is_in(namespace: str, change: ObjectChange) -> bool:
     return change.manifest is not None and namespace in (
         "",
         change.manifest["metadata"]["namespace"],

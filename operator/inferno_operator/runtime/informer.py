@@ -8,8 +8,8 @@ from typing import Protocol
 
 from inferno_operator.resources import GROUP
 from inferno_operator.resources.objects import Kind, Manifest, Place
-from inferno_operator.runtime.cache import Cache, Difference
-from inferno_operator.runtime.ports import Change, Listing, Reader
+from inferno_operator.runtime.cache import Cache, ObjectDifference
+from inferno_operator.runtime.ports import Listing, ObjectChange, Reader
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class Follower(Protocol):
     """Is told what an informer learns."""
 
-    def changed(self, difference: Difference) -> None:
+    def changed(self, difference: ObjectDifference) -> None:
         """Take the creation, change or deletion of an object."""
 
     def listed(self, area: Area) -> None:
@@ -76,7 +76,7 @@ class Informer:
         self._followers.append(follower)
         for key in tuple(self.cache.keys()):
             place = Place(self.cache.kind, key)
-            follower.changed(Difference(place, None, self.cache.get(key)))
+            follower.changed(ObjectDifference(place, None, self.cache.get(key)))
         if self.is_complete:
             follower.listed(self._area)
         elif self.error is not None:
@@ -98,7 +98,9 @@ class Informer:
             failures = 1 if now() - began > RELIST.limit else failures + 1
             await asyncio.sleep(RELIST.seconds(failures))
 
-    def written(self, manifest: Manifest, writer: Follower | None = None) -> tuple[Difference, ...]:
+    def written(
+        self, manifest: Manifest, writer: Follower | None = None
+    ) -> tuple[ObjectDifference, ...]:
         """Take an object as a write returned it, and tell all but the writer."""
         differences = self.cache.written(self._kept(manifest))
         self._tell(differences, [each for each in self._followers if each is not writer])
@@ -115,7 +117,9 @@ class Informer:
         async with aclosing(_changes_since(self._reader, listing)) as changes:
             async for change in changes:
                 if change.manifest is not None:
-                    known = Change(change.version, self._kept(change.manifest), gone=change.gone)
+                    known = ObjectChange(
+                        change.version, self._kept(change.manifest), gone=change.gone
+                    )
                     self._tell(self.cache.apply(known), self._followers)
 
     def _kept(self, manifest: Manifest) -> Manifest:
@@ -126,7 +130,7 @@ class Informer:
         return {**manifest, "metadata": {k: v for k, v in metadata.items() if k != "managedFields"}}
 
     @staticmethod
-    def _tell(differences: Iterable[Difference], followers: Iterable[Follower]) -> None:
+    def _tell(differences: Iterable[ObjectDifference], followers: Iterable[Follower]) -> None:
         told = tuple(followers)
         for difference in differences:
             for follower in told:
@@ -140,7 +144,7 @@ class Informer:
             follower.lost(self._area, error)
 
 
-async def _changes_since(reader: Reader, listing: Listing) -> AsyncGenerator[Change, None]:
+async def _changes_since(reader: Reader, listing: Listing) -> AsyncGenerator[ObjectChange, None]:
     """Yield all changes after a list, from one watch after the other, until a watch fails."""
     version = listing.version
     while True:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from inferno_operator.resources.objects import Kind, Manifest, Place
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informer import Area, Informer
 from inferno_operator.runtime.ports import Reader
 from inferno_optimizer.errors import InfernoError, UnavailableError
@@ -44,7 +44,7 @@ class Informers:
     def subscribe(
         self,
         kinds: Iterable[Kind],
-        changed: Callable[[Difference], None] = _ignore,
+        changed: Callable[[ObjectDifference], None] = _ignore,
         *,
         listed: Callable[[Area], None] = _ignore,
         lost: Callable[[Area, InfernoError], None] = _ignore,
@@ -88,7 +88,7 @@ class Subscription:
         self,
         informers: Informers,
         areas: Sequence[Area],
-        changed: Callable[[Difference], None],
+        changed: Callable[[ObjectDifference], None],
         listed: Callable[[Area], None],
         lost: Callable[[Area, InfernoError], None],
     ) -> None:
@@ -185,7 +185,7 @@ class Subscription:
 
     def written(
         self, kind: Kind, manifest: Manifest, *, echo: bool = False
-    ) -> tuple[Difference, ...]:
+    ) -> tuple[ObjectDifference, ...]:
         """Take an object as the API server returned it to a write of this operator.
 
         All others who follow it are told; with `echo`, this subscription is told, too.

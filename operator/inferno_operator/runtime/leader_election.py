@@ -6,7 +6,7 @@ renewal was sent; each uses its own clock. In the time between the two, the last
 old leader ends. The times of day in the Lease are for people: no operator compares them with
 its clock.
 
-`View` decides, without side effects; `Election` reads and writes the Lease and waits.
+`LeaseView` decides, without side effects; `Election` reads and writes the Lease and waits.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class LeaseStore(Protocol):
         """Replace the version that was read; `StaleError` if there is a newer one."""
 
 
-class Step(Enum):
+class LeaseStep(Enum):
     """What an operator does next with the lease."""
 
     CREATE = "create"
@@ -84,7 +84,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class LeaseView:
     """What one operator knows about the lease, by its own clock.
 
     `lease` is the lease that was read last, and `seen_at` the time at which it was first seen
@@ -99,24 +99,24 @@ class View:
     seen_at: float = 0.0
     renewed_at: float | None = None
 
-    def after_read(self, lease: Lease | None, now: float) -> "View":
+    def after_read(self, lease: Lease | None, now: float) -> "LeaseView":
         """Return the view after a read; a deleted lease stays valid until it would expire."""
         if lease is None:
             return replace(self, exists=False)
         seen_at = self.seen_at if lease == self.lease else now
         return replace(self, lease=lease, exists=True, seen_at=seen_at)
 
-    def after_write(self, lease: Lease, sent_at: float, now: float) -> "View":
+    def after_write(self, lease: Lease, sent_at: float, now: float) -> "LeaseView":
         """Return the view after this operator took or renewed the lease."""
         return replace(self.after_read(lease, now), renewed_at=sent_at)
 
-    def step(self, now: float) -> Step:
+    def step(self, now: float) -> LeaseStep:
         """Decide what to do now."""
         if self.renewed_at is not None:
-            return Step.RENEW if self._holds and self.remaining(now) > 0 else Step.STOP
+            return LeaseStep.RENEW if self._holds and self.remaining(now) > 0 else LeaseStep.STOP
         if self.free_in(now) > 0:
-            return Step.WAIT
-        return Step.TAKE if self.exists else Step.CREATE
+            return LeaseStep.WAIT
+        return LeaseStep.TAKE if self.exists else LeaseStep.CREATE
 
     def remaining(self, now: float) -> float:
         """Return the seconds for which this operator may write; 0 if it does not lead."""
@@ -174,7 +174,7 @@ class Election:
         self._store = store
         self._clock = clock
         self._now = now
-        self._view = View(identity, timing)
+        self._view = LeaseView(identity, timing)
 
     @property
     def leading(self) -> bool:
@@ -211,7 +211,7 @@ class Election:
         LeadershipLostError
             Always, when this operator no longer leads.
         """
-        while self._view.step(self._clock()) is Step.RENEW:
+        while self._view.step(self._clock()) is LeaseStep.RENEW:
             await asyncio.sleep(min(self._view.timing.retry_period, self.remaining()))
             await self._attempt(self.remaining())
         holder = self._view.lease.holder if self._view.lease and self._view.exists else ""
@@ -257,8 +257,8 @@ class Election:
     async def _act(self) -> None:
         sent_at = self._clock()
         step = self._view.step(sent_at)
-        if step in (Step.WAIT, Step.STOP):
+        if step in (LeaseStep.WAIT, LeaseStep.STOP):
             return
         proposal = self._view.proposal(self._now())
-        write = self._store.create if step is Step.CREATE else self._store.update
+        write = self._store.create if step is LeaseStep.CREATE else self._store.update
         self._view = self._view.after_write(await write(proposal), sent_at, self._clock())

@@ -8,7 +8,7 @@ from inferno_optimizer.system import Solution, System
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class ObservedLatency:
     """A latency of a server: measured, predicted by the plan, and its target [ms]; or None."""
 
     measured: float | None = None
@@ -30,7 +30,7 @@ class MeasuredServer:
     quality: str
     arrival_rate: float | None = None
     age: float | None = None
-    latencies: Mapping[str, Latency] = field(default_factory=dict)
+    latencies: Mapping[str, ObservedLatency] = field(default_factory=dict)
     misses: Mapping[str, bool] = field(default_factory=dict)
 
 

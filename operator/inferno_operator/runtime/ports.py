@@ -105,7 +105,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """An object at a version; `gone` if it was deleted; without a manifest, only a version."""
 
     version: int
@@ -135,7 +135,7 @@ class Reader(Protocol):
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
 
-    def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+    def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[ObjectChange, None]:
         """Yield the changes since a version, in order, for some minutes.
 
         Raises

@@ -57,7 +57,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """The answer to an instant query.
 
     `samples` is empty if no series matches. `warnings` are those of Prometheus: the answer may
@@ -75,7 +75,7 @@ class Prometheus(Protocol):
     if a later call may succeed: it does not answer in time, or answers 429 or 5xx.
     """
 
-    async def query(self, expression: str, at: float | None = None) -> Answer:
+    async def query(self, expression: str, at: float | None = None) -> QueryResult:
         """Evaluate an expression; a scalar becomes one sample without labels.
 
         Parameters

@@ -12,23 +12,23 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReconcileResult:
     """The result of a reconcile, and the seconds until the next one is due, if any."""
 
-    SETTLED: ClassVar["Outcome"]
-    FAILED: ClassVar["Outcome"]
+    SETTLED: ClassVar["ReconcileResult"]
+    FAILED: ClassVar["ReconcileResult"]
 
     failed: bool = False
     again_after: float | None = None
 
     @classmethod
-    def due_after(cls, seconds: float | None) -> "Outcome":
+    def due_after(cls, seconds: float | None) -> "ReconcileResult":
         """Return a success; None: no reconcile is due until the object changes."""
         return cls.SETTLED if seconds is None else cls(again_after=seconds)
 
 
-Outcome.SETTLED = Outcome()
-Outcome.FAILED = Outcome(failed=True)
+ReconcileResult.SETTLED = ReconcileResult()
+ReconcileResult.FAILED = ReconcileResult(failed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class WorkQueue(Generic[K]):
 
     def __init__(
         self,
-        reconcile: Callable[[K], Awaitable[Outcome]],
+        reconcile: Callable[[K], Awaitable[ReconcileResult]],
         backoff: Backoff = Backoff(),
         *,
         settle: float = 0.0,
@@ -144,13 +144,13 @@ class WorkQueue(Generic[K]):
         finally:
             del self._entries[key]
 
-    async def _outcome(self, key: K) -> Outcome:
+    async def _outcome(self, key: K) -> ReconcileResult:
         """Reconcile; an unexpected exception is logged and retried, so that no key is lost."""
         try:
             return await self._reconcile(key)
         except Exception:
             logger.exception("%s: unexpected error while reconciling; trying again", key)
-            return Outcome.FAILED
+            return ReconcileResult.FAILED
 
     async def _pause(self, entry: _Entry, seconds: float) -> bool:
         """Wait; returns True as soon as a newer version is requested, else False."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference
 from inferno_operator.runtime.leader_election import Clock, LeadershipLostError
 from inferno_operator.runtime.observer import Observer
-from inferno_operator.runtime.ports import Change, Cluster, Listing, Scale, Served
+from inferno_operator.runtime.ports import Cluster, Listing, ObjectChange, Scale, Served
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class GuardedCluster:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
         return await self._answered(self._cluster.list(kind, namespace))
 
-    def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+    def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[ObjectChange, None]:
         """Yield the changes since a version, in order, for some minutes."""
         return self._cluster.watch(kind, namespace, since)
 

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from inferno_optimizer.api.handlers import (
-    Handler,
+    RequestHandler,
     Stateful,
     Stateless,
     edit_handler,
@@ -20,7 +20,7 @@ from inferno_optimizer.api.handlers import (
     optimize_handler,
     optimize_one_handler,
 )
-from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.api.messages import (
     Refusal,
     answer_defect,
@@ -29,17 +29,17 @@ from inferno_optimizer.api.messages import (
     answer_unrouted,
     json_reply,
 )
-from inferno_optimizer.api.metrics import Counted, Metrics
+from inferno_optimizer.api.metrics import Counted, OptimizerMetrics
 from inferno_optimizer.api.openapi import describe
 from inferno_optimizer.api.pool import WorkerPool
 from inferno_optimizer.api.routes import EDITS, LOOKS
 from inferno_optimizer.errors import InputError
 
-Call = tuple[str, str, Handler]
+Call = tuple[str, str, RequestHandler]
 """Method, path, and what answers."""
 
 
-def create_app(limits: Limits, *, stateful: bool = False, guarded: bool = False) -> Starlette:
+def create_app(limits: ServerLimits, *, stateful: bool = False, guarded: bool = False) -> Starlette:
     """A REST optimizer.
 
     Parameters
@@ -52,7 +52,7 @@ def create_app(limits: Limits, *, stateful: bool = False, guarded: bool = False)
         Whether a guard before it asks for a token; its description says so.
     """
     workers = WorkerPool(limits)
-    metrics = Metrics(workers)
+    metrics = OptimizerMetrics(workers)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -84,14 +84,14 @@ def create_app(limits: Limits, *, stateful: bool = False, guarded: bool = False)
     return app
 
 
-def _stateless_calls(workers: WorkerPool, limits: Limits) -> Iterator[Call]:
+def _stateless_calls(workers: WorkerPool, limits: ServerLimits) -> Iterator[Call]:
     server = Stateless(workers)
     yield "POST", "/optimizeOne", optimize_one_handler(server, limits)
     for look in LOOKS:
         yield "GET", look.path, look_handler(server, look)
 
 
-def _stateful_calls(workers: WorkerPool, limits: Limits) -> Iterator[Call]:
+def _stateful_calls(workers: WorkerPool, limits: ServerLimits) -> Iterator[Call]:
     server = Stateful(workers)
     yield "POST", "/optimizeOne", optimize_one_handler(server, limits)
     yield "POST", "/optimize", optimize_handler(server, limits)
@@ -102,7 +102,7 @@ def _stateful_calls(workers: WorkerPool, limits: Limits) -> Iterator[Call]:
         yield method, edit.path, edit_handler(server, edit, limits)
 
 
-def _own_calls(metrics: Metrics, description: object) -> Iterator[Call]:
+def _own_calls(metrics: OptimizerMetrics, description: object) -> Iterator[Call]:
     async def fine(_: Request) -> Response:
         return PlainTextResponse("ok")
 
@@ -118,7 +118,7 @@ def _own_calls(metrics: Metrics, description: object) -> Iterator[Call]:
     yield "GET", "/openapi.json", described
 
 
-def _route(call: Call, metrics: Metrics) -> Route:
+def _route(call: Call, metrics: OptimizerMetrics) -> Route:
     method, path, handler = call
     counted = Middleware(Counted, path=path, metrics=metrics)
     route = Route(path, handler, methods=[method], middleware=[counted])

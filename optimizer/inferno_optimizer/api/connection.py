@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from inferno_optimizer.api.documents import write_json
-from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.api.messages import JSON
 
 KEEP_ALIVE = 30
@@ -61,7 +61,7 @@ def send_at_once(listening: socket.socket) -> None:
 
 
 def configuration(
-    app: ASGIApp, limits: Limits, tls: ssl.SSLContext | None, *, lifespan: bool
+    app: ASGIApp, limits: ServerLimits, tls: ssl.SSLContext | None, *, lifespan: bool
 ) -> uvicorn.Config:
     """How the HTTP library serves an application, with the limits of a server."""
     return uvicorn.Config(
@@ -80,7 +80,7 @@ def configuration(
     )
 
 
-def connection_class(server_limits: Limits) -> type["Connection"]:
+def connection_class(server_limits: ServerLimits) -> type["Connection"]:
     """Connections with the limits of a server; the HTTP library makes them."""
 
     class Limited(Connection):
@@ -104,7 +104,7 @@ class Connection(H11Protocol):
       (https://github.com/Kludex/uvicorn/issues/1264).
     """
 
-    limits: Limits
+    limits: ServerLimits
     waiting: ClassVar[dict["Connection", None]]
     """Those of the server that wait for their clients, in the order in which they began to."""
 

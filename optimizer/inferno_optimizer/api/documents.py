@@ -17,7 +17,7 @@ from inferno_optimizer.wire.fields import (
     SHARE,
     TEXT,
     TEXTS,
-    Kind,
+    FieldKind,
     List,
     Object,
     Scalar,
@@ -30,7 +30,7 @@ from inferno_optimizer.wire.fields import (
 
 Document = Mapping[str, Any]
 
-Keys = Mapping[str, Kind[Any]]
+Keys = Mapping[str, FieldKind[Any]]
 
 LARGEST_NUMBER = 3.4028234663852886e38
 """What 32 bits hold, in which the original keeps numbers."""
@@ -104,7 +104,7 @@ def _document(keys: Keys, later: Keys | None = None) -> Object[Document]:
     return Object(make, {key: (key, kind) for key, kind in kinds.items()})
 
 
-def _list(noun: str, identity: tuple[str, ...], item: Object[Document]) -> Kind[Any]:
+def _list(noun: str, identity: tuple[str, ...], item: Object[Document]) -> FieldKind[Any]:
     """Read a list; an absent one is None, and shown as null."""
     return optional(List(noun, identity, item, collect=list, spread=iter))
 

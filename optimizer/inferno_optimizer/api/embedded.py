@@ -10,11 +10,13 @@ from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from inferno_optimizer.api.connection import configuration, connection_class, send_at_once
-from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.limits import ServerLimits
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, listening: socket.socket, limits: Limits) -> AsyncIterator[None]:
+async def serving(
+    app: ASGIApp, listening: socket.socket, limits: ServerLimits
+) -> AsyncIterator[None]:
     """Serve until the context is left.
 
     Parameters

@@ -11,28 +11,28 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from inferno_optimizer.api.documents import OPTIONS, Document, parse_json, write_json
-from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.api.messages import Refusal, encoded_reply, json_reply
-from inferno_optimizer.api.pool import Answer, WorkerPool
+from inferno_optimizer.api.pool import Reply, WorkerPool
 from inferno_optimizer.api.routes import Edit, Look
-from inferno_optimizer.api.state import Change, Contents, body_of, contents_of, with_answer
+from inferno_optimizer.api.state import StateChange, StoredSystem, body_of, contents_of, with_answer
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.wire.fields import MisfitError, Object
 
 CLIENT_CLOSED_REQUEST = 499
 """Status in the metrics when the client is gone and nobody reads the answer."""
 
-Handler = Callable[[Request], Awaitable[Response]]
+RequestHandler = Callable[[Request], Awaitable[Response]]
 
 
-class Server(Protocol):
+class RestServer(Protocol):
     """What every mode can do."""
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> StoredSystem:
         """What can be looked at."""
 
-    async def optimize_one(self, body: bytes) -> Answer:
+    async def optimize_one(self, body: bytes) -> Reply:
         """Answer optimizeOne."""
 
 
@@ -45,13 +45,13 @@ class Stateful:
 
     def __init__(self, workers: WorkerPool) -> None:
         self._workers = workers
-        self.contents = Contents()
+        self.contents = StoredSystem()
 
-    async def optimize_one(self, body: bytes) -> Answer:
+    async def optimize_one(self, body: bytes) -> Reply:
         """Answer optimizeOne; what is kept has no part in it."""
         return await self._workers.solve(body)
 
-    async def optimize(self, options: Document) -> Answer:
+    async def optimize(self, options: Document) -> Reply:
         """Optimize what is kept now, and keep what is decided."""
         asked = self.contents
         status, text = await self._workers.solve(write_json(body_of(asked, options)))
@@ -59,7 +59,7 @@ class Stateful:
             self.contents = with_answer(self.contents, asked, json.loads(text))
         return status, text
 
-    def apply(self, change: Callable[[Contents], Change]) -> object:
+    def apply(self, change: Callable[[StoredSystem], StateChange]) -> object:
         """Change what is kept, and answer."""
         self.contents, answer = change(self.contents)
         return answer
@@ -73,11 +73,11 @@ class Stateless:
         self._last = _Optimized()
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> StoredSystem:
         """The system of the last optimizeOne that could be read."""
         return self._last.contents
 
-    async def optimize_one(self, body: bytes) -> Answer:
+    async def optimize_one(self, body: bytes) -> Reply:
         """Answer optimizeOne."""
         status, text = await self._workers.solve(body)
         if status != HTTPStatus.BAD_REQUEST:
@@ -93,14 +93,14 @@ class _Optimized:
         self._answer = answer
 
     @cached_property
-    def contents(self) -> Contents:
+    def contents(self) -> StoredSystem:
         contents = contents_of(parse_json(self._body))
         if self._answer is None:
             return contents
         return with_answer(contents, contents, json.loads(self._answer))
 
 
-def look_handler(server: Server, look: Look) -> Handler:
+def look_handler(server: RestServer, look: Look) -> RequestHandler:
     """Show something."""
 
     async def handle(request: Request) -> Response:
@@ -109,7 +109,7 @@ def look_handler(server: Server, look: Look) -> Handler:
     return handle
 
 
-def edit_handler(server: Stateful, edit: Edit, limits: Limits) -> Handler:
+def edit_handler(server: Stateful, edit: Edit, limits: ServerLimits) -> RequestHandler:
     """Change something."""
 
     async def handle(request: Request) -> Response:
@@ -121,7 +121,7 @@ def edit_handler(server: Stateful, edit: Edit, limits: Limits) -> Handler:
     return handle
 
 
-def optimize_handler(server: Stateful, limits: Limits) -> Handler:
+def optimize_handler(server: Stateful, limits: ServerLimits) -> RequestHandler:
     """Optimize what is kept."""
 
     async def handle(request: Request) -> Response:
@@ -131,7 +131,7 @@ def optimize_handler(server: Stateful, limits: Limits) -> Handler:
     return handle
 
 
-def optimize_one_handler(server: Server, limits: Limits) -> Handler:
+def optimize_one_handler(server: RestServer, limits: ServerLimits) -> RequestHandler:
     """Optimize what is sent."""
 
     async def handle(request: Request) -> Response:
@@ -141,7 +141,7 @@ def optimize_one_handler(server: Server, limits: Limits) -> Handler:
     return handle
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
+async def read_body(request: Request, limits: ServerLimits) -> bytes:
     """Read the body of a request.
 
     Raises
@@ -188,7 +188,7 @@ def _read(kind: Object[Document], body: bytes) -> Document:
         raise InputError(str(misfit)) from None
 
 
-async def _while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -> Response:
+async def _while_connected(request: Request, work: Coroutine[Any, Any, Reply]) -> Response:
     """Answer with what comes of the work; it ends when the client does not wait for it."""
     working = asyncio.create_task(work)
     hanging_up = asyncio.create_task(_disconnection(request))

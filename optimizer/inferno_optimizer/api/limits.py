@@ -7,7 +7,7 @@ MEBIBYTE = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """Limits of a server; times in seconds.
 
     Attributes
@@ -44,7 +44,7 @@ class Limits:
     connections: int = 400
 
     @classmethod
-    def for_solver(cls, time_limit: float) -> "Limits":
+    def for_solver(cls, time_limit: float) -> "ServerLimits":
         """Limits that leave an exact solver its time, on this machine's cores."""
         workers = max(2, len(os.sched_getaffinity(0)))
         return cls(time_limit=time_limit, solve_seconds=2 * time_limit + 10, workers=workers)

@@ -11,7 +11,7 @@ from inferno_optimizer.api.pool import WorkerPool
 Clock = Callable[[], float]
 
 
-class Metrics:
+class OptimizerMetrics:
     """Counts of one server, in a registry of its own."""
 
     def __init__(self, workers: WorkerPool) -> None:
@@ -47,7 +47,7 @@ class Counted:
     """Counts what is answered on a path."""
 
     def __init__(
-        self, app: ASGIApp, path: str, metrics: Metrics, clock: Clock = time.perf_counter
+        self, app: ASGIApp, path: str, metrics: OptimizerMetrics, clock: Clock = time.perf_counter
     ) -> None:
         self._app = app
         self._path = path

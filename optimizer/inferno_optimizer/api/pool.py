@@ -8,17 +8,17 @@ import socket
 import sys
 from http import HTTPStatus
 
-from inferno_optimizer.api.limits import MEBIBYTE, Limits
+from inferno_optimizer.api.limits import MEBIBYTE, ServerLimits
 from inferno_optimizer.api.messages import Refusal
 
-Answer = tuple[int, bytes]
+Reply = tuple[int, bytes]
 """Status and JSON."""
 
 ENDED = (asyncio.IncompleteReadError, ConnectionError)
 """What reading from a process raises that ended, and writing to it."""
 
 
-class Worker:
+class WorkerProcess:
     """A process that answers one question after the other."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Worker:
         """Whether it is there still."""
         return not self._answers.at_eof()
 
-    async def ask(self, body: bytes) -> Answer:
+    async def ask(self, body: bytes) -> Reply:
         """Have a body of optimizeOne answered.
 
         Raises
@@ -70,7 +70,7 @@ class ForkServer:
         self._process: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None
 
-    async def fork(self) -> Worker:
+    async def fork(self) -> WorkerProcess:
         """Start a worker; it ends with us, as its connection ends then.
 
         Raises
@@ -113,7 +113,7 @@ class ForkServer:
             await self._process.wait()
 
 
-async def _forked(control: socket.socket) -> Worker:
+async def _forked(control: socket.socket) -> WorkerProcess:
     """Send a fork server the connection of a new worker."""
     ours, theirs = socket.socketpair()
     with theirs:
@@ -123,16 +123,16 @@ async def _forked(control: socket.socket) -> Worker:
         unless_forked.callback(questions.close)
         pid = int(await answers.readuntil())
         unless_forked.pop_all()
-    return Worker(pid, answers, questions)
+    return WorkerProcess(pid, answers, questions)
 
 
 class WorkerPool:
     """Optimizes on a bounded number of workers, which are started when they are needed."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._free = asyncio.Semaphore(limits.workers)
-        self._idle: list[Worker] = []
+        self._idle: list[WorkerProcess] = []
         self._fork_server = ForkServer(limits.time_limit)
         self.running = 0
         self.waiting = 0
@@ -147,7 +147,7 @@ class WorkerPool:
             worker.end()
         await self._fork_server.end()
 
-    async def solve(self, body: bytes) -> Answer:
+    async def solve(self, body: bytes) -> Reply:
         """Optimize what a body of optimizeOne describes; when cancelled that ends too.
 
         Raises
@@ -175,7 +175,7 @@ class WorkerPool:
         finally:
             self.waiting -= 1
 
-    async def _answered(self, body: bytes) -> Answer:
+    async def _answered(self, body: bytes) -> Reply:
         limits = self._limits
         worker = await self._worker()
         try:
@@ -191,7 +191,7 @@ class WorkerPool:
         self._idle.append(worker)
         return answer
 
-    async def _worker(self) -> Worker:
+    async def _worker(self) -> WorkerProcess:
         """An idle worker, unless something else ended it, or a new one."""
         while self._idle:
             worker = self._idle.pop()

@@ -32,7 +32,7 @@ class Edit:
     """
 
     path: str
-    change: Callable[..., state.Change]
+    change: Callable[..., state.StateChange]
     reply: Schema
     body: Object[Document] | None = None
     may_be_text: bool = False
@@ -41,7 +41,7 @@ class Edit:
 
 def _posted(
     path: str,
-    change: Callable[..., state.Change],
+    change: Callable[..., state.StateChange],
     body: Object[Document],
     **more: Any,  # noqa: ANN401
 ) -> Edit:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_optimizer.api.app import create_app
 from inferno_optimizer.api.connection import OriginForm, configuration, send_at_once
-from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.api.messages import message_reply
 from inferno_optimizer.api.security import Files, TokenGuard, tls_context
 from inferno_optimizer.errors import InputError
@@ -29,7 +29,7 @@ LARGEST_PORT = 65535
 def serve(
     host: str,
     port: int,
-    limits: Limits,
+    limits: ServerLimits,
     files: Files,
     say: Callable[[str], None],
     *,
@@ -120,7 +120,7 @@ class _Server(uvicorn.Server):
         self,
         requests: _Requests,
         tls: ssl.SSLContext | None,
-        limits: Limits,
+        limits: ServerLimits,
         ready: Callable[[], None],
     ) -> None:
         super().__init__(configuration(requests, limits, tls, lifespan=True))

@@ -31,7 +31,7 @@ class KeptClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class StoredSystem:
     """Documents by name; `models` hold performance data by accelerator.
 
     The `desiredAlloc` of a server is None where nobody sent or computed one.
@@ -44,11 +44,11 @@ class Contents:
     servers: Mapping[str, Document] = field(default_factory=dict)
 
 
-Change = tuple[Contents, object]
+StateChange = tuple[StoredSystem, object]
 """The new contents, and the answer."""
 
 
-def contents_of(body: object) -> Contents:
+def contents_of(body: object) -> StoredSystem:
     """What the body of optimizeOne describes.
 
     Raises
@@ -56,7 +56,7 @@ def contents_of(body: object) -> Contents:
     MisfitError
         Something has the wrong type.
     """
-    system, contents = system_of(body), Contents()
+    system, contents = system_of(body), StoredSystem()
     for change, section in (
         (set_accelerators, "acceleratorData"),
         (set_capacities, "capacityData"),
@@ -68,7 +68,7 @@ def contents_of(body: object) -> Contents:
     return contents
 
 
-def body_of(contents: Contents, options: Document) -> Document:
+def body_of(contents: StoredSystem, options: Document) -> Document:
     """The body of optimizeOne that describes it."""
     profiles = [data for model in contents.models.values() for data in model.values()]
     return {
@@ -83,57 +83,57 @@ def body_of(contents: Contents, options: Document) -> Document:
     }
 
 
-def get_accelerators(contents: Contents) -> object:
+def get_accelerators(contents: StoredSystem) -> object:
     """List all accelerators."""
     return [*contents.accelerators.values()]
 
 
-def get_accelerator(contents: Contents, name: str) -> object:
+def get_accelerator(contents: StoredSystem, name: str) -> object:
     """Get an accelerator."""
     return _found(contents.accelerators, name, f"accelerator {name}")
 
 
-def set_accelerators(contents: Contents, body: Document) -> Change:
+def set_accelerators(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace accelerators; others stay."""
     return _with_accelerators(contents, body["accelerators"]), body
 
 
-def add_accelerator(contents: Contents, body: Document) -> Change:
+def add_accelerator(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace an accelerator."""
     return _with_accelerators(contents, [body]), body
 
 
-def remove_accelerator(contents: Contents, name: str) -> Change:
+def remove_accelerator(contents: StoredSystem, name: str) -> StateChange:
     """Remove an accelerator."""
     removed = get_accelerator(contents, name)
     return replace(contents, accelerators=_without(contents.accelerators, name)), removed
 
 
-def _with_accelerators(contents: Contents, added: Iterable[Document] | None) -> Contents:
+def _with_accelerators(contents: StoredSystem, added: Iterable[Document] | None) -> StoredSystem:
     return replace(contents, accelerators={**contents.accelerators, **_by_name(added)})
 
 
-def get_capacities(contents: Contents) -> Document:
+def get_capacities(contents: StoredSystem) -> Document:
     """List the capacity of every type."""
     return {"count": [_capacity(name, count) for name, count in contents.capacity.items()]}
 
 
-def get_capacity(contents: Contents, type: str) -> object:  # noqa: A002 - as on the wire
+def get_capacity(contents: StoredSystem, type: str) -> object:  # noqa: A002 - as on the wire
     """Get the capacity of a type."""
     return _capacity(type, _found(contents.capacity, type, f"capacity for {type}"))
 
 
-def set_capacities(contents: Contents, body: Document) -> Change:
+def set_capacities(contents: StoredSystem, body: Document) -> StateChange:
     """Set the capacity of types; others stay."""
     return _with_capacity(contents, body["count"]), body
 
 
-def set_capacity(contents: Contents, body: Document) -> Change:
+def set_capacity(contents: StoredSystem, body: Document) -> StateChange:
     """Set the capacity of a type."""
     return _with_capacity(contents, [body]), body
 
 
-def remove_capacity(contents: Contents, type: str) -> Change:  # noqa: A002 - as on the wire
+def remove_capacity(contents: StoredSystem, type: str) -> StateChange:  # noqa: A002 - as on the wire
     """Remove the capacity of a type."""
     count = _found(contents.capacity, type, f"accelerator type {type}")
     return replace(contents, capacity=_without(contents.capacity, type)), _capacity(type, count)
@@ -143,22 +143,22 @@ def _capacity(card_type: str, count: int) -> Document:
     return {"type": card_type, "count": count}
 
 
-def _with_capacity(contents: Contents, added: Iterable[Document] | None) -> Contents:
+def _with_capacity(contents: StoredSystem, added: Iterable[Document] | None) -> StoredSystem:
     counts = {document["type"]: document["count"] for document in added or ()}
     return replace(contents, capacity={**contents.capacity, **counts})
 
 
-def get_models(contents: Contents) -> object:
+def get_models(contents: StoredSystem) -> object:
     """List the names of all models."""
     return [*contents.models]
 
 
-def get_model(contents: Contents, name: str) -> object:
+def get_model(contents: StoredSystem, name: str) -> object:
     """Get the performance data of a model."""
     return {"models": [*_model(contents, name).values()]}
 
 
-def set_models(contents: Contents, body: Document) -> Change:
+def set_models(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace performance data, and the models that they are of; other data stay."""
     models = {name: dict(data) for name, data in contents.models.items()}
     for data in body["models"] or ():
@@ -166,54 +166,54 @@ def set_models(contents: Contents, body: Document) -> Change:
     return replace(contents, models=models), body
 
 
-def add_model(contents: Contents, name: str) -> Change:
+def add_model(contents: StoredSystem, name: str) -> StateChange:
     """Add a model without performance data; one of that name is replaced."""
     return _with_model(contents, name, {}), name
 
 
-def remove_model(contents: Contents, name: str) -> Change:
+def remove_model(contents: StoredSystem, name: str) -> StateChange:
     """Remove a model with its performance data."""
     _model(contents, name)
     return replace(contents, models=_without(contents.models, name)), name
 
 
-def get_performance(contents: Contents, name: str, acc: str) -> object:
+def get_performance(contents: StoredSystem, name: str, acc: str) -> object:
     """Get the performance data of a model on an accelerator."""
     return _found(_model(contents, name), acc, f"accelerator {acc}")
 
 
-def add_performance(contents: Contents, body: Document) -> Change:
+def add_performance(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace the performance data of a known model on an accelerator."""
     data = _model(contents, body["name"])
     return _with_model(contents, body["name"], {**data, body["acc"]: body}), body
 
 
-def remove_performance(contents: Contents, name: str, acc: str) -> Change:
+def remove_performance(contents: StoredSystem, name: str, acc: str) -> StateChange:
     """Remove the performance data of a model on an accelerator."""
     removed = get_performance(contents, name, acc)
     return _with_model(contents, name, _without(_model(contents, name), acc)), removed
 
 
-def _model(contents: Contents, name: str) -> Mapping[str, Document]:
+def _model(contents: StoredSystem, name: str) -> Mapping[str, Document]:
     return _found(contents.models, name, f"model {name}")
 
 
-def _with_model(contents: Contents, name: str, data: Mapping[str, Document]) -> Contents:
+def _with_model(contents: StoredSystem, name: str, data: Mapping[str, Document]) -> StoredSystem:
     return replace(contents, models={**contents.models, name: data})
 
 
-def get_service_classes(contents: Contents) -> Document:
+def get_service_classes(contents: StoredSystem) -> Document:
     """List all service classes."""
     return {"serviceClasses": [get_service_class(contents, name) for name in contents.classes]}
 
 
-def get_service_class(contents: Contents, name: str) -> Document:
+def get_service_class(contents: StoredSystem, name: str) -> Document:
     """Get a service class with its targets."""
     kept = _class(contents, name)
     return {"name": name, "priority": kept.priority, "modelTargets": [*kept.targets.values()]}
 
 
-def set_service_classes(contents: Contents, body: Document) -> Change:
+def set_service_classes(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace service classes, each as a whole; others stay."""
     classes = {
         document["name"]: KeptClass(
@@ -224,7 +224,7 @@ def set_service_classes(contents: Contents, body: Document) -> Change:
     return replace(contents, classes={**contents.classes, **classes}), body
 
 
-def add_service_class(contents: Contents, name: str, priority: str) -> Change:
+def add_service_class(contents: StoredSystem, name: str, priority: str) -> StateChange:
     """Add a service class without targets; one of that name is replaced."""
     found = DECIMAL.fullmatch(priority)
     number = int("".join(found.groups())) if found else None
@@ -234,18 +234,18 @@ def add_service_class(contents: Contents, name: str, priority: str) -> Change:
     return changed, get_service_class(changed, name)
 
 
-def remove_service_class(contents: Contents, name: str) -> Change:
+def remove_service_class(contents: StoredSystem, name: str) -> StateChange:
     """Remove a service class with its targets."""
     removed = get_service_class(contents, name)
     return replace(contents, classes=_without(contents.classes, name)), removed
 
 
-def get_target(contents: Contents, name: str, model: str) -> object:
+def get_target(contents: StoredSystem, name: str, model: str) -> object:
     """Get the targets of a model in a service class."""
     return _found(_class(contents, name).targets, model, f"model {model}")
 
 
-def add_targets(contents: Contents, body: Document) -> Change:
+def add_targets(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace targets of models in a known service class, whose priority is repeated."""
     name, priority = body["name"], body["priority"]
     kept = contents.classes.get(name)
@@ -260,7 +260,7 @@ def add_targets(contents: Contents, body: Document) -> Change:
     return changed, get_service_class(changed, name)
 
 
-def add_target(contents: Contents, body: Document) -> Change:
+def add_target(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace the targets of a model in a service class, which is added where needed."""
     name, priority = body["name"], _kept_priority(body["priority"])
     if not body["model"]:
@@ -274,18 +274,18 @@ def add_target(contents: Contents, body: Document) -> Change:
     return _with_class(contents, name, replace(kept, targets=targets)), body
 
 
-def remove_target(contents: Contents, name: str, model: str) -> Change:
+def remove_target(contents: StoredSystem, name: str, model: str) -> StateChange:
     """Remove the targets of a model in a service class."""
     removed, kept = get_target(contents, name, model), _class(contents, name)
     left = replace(kept, targets=_without(kept.targets, model))
     return _with_class(contents, name, left), removed
 
 
-def _class(contents: Contents, name: str) -> KeptClass:
+def _class(contents: StoredSystem, name: str) -> KeptClass:
     return _found(contents.classes, name, f"service class {name}")
 
 
-def _with_class(contents: Contents, name: str, kept: KeptClass) -> Contents:
+def _with_class(contents: StoredSystem, name: str, kept: KeptClass) -> StoredSystem:
     return replace(contents, classes={**contents.classes, name: kept})
 
 
@@ -297,33 +297,33 @@ def _kept_priority(priority: int) -> int:
     return priority if 1 <= priority <= LOWEST_PRIORITY else LOWEST_PRIORITY
 
 
-def get_servers(contents: Contents) -> object:
+def get_servers(contents: StoredSystem) -> object:
     """List all servers."""
     return {"servers": [*map(_shown, contents.servers.values())]}
 
 
-def get_server(contents: Contents, name: str) -> object:
+def get_server(contents: StoredSystem, name: str) -> object:
     """Get a server."""
     return _shown(_found(contents.servers, name, f"server {name}"))
 
 
-def set_servers(contents: Contents, body: Document) -> Change:
+def set_servers(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace servers; others stay."""
     return _with_servers(contents, body["servers"]), body
 
 
-def add_server(contents: Contents, body: Document) -> Change:
+def add_server(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace a server."""
     return _with_servers(contents, [body]), body
 
 
-def remove_server(contents: Contents, name: str) -> Change:
+def remove_server(contents: StoredSystem, name: str) -> StateChange:
     """Remove a server."""
     removed = get_server(contents, name)
     return replace(contents, servers=_without(contents.servers, name)), removed
 
 
-def apply_allocation(contents: Contents) -> Change:
+def apply_allocation(contents: StoredSystem) -> StateChange:
     """Make the desired allocation of every server the current one; its load stays.
 
     A server that has no desired allocation keeps what it runs on.
@@ -343,7 +343,7 @@ def _shown(server: Document) -> Document:
     return {**server, "desiredAlloc": server["desiredAlloc"] or ALLOCATION.zero}
 
 
-def _with_servers(contents: Contents, added: Iterable[Document] | None) -> Contents:
+def _with_servers(contents: StoredSystem, added: Iterable[Document] | None) -> StoredSystem:
     servers = {name: _kept_server(server) for name, server in _by_name(added).items()}
     return replace(contents, servers={**contents.servers, **servers})
 
@@ -355,7 +355,9 @@ def _kept_server(server: Document) -> Document:
     return server
 
 
-def with_answer(contents: Contents, asked: Contents, answer: Mapping[str, Any]) -> Contents:
+def with_answer(
+    contents: StoredSystem, asked: StoredSystem, answer: Mapping[str, Any]
+) -> StoredSystem:
     """Put what was decided into the servers, save those that changed since it was asked."""
     servers = {
         name: {**server, "desiredAlloc": _desired(server, answer)}

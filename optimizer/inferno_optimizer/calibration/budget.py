@@ -13,11 +13,11 @@ from inferno_optimizer.calibration.regression import (
     robust_fit,
     weighted_median,
 )
-from inferno_optimizer.calibration.windows import Table
+from inferno_optimizer.calibration.windows import WindowTable
 from inferno_optimizer.sizing.queueing import FloatArray
 
 
-def fit_budget(table: Table, weights: FloatArray) -> Estimate:
+def fit_budget(table: WindowTable, weights: FloatArray) -> Estimate:
     """The parameters alpha, beta and gamma of each group.
 
     Parameters
@@ -44,7 +44,7 @@ def fit_budget(table: Table, weights: FloatArray) -> Estimate:
     return robust_fit(rows, Prior(np.zeros((groups, 3)), np.zeros((groups, 3))))
 
 
-def _design(table: Table) -> tuple[FloatArray, FloatArray]:
+def _design(table: WindowTable) -> tuple[FloatArray, FloatArray]:
     """Factors of alpha, beta and gamma in the inter-token latency and the time to first token.
 
     With d, the time that a request adds to each of its k + 1 iterations, and p, that of its

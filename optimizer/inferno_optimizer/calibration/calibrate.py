@@ -6,19 +6,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferno_optimizer.calibration.budget import fit_budget, typical_residual
-from inferno_optimizer.calibration.confidence import Line, Requests, Z, chords
+from inferno_optimizer.calibration.confidence import GroupRequests, Line, Z, chords
 from inferno_optimizer.calibration.drift import shifts
 from inferno_optimizer.calibration.fit import Fit, Priors, fit, weights_by_age
 from inferno_optimizer.calibration.regression import Estimate
-from inferno_optimizer.calibration.verdict import Facts, LineFit, Reason, verdict
+from inferno_optimizer.calibration.verdict import CalibrationReason, Facts, LineFit, verdict
 from inferno_optimizer.calibration.windows import (
     LIVE,
     PLAUSIBLE,
     BoolArray,
     Rejection,
     Requirements,
-    Table,
     Window,
+    WindowTable,
     rejections,
 )
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
@@ -87,7 +87,7 @@ class Calibration:
         Number of windows that were not used, by reason.
     """
 
-    reason: Reason
+    reason: CalibrationReason
     message: str
     facts: Facts
     expected: PrefillDecodeParameters
@@ -115,7 +115,7 @@ def calibrate(
     list[Calibration]
         One for each item, in the same order.
     """
-    whole = Table.of([item.windows for item in evidence])
+    whole = WindowTable.of([item.windows for item in evidence])
     broken = rejections(whole, requirements)
     used = whole.present & (broken < 0)
     table, mixed = whole.only(used), _mixed(whole)
@@ -146,7 +146,7 @@ class _Adapted:
     settled: BoolArray
 
 
-def _adapted(table: Table, used: BoolArray, priors: Priors, now: float) -> _Adapted:
+def _adapted(table: WindowTable, used: BoolArray, priors: Priors, now: float) -> _Adapted:
     """Fit; where the engine has changed, again with shorter half-lives until the newest fit."""
     half_life = np.full(len(used), HALF_LIFE_S)
     fitted = fit(table, weights_by_age(table, used, now, half_life), priors)
@@ -186,13 +186,15 @@ def _replaced(whole: Fit, groups: IntArray, part: Fit) -> Fit:
     )
 
 
-def _requests(evidence: Sequence[Evidence], whole: Table, table: Table, fitted: Fit) -> Requests:
+def _requests(
+    evidence: Sequence[Evidence], whole: WindowTable, table: WindowTable, fitted: Fit
+) -> GroupRequests:
     """Largest batches, and mean tokens by weight; where no window is used, those of the others."""
     weights = fitted.weights
     seen = np.max(np.where(weights > 0, table.batch, 1.0), axis=1, initial=1.0)
     most = np.where(weights.any(axis=1), seen, TYPICAL_BATCH)
     given = np.array([item.largest_batch for item in evidence])
-    return Requests(
+    return GroupRequests(
         np.where(given > 0, given, most),
         _mean_tokens(whole.input_tokens, table.input_tokens, weights, 1, TYPICAL_INPUT_TOKENS),
         _mean_tokens(whole.output_tokens, table.output_tokens, weights, 2, TYPICAL_OUTPUT_TOKENS),
@@ -214,7 +216,7 @@ def _mean_tokens(
     return np.asarray(np.where(total > 0, means, typical))
 
 
-def _pace(whole: Table, used: BoolArray) -> FloatArray:
+def _pace(whole: WindowTable, used: BoolArray) -> FloatArray:
     """Windows per second that could be used lately; NaN where all end at the same time."""
     newest = np.max(np.where(whole.present, whole.end, -np.inf), axis=1, initial=-np.inf)
     recent = whole.present & (whole.end > newest[:, None] - PACE_S)
@@ -227,10 +229,10 @@ def _pace(whole: Table, used: BoolArray) -> FloatArray:
 
 
 def _facts(
-    table: Table,
+    table: WindowTable,
     used: BoolArray,
     adapted: _Adapted,
-    requests: Requests,
+    requests: GroupRequests,
     mixed: BoolArray,
     pace: FloatArray,
 ) -> list[Facts]:
@@ -268,7 +270,7 @@ def _quantile(in_order: FloatArray, counts: IntArray, share: float) -> FloatArra
     return np.where(counts > 0, values, 0.0)
 
 
-def _mixed(table: Table) -> BoolArray:
+def _mixed(table: WindowTable) -> BoolArray:
     """Whether windows of several pod templates end within `ROLLOUT_S` of the newest."""
     newest = np.max(np.where(table.present, table.end, -np.inf), axis=1, initial=-np.inf)
     recent = table.present & (table.end >= newest[:, None] - ROLLOUT_S)
@@ -292,7 +294,7 @@ def _lines(estimate: Estimate, weights: FloatArray) -> list[LineFit]:
     return [LineFit(*row) for row in columns.tolist()]
 
 
-def _chords(fitted: Fit, requests: Requests, z: float) -> list[PrefillDecodeParameters]:
+def _chords(fitted: Fit, requests: GroupRequests, z: float) -> list[PrefillDecodeParameters]:
     decode, prefill = (
         Line(line.coefficients[:, 0], line.coefficients[:, 1], line.covariance)
         for line in (fitted.decode, fitted.prefill)
@@ -302,7 +304,7 @@ def _chords(fitted: Fit, requests: Requests, z: float) -> list[PrefillDecodePara
     return [PrefillDecodeParameters(*row) for row in columns.tolist()]
 
 
-def _budgets(table: Table, fitted: Fit) -> list[TokenBudgetParameters | None]:
+def _budgets(table: WindowTable, fitted: Fit) -> list[TokenBudgetParameters | None]:
     """Parameters of generation 3 for the groups that they fit better.
 
     Only where the lines do not fit well: elsewhere there is nothing to gain.

@@ -35,7 +35,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class GroupRequests:
     """The requests of each group; shape (groups,).
 
     Attributes
@@ -64,7 +64,7 @@ class Chords:
     delta: FloatArray
 
 
-def chords(decode: Line, prefill: Line, requests: Requests, z: float) -> Chords:
+def chords(decode: Line, prefill: Line, requests: GroupRequests, z: float) -> Chords:
     """Lines through the latencies at a batch of 1 and at the largest batch.
 
     Parameters

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 import numpy as np
 
 from inferno_optimizer.calibration.regression import Estimate, Prior, Rows, robust_fit
-from inferno_optimizer.calibration.windows import BoolArray, Table
+from inferno_optimizer.calibration.windows import BoolArray, WindowTable
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import PrefillDecodeParameters
 
@@ -69,7 +69,7 @@ class Fit:
 
 
 def weights_by_age(
-    table: Table, used: BoolArray, now: float, half_life_s: FloatArray
+    table: WindowTable, used: BoolArray, now: float, half_life_s: FloatArray
 ) -> FloatArray:
     """Weight of each window: 2^(-age / half-life), 0 if it is not used.
 
@@ -88,7 +88,7 @@ def weights_by_age(
     return np.where(used, 2.0 ** (-age / half_life_s[:, None]), 0.0)
 
 
-def fit(table: Table, weights: FloatArray, priors: Priors) -> Fit:
+def fit(table: WindowTable, weights: FloatArray, priors: Priors) -> Fit:
     """Fit prefills, then what decode steps take without the prefills of other requests.
 
     Notes

@@ -28,7 +28,7 @@ LONG_PROMPT = 1000.0
 SECONDS_PER_MINUTE = 60.0
 
 
-class Reason(StrEnum):
+class CalibrationReason(StrEnum):
     """The result of a calibration; all but the first two refuse it."""
 
     CALIBRATED = "Calibrated"
@@ -51,7 +51,7 @@ class Reason(StrEnum):
     @property
     def usable(self) -> bool:
         """Whether the parameters may be used."""
-        return self in (Reason.CALIBRATED, Reason.EXTRAPOLATING)
+        return self in (CalibrationReason.CALIBRATED, CalibrationReason.EXTRAPOLATING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,36 +142,41 @@ class Facts:
         return max(self.decode.residual, self.prefill.residual) <= STEADY_RESIDUAL
 
 
-def verdict(facts: Facts, needed: Requirements) -> tuple[Reason, str]:
+def verdict(facts: Facts, needed: Requirements) -> tuple[CalibrationReason, str]:
     """The result of a calibration, and a message that says what to do."""
     for refusal in (*_refusals_of_windows(facts, needed), *_refusals_of_lines(facts)):
         return refusal
     if facts.largest_batch > EXTRAPOLATION * facts.batches[1]:
-        return Reason.EXTRAPOLATING, _extrapolating(facts)
+        return CalibrationReason.EXTRAPOLATING, _extrapolating(facts)
     mixed = "" if facts.waits_apart else "; waits for prefills are a part of alpha and beta"
-    return Reason.CALIBRATED, f"{facts.rows} measurements at batches {_range(facts)}{mixed}"
+    return (
+        CalibrationReason.CALIBRATED,
+        f"{facts.rows} measurements at batches {_range(facts)}{mixed}",
+    )
 
 
-def _refusals_of_windows(facts: Facts, needed: Requirements) -> Iterator[tuple[Reason, str]]:
+def _refusals_of_windows(
+    facts: Facts, needed: Requirements
+) -> Iterator[tuple[CalibrationReason, str]]:
     if facts.mixed:
         message = "replicas of two pod templates run; wait until the rollout is complete"
-        yield Reason.MIXED, message
+        yield CalibrationReason.MIXED, message
     if facts.rows < _rows_needed(facts, needed):
-        yield Reason.NOT_ENOUGH_DATA, _not_enough(facts, _rows_needed(facts, needed))
+        yield CalibrationReason.NOT_ENOUGH_DATA, _not_enough(facts, _rows_needed(facts, needed))
     if facts.shift and not (facts.settled and facts.weight >= needed.rows):
-        yield Reason.SHIFTED, _shifted(facts)
+        yield CalibrationReason.SHIFTED, _shifted(facts)
 
 
-def _refusals_of_lines(facts: Facts) -> Iterator[tuple[Reason, str]]:
+def _refusals_of_lines(facts: Facts) -> Iterator[tuple[CalibrationReason, str]]:
     if facts.spread < SMALLEST_SPREAD or facts.decode.condition > LARGEST_CONDITION:
-        yield Reason.NO_SPREAD, _no_spread(facts)
+        yield CalibrationReason.NO_SPREAD, _no_spread(facts)
     if facts.prefill.condition > LARGEST_CONDITION:
-        yield Reason.NO_SPREAD, _no_spread_of_prefills(facts)
+        yield CalibrationReason.NO_SPREAD, _no_spread_of_prefills(facts)
     for name, line in (("inter-token latency", facts.decode), ("prefill time", facts.prefill)):
         if line.free_slope < -NEGATIVE * line.slope_error:
-            yield Reason.NEGATIVE_SLOPE, _negative(name)
+            yield CalibrationReason.NEGATIVE_SLOPE, _negative(name)
         if line.residual > LARGEST_RESIDUAL:
-            yield Reason.POOR_FIT, _poor(name, line)
+            yield CalibrationReason.POOR_FIT, _poor(name, line)
 
 
 def _rows_needed(facts: Facts, needed: Requirements) -> float:

@@ -1,6 +1,6 @@
 """What a replica did in a short time, and whether that may be used for a calibration.
 
-A `Window` is one replica in 30 to 60 seconds. A `Table` has the windows of many groups as
+A `Window` is one replica in 30 to 60 seconds. A `WindowTable` has the windows of many groups as
 columns, because a calibration handles thousands of groups at once.
 """
 
@@ -197,7 +197,7 @@ _of = attrgetter(*_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class WindowTable:
     """Windows of many groups, in order of time; every array has the shape (groups, windows).
 
     Groups have different lengths: `present` is False beyond the end of a group, where numbers
@@ -258,7 +258,7 @@ def _padded(column: npt.NDArray[Any], present: BoolArray, missing: float = nan) 
     return padded
 
 
-def rejections(table: Table, requirements: Requirements) -> IntArray:
+def rejections(table: WindowTable, requirements: Requirements) -> IntArray:
     """The first rule that each window breaks: its number in `Rejection`, or -1 if none.
 
     Returns
@@ -273,7 +273,7 @@ def rejections(table: Table, requirements: Requirements) -> IntArray:
     return first
 
 
-def _broken(table: Table, needed: Requirements) -> dict[Rejection, BoolArray]:
+def _broken(table: WindowTable, needed: Requirements) -> dict[Rejection, BoolArray]:
     needs = (table.itl_ms, table.batch, table.prefill_ms, table.input_tokens)
     numbers = np.stack([*needs, table.output_tokens - 1.0])
     plausible = (numbers >= PLAUSIBLE[0]) & (numbers <= PLAUSIBLE[1])
@@ -291,7 +291,7 @@ def _broken(table: Table, needed: Requirements) -> dict[Rejection, BoolArray]:
     }
 
 
-def newest_shape(table: Table) -> IntArray:
+def newest_shape(table: WindowTable) -> IntArray:
     """The pod template of the newest window of each group; shape (groups,), -1 without windows."""
     if table.present.shape[1] == 0:
         return np.full(table.present.shape[0], -1, dtype=np.int64)
@@ -305,7 +305,7 @@ def judged(
     """Each window of one group in order of time, and why it is not used, if so."""
     in_order = sorted(windows, key=attrgetter("end"))
     known = list(Rejection)
-    codes = rejections(Table.of([in_order]), requirements)[0].tolist()
+    codes = rejections(WindowTable.of([in_order]), requirements)[0].tolist()
     return [
         (window, None if code < 0 else known[code])
         for window, code in zip(in_order, codes, strict=True)

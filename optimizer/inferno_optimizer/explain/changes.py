@@ -43,7 +43,7 @@ class Segment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """A change of one field; `text` is the change as the user wrote it."""
 
     text: str
@@ -128,7 +128,7 @@ class Change:
         return self.error(f"expected {what}, not {self.value!r}")
 
 
-def parse_change(text: str) -> Change:
+def parse_change(text: str) -> FieldChange:
     """Parse a change.
 
     Parameters
@@ -146,7 +146,7 @@ def parse_change(text: str) -> Change:
     if match is None:
         raise InputError(f"{text}: expected KIND.NAME.FIELD=VALUE, such as capacity.A100=8")
     path = tuple(_segment(part, text) for part in _SEGMENT.findall(match["path"]))
-    return Change(text, path, match["operator"], _unquoted(match["value"], text))
+    return FieldChange(text, path, match["operator"], _unquoted(match["value"], text))
 
 
 def quoted(name: str) -> str:

@@ -10,7 +10,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DecisionDifference:
     """The decisions for one server, before and after."""
 
     before: Decision
@@ -28,7 +28,7 @@ class Comparison:
 
     before: Solution
     after: Solution
-    differences: tuple[Difference, ...]
+    differences: tuple[DecisionDifference, ...]
 
 
 def compare(before: Solution, after: Solution) -> Comparison:
@@ -38,7 +38,7 @@ def compare(before: Solution, after: Solution) -> Comparison:
     less than its targets need, also in latencies.
     """
     pairs = zip(before.decisions, after.decisions, strict=True)
-    differences = (Difference(old, new) for old, new in pairs if not _same(old, new))
+    differences = (DecisionDifference(old, new) for old, new in pairs if not _same(old, new))
     return Comparison(before, after, tuple(differences))
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.performance import Requests, model_of
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.sizing.rates import Latencies, Limits, Replicas, Sizing, size
+from inferno_optimizer.sizing.rates import Latencies, Replicas, Sizing, TargetLimits, size
 from inferno_optimizer.system import Generation, System
 
 PENALTY_SHARE = 0.1
@@ -34,7 +34,7 @@ MS_PER_SECOND = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GenerationRows:
     """The rows with profiles of one generation, in ascending order, and their replicas to size."""
 
     rows: IntArray
@@ -67,7 +67,7 @@ class Pairs:
     batch: IntArray
     demand: FloatArray
     released: npt.NDArray[np.bool_]
-    groups: tuple[Group, ...]
+    groups: tuple[GenerationRows, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _pairs(
     multiplicity = _integers(a.multiplicity for a in system.accelerators)[accelerator]
     generation = _generation(system)[profile]
     requests = _requests(system, cases, case, profile)
-    limits = Limits.of([c.target for c in cases]).take(case)
+    limits = TargetLimits.of([c.target for c in cases]).take(case)
     demand = _demand(cases, case, requests.tokens)
     floor = _integers(c.server.min_replicas for c in cases)[case]
     return Pairs(
@@ -249,15 +249,15 @@ def _demand(cases: Sequence[Case], case: IntArray, tokens: IntArray) -> FloatArr
 
 
 def _groups(
-    system: System, profile: IntArray, requests: Requests, limits: Limits
-) -> Iterator[Group]:
+    system: System, profile: IntArray, requests: Requests, limits: TargetLimits
+) -> Iterator[GenerationRows]:
     generation = _generation(system)
     for kind in np.unique(generation[profile]):
         rows, mine = np.flatnonzero(generation[profile] == kind), generation == kind
         parameters = [system.profiles[i].parameters for i in np.flatnonzero(mine)]
         which = np.cumsum(mine)[profile[rows]] - 1
         model = model_of(parameters, which, requests.take(rows))
-        yield Group(rows, Replicas(model, limits.take(rows)))
+        yield GenerationRows(rows, Replicas(model, limits.take(rows)))
 
 
 def _size_each_once(pairs: Pairs) -> Sizing:

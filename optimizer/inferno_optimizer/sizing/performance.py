@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import Averages, Columns, FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import ArrayTable, Averages, FloatArray, IntArray
 from inferno_optimizer.system import (
     DecodeParameters,
     Generation,
@@ -33,7 +33,7 @@ QUEUE_PER_BATCH = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Requests(Columns):
+class Requests(ArrayTable):
     """The requests that each replica serves: largest batch, lengths and queue limit.
 
     Lengths are in tokens; only generation 3 uses `max_queue_size`.
@@ -82,7 +82,7 @@ class PerformanceModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LinearModel(Columns):
+class LinearModel(ArrayTable):
     """Replicas where a request in a batch of n is in service for `fixed + slope n` ms.
 
     mu(n) = n / (fixed + slope n) never decreases with n.
@@ -208,7 +208,7 @@ class PrefillDecodeModel(LinearModel):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenBudgetModel(Columns):
+class TokenBudgetModel(ArrayTable):
     """Generation 3: iterations of a batch mix the prefill of some requests with decode steps.
 
     A request takes c prefill chunks and k decode steps, one per iteration; c is the smallest

@@ -49,7 +49,7 @@ SERIES_BELOW = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ArrayTable:
     """A table as a struct of arrays, all of the same length."""
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
@@ -62,7 +62,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Averages(Columns):
+class Averages(ArrayTable):
     """Stationary averages of each queue, and the parameters of its waiting times.
 
     `throughput` is the rate of accepted requests [requests/ms]; `in_service` and `waiting` are

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferno_optimizer.sizing.performance import PerformanceModel
-from inferno_optimizer.sizing.queueing import Averages, Columns, FloatArray, IntArray, averages
+from inferno_optimizer.sizing.queueing import ArrayTable, Averages, FloatArray, IntArray, averages
 from inferno_optimizer.sizing.roots import last_feasible
 from inferno_optimizer.sizing.waiting import log_tail, wait_percentile
 from inferno_optimizer.system import Tail, Target
@@ -40,7 +40,7 @@ PERCENTILES = (0.90, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits(Columns):
+class TargetLimits(ArrayTable):
     """Targets as arrays; a limit [ms] is infinite where no target is set.
 
     `itl` limits the mean inter-token latency. `wait_share` and `ttft_share` are the shares of
@@ -73,7 +73,7 @@ class Limits(Columns):
 
 
 @dataclass(frozen=True, slots=True)
-class Latencies(Columns):
+class Latencies(ArrayTable):
     """Latencies of requests [ms]: means, and percentiles of shape (rows, `PERCENTILES`)."""
 
     itl_ms: FloatArray
@@ -101,7 +101,7 @@ class Replicas:
     """
 
     model: PerformanceModel
-    limits: Limits
+    limits: TargetLimits
 
     def take(self, rows: IntArray) -> "Replicas":
         """The replicas of some of the rows, in the given order."""
@@ -205,7 +205,7 @@ def _log(ratio: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizing(Columns):
+class Sizing(ArrayTable):
     """The capacity of one replica, per pair of server and accelerator.
 
     `max_rate` is the highest rate at which the replica meets all targets [requests/ms], 0 if it

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import Answer
+from inferno_optimizer.solvers.assignment import SolverResult
 from inferno_optimizer.solvers.greedy import solve_greedy
 from inferno_optimizer.solvers.milp import solve_milp
 from inferno_optimizer.solvers.unlimited import solve_unlimited
@@ -12,7 +12,7 @@ from inferno_optimizer.solvers.unlimited import solve_unlimited
 
 def solve(
     candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
-) -> Answer:
+) -> SolverResult:
     """Answer with the solver that the options name.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.system import CurvePoint, Gain, Level, MarginalValue, Status
+from inferno_optimizer.system import CurvePoint, Gain, Level, MarginalValue, SolverStatus
 
 NO_ROW = -1
 NO_LEVEL = -1
@@ -29,7 +29,7 @@ class Mix:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class KeptReplicas:
     """Replicas that run and stay as they are, each on some cards of a type; -1 is no known type."""
 
     type: int
@@ -64,7 +64,9 @@ class Assignment:
     rows: IntArray
     replicas: IntArray
     mixes: Mapping[int, Mix] = field(default_factory=lambda: MappingProxyType({}))
-    kept: Mapping[int, tuple[Part, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    kept: Mapping[int, tuple[KeptReplicas, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
 
     @classmethod
     def of_rows(cls, candidates: Candidates, rows: IntArray) -> "Assignment":
@@ -158,7 +160,7 @@ class OneMoreCard:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SolverResult:
     """An assignment with what its solver knows of it; see `system.Certificate`.
 
     `levels` tell of the load of each priority in use. `marginal` tells what one more card of
@@ -169,7 +171,7 @@ class Answer:
     """
 
     solver: str
-    status: Status
+    status: SolverStatus
     assignment: Assignment
     bound: float | None = None
     levels: tuple[Level, ...] = ()

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from inferno_optimizer.solvers.incumbent import UNKNOWN, Progress
+from inferno_optimizer.solvers.incumbent import UNKNOWN, SearchProgress
 from inferno_optimizer.system import CurvePoint
 
 FINEST = 0.01
 """Share of the distance from the incumbent that a bound alone moves at least between points."""
 
 
-class Recorder:
+class CurveRecorder:
     """Keeps the state of a search whenever it improves, with the time.
 
     Parameters
@@ -21,9 +21,9 @@ class Recorder:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._start = clock, clock()
-        self._seen: list[tuple[float, Progress]] = []
+        self._seen: list[tuple[float, SearchProgress]] = []
 
-    def observe(self, progress: Progress) -> None:
+    def observe(self, progress: SearchProgress) -> None:
         """Record the state of the search now."""
         if not self._seen or _differs(self._seen[-1][1], progress):
             self._seen.append((self.seconds, progress))
@@ -52,7 +52,7 @@ class Recorder:
         )
 
 
-def _differs(last: Progress, progress: Progress) -> bool:
+def _differs(last: SearchProgress, progress: SearchProgress) -> bool:
     """Whether there is another stage, a better incumbent, or a bound that is clearly better."""
     if progress.level != last.level or progress.objective < last.objective:
         return True
@@ -63,7 +63,7 @@ def _differs(last: Progress, progress: Progress) -> bool:
 
 def _point(
     seconds: float,
-    progress: Progress,
+    progress: SearchProgress,
     priorities: Sequence[int],
     besides: Mapping[int, float],
     value: float,

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, SolverResult
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import SaturationPolicy, Status
+from inferno_optimizer.system import SaturationPolicy, SolverStatus
 
 SAME_VALUE = float(np.finfo(np.float32).eps)
 """Values that differ by so little, relative, are the same."""
@@ -43,7 +43,9 @@ Serve = Callable[[Ledger, Sequence[Entry]], list[Entry]]
 """Gives cases what their targets take; returns those that did not get it, in that order."""
 
 
-def solve_greedy(candidates: Candidates, capacity: IntArray, *, stand: bool = False) -> Answer:
+def solve_greedy(
+    candidates: Candidates, capacity: IntArray, *, stand: bool = False
+) -> SolverResult:
     """Serve the cases by rank; then share out what is left, as the saturation policy says.
 
     If they are to `stand`, those of a priority that may stay as they are do, before the others
@@ -54,7 +56,7 @@ def solve_greedy(candidates: Candidates, capacity: IntArray, *, stand: bool = Fa
         return serve(ledger, _stand(candidates, ledger, entries))
 
     serve_each = serve_those_that_move if stand else serve
-    return Answer("greedy", Status.FEASIBLE, fill(candidates, capacity, serve_each))
+    return SolverResult("greedy", SolverStatus.FEASIBLE, fill(candidates, capacity, serve_each))
 
 
 def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assignment:

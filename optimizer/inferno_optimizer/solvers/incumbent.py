@@ -16,7 +16,7 @@ UNKNOWN = -np.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SearchProgress:
     """The state of a search.
 
     Attributes
@@ -42,7 +42,7 @@ class Progress:
         return self.value if self.level is None else -float(self.served[self.level])
 
 
-Observer = Callable[[Progress], None]
+ProgressObserver = Callable[[SearchProgress], None]
 """Is told of every improvement of the incumbent or of the bound."""
 
 

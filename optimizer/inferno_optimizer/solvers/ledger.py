@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix, Part
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, Mix
 
 
 class Ledger:
@@ -33,9 +33,9 @@ class Ledger:
         self._rows = [NO_ROW] * len(candidates.cases)
         self._given = [0] * len(candidates.cases)
         self._mixes: dict[int, Mix] = {}
-        self._kept: dict[int, tuple[Part, ...]] = {}
+        self._kept: dict[int, tuple[KeptReplicas, ...]] = {}
         self._holding: list[tuple[int, int]] = []
-        self._keeping: list[tuple[int, Sequence[Part]]] = []
+        self._keeping: list[tuple[int, Sequence[KeptReplicas]]] = []
 
     def room(self, row: int) -> int:
         """Replicas of a row that fit besides those that its case has, at most those it wants.
@@ -99,7 +99,7 @@ class Ledger:
         if self.given(row) < replicas:
             self._holding.append((row, replicas))
 
-    def keep(self, case: int, parts: Sequence[Part]) -> None:
+    def keep(self, case: int, parts: Sequence[KeptReplicas]) -> None:
         """Leave a case what runs as it is, as much of it as fits; the rest as it is freed."""
         self._keep(case, parts)
         if self._kept.get(case) != tuple(parts):
@@ -109,7 +109,7 @@ class Ledger:
         if (fitting := min(replicas - self.given(row), self.room(row))) > 0:
             self.take(row, fitting)
 
-    def _keep(self, case: int, parts: Sequence[Part]) -> None:
+    def _keep(self, case: int, parts: Sequence[KeptReplicas]) -> None:
         kept = []
         for part in parts:
             room = max(self._left[part.type], 0) // part.cards if part.cards else part.replicas

@@ -14,8 +14,8 @@ import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import Answer, Assignment, Mix, Timer
-from inferno_optimizer.solvers.curve import Recorder
+from inferno_optimizer.solvers.assignment import Assignment, Mix, SolverResult, Timer
+from inferno_optimizer.solvers.curve import CurveRecorder
 from inferno_optimizer.solvers.exact.lexicographic import GIVEN_UP, solve_by_levels
 from inferno_optimizer.solvers.exact.program import Program, weight_of
 from inferno_optimizer.solvers.failures import Failures
@@ -24,7 +24,7 @@ from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.partial.levels import GIVEN_UP as GIVEN_UP_IN_PART
-from inferno_optimizer.solvers.partial.plan import (
+from inferno_optimizer.solvers.partial.solve import (
     loads_held,
     loads_served,
     solve_partial,
@@ -37,7 +37,7 @@ from inferno_optimizer.system import (
     Level,
     MarginalValue,
     SaturationPolicy,
-    Status,
+    SolverStatus,
 )
 
 ROUNDING = 1e-12
@@ -62,7 +62,7 @@ HALF = 0.5
 
 def solve_milp(
     candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
-) -> Answer:
+) -> SolverResult:
     """Serve as much as possible by priority at the least value, within the time limit from `start`.
 
     The plan of the greedy solver comes first, where most servers stay that may. It is the answer
@@ -91,14 +91,14 @@ def _with_new_rows(
 
 def _solve(
     candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
-) -> Answer:
+) -> SolverResult:
     """The answer; the worth of one more card counts no rows that only this card makes possible."""
     options = candidates.system.options
     sizing = clock() - start
     deadline = start + options.time_limit - DECISIONS * sizing
     solve, least = (_solve_mixed, MIXES) if options.heterogeneous else (_solve_single, 0.0)
     timer = Timer(lambda: deadline - clock(), _reserved(candidates))
-    recorder, failures = Recorder(clock), Failures()
+    recorder, failures = CurveRecorder(clock), Failures()
     greedy = solve_greedy(candidates, capacity, stand=_stands(candidates)).assignment
     in_part = options.saturation_policy is not SaturationPolicy.NONE
     if in_part and not options.heterogeneous:
@@ -113,10 +113,10 @@ def _solve(
         plan = _unproven(candidates, greedy, out_of_time=not failures.texts)
     levels = _levels(candidates, plan.assignment, plan.most_served)
     bound = _at_most(plan.assignment.objective(candidates), plan.least_value)
-    unproven = Status.TIME_LIMIT if plan.out_of_time else Status.FEASIBLE
-    answer = Answer("milp", unproven, plan.assignment, bound, levels)
+    unproven = SolverStatus.TIME_LIMIT if plan.out_of_time else SolverStatus.FEASIBLE
+    answer = SolverResult("milp", unproven, plan.assignment, bound, levels)
     if _distance(candidates, answer) <= OPTIMAL:
-        answer = replace(answer, status=Status.OPTIMAL)
+        answer = replace(answer, status=SolverStatus.OPTIMAL)
     elif any(level.gap > _given_up(candidates) for level in levels):
         answer = _or_greedy(candidates, greedy, answer)
     if in_part and _leaves_some(candidates, answer):
@@ -136,22 +136,25 @@ def _with_partial_service(
     timer: Timer,
     greedy: Assignment,
     failures: Failures,
-) -> Answer:
+) -> SolverResult:
     """An answer whose levels count partial service."""
     plan = failures.attempt("search", lambda: solve_partial(candidates, capacity, timer))
     wanted, fallback = (
         _loads(candidates, range(len(candidates.cases))),
-        Answer(
-            "milp", Status.TIME_LIMIT, greedy, objective=total_value(candidates, capacity, greedy)
+        SolverResult(
+            "milp",
+            SolverStatus.TIME_LIMIT,
+            greedy,
+            objective=total_value(candidates, capacity, greedy),
         ),
     )
     if plan is None:
         levels = _with_bounds(loads_served(candidates, greedy), wanted, wanted)
         return replace(fallback, levels=levels, failures=failures.texts)
     levels = _with_bounds(plan.served, plan.most_served, wanted)
-    answer = Answer(
+    answer = SolverResult(
         "milp",
-        Status.TIME_LIMIT if plan.out_of_time else Status.FEASIBLE,
+        SolverStatus.TIME_LIMIT if plan.out_of_time else SolverStatus.FEASIBLE,
         plan.assignment,
         _at_most(plan.objective, plan.least_value),
         levels,
@@ -160,7 +163,7 @@ def _with_partial_service(
         objective=plan.objective,
     )
     if _distance(candidates, answer) <= OPTIMAL:
-        return replace(answer, status=Status.OPTIMAL)
+        return replace(answer, status=SolverStatus.OPTIMAL)
     served = loads_served(candidates, greedy)
     if plan.out_of_time and _serves_more(candidates, served, plan.served):
         levels = _with_bounds(served, plan.most_served, wanted)
@@ -168,7 +171,7 @@ def _with_partial_service(
     return answer
 
 
-def _leaves_some(candidates: Candidates, answer: Answer) -> bool:
+def _leaves_some(candidates: Candidates, answer: SolverResult) -> bool:
     """Whether some case that has a usable row is not served entirely."""
     return len(answer.assignment.served(candidates)) < len(np.unique(_cases_with_rows(candidates)))
 
@@ -191,11 +194,11 @@ def _is_better(candidates: Candidates, single: Assignment, mixed: Assignment) ->
     return False
 
 
-def _unbound(candidates: Candidates, answer: Answer) -> Answer:
+def _unbound(candidates: Candidates, answer: SolverResult) -> SolverResult:
     """The answer without its bounds, which do not hold for mixes that serve a case in part."""
     wanted = _loads(candidates, range(len(candidates.cases)))
     levels = tuple(replace(level, bound=wanted[level.priority]) for level in answer.levels)
-    return replace(answer, status=Status.FEASIBLE, bound=None, levels=levels)
+    return replace(answer, status=SolverStatus.FEASIBLE, bound=None, levels=levels)
 
 
 def _with_bounds(
@@ -208,7 +211,9 @@ def _with_bounds(
     )
 
 
-def _curve(candidates: Candidates, answer: Answer, recorder: Recorder) -> tuple[CurvePoint, ...]:
+def _curve(
+    candidates: Candidates, answer: SolverResult, recorder: CurveRecorder
+) -> tuple[CurvePoint, ...]:
     """A curve of one point, the end of the search; empty if no curve is asked for."""
     trace = candidates.system.options.trace
     return _ended(candidates, answer, (), recorder.seconds) if trace else ()
@@ -258,7 +263,7 @@ def _at_most(objective: float, bound: float) -> float | None:
 
 
 def _solve_single(
-    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: Recorder
+    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
 ) -> _Plan:
     """One row for each case."""
     options = candidates.system.options
@@ -288,7 +293,7 @@ def _solve_single(
 
 
 def _solve_mixed(
-    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: Recorder
+    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
 ) -> _Plan:
     """A mix of rows for each case.
 
@@ -316,7 +321,7 @@ def _solve_mixed(
 
 
 def _ended(
-    candidates: Candidates, answer: Answer, curve: tuple[CurvePoint, ...], seconds: float
+    candidates: Candidates, answer: SolverResult, curve: tuple[CurvePoint, ...], seconds: float
 ) -> tuple[CurvePoint, ...]:
     """The curve with the answer as its last point: steps after the search may change the plan."""
     served = {level.priority: level.served for level in answer.levels}
@@ -333,13 +338,13 @@ def _levels(
     return _with_bounds(_served(candidates, assignment), most, wanted)
 
 
-def _distance(candidates: Candidates, answer: Answer) -> float:
+def _distance(candidates: Candidates, answer: SolverResult) -> float:
     objective, bound = answer.value(candidates), answer.bound
     certificate = Certificate(answer.solver, answer.status, objective, bound, 0.0, answer.levels)
     return math.inf if certificate.gap is None else certificate.gap
 
 
-def _or_greedy(candidates: Candidates, greedy: Assignment, answer: Answer) -> Answer:
+def _or_greedy(candidates: Candidates, greedy: Assignment, answer: SolverResult) -> SolverResult:
     """What greedy finds, where that serves more: time may have ended before anything good."""
     mine, other = _served(candidates, answer.assignment), _served(candidates, greedy)
     if not _serves_more(candidates, other, mine):

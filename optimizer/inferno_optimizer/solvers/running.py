@@ -13,7 +13,7 @@ import numpy as np
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Part
+from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Running:
 
     rows: IntArray
     replicas: IntArray
-    parts: Mapping[int, tuple[Part, ...]]
+    parts: Mapping[int, tuple[KeptReplicas, ...]]
 
     @classmethod
     def of(cls, candidates: Candidates) -> "Running":
@@ -59,7 +59,9 @@ def _rows(candidates: Candidates) -> IntArray:
     return rows
 
 
-def _parts(candidates: Candidates, cases: Iterable[int]) -> Iterable[tuple[int, tuple[Part, ...]]]:
+def _parts(
+    candidates: Candidates, cases: Iterable[int]
+) -> Iterable[tuple[int, tuple[KeptReplicas, ...]]]:
     """The parts of the current allocations of some cases; an unknown accelerator has no type."""
     catalogue, types = Catalogue(candidates.system), candidates.types
     for case in cases:
@@ -68,7 +70,7 @@ def _parts(candidates: Candidates, cases: Iterable[int]) -> Iterable[tuple[int, 
         for part in server.current.parts:
             card_type, cards = catalogue.cards_per_replica(server.model, part.accelerator)
             if card_type in types:
-                parts.append(Part(types.index(card_type), cards, max(part.replicas, 0)))
+                parts.append(KeptReplicas(types.index(card_type), cards, max(part.replicas, 0)))
             else:
-                parts.append(Part(NO_ROW, 0, part.replicas))
+                parts.append(KeptReplicas(NO_ROW, 0, part.replicas))
         yield case, tuple(parts)

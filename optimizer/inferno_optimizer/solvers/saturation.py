@@ -11,7 +11,7 @@ from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.system import SaturationPolicy
 
 
-class Unserved(Protocol):
+class UnservedCase(Protocol):
     """A case that got nothing, and its usable rows by value."""
 
     @property
@@ -27,16 +27,16 @@ class Unserved(Protocol):
         """Its usable rows, best first."""
 
 
-def share_out(ledger: Ledger, unserved: Sequence[Unserved], policy: SaturationPolicy) -> None:
+def share_out(ledger: Ledger, unserved: Sequence[UnservedCase], policy: SaturationPolicy) -> None:
     """Give what is left to unserved cases, which stand in the order in which they failed."""
     _POLICIES[policy](ledger, unserved)
 
 
-def _nothing(_ledger: Ledger, _unserved: Sequence[Unserved]) -> None:
+def _nothing(_ledger: Ledger, _unserved: Sequence[UnservedCase]) -> None:
     """Leave it."""
 
 
-def _exhaustive(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
+def _exhaustive(ledger: Ledger, unserved: Sequence[UnservedCase]) -> None:
     """One case after the other takes all it can of the first row of which a replica fits."""
     for entry in unserved:
         row = _first_with_room(ledger, entry)
@@ -44,7 +44,7 @@ def _exhaustive(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
             ledger.take(row, ledger.room(row))
 
 
-def _largest_share(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
+def _largest_share(ledger: Ledger, unserved: Sequence[UnservedCase]) -> None:
     """One case after the other adds what fits to what it holds, or moves where it gets more.
 
     What runs on an accelerator without a usable row stays as it is.
@@ -58,7 +58,7 @@ def _largest_share(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
             ledger.take(row, ledger.room(row))
 
 
-def _round_robin(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
+def _round_robin(ledger: Ledger, unserved: Sequence[UnservedCase]) -> None:
     """One replica each in turn, of the row chosen first, until its type is used up."""
     waiting = []
     for entry in unserved:
@@ -81,13 +81,13 @@ def _take_one(ledger: Ledger, row: int) -> bool:
     return room
 
 
-def _round_robin_by_priority(ledger: Ledger, unserved: Sequence[Unserved]) -> None:
+def _round_robin_by_priority(ledger: Ledger, unserved: Sequence[UnservedCase]) -> None:
     """Round robin in each priority group, the important ones first."""
     for _, group in groupby(unserved, key=lambda entry: entry.priority):
         _round_robin(ledger, list(group))
 
 
-def _first_with_room(ledger: Ledger, entry: Unserved) -> int | None:
+def _first_with_room(ledger: Ledger, entry: UnservedCase) -> int | None:
     """The row that a case has, else its best row of which a replica fits."""
     mine = next((row for row in entry.rows if ledger.given(row) > 0), None)
     if mine is not None:
@@ -95,7 +95,7 @@ def _first_with_room(ledger: Ledger, entry: Unserved) -> int | None:
     return next((row for row in entry.rows if ledger.room(row) > 0), None)
 
 
-_POLICIES: Mapping[SaturationPolicy, Callable[[Ledger, Sequence[Unserved]], None]] = {
+_POLICIES: Mapping[SaturationPolicy, Callable[[Ledger, Sequence[UnservedCase]], None]] = {
     SaturationPolicy.NONE: _nothing,
     SaturationPolicy.HOLD: _largest_share,
     SaturationPolicy.PRIORITY_EXHAUSTIVE: _exhaustive,

@@ -6,11 +6,11 @@ See `assignment.md`, section "Unlimited".
 import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
-from inferno_optimizer.solvers.assignment import NO_ROW, Answer, Assignment
-from inferno_optimizer.system import Status
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, SolverResult
+from inferno_optimizer.system import SolverStatus
 
 
-def solve_unlimited(candidates: Candidates) -> Answer:
+def solve_unlimited(candidates: Candidates) -> SolverResult:
     """The candidate of least value for each case; of equal ones the cheapest replica."""
     rows = np.full(len(candidates.cases), NO_ROW, dtype=np.int64)
     ranked = candidates.ranked()
@@ -18,4 +18,4 @@ def solve_unlimited(candidates: Candidates) -> Answer:
     rows[cases] = ranked[first]
     assignment = Assignment.of_rows(candidates, rows)
     objective = assignment.objective(candidates)
-    return Answer("unlimited", Status.OPTIMAL, assignment, bound=objective)
+    return SolverResult("unlimited", SolverStatus.OPTIMAL, assignment, bound=objective)

@@ -27,7 +27,7 @@ from inferno_optimizer.system import (
     SaturationPolicy,
     Server,
     Solution,
-    Status,
+    SolverStatus,
     System,
 )
 from inferno_optimizer.wire.sizes import data_of
@@ -75,7 +75,7 @@ def solution_of(answer: Answer, system: System) -> Solution:
     if not system.options.unlimited:
         _refuse(_excess(capacity))
     _refuse(_wrong_costs(answer.given, catalogue))
-    unproven = Certificate("unknown", Status.FEASIBLE, _cost(decisions), None, 0.0)
+    unproven = Certificate("unknown", SolverStatus.FEASIBLE, _cost(decisions), None, 0.0)
     certificate = answer.certificate or unproven
     return Solution(decisions, certificate, capacity, held_cost(system, decisions))
 

@@ -11,7 +11,7 @@ from inferno_optimizer.system import (
     Server,
     Solution,
 )
-from inferno_optimizer.wire.sizes import Part, Sizes
+from inferno_optimizer.wire.sizes import RowReplicas, Sizes
 
 
 def tell_best_effort(solution: Solution, sizes: Sizes) -> Solution:
@@ -46,7 +46,7 @@ def _shortened(solution: Solution, sizes: Sizes) -> Iterator[Decision]:
             yield replace(told, warnings=decision.warnings)
 
 
-def _short_part(server: Server, allocation: Allocation | None, sizes: Sizes) -> Part | None:
+def _short_part(server: Server, allocation: Allocation | None, sizes: Sizes) -> RowReplicas | None:
     """The only part of an allocation that has replicas, but too few."""
     if allocation is None or not allocation.replicas or sizes.suffices(server, allocation):
         return None

@@ -17,7 +17,7 @@ from inferno_optimizer.explain.options import Option
 from inferno_optimizer.explain.remedies import Remedy
 from inferno_optimizer.system import Allocation, Decision, MarginalValue, Reason, Solution, System
 from inferno_optimizer.wire.answers import Answer, solution_of
-from inferno_optimizer.wire.fields import NUMBER, TEXTS, Kind, MisfitError, value_of
+from inferno_optimizer.wire.fields import NUMBER, TEXTS, FieldKind, MisfitError, value_of
 from inferno_optimizer.wire.objects import (
     ANSWER,
     BODY,
@@ -66,7 +66,7 @@ def unknown_keys(document: object) -> tuple[str, ...]:
     return tuple(map(str, _form(document).unknown(document)))
 
 
-def _form(document: object) -> Kind[System]:
+def _form(document: object) -> FieldKind[System]:
     return SYSTEM if value_of(document, "system") is None else BODY
 
 

@@ -86,7 +86,7 @@ def value_of(document: object, key: str) -> object:
     return found[-1] if found else None
 
 
-class Kind(Protocol[T]):
+class FieldKind(Protocol[T]):
     """How a value in a document is read and written; `zero` is the value of an absent key."""
 
     @property
@@ -165,7 +165,7 @@ def _read_share(value: object) -> float:
     raise expected("a number from 0 to 1", value)
 
 
-def optional(kind: Kind[T]) -> Scalar[T | None]:
+def optional(kind: FieldKind[T]) -> Scalar[T | None]:
     """The kind of a value that may be absent; None then stands for it."""
 
     def write(value: T | None) -> object:
@@ -206,7 +206,7 @@ SHARE = Scalar(
 
 class _Field(NamedTuple):
     argument: str
-    kind: Kind[Any]
+    kind: FieldKind[Any]
     get: Callable[[object], Any]
 
 
@@ -230,7 +230,7 @@ class Object(Generic[T]):
     def __init__(
         self,
         make: Callable[..., T],
-        keys: Mapping[str, tuple[str, Kind[Any]] | tuple[str, Kind[Any], str]],
+        keys: Mapping[str, tuple[str, FieldKind[Any]] | tuple[str, FieldKind[Any], str]],
         left_out: Callable[[T], Container[str]] = lambda _: (),
         unused: Sequence[str] = (),
     ) -> None:
@@ -346,7 +346,7 @@ class List(Generic[T, C]):
 class Section(Generic[T]):
     """A JSON object with a single key; it represents the value of that key."""
 
-    def __init__(self, key: str, kind: Kind[T]) -> None:
+    def __init__(self, key: str, kind: FieldKind[T]) -> None:
         self._key = key
         self._kind = kind
         self.zero = kind.zero

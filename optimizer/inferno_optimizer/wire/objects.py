@@ -26,7 +26,7 @@ from inferno_optimizer.system import (
     SaturationPolicy,
     Server,
     ServiceClass,
-    Status,
+    SolverStatus,
     System,
     Tail,
     Target,
@@ -39,7 +39,7 @@ from inferno_optimizer.wire.fields import (
     SHARE,
     TEXT,
     TEXTS,
-    Kind,
+    FieldKind,
     List,
     MisfitError,
     Object,
@@ -62,7 +62,7 @@ def _read_reason(value: object) -> Reason:
     return _REASONS.get(read_text(value)) or _unknown("a reason", value)
 
 
-def _read_status(value: object) -> Status:
+def _read_status(value: object) -> SolverStatus:
     return _STATUSES.get(read_text(value)) or _unknown("a status", value)
 
 
@@ -71,7 +71,7 @@ def _unknown(what: str, value: object) -> NoReturn:
 
 
 _REASONS = {str(reason): reason for reason in Reason}
-_STATUSES = {str(status): status for status in Status}
+_STATUSES = {str(status): status for status in SolverStatus}
 _POLICIES = {str(policy): policy for policy in SaturationPolicy}
 
 _POLICY = Scalar(SaturationPolicy.NONE, _read_policy, str)
@@ -193,7 +193,7 @@ _LOAD = Object(
     left_out=_other_words,
 )
 
-_ALLOCATION_KEYS: dict[str, tuple[str, Kind[Any]]] = {
+_ALLOCATION_KEYS: dict[str, tuple[str, FieldKind[Any]]] = {
     "accelerator": ("accelerator", TEXT),
     "numReplicas": ("replicas", INTEGER),
     "maxBatch": ("max_batch_size", INTEGER),
@@ -205,7 +205,7 @@ _ALLOCATION_KEYS: dict[str, tuple[str, Kind[Any]]] = {
 }
 
 
-def _mix_of(part: Object[Allocation]) -> tuple[str, Kind[Any]]:
+def _mix_of(part: Object[Allocation]) -> tuple[str, FieldKind[Any]]:
     return "mix", List("part of the mix", ("accelerator",), part, tuple, tuple)
 
 
@@ -224,7 +224,7 @@ class _Told(NamedTuple):
     message: str
 
 
-_MESSAGE: tuple[str, Kind[Any]] = ("message", TEXT)
+_MESSAGE: tuple[str, FieldKind[Any]] = ("message", TEXT)
 REASON_GIVEN = Object(
     _Told,
     {"reason": ("reason", Scalar(Reason.ALLOCATED, _read_reason, str)), "message": _MESSAGE},
@@ -257,7 +257,7 @@ def _write_tail(tail: Tail | None) -> object:
     return {"wait": _PERCENTILE.write(wait), "ttft": _PERCENTILE.write(ttft)}
 
 
-_TAIL: tuple[str, Kind[Any]] = (
+_TAIL: tuple[str, FieldKind[Any]] = (
     "tail",
     Scalar(None, _PERCENTILES.read, _write_tail, _PERCENTILES.schema),
 )
@@ -312,7 +312,7 @@ CERTIFICATE = Object(
     Certificate,
     {
         "solver": ("solver", TEXT),
-        "status": ("status", Scalar(Status.FEASIBLE, _read_status, str)),
+        "status": ("status", Scalar(SolverStatus.FEASIBLE, _read_status, str)),
         "objective": ("objective", NUMBER),
         "bound": ("bound", optional(NUMBER)),
         "seconds": ("seconds", NUMBER),
@@ -473,7 +473,7 @@ _OPTIONS = Object(
     unused=("useCplex",),
 )
 
-SECTIONS: dict[str, tuple[str, Kind[Any]]] = {
+SECTIONS: dict[str, tuple[str, FieldKind[Any]]] = {
     "acceleratorData": ("accelerators", Section("accelerators", _ACCELERATORS)),
     "modelData": ("profiles", Section("models", _PROFILES)),
     "serviceClassData": ("classes", Section("serviceClasses", _CLASSES)),

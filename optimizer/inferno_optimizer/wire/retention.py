@@ -20,12 +20,12 @@ from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import Decision, Reason, SaturationPolicy, Solution
 from inferno_optimizer.wire.answers import capacity_of
-from inferno_optimizer.wire.sizes import Part, Sizes
+from inferno_optimizer.wire.sizes import RowReplicas, Sizes
 
 Decided = Mapping[int, Decision]
 """Decisions by case of the candidates."""
 
-Parts = Mapping[int, Part]
+Parts = Mapping[int, RowReplicas]
 """Rows and replicas by case of the candidates."""
 
 
@@ -69,12 +69,12 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
     )
 
 
-def _parts(decided: Decided, sizes: Sizes) -> Iterator[tuple[int, Part]]:
+def _parts(decided: Decided, sizes: Sizes) -> Iterator[tuple[int, RowReplicas]]:
     """The rows and replicas of decisions for some replicas, at most those that a row needs."""
     for case, decision in decided.items():
         if decision.allocation is not None and decision.allocation.replicas:
             for row, replicas in sizes.parts(decision.server, decision.allocation):
-                yield case, Part(row, min(replicas, int(sizes.candidates.replicas[row])))
+                yield case, RowReplicas(row, min(replicas, int(sizes.candidates.replicas[row])))
 
 
 def _is_reduced(decided: Decided, parts: Parts, candidates: Candidates) -> bool:
@@ -104,7 +104,7 @@ def _follow(served: Decided, parts: Parts, ledger: Ledger, entries: Sequence[Ent
     return [entry for entry in entries if entry.case in unmet or entry.case not in served]
 
 
-def _gets(part: Part, ledger: Ledger) -> bool:
+def _gets(part: RowReplicas, ledger: Ledger) -> bool:
     """Give a case its part, if it fits."""
     missing = part.replicas - ledger.given(part.row)
     if missing > ledger.room(part.row):

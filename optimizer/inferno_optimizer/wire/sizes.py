@@ -14,7 +14,7 @@ ROUNDING = 0.01
 """Relative error of a load in the sizing of optimizers that compute with 32 bits."""
 
 
-class Part(NamedTuple):
+class RowReplicas(NamedTuple):
     """A row of the candidates, and replicas of it."""
 
     row: int
@@ -51,11 +51,11 @@ class Sizes:
             rows[names[case]][accelerators[accelerator].name] = row
         return rows
 
-    def parts(self, server: str, allocation: Allocation) -> list[Part]:
+    def parts(self, server: str, allocation: Allocation) -> list[RowReplicas]:
         """The replicas of an allocation by row."""
         rows = self._rows.get(server, {})
         placed = ((rows.get(part.accelerator), part.replicas) for part in allocation.parts)
-        return [Part(row, replicas) for row, replicas in placed if row is not None]
+        return [RowReplicas(row, replicas) for row, replicas in placed if row is not None]
 
     def share(self, server: str, allocation: Allocation) -> float:
         """Share of the demand that an allocation carries within the targets; 1 without demand."""

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.explain.changes import EVERY, Change
+from inferno_optimizer.explain.changes import EVERY, FieldChange
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Accelerator, SaturationPolicy, System
 from inferno_optimizer.validation import UNMATCHED, find_problems
@@ -59,7 +59,7 @@ class WhatIf(NamedTuple):
     idle: tuple[str, ...]
 
 
-def apply_changes(system: System, changes: Iterable[Change]) -> WhatIf:
+def apply_changes(system: System, changes: Iterable[FieldChange]) -> WhatIf:
     """Apply the changes one after the other; the given system is not modified.
 
     New accelerators are added first, so that any change may refer to them.
@@ -80,17 +80,17 @@ def apply_changes(system: System, changes: Iterable[Change]) -> WhatIf:
     return WhatIf(system, tuple(idle))
 
 
-def _idle(change: Change) -> str:
+def _idle(change: FieldChange) -> str:
     what = f"the value is already {change.value}" if change.operator == "=" else "changes nothing"
     return f"{change.text}: {what}"
 
 
 def _with_new_accelerators(
-    system: System, changes: Sequence[Change]
-) -> tuple[System, Sequence[Change]]:
+    system: System, changes: Sequence[FieldChange]
+) -> tuple[System, Sequence[FieldChange]]:
     """Add the accelerators whose type and cost are set; also return the changes still to apply."""
     known = [accelerator.name for accelerator in system.accelerators]
-    added: defaultdict[str, dict[str, Change]] = defaultdict(dict)
+    added: defaultdict[str, dict[str, FieldChange]] = defaultdict(dict)
     for change in changes:
         for name, field in _new_accelerator(change, known):
             added[name][field] = change
@@ -105,7 +105,7 @@ def _with_new_accelerators(
     return replace(system, accelerators=(*system.accelerators, *new)), others
 
 
-def _new_accelerator(change: Change, known: Sequence[str]) -> Sequence[tuple[str, str]]:
+def _new_accelerator(change: FieldChange, known: Sequence[str]) -> Sequence[tuple[str, str]]:
     """Possible names and fields, if a change sets a field of an accelerator that does not exist."""
     if change.kind != "accelerator" or change.operator != "=" or change.every:
         return []
@@ -115,7 +115,7 @@ def _new_accelerator(change: Change, known: Sequence[str]) -> Sequence[tuple[str
     return [split for split in splits if split[1] in (*_NEEDED, "multiplicity")]
 
 
-def _edit(document: JsonObject, change: Change, names: Mapping[str, Sequence[str]]) -> bool:
+def _edit(document: JsonObject, change: FieldChange, names: Mapping[str, Sequence[str]]) -> bool:
     """Apply a change to the document in place; return whether the document has changed."""
     records = document["modelData"]["models"]
     if copies := _copies(records, change, names["accelerator"]):
@@ -131,7 +131,7 @@ def _edit(document: JsonObject, change: Change, names: Mapping[str, Sequence[str
     return old != [item[key] for item, key in places]
 
 
-def _read(document: JsonObject, before: System, change: Change) -> System:
+def _read(document: JsonObject, before: System, change: FieldChange) -> System:
     """Read the system of a changed document; raise an error if the change makes it invalid."""
     try:
         changed = decode_system(document)
@@ -143,7 +143,7 @@ def _read(document: JsonObject, before: System, change: Change) -> System:
 
 
 def _copies(
-    records: Sequence[JsonObject], change: Change, accelerators: Sequence[str]
+    records: Sequence[JsonObject], change: FieldChange, accelerators: Sequence[str]
 ) -> list[JsonObject]:
     """Performance data copied from one accelerator to another, as in `model.llama.B200=H100`."""
     if change.kind != "model" or change.operator != "=" or change.value not in accelerators:
@@ -171,7 +171,7 @@ def _names(system: System) -> Mapping[str, Sequence[str]]:
 
 
 def _places(
-    document: JsonObject, change: Change, names: Mapping[str, Sequence[str]]
+    document: JsonObject, change: FieldChange, names: Mapping[str, Sequence[str]]
 ) -> Sequence[_Place]:
     """The places in the document that a change refers to; several if its name is `*`."""
     if change.kind == "optimizer":
@@ -197,7 +197,7 @@ def _by_model(records: Iterable[JsonObject]) -> list[JsonObject]:
     return [{"name": name, "models": mine} for name, mine in models.items()]
 
 
-def _counts(items: list[JsonObject], change: Change, types: Sequence[str]) -> Sequence[_Place]:
+def _counts(items: list[JsonObject], change: FieldChange, types: Sequence[str]) -> Sequence[_Place]:
     """The counts of a card type; adds a count of 0 if the type is not listed yet."""
     card_type = next((name for name, field in change.splits() if not field), "")
     if change.every and card_type == EVERY:
@@ -209,7 +209,7 @@ def _counts(items: list[JsonObject], change: Change, types: Sequence[str]) -> Se
 
 
 def _named_places(
-    items: Sequence[JsonObject], collection: _Collection, change: Change
+    items: Sequence[JsonObject], collection: _Collection, change: FieldChange
 ) -> Sequence[_Place]:
     """The places of a field: of the object with the longest matching name, or of all objects."""
     fields = {item[collection.identity]: _fields(item, collection.identity) for item in items}
@@ -224,7 +224,7 @@ def _named_places(
     return list(chain.from_iterable(found)) if change.every else found[0]
 
 
-def _readings(change: Change, names: Sequence[str]) -> Sequence[tuple[str, str]]:
+def _readings(change: FieldChange, names: Sequence[str]) -> Sequence[tuple[str, str]]:
     """Known names with the field that remains of the path; longest first, or all names for `*`."""
     splits = [(name, _short(field)) for name, field in change.splits()]
     if change.every:
@@ -233,7 +233,7 @@ def _readings(change: Change, names: Sequence[str]) -> Sequence[tuple[str, str]]
     return [(name, field) for name, field in splits if name in known]
 
 
-def _intended_name(change: Change, fields: Mapping[str, Mapping[str, object]]) -> str:
+def _intended_name(change: FieldChange, fields: Mapping[str, Mapping[str, object]]) -> str:
     """The unknown name that a change refers to: the part of its path before a known field."""
     known = {field for of_one in fields.values() for field in of_one}
     splits = [(name, _short(field)) for name, field in change.splits()] or [("", "")]
@@ -266,7 +266,7 @@ def _short(field: str) -> str:
     return field.removeprefix(_BEFORE_LOAD) if field.startswith(f"{_BEFORE_LOAD}load.") else field
 
 
-def _refuse_new_problems(before: System, after: System, change: Change) -> None:
+def _refuse_new_problems(before: System, after: System, change: FieldChange) -> None:
     """Raise an error if the change causes a problem; ignore the problems that existed before.
 
     A count of a type that no accelerator has, or the lack of one, is told of beside the plan.
@@ -277,10 +277,10 @@ def _refuse_new_problems(before: System, after: System, change: Change) -> None:
             raise change.error(str(problem))
 
 
-def _check_name(change: Change, noun: str, name: str, known: Sequence[str]) -> None:
+def _check_name(change: FieldChange, noun: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
         raise _unknown(change, noun, name, known)
 
 
-def _unknown(change: Change, noun: str, name: str, known: Sequence[str]) -> InputError:
+def _unknown(change: FieldChange, noun: str, name: str, known: Sequence[str]) -> InputError:
     return change.error(f"no {noun} is named {name!r}{alternatives(name, known)}")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.observer import Latency, MeasuredServer
+from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency
 from tests.controlplane.waiting import wait_until
 from tests.deployment.definitions import prometheus_definitions
 from tests.deployment.prometheus import Histories, Scrape
@@ -39,7 +39,10 @@ MEASURED = (
         "Fresh",
         arrival_rate=60.0,
         age=5.0,
-        latencies={"itl": Latency(30.0, 20.0, 25.0), "ttft": Latency(300.0, 250.0, 400.0)},
+        latencies={
+            "itl": ObservedLatency(30.0, 20.0, 25.0),
+            "ttft": ObservedLatency(300.0, 250.0, 400.0),
+        },
         misses={"slo-itl": True, "slo-ttft": False},
     ),
     MeasuredServer("lost", "Stale", age=900.0),
@@ -107,7 +110,7 @@ def seen(deployment_cluster: Cluster, histories: Histories) -> Seen:
 
 def measuring(seconds: int, *servers: MeasuredServer) -> Scrape:
     """What an operator tells that measures servers, at a time [s]."""
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     metrics.scheduled(Key("measured", "inferno"), 30.0)
     metrics.measured("measured", servers or MEASURED)
     for _ in range(seconds // 30):

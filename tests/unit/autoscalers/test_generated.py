@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
-from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.cli.autoscaler_options import Access, Autoscaler
 from inferno_operator.cli.autoscalers import manifests
 from inferno_operator.controllers.actuation.publication.controller import Publication
@@ -68,7 +68,7 @@ class Stage:
     def __init__(self, token: Path, client: httpx.AsyncClient) -> None:
         self.cluster = FakeCluster()
         self.publication = Publication(self.cluster, Informers(self.cluster))
-        self.metrics = Metrics()
+        self.metrics = OperatorMetrics()
         self.metrics.publish(self.publication.decisions)
         self.targets: dict[str, Target] = {}
         self._decisions = Decisions(self.publication.decision, token)
@@ -286,7 +286,7 @@ async def test_an_hpa_on_the_metric_carries_out_every_decision(
     assert target.replicas == decided
 
 
-def selected(manifest: Manifest, metrics: Metrics) -> float:
+def selected(manifest: Manifest, metrics: OperatorMetrics) -> float:
     """The sum of the series that an adapter finds for an HPA, as the controller adds them up."""
     wanted = manifest["spec"]["metrics"][0]["external"]["metric"]
     labels = {**wanted["selector"]["matchLabels"], "namespace": manifest["metadata"]["namespace"]}

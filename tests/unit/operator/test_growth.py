@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.adapters.http.metrics import Metrics
-from inferno_operator.composition import Parts, compose
+from inferno_operator.adapters.http.metrics import OperatorMetrics
+from inferno_operator.composition import Components, compose
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.runtime import fakes
@@ -109,7 +109,9 @@ class Scene:
             self.cluster.add({**manifest, "spec": {**manifest["spec"], **more}})
         guard = GuardedCluster(self.cluster, lambda: inf, Observer(), lambda: 0.0)
         informers = Informers(guard)
-        parts = Parts(guard, informers, FakeOptimizer(), Metrics(), None, None, now, key)
+        parts = Components(
+            guard, informers, FakeOptimizer(), OperatorMetrics(), None, None, now, key
+        )
         settings = Settings.from_environment({"INFERNO_STATELESS": environment})
         self._controllers = compose(settings, parts).all
         self._publication = Publication(guard, informers)

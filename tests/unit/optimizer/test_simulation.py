@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.sizing.performance import Requests, model_of
-from inferno_optimizer.sizing.rates import Latencies, Limits, Replicas
+from inferno_optimizer.sizing.rates import Latencies, Replicas, TargetLimits
 from inferno_optimizer.system import (
     DecodeParameters,
     PerformanceParameters,
@@ -73,7 +73,7 @@ def predict(replicas: Sequence[AnyReplica], rates: Sequence[float]) -> Latencies
     )
     every = np.arange(len(replicas))
     model = model_of([parameters_of(r) for r in replicas], every, requests)
-    limits = Limits.of([Target()] * len(replicas))
+    limits = TargetLimits.of([Target()] * len(replicas))
     return Replicas(model, limits).latencies(np.array(rates))
 
 

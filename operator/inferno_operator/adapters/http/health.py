@@ -16,7 +16,7 @@ from starlette.routing import Route
 from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.tokens import CHALLENGE, shows_token
 from inferno_optimizer.api.embedded import serving
-from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.errors import InputError, UnavailableError
 
 LOOPBACK = "127.0.0.1"
@@ -30,7 +30,7 @@ Page = Callable[[str], tuple[str, bytes]]
 logger = logging.getLogger(__name__)
 
 
-LIMITS = Limits(connections=200)
+LIMITS = ServerLimits(connections=200)
 """Limits of clients; probes and scrapers need few connections."""
 
 

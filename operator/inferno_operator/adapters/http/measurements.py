@@ -43,7 +43,7 @@ MEASUREMENT_METRICS = (ARRIVAL_RATE, MEASURED, PREDICTED, TARGET, MISSES, AGE, Q
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class NamespaceMeasurement:
     """The last measurement of the servers of a namespace, and its time [s]."""
 
     time: float
@@ -55,9 +55,9 @@ class Measurement:
             yield from _rows(server, now - self.time)
 
 
-def measurement(time: float, servers: Sequence[MeasuredServer]) -> Measurement:
+def measurement(time: float, servers: Sequence[MeasuredServer]) -> NamespaceMeasurement:
     """Return the measurement of a time [s], with its servers in the order of their names."""
-    return Measurement(time, tuple(sorted(servers, key=lambda server: server.server)))
+    return NamespaceMeasurement(time, tuple(sorted(servers, key=lambda server: server.server)))
 
 
 def _rows(server: MeasuredServer, elapsed: float) -> Iterator[Row]:

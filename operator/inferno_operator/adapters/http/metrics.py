@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 
 from inferno_operator.adapters.http.measurements import (
     MEASUREMENT_METRICS,
-    Measurement,
+    NamespaceMeasurement,
     measurement,
 )
 from inferno_operator.adapters.http.publication import (
@@ -27,7 +27,7 @@ from inferno_operator.adapters.http.publication import (
 )
 from inferno_operator.adapters.http.results import RESULT_METRICS, result_rows
 from inferno_operator.adapters.http.series import Metric, ReplacedSeries, Row, replaced
-from inferno_operator.controllers.actuation.publication.plan import Published
+from inferno_operator.controllers.actuation.publication.published import Published
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.leader_election import Clock
 from inferno_operator.runtime.observer import MeasuredServer, Observer
@@ -114,13 +114,13 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class _Schedule:
-    """The interval of an Optimizer, and when its last one began by the clock of `Metrics` [s]."""
+    """The interval of an Optimizer, and when its last one began by the clock of the metrics [s]."""
 
     interval: float
     since: float
 
 
-class Metrics(Observer):
+class OperatorMetrics(Observer):
     """Updates the metrics on each call, and prints them."""
 
     def __init__(self, clock: Clock = monotonic, now: Clock = time) -> None:
@@ -129,7 +129,7 @@ class Metrics(Observer):
         self._started: dict[Key, float] = {}
         self._schedules: dict[Key, _Schedule] = {}
         self._results: dict[str, _Result] = {}
-        self._measurements: dict[str, Measurement] = {}
+        self._measurements: dict[str, NamespaceMeasurement] = {}
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._optimizations = self._counter(OPTIMIZATIONS)

@@ -32,10 +32,10 @@ from inferno_operator.adapters.kubernetes.events import event_manifest
 from inferno_operator.adapters.kubernetes.watch import PAGE_SIZE, changes, listing
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
 from inferno_operator.runtime.ports import (
-    Change,
     ConflictError,
     GoneError,
     Listing,
+    ObjectChange,
     Scale,
     Served,
     StaleError,
@@ -109,7 +109,7 @@ class ApiReader:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
         return await listing(self._api, kind, namespace, self._page_size)
 
-    def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+    def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[ObjectChange, None]:
         """Yield the changes since a version, in order, until the watch ends."""
         return changes(self._api, kind, namespace, since)
 

@@ -33,7 +33,7 @@ CONNECTIONS = 2 * len(SYSTEM_RESOURCES)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KubectlOptions:
     """kubectl's options for namespace, context and kubeconfig; None means its default."""
 
     namespace: str | None = None
@@ -142,7 +142,7 @@ class Session:
 
 
 @asynccontextmanager
-async def connect(place: Place) -> AsyncIterator[Session]:
+async def connect(place: KubectlOptions) -> AsyncIterator[Session]:
     """Connect to a cluster like kubectl.
 
     Raises
@@ -157,7 +157,7 @@ async def connect(place: Place) -> AsyncIterator[Session]:
         yield Session(CustomObjectsApi(connection), namespace)
 
 
-async def _load(place: Place, configuration: Configuration) -> str:
+async def _load(place: KubectlOptions, configuration: Configuration) -> str:
     """Load the kubeconfig into the configuration; returns the namespace."""
     paths = _kubeconfig(place)
     try:
@@ -171,7 +171,7 @@ async def _load(place: Place, configuration: Configuration) -> str:
     return place.namespace or context.get("namespace") or "default"
 
 
-def _kubeconfig(place: Place) -> str:
+def _kubeconfig(place: KubectlOptions) -> str:
     """Return the path of the kubeconfig or, as in KUBECONFIG, several paths."""
     paths = place.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
     if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):

@@ -12,7 +12,7 @@ from kubernetes.aio.client import CoreV1Api, CustomObjectsApi
 from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to, received
 from inferno_operator.resources.objects import NODE, POD, RESOURCE_QUOTA, Kind, Manifest
 from inferno_operator.resources.pods import reduced, reduced_node
-from inferno_operator.runtime.ports import Change, Listing
+from inferno_operator.runtime.ports import Listing, ObjectChange
 from inferno_optimizer.errors import UnavailableError
 
 WATCH_SECONDS = 300
@@ -61,7 +61,7 @@ async def _pages(
 
 async def changes(
     api: CustomObjectsApi, kind: Kind, namespace: str, since: int
-) -> AsyncGenerator[Change, None]:
+) -> AsyncGenerator[ObjectChange, None]:
     """Yield the changes of objects of a kind since a version, in order, until the watch ends."""
     about = f"watch of {kind}"
     response = await answer_to(_open(api, kind, namespace, since), about)
@@ -139,12 +139,12 @@ def _read(kind: Kind, item: Manifest) -> Manifest:
     return REDUCED[kind](item) if kind in REDUCED else item
 
 
-def _change(event: Manifest, kind: Kind, about: str) -> Change:
+def _change(event: Manifest, kind: Kind, about: str) -> ObjectChange:
     item: Manifest = event["object"]
     if event["type"] == "ERROR":  # such as 410 Gone: the version is too old
         raise UnavailableError(f"{about}: {item.get('message')}")
     version = int(item["metadata"]["resourceVersion"])
     if event["type"] == "BOOKMARK":
-        return Change(version)
+        return ObjectChange(version)
     manifest = {"apiVersion": kind.api_version, "kind": kind.kind, **_read(kind, item)}
-    return Change(version, manifest, gone=event["type"] == "DELETED")
+    return ObjectChange(version, manifest, gone=event["type"] == "DELETED")

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system, encode_system
 
-Identity = tuple[str, ...]
-Contents = Mapping[str, Mapping[Identity, Any]]
+ItemName = tuple[str, ...]
+Contents = Mapping[str, Mapping[ItemName, Any]]
 """The items of each section of a system, by their names; the model names are under `MODELS`."""
 
 READS = ("getAccelerators", "getCapacities", "getModels", "getServiceClasses", "getServers")
@@ -27,7 +27,7 @@ LARGEST = 3.4028234663852886e38
 class _Section(NamedTuple):
     name: str
     items: str
-    identity: Identity
+    identity: ItemName
     set: str
     remove: str
 
@@ -161,7 +161,7 @@ def _rounded(document: Any) -> Any:  # noqa: ANN401 - JSON of any shape
     return document
 
 
-def _by_name(names: Iterable[str]) -> Mapping[Identity, None]:
+def _by_name(names: Iterable[str]) -> Mapping[ItemName, None]:
     return {(name,): None for name in names}
 
 

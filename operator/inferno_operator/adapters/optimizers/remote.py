@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from inferno_operator.adapters.optimizers.concurrency import Places
 from inferno_operator.adapters.optimizers.contents import (
     READS,
     Contents,
@@ -15,7 +16,6 @@ from inferno_operator.adapters.optimizers.contents import (
     unescaped,
 )
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
-from inferno_operator.adapters.optimizers.places import Places
 from inferno_operator.adapters.optimizers.rest_client import NotFoundError, RestClient, connect
 from inferno_optimizer.errors import InputError, SolverError
 from inferno_optimizer.optimize import optimize

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from inferno_operator.runtime.prometheus import LONGEST_QUOTED, Answer, Sample, shortened
+from inferno_operator.runtime.prometheus import LONGEST_QUOTED, QueryResult, Sample, shortened
 
 INFO = "PromQL info"
 """Start of remarks that Prometheus 2.48 to 2.54 lists as warnings; they tell nothing is missing."""
@@ -29,7 +29,7 @@ class UnusableError(ValueError):
     """An answer is not what was asked for; the text says why."""
 
 
-def decode_answer(body: bytes, at: float) -> Answer:
+def decode_answer(body: bytes, at: float) -> QueryResult:
     """Decode the answer to an instant query.
 
     Parameters
@@ -58,7 +58,7 @@ def decode_answer(body: bytes, at: float) -> Answer:
     for sample in samples:
         if not abs(sample.time - at) <= CLOCKS_APART:
             raise UnusableError(_of_another_time(sample.time, at))
-    return Answer(samples, warnings)
+    return QueryResult(samples, warnings)
 
 
 def decode_names(body: bytes) -> tuple[str, ...]:

@@ -27,9 +27,9 @@ from inferno_operator.adapters.prometheus.transport import (
 )
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.prometheus import (
-    Answer,
     BusyError,
     Prometheus,
+    QueryResult,
     RefusedError,
     shortened,
 )
@@ -83,7 +83,7 @@ class PrometheusClient(Prometheus):
         self._clock = clock
         self._large = asyncio.Lock()
 
-    async def query(self, expression: str, at: float | None = None) -> Answer:
+    async def query(self, expression: str, at: float | None = None) -> QueryResult:
         """Evaluate an expression, at a Unix time [s] or now; a scalar has no labels."""
         data = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
         request = self._client.build_request("POST", "api/v1/query", data=data)

@@ -14,7 +14,7 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 
 
-class Source(Part):
+class Publisher(Part):
     """Who published figures."""
 
     title: str
@@ -34,10 +34,10 @@ class Figures(Part):
     data: Items[PerformanceData]
 
 
-class Catalogue(Part):
+class PublishedFigures(Part):
     """Sources by key, and their figures."""
 
-    sources: dict[str, Source]
+    sources: dict[str, Publisher]
     figures: Items[Figures]
 
     def of(self, model: str) -> list[Figures]:
@@ -55,10 +55,10 @@ class Catalogue(Part):
         return found
 
 
-def read_catalogue() -> Catalogue:
+def read_catalogue() -> PublishedFigures:
     """Return the catalogue of this version."""
     text = files(__package__).joinpath("catalogue.yaml").read_text(encoding="utf-8")
-    return Catalogue.model_validate(yaml.safe_load(text))
+    return PublishedFigures.model_validate(yaml.safe_load(text))
 
 
 def model_manifest(name: str, figures: Sequence[Figures]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from inferno_optimizer.calibration.verdict import Facts, LineFit
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class CalibratedPair:
     """What a calibration is of: a model, an accelerator, and how many of them a replica has."""
 
     model: str
@@ -18,7 +18,7 @@ class Named:
     count: int
 
 
-def manifest(named: Named, result: Calibration, measurements: str) -> str:
+def manifest(named: CalibratedPair, result: Calibration, measurements: str) -> str:
     """The manifest of a Model with the parameters that sizing needs.
 
     Its decode parameters include the waits for prefills of other requests; a comment has those

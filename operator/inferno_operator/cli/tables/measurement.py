@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.headroom import LATENCIES
-from inferno_operator.cli.measurement import Asked, Measurement
-from inferno_operator.cli.tables.solution import Part, Table
+from inferno_operator.cli.measurement import Asked, ServerMeasurement
+from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import UNKNOWN, age
 from inferno_operator.controllers.measurement.quality import against_targets
 from inferno_operator.resources import Measured
@@ -25,10 +25,10 @@ HEADINGS = (
 
 
 def measurement_parts(
-    found: Sequence[Measurement], asked: Sequence[Asked], now: datetime
+    found: Sequence[ServerMeasurement], asked: Sequence[Asked], now: datetime
 ) -> Iterator[Part]:
     """Yield the measurements, what to do where one is not fresh, and the queries."""
-    yield Table(HEADINGS, [_row(item, now) for item in found])
+    yield TextTable(HEADINGS, [_row(item, now) for item in found])
     notes = [f"{item.server.metadata.name}: {note}" for item in found for note in _notes(item)]
     if notes:
         yield ""
@@ -39,7 +39,7 @@ def measurement_parts(
         yield from _answer(query)
 
 
-def comparison_parts(item: Measurement) -> Iterator[Part]:
+def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
     """Yield a table of what is measured, what was predicted, and the target of each latency."""
     if item.server.spec.measure is None:
         return
@@ -65,11 +65,11 @@ def comparison_parts(item: Measurement) -> Iterator[Part]:
     }
     rows = [(name, values[name], predicted[name], limits[name]) for name in QUANTITIES]
     yield ""
-    yield Table(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
+    yield TextTable(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
     yield from _of_backlog(found)
 
 
-def _notes(item: Measurement) -> Iterator[str]:
+def _notes(item: ServerMeasurement) -> Iterator[str]:
     if item.measured is not None and item.measured.message:
         yield item.measured.message
     yield from _of_backlog(item.measured)
@@ -84,7 +84,7 @@ def _of_backlog(found: Measured | None) -> Iterator[str]:
         )
 
 
-def _row(item: Measurement, now: datetime) -> tuple[str, ...]:
+def _row(item: ServerMeasurement, now: datetime) -> tuple[str, ...]:
     name, found = item.server.metadata.name, item.measured
     if found is None:
         quality = "not yet" if item.server.spec.measure else "-"

@@ -5,11 +5,11 @@ Costs are in cents/hour, latencies in ms.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from inferno_operator.cli.preview import Action, Plan, Preview, runs
+from inferno_operator.cli.preview import Action, PlanPreview, Preview, runs
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
 from inferno_operator.cli.tables.solution import (
     Part,
-    Table,
+    TextTable,
     cards_table,
     failed_steps,
     latency_headings,
@@ -19,7 +19,7 @@ from inferno_operator.cli.tables.solution import (
 from inferno_optimizer.system import Reason, Solution
 
 
-def plan_parts(plan: Plan, solution: Solution) -> Iterator[Part]:
+def plan_parts(plan: PlanPreview, solution: Solution) -> Iterator[Part]:
     """Yield servers that change, notes on servers that get too little, totals, cards, proof."""
     if changing := [item for item in plan.servers if item.action]:
         yield _servers(changing, ttft=with_ttft(solution.allocations.values()))
@@ -36,11 +36,11 @@ def plan_parts(plan: Plan, solution: Solution) -> Iterator[Part]:
     yield from failed_steps(solution.certificate)
 
 
-def _servers(previews: Sequence[Preview], *, ttft: bool) -> Table:
+def _servers(previews: Sequence[Preview], *, ttft: bool) -> TextTable:
     now = ("SERVER", "CLASS", "CURRENT", ">COST", "DESIRED", ">COST")
     then = ("PLANNED", ">BATCH", ">COST", *latency_headings(ttft=ttft))
     rows = [_row(item, ttft=ttft) for item in previews]
-    return Table((*now, *then, "ACTION", "REASON"), rows)
+    return TextTable((*now, *then, "ACTION", "REASON"), rows)
 
 
 def _row(item: Preview, *, ttft: bool) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Costs are in cents/hour.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from inferno_operator.cli.tables.solution import Part, Table
+from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
 
@@ -20,7 +20,7 @@ def plans_parts(plans: Sequence[Plan], now: datetime) -> Iterator[Part]:
         yield "no Plans in this namespace"
         return
     headings = ("PLAN", "OPTIMIZER", "PHASE", ">SERVERS", ">COST", ">CHANGE", "BY", ">AGE")
-    yield Table(headings, [_row(plan, now) for plan in plans])
+    yield TextTable(headings, [_row(plan, now) for plan in plans])
     if waiting := [plan for plan in plans if plan.status.phase == "Proposed"]:
         yield ""
         yield from (f"{plan.metadata.name}: {why(plan)}" for plan in waiting)
@@ -29,7 +29,7 @@ def plans_parts(plans: Sequence[Plan], now: datetime) -> Iterator[Part]:
 def diff_parts(plan: Plan) -> Iterator[Part]:
     """Yield what a Plan changes, its totals, and where it is."""
     spec = plan.spec
-    yield Table(
+    yield TextTable(
         ("SERVER", "FROM", "TO", ">CHANGE", "REASON"), [_step_row(step) for step in spec.steps]
     )
     yield ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rich.text import Text
 
-from inferno_operator.cli.tables.solution import GAP, Part, Table
+from inferno_operator.cli.tables.solution import GAP, Part, TextTable
 from inferno_operator.cli.tables.top import MISSES
 from inferno_optimizer.system import Reason
 
@@ -26,7 +26,7 @@ def rich_text(parts: Iterable[Part]) -> Text:
 
 
 def _lines(part: Part) -> Iterator[Text]:
-    if not isinstance(part, Table):
+    if not isinstance(part, TextTable):
         yield Text(part)
         return
     headings, *rows = part.lines()

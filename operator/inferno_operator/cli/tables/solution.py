@@ -34,7 +34,7 @@ GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """Headings and rows; a heading that begins with `>` is for a column of numbers."""
 
     headings: Sequence[str]
@@ -54,7 +54,7 @@ class Table:
         return [[c.format(cell) for c, cell in zip(layout, line, strict=True)] for line in lines]
 
 
-Part = Table | str
+Part = TextTable | str
 
 
 def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
@@ -82,7 +82,7 @@ def option_parts(options: Iterable[Option]) -> Iterator[Part]:
     headings = ("ACCELERATOR", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">VALUE")
     ttft = with_ttft(options)
     latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
-    yield Table((*headings, *latencies), [_option_row(option, ttft=ttft) for option in options])
+    yield TextTable((*headings, *latencies), [_option_row(option, ttft=ttft) for option in options])
     if warnings := [warning for option in options for warning in option.warnings]:
         yield ""
         yield from (f"warning: {warning}" for warning in warnings)
@@ -121,7 +121,7 @@ def _option_row(option: Option, *, ttft: bool) -> tuple[str, ...]:
     )
 
 
-def _servers(system: System, solution: Solution) -> Table:
+def _servers(system: System, solution: Solution) -> TextTable:
     now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">COST")
     ttft = with_ttft(solution.allocations.values())
     then = ("DESIRED", ">BATCH", ">COST", *latency_headings(ttft=ttft), "REASON")
@@ -129,7 +129,7 @@ def _servers(system: System, solution: Solution) -> Table:
         (*_current_cells(server), *_desired_cells(server, decision, ttft=ttft), decision.reason)
         for server, decision in zip(system.servers, solution.decisions, strict=True)
     ]
-    return Table((*now, *then), rows)
+    return TextTable((*now, *then), rows)
 
 
 def _current_cells(server: Server) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ def _totals(system: System, solution: Solution) -> str:
     )
 
 
-def cards_table(uses: Iterable[CapacityUse]) -> Table:
+def cards_table(uses: Iterable[CapacityUse]) -> TextTable:
     """Return the cards by type, with the worth of one more card if the solver reports it.
 
     HELD counts the cards of servers for which no decision is possible; AVAILABLE counts all. A
@@ -198,7 +198,7 @@ def cards_table(uses: Iterable[CapacityUse]) -> Table:
     uses = list(uses)
     priced = any(use.price is not None or use.gain is not None for use in uses)
     headings = ("CARDS", ">USED", ">HELD", ">AVAILABLE", *([">PRICE"] * priced))
-    return Table(headings, [_cards_row(use, priced=priced) for use in uses])
+    return TextTable(headings, [_cards_row(use, priced=priced) for use in uses])
 
 
 def _cards_row(use: CapacityUse, *, priced: bool) -> tuple[str, ...]:
@@ -218,13 +218,13 @@ def one_more_card(price: float | None, gain: Gain | None, *, estimated: bool) ->
     return "-" if price is None else f"{about}{price:.2f}"
 
 
-def levels_table(levels: Iterable[Level]) -> Table:
+def levels_table(levels: Iterable[Level]) -> TextTable:
     """Return the load served by priority, with the most that is proven possible."""
     rows = [
         (str(level.priority), f"{level.served:.2f}", f"{level.bound:.2f}", f"{level.gap:.2g}")
         for level in levels
     ]
-    return Table((">PRIORITY", ">SERVED", ">AT MOST", ">GAP"), rows)
+    return TextTable((">PRIORITY", ">SERVED", ">AT MOST", ">GAP"), rows)
 
 
 def proof(certificate: Certificate) -> str:

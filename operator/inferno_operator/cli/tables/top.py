@@ -6,9 +6,9 @@ Costs are in cents/hour, latencies in ms, loads in requests/min.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from inferno_operator.cli.overview import Cards, Overview, ServerView
+from inferno_operator.cli.overview import CardUse, Overview, ServerView
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
-from inferno_operator.cli.tables.solution import Part, Table, one_more_card
+from inferno_operator.cli.tables.solution import Part, TextTable, one_more_card
 from inferno_operator.resources import (
     Condition,
     CountedCards,
@@ -67,10 +67,10 @@ def condition_parts(conditions: Sequence[Condition], now: datetime) -> Iterator[
             for c in conditions
         ]
         yield ""
-        yield Table(headings, rows)
+        yield TextTable(headings, rows)
 
 
-def _servers(views: Sequence[ServerView]) -> Table:
+def _servers(views: Sequence[ServerView]) -> TextTable:
     shown = [key for key, _ in LATENCIES if any(view.headroom(key) for view in views)]
     latencies = [f">{name}/SLO" for key, name in LATENCIES if key in shown]
     headings = ["SERVER", "CLASS", "CURRENT", "DESIRED", ">LOAD"]
@@ -78,7 +78,7 @@ def _servers(views: Sequence[ServerView]) -> Table:
         headings += [heading, ">LEFT"]
     measured = ["MEASURED"] if any(view.is_measured for view in views) else []
     rows = [_row(view, shown, measured=bool(measured)) for view in views]
-    return Table((*headings, ">COST", *measured, "READY"), rows)
+    return TextTable((*headings, ">COST", *measured, "READY"), rows)
 
 
 def _row(view: ServerView, latencies: Sequence[str], *, measured: bool) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ def _missed(views: Sequence[ServerView]) -> str:
     return f"{missed} of {len(known)} known servers miss a target now; {told}" if known else told
 
 
-def _cards(cards: Sequence[Cards]) -> Table:
+def _cards(cards: Sequence[CardUse]) -> TextTable:
     """Return the cards by type; of counted ones also those of others, and what limits them."""
     are_counted = any(item.counted for item in cards)
     rows = [
@@ -169,7 +169,7 @@ def _cards(cards: Sequence[Cards]) -> Table:
     ]
     headings = ("CARDS", ">IN USE", ">PLANNED", ">HELD", ">AVAILABLE", ">PRICE")
     counts = (">TOTAL", ">OTHERS", "LIMITED BY") if are_counted else ()
-    return Table((*headings, *counts), rows)
+    return TextTable((*headings, *counts), rows)
 
 
 def _count(counted: CountedCards | None) -> tuple[str, str, str]:

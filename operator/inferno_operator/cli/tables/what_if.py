@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from inferno_operator.cli.tables.solution import (
     Part,
-    Table,
+    TextTable,
     decision_notes,
     latency_cells,
     latency_headings,
     placed,
     with_ttft,
 )
-from inferno_optimizer.explain.comparison import Comparison, Difference, served
+from inferno_optimizer.explain.comparison import Comparison, DecisionDifference, served
 from inferno_optimizer.explain.remedies import Remedy
 from inferno_optimizer.system import Allocation, CapacityUse, Decision, Reason, Solution
 
@@ -45,13 +45,15 @@ def remedy_parts(decision: Decision, remedies: Iterable[Remedy]) -> Iterator[Par
     yield from lines or ["no single change of cards, targets or load is known that would serve it"]
 
 
-def _servers(differences: Sequence[Difference]) -> Table:
+def _servers(differences: Sequence[DecisionDifference]) -> TextTable:
     ttft = with_ttft(d.after.allocation for d in differences if d.after.allocation)
     headings = ("SERVER", "BEFORE", ">COST", "AFTER", ">COST", *latency_headings(ttft=ttft))
-    return Table((*headings, "REASON"), [_row(difference, ttft=ttft) for difference in differences])
+    return TextTable(
+        (*headings, "REASON"), [_row(difference, ttft=ttft) for difference in differences]
+    )
 
 
-def _row(difference: Difference, *, ttft: bool) -> tuple[str, ...]:
+def _row(difference: DecisionDifference, *, ttft: bool) -> tuple[str, ...]:
     after = difference.after.allocation
     latencies = latency_cells(after, ttft=ttft) if after else [""] * (2 + ttft)
     return (
@@ -67,7 +69,7 @@ def _placement(allocation: Allocation | None) -> tuple[str, str]:
     return (placed(allocation), f"{allocation.cost:.2f}") if allocation else ("-", "")
 
 
-def _notes(differences: Iterable[Difference]) -> Iterator[str]:
+def _notes(differences: Iterable[DecisionDifference]) -> Iterator[str]:
     """Return why servers get less than they need, and warnings, as sentences below the table."""
     for difference in differences:
         yield from decision_notes(difference.after)
@@ -81,14 +83,14 @@ def _totals(before: Solution, after: Solution) -> str:
     )
 
 
-def _cards(before: Solution, after: Solution) -> Table:
+def _cards(before: Solution, after: Solution) -> TextTable:
     uses = [{use.type: use for use in solution.capacity} for solution in (before, after)]
     rows = [
         (name, *_change(*(of.get(name, CapacityUse(name, 0, 0)) for of in uses)))
         for name in sorted(uses[0] | uses[1])
     ]
     headings = ("CARDS", ">USED", ">AFTER", ">HELD", ">AFTER", ">AVAILABLE", ">AFTER")
-    return Table(headings, rows)
+    return TextTable(headings, rows)
 
 
 def _change(before: CapacityUse, after: CapacityUse) -> Sequence[str]:

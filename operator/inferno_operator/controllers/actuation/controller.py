@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 
-from inferno_operator.controllers.actuation.index import Index
+from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, is_change_of_mode
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
 from inferno_operator.controllers.actuation.release import SERVER, reference_of
@@ -13,7 +13,7 @@ from inferno_operator.controllers.actuation.status import ACTUATED, RELEASED
 from inferno_operator.controllers.actuation.targets import scaled_places
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key, Manifest, Now, Place
-from inferno_operator.runtime.cache import Difference, generation_of
+from inferno_operator.runtime.cache import ObjectDifference, generation_of
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster
@@ -35,7 +35,7 @@ class ActuationController:
 
     def __init__(self, cluster: Cluster, informers: Informers, now: Now) -> None:
         self._informers = informers
-        self._index = Index()
+        self._index = ServerIndex()
         self._rounds = count()
         self._objects = informers.subscribe([SERVER, OPTIMIZER], self._changed, listed=self._sweep)
         self._watched: dict[str, asyncio.Task[None]] = {}
@@ -66,7 +66,7 @@ class ActuationController:
             self._swept.add(namespace)
             self._ask([Key(namespace, "")])
 
-    def _changed(self, difference: Difference) -> None:
+    def _changed(self, difference: ObjectDifference) -> None:
         key = difference.place.key
         if difference.place.kind == SERVER:
             self._server_changed(key, difference.after)
@@ -121,7 +121,9 @@ class ActuationController:
 class _References:
     """Requests reconciles of the Servers that refer to an object of a dialect."""
 
-    def __init__(self, index: Index, dialect: str, ask: Callable[[Iterable[Key]], None]) -> None:
+    def __init__(
+        self, index: ServerIndex, dialect: str, ask: Callable[[Iterable[Key]], None]
+    ) -> None:
         self._index = index
         self._dialect = dialect
         self._ask = ask
@@ -131,14 +133,14 @@ class _References:
         del area
         self._ask(self._index.of_dialects([self._dialect]))
 
-    def changed(self, difference: Difference) -> None:
+    def changed(self, difference: ObjectDifference) -> None:
         """Take the creation, change or deletion of an object."""
         is_scaler = difference.place.kind in DIALECTS[self._dialect].scalers
         for concerned in _scaled(difference) if is_scaler else (difference.place,):
             self._ask(self._index.servers(concerned))
 
 
-def _scaled(difference: Difference) -> frozenset[Place]:
+def _scaled(difference: ObjectDifference) -> frozenset[Place]:
     """Return the servings that a scaler scales, or did; none if only its status changed."""
     if not difference.concerns(generation_of):
         return frozenset()

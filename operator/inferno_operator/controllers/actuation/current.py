@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.actuation.decision import placements
-from inferno_operator.controllers.actuation.targets import Workload, available
+from inferno_operator.controllers.actuation.targets import ScaledObjects, available
 from inferno_operator.resources import DIGITS, Accelerator, Model, ModelBoosterRef, Resource, Server
 from inferno_operator.resources.objects import Manifest
 
 
-def running(reference: ModelBoosterRef, workload: Workload) -> Mapping[str, int]:
+def running(reference: ModelBoosterRef, workload: ScaledObjects) -> Mapping[str, int]:
     """Return the available replicas by accelerator, in the order of the reference."""
     return {
         backend.accelerator: available(workload, reference.serving_of(backend))

@@ -19,7 +19,7 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class Index:
+class ServerIndex:
     """References by Server, and Servers by the objects that they depend on."""
 
     _entries: dict[Key, _Entry] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from inferno_operator.controllers.actuation.status import (
     refusal,
 )
 from inferno_operator.controllers.actuation.targets import (
-    Workload,
+    ScaledObjects,
     available,
     bounds_for,
     compose,
@@ -35,7 +35,7 @@ class Move:
     """The move of a Server; backends are known by the names of their servings."""
 
     def __init__(
-        self, reference: ModelBoosterRef, replicas: Mapping[str, int], workload: Workload
+        self, reference: ModelBoosterRef, replicas: Mapping[str, int], workload: ScaledObjects
     ) -> None:
         self._reference = reference
         self._world = workload

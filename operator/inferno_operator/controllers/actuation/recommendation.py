@@ -13,7 +13,7 @@ from inferno_operator.controllers.actuation.status import ACTUATED
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.objects import Manifest, kind_of
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.ports import Cluster, GoneError
 
 OPTIMIZER = kind_of(Optimizer)
@@ -55,6 +55,6 @@ def recommends(manifest: Manifest | None) -> bool:
     return manifest is not None and manifest.get("spec", {}).get("mode") == "Recommend"
 
 
-def is_change_of_mode(difference: Difference) -> bool:
+def is_change_of_mode(difference: ObjectDifference) -> bool:
     """Whether an Optimizer got or lost the mode."""
     return recommends(difference.before) != recommends(difference.after)

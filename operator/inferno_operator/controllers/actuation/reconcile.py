@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from inferno_operator.controllers.actuation.autoscalers import list_autoscalers, scaler_of
+from inferno_operator.controllers.actuation.changes import ActuationPlan, Inputs, decide
 from inferno_operator.controllers.actuation.current import (
     current_allocation,
     has_changed,
@@ -19,12 +20,11 @@ from inferno_operator.controllers.actuation.current import (
 )
 from inferno_operator.controllers.actuation.disputes import Disputes, Fight
 from inferno_operator.controllers.actuation.holders import Write
-from inferno_operator.controllers.actuation.index import Index
+from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.ownership import (
     backend_key,
     owned_backends,
 )
-from inferno_operator.controllers.actuation.plan import Inputs, Plan, decide
 from inferno_operator.controllers.actuation.recommendation import decision_for, recommending
 from inferno_operator.controllers.actuation.release import (
     SERVER,
@@ -42,7 +42,7 @@ from inferno_operator.controllers.actuation.status import (
     released,
 )
 from inferno_operator.controllers.actuation.targets import (
-    Workload,
+    ScaledObjects,
     booster_places,
     dialect,
     holders,
@@ -61,7 +61,7 @@ from inferno_operator.runtime.ports import (
     GoneError,
     StaleError,
 )
-from inferno_operator.runtime.work_queue import Outcome
+from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 logger = logging.getLogger(__name__)
@@ -76,34 +76,34 @@ class Context:
 
     cluster: Cluster
     now: Now
-    index: Index = field(default_factory=Index)
+    index: ServerIndex = field(default_factory=ServerIndex)
     disputes: Disputes = field(default_factory=Disputes)
 
 
-async def reconcile(key: Key, context: Context) -> Outcome:
+async def reconcile(key: Key, context: Context) -> ReconcileResult:
     """Actuate the decision for a Server; a key without a name releases unreferenced objects."""
     try:
         if not key.name:
             await release(key.namespace, context.cluster)
-            return Outcome.SETTLED
+            return ReconcileResult.SETTLED
         return await _actuate(await context.cluster.get(SERVER, key), context)
     except GoneError:
-        return Outcome.SETTLED
+        return ReconcileResult.SETTLED
     except StaleError as error:
         logger.debug("%s; trying again", error)
-        return Outcome.FAILED
+        return ReconcileResult.FAILED
     except InfernoError as error:
         logger.warning("Server %s: not actuated: %s", key, error)
-        return Outcome.FAILED
+        return ReconcileResult.FAILED
 
 
-async def _actuate(manifest: Manifest, context: Context) -> Outcome:
+async def _actuate(manifest: Manifest, context: Context) -> ReconcileResult:
     observation = observe(Server, manifest)
     if observation.resource is None or observation.deleted is not None:
-        return Outcome.SETTLED  # the optimization controller reports why it cannot be read
+        return ReconcileResult.SETTLED  # the optimization controller reports why it cannot be read
     reference = reference_of(observation)
     if names_workloads(observation):
-        return Outcome.SETTLED
+        return ReconcileResult.SETTLED
     if reference is None:
         return await _release(observation, context)
     try:
@@ -118,18 +118,18 @@ async def _actuate(manifest: Manifest, context: Context) -> Outcome:
     if current is not None:
         manifest = await _report_current(observation, current, context)
     await _report(observation, manifest, plan.verdict, context)
-    return Outcome.due_after(plan.again_after)
+    return ReconcileResult.due_after(plan.again_after)
 
 
-async def _release(observation: Observation, context: Context) -> Outcome:
+async def _release(observation: Observation, context: Context) -> ReconcileResult:
     """Release the objects of a Server without reference, unless its status reports that."""
     before = observation.status.condition(ACTUATED)
     if before is None or before.reason == RELEASED:
-        return Outcome.SETTLED
+        return ReconcileResult.SETTLED
     await release(observation.reference.key.namespace, context.cluster)
     newest = await context.cluster.get(SERVER, observation.reference.key)
     await _report(observation, newest, released(), context)
-    return Outcome.SETTLED
+    return ReconcileResult.SETTLED
 
 
 async def _read(observation: Observation, reference: ModelBoosterRef, context: Context) -> Inputs:
@@ -151,7 +151,7 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
         return replace(inputs, unserved=unserved)
     boosters, servings = found[: len(reference.boosters)], found[len(reference.boosters) :]
     live = _live_by_name(boosters)
-    workload = Workload(live, _live_by_name(servings), scalers) if live else None
+    workload = ScaledObjects(live, _live_by_name(servings), scalers) if live else None
     autoscaler = await _autoscaler(reference, key.namespace, context)
     return replace(inputs, workload=workload, autoscaler=autoscaler)
 
@@ -215,7 +215,7 @@ def _live_by_name(manifests: Iterable[Manifest | None]) -> dict[str, Manifest]:
     return {m["metadata"]["name"]: m for m in live}
 
 
-async def _execute(plan: Plan, inputs: Inputs, context: Context) -> Plan:
+async def _execute(plan: ActuationPlan, inputs: Inputs, context: Context) -> ActuationPlan:
     """Do the writes of a plan; returns the plan, or one that reports a fight.
 
     A conflict about one object does not keep the others from being written.
@@ -257,7 +257,7 @@ async def _take_over(
     return [] if until is None else [Fight(uid, str(error), until, has_raised=not write.reduces)]
 
 
-def _reporting(plan: Plan, fights: Sequence[Fight], now: datetime) -> Plan:
+def _reporting(plan: ActuationPlan, fights: Sequence[Fight], now: datetime) -> ActuationPlan:
     """Return the plan that reports a fight, unless it reports an obstacle."""
     if not fights or plan.verdict is None or plan.verdict.holds is False:
         return plan

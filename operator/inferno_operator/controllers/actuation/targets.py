@@ -26,7 +26,7 @@ FAILED, ACTIVE = "Failed", "Active"
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class ScaledObjects:
     """The existing objects of a reference; boosters and servings by name, scalers by kind.
 
     Scalers are all bindings and AutoscalingPolicies of the namespace; they are read only for
@@ -69,7 +69,7 @@ def failure(booster: Manifest) -> str | None:
     return None if is_old else failed.get("message", "")
 
 
-def revision(reference: ModelBoosterRef, workload: Workload) -> str:
+def revision(reference: ModelBoosterRef, workload: ScaledObjects) -> str:
     """Return what changes with each edit of the boosters.
 
     It is their generation; where actuation writes the boosters themselves, their spec without the
@@ -125,7 +125,7 @@ def scaled_places(kind: Kind, scaler: Manifest) -> frozenset[Place]:
     return frozenset(Place(served, Key(namespace, name)) for name in names)
 
 
-def holders(reference: ModelBoosterRef, workload: Workload) -> dict[str, Holder]:
+def holders(reference: ModelBoosterRef, workload: ScaledObjects) -> dict[str, Holder]:
     """Return what has the replicas of the backends, by name of their servings.
 
     Backends that their booster does not have, and those without a holder, are left out.
@@ -136,7 +136,7 @@ def holders(reference: ModelBoosterRef, workload: Workload) -> dict[str, Holder]
     return {name: found[name] for name in names if name in found}
 
 
-def _holders(reference: ModelBoosterRef, workload: Workload) -> Iterator[tuple[str, Holder]]:
+def _holders(reference: ModelBoosterRef, workload: ScaledObjects) -> Iterator[tuple[str, Holder]]:
     """Yield the holders of all objects of the target, by name of the serving."""
     kinds = dialect(reference)
     if reference.target == "ModelBooster":
@@ -152,14 +152,14 @@ def _holders(reference: ModelBoosterRef, workload: Workload) -> Iterator[tuple[s
                 yield from target_holders(kind, scaler, kinds.serving).items()
 
 
-def available(workload: Workload, serving: str) -> int:
+def available(workload: ScaledObjects, serving: str) -> int:
     """Return the available replicas of a serving, also those that are about to end."""
     status = workload.servings.get(serving, {}).get("status", {})
     found: int = status.get("availableReplicas", 0)
     return found
 
 
-def floor(reference: ModelBoosterRef, workload: Workload, backend: Backend) -> int:
+def floor(reference: ModelBoosterRef, workload: ScaledObjects, backend: Backend) -> int:
     """Return the minimum of replicas that a backend may have.
 
     A backend with its own autoscaling policy needs at least one replica: the ModelBooster's
@@ -174,7 +174,7 @@ def floor(reference: ModelBoosterRef, workload: Workload, backend: Backend) -> i
     return int(POLICY in (workload.backend(reference, backend) or {}) and not of_model)
 
 
-def is_autoscaled(reference: ModelBoosterRef, workload: Workload, backend: Backend) -> bool:
+def is_autoscaled(reference: ModelBoosterRef, workload: ScaledObjects, backend: Backend) -> bool:
     """Whether an autoscaler chooses the replicas of a backend, within the bounds."""
     if reference.target != "ModelBooster":
         return reference.target == "Binding"
@@ -182,7 +182,7 @@ def is_autoscaled(reference: ModelBoosterRef, workload: Workload, backend: Backe
     return any(POLICY in part for part in parts)
 
 
-def is_ceiling(reference: ModelBoosterRef, workload: Workload, backend: Backend) -> bool:
+def is_ceiling(reference: ModelBoosterRef, workload: ScaledObjects, backend: Backend) -> bool:
     """Whether an autoscaler may use fewer replicas than the plan, which is its maximum."""
     if reference.bounds == "Pin":
         return False
@@ -191,7 +191,7 @@ def is_ceiling(reference: ModelBoosterRef, workload: Workload, backend: Backend)
 
 def bounds_for(
     reference: ModelBoosterRef,
-    workload: Workload,
+    workload: ScaledObjects,
     backend: Backend,
     holder: Holder,
     replicas: int,
@@ -214,7 +214,7 @@ def bounds_for(
 
 
 def compose(
-    reference: ModelBoosterRef, workload: Workload, wanted: Mapping[str, Bounds]
+    reference: ModelBoosterRef, workload: ScaledObjects, wanted: Mapping[str, Bounds]
 ) -> tuple[Write, ...]:
     """Return the writes that set bounds by name of the serving, for objects that differ."""
     return writes(holders(reference, workload), wanted)

@@ -8,8 +8,8 @@ expansion.
 import re
 from collections.abc import Iterator
 
-from inferno_operator.controllers.boosters.booster import Backend, Booster
-from inferno_operator.controllers.boosters.convert.context import Problem
+from inferno_operator.controllers.boosters.booster import Booster, ModelBackend
+from inferno_operator.controllers.boosters.convert.context import BoosterProblem
 from inferno_operator.resources.dialects import Dialect
 
 Remark = tuple[str, str]
@@ -37,14 +37,14 @@ DURATION = re.compile(r"([-+]?)((?:\d+(?:\.\d*)?(?:ms|us|µs|ns|h|m|s))+|0)")
 PART = re.compile(r"(\d+(?:\.\d*)?)(ms|us|µs|ns|h|m|s)")
 
 
-def advice(booster: Booster, dialect: Dialect) -> tuple[Problem, ...]:
+def advice(booster: Booster, dialect: Dialect) -> tuple[BoosterProblem, ...]:
     """Return the rules that a booster breaks, those about the whole booster first."""
     of_backends = (
-        Problem(f"spec.backends[{i}]{path}", text, backend.name)
+        BoosterProblem(f"spec.backends[{i}]{path}", text, backend.name)
         for i, backend in enumerate(booster.spec.backends)
         for path, text in _of_backend(booster, backend)
     )
-    of_whole = (Problem(path, text) for path, text in _of_whole(booster, dialect))
+    of_whole = (BoosterProblem(path, text) for path, text in _of_whole(booster, dialect))
     return (*of_whole, *of_backends)
 
 
@@ -84,7 +84,7 @@ def _of_policy(booster: Booster) -> Iterator[Remark]:
         yield "spec.backends", text
 
 
-def _of_backend(booster: Booster, backend: Backend) -> Iterator[Remark]:
+def _of_backend(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:
     yield from _of_grace(backend)
     if booster.spec.autoscaling_policy is None:
         yield from _without_policy_of_model(backend)
@@ -94,7 +94,7 @@ def _of_backend(booster: Booster, backend: Backend) -> Iterator[Remark]:
     yield from _of_names(booster, backend)
 
 
-def _of_grace(backend: Backend) -> Iterator[Remark]:
+def _of_grace(backend: ModelBackend) -> Iterator[Remark]:
     if backend.scale_to_zero_grace_period is None:
         return
     grace = seconds(backend.scale_to_zero_grace_period)
@@ -102,13 +102,13 @@ def _of_grace(backend: Backend) -> Iterator[Remark]:
         yield ".scaleToZeroGracePeriod", "should be between 0s and 30m"
 
 
-def _with_policy_of_model(booster: Booster, backend: Backend) -> Iterator[Remark]:
+def _with_policy_of_model(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:
     has_own = any(each.autoscaling_policy is not None for each in booster.spec.backends)
     if not backend.scaling_cost and not has_own:
         yield ".scalingCost", "is missing and counts as 0; spec.autoscalingPolicy compares costs"
 
 
-def _without_policy_of_model(backend: Backend) -> Iterator[Remark]:
+def _without_policy_of_model(backend: ModelBackend) -> Iterator[Remark]:
     if backend.scaling_cost:
         yield ".scalingCost", "has no effect without spec.autoscalingPolicy"
     if backend.scale_to_zero_grace_period is not None:
@@ -123,7 +123,7 @@ def _without_policy_of_model(backend: Backend) -> Iterator[Remark]:
         yield ".minReplicas", text
 
 
-def _without_policy(backend: Backend) -> Iterator[Remark]:
+def _without_policy(backend: ModelBackend) -> Iterator[Remark]:
     """Rules about a backend that is not scaled; 0 to 1 is allowed, as the maximum must be 1."""
     low, high = backend.min_replicas, backend.max_replicas
     if low < high and (low, high) != (0, 1):
@@ -131,7 +131,7 @@ def _without_policy(backend: Backend) -> Iterator[Remark]:
         yield ".maxReplicas", text
 
 
-def _of_workers(backend: Backend) -> Iterator[Remark]:
+def _of_workers(backend: ModelBackend) -> Iterator[Remark]:
     """Rules about workers: the last one of a type is used, and unknown types are ignored."""
     types = [worker.type for worker in backend.workers]
     roles = ROLES.get(backend.type, types)
@@ -143,7 +143,7 @@ def _of_workers(backend: Backend) -> Iterator[Remark]:
             yield path, f"is {type_}, as that of a later worker: only the last one is used"
 
 
-def _of_names(booster: Booster, backend: Backend) -> Iterator[Remark]:
+def _of_names(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:
     name = booster.child_name(backend)
     longest = LONGEST_LABEL - LONGEST_POD_SUFFIX
     if len(name) > longest:

@@ -23,7 +23,7 @@ DEFAULT_COST_EXPANSION = 200
 """Default of costExpansionRatePercent [%]."""
 
 
-class Worker(Part):
+class WorkerRole(Part):
     """The pods of one role."""
 
     type: str = "server"
@@ -43,7 +43,7 @@ class LoraAdapter(Part):
     artifact_url: Annotated[NonEmptyText, Field(alias="artifactURL")]
 
 
-class Backend(Part):
+class ModelBackend(Part):
     """One way to run the model."""
 
     name: NonEmptyText
@@ -57,13 +57,13 @@ class Backend(Part):
     scaling_cost: NonNegativeInteger = 0
     route_weight: NonNegativeInteger | None = None
     scale_to_zero_grace_period: str | None = None
-    workers: Annotated[Items[Worker], Field(min_length=1)]
+    workers: Annotated[Items[WorkerRole], Field(min_length=1)]
     lora_adapters: Items[LoraAdapter] = ()
     autoscaling_policy: Json | None = None
     scheduler_name: str = ""
     runtime_class_name: str | None = None
 
-    def worker(self, type_: str) -> Worker | None:
+    def worker(self, type_: str) -> WorkerRole | None:
         """Return the last worker of a type, if there is one, as the original does."""
         return next((worker for worker in reversed(self.workers) if worker.type == type_), None)
 
@@ -87,7 +87,7 @@ class BoosterSpec(Part):
     """The backends of a model, and how they scale."""
 
     name: str | None = None
-    backends: Items[Backend] = ()
+    backends: Items[ModelBackend] = ()
     autoscaling_policy: Json | None = None
     cost_expansion_rate_percent: NonNegativeInteger | None = None
     model_match: Json | None = None
@@ -139,7 +139,7 @@ class Booster(Part):
         )
         return any(policy is not None for policy in policies)
 
-    def child_name(self, backend: Backend) -> str:
+    def child_name(self, backend: ModelBackend) -> str:
         """Return the name of the children of a backend."""
         return f"{self.metadata.name}-{backend.name}"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from inferno_operator.controllers.boosters.booster import Booster
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Key, Kind, Manifest, Place
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Subscription
 
 
@@ -51,12 +51,12 @@ class BoosterCache:
         for difference in self.objects.written(kind, manifest):
             self._index(difference)
 
-    def noted(self, difference: Difference) -> set[Key]:
+    def noted(self, difference: ObjectDifference) -> set[Key]:
         """Take a change from a watch; returns the boosters to reconcile."""
         self._index(difference)
         return self._boosters_of(difference)
 
-    def _index(self, difference: Difference) -> None:
+    def _index(self, difference: ObjectDifference) -> None:
         for uid in _owners(difference.before):
             self._owned[uid].discard(difference.place)
             if not self._owned[uid]:
@@ -64,7 +64,7 @@ class BoosterCache:
         for uid in _owners(difference.after):
             self._owned.setdefault(uid, set()).add(difference.place)
 
-    def _boosters_of(self, difference: Difference) -> set[Key]:
+    def _boosters_of(self, difference: ObjectDifference) -> set[Key]:
         """Return the booster of a difference.
 
         If a child has no owner, or another owner than before, boosters that may need its name

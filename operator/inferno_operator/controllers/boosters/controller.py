@@ -6,10 +6,10 @@ from functools import partial
 from itertools import count
 
 from inferno_operator.controllers.boosters.cache import BoosterCache
-from inferno_operator.controllers.boosters.reconcile import Context, reconcile_booster
+from inferno_operator.controllers.boosters.reconcile import Context, reconcile
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Key, Kind, Now
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError
@@ -41,7 +41,7 @@ class BoosterController:
         self._unserved: dict[Area, str] = {}
         self._rounds = count()
         context = Context(cluster, self._cache, now, unserved=self._missing)
-        self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile_booster, context=context))
+        self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
 
     async def run(self) -> None:
         """Watch objects until cancelled."""
@@ -56,7 +56,7 @@ class BoosterController:
         self._unserved.pop(area, None)
         self._reconcile(self._cache.boosters())
 
-    def _changed(self, difference: Difference) -> None:
+    def _changed(self, difference: ObjectDifference) -> None:
         self._reconcile(self._cache.noted(difference))
 
     def _lost(self, area: Area, error: InfernoError) -> None:

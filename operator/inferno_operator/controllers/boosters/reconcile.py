@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.cache import BoosterCache
-from inferno_operator.controllers.boosters.plan import Apply, Delete, Plan, is_terminating, plan
+from inferno_operator.controllers.boosters.changes import (
+    Apply,
+    ChildWrites,
+    Delete,
+    decide,
+    is_terminating,
+)
 from inferno_operator.controllers.boosters.status import FAILED, Report, is_up_to_date, status_of
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
 from inferno_operator.runtime.ports import (
@@ -18,7 +24,7 @@ from inferno_operator.runtime.ports import (
     StaleError,
     UnknownFieldError,
 )
-from inferno_operator.runtime.work_queue import Outcome
+from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 CONCURRENT_RECONCILES = 16
@@ -68,41 +74,41 @@ class WriteResults:
                 yield Event(about, "Normal", reason, ", ".join(names), ACTION)
 
 
-async def reconcile_booster(key: Key, context: Context) -> Outcome:
+async def reconcile(key: Key, context: Context) -> ReconcileResult:
     """Create, update and delete the children of a booster, and report on its status."""
     async with context.limit:
         manifest = context.cache.booster(key)
         if manifest is None or is_terminating(manifest):
-            return Outcome.SETTLED  # the garbage collector deletes the children
+            return ReconcileResult.SETTLED  # the garbage collector deletes the children
         try:
             return await _reconcile(manifest, context)
         except (StaleError, UnavailableError) as error:
             logger.info("%s: trying again: %s", key, error)
-            return Outcome.FAILED
+            return ReconcileResult.FAILED
         except GoneError as error:
             logger.info("%s", error)
-            return Outcome.SETTLED  # the deletion comes as a change of its own
+            return ReconcileResult.SETTLED  # the deletion comes as a change of its own
         except InfernoError as error:
             logger.warning("%s: %s", key, error)
-            return Outcome.due_after(REFUSED_SECONDS)
+            return ReconcileResult.due_after(REFUSED_SECONDS)
 
 
-async def _reconcile(manifest: Manifest, context: Context) -> Outcome:
+async def _reconcile(manifest: Manifest, context: Context) -> ReconcileResult:
     dialect = context.cache.dialect
     try:
         booster = read_booster(manifest, dialect)
     except InputError as error:
         logger.warning("%s", error)  # the CRD rejects such an object: do not use its status
-        return Outcome.SETTLED
+        return ReconcileResult.SETTLED
     missing = _missing(booster, context)
-    decided = plan(booster, context.cache.children(booster), dialect)
+    decided = decide(booster, context.cache.children(booster), dialect)
     results = WriteResults() if missing else await _act(decided, context)
     for event in results.events(Reference.of(dialect.booster, manifest)):
         await context.cluster.publish(event)
     await _report(manifest, booster, _to_report(missing, decided, results), context)
     if results.unanswered:
-        return Outcome.FAILED
-    return Outcome.due_after(REFUSED_SECONDS if results.refused else None)
+        return ReconcileResult.FAILED
+    return ReconcileResult.due_after(REFUSED_SECONDS if results.refused else None)
 
 
 def _missing(booster: Booster, context: Context) -> list[str]:
@@ -114,7 +120,7 @@ def _missing(booster: Booster, context: Context) -> list[str]:
     return [text for kind, text in context.unserved().items() if kind in needed]
 
 
-def _to_report(missing: Sequence[str], decided: Plan, results: WriteResults) -> Report:
+def _to_report(missing: Sequence[str], decided: ChildWrites, results: WriteResults) -> Report:
     """Return what to report of a reconcile."""
     return Report(
         failures=[*missing, *map(str, decided.problems), *results.refused, *results.unanswered],
@@ -123,7 +129,7 @@ def _to_report(missing: Sequence[str], decided: Plan, results: WriteResults) -> 
     )
 
 
-async def _act(decided: Plan, context: Context) -> WriteResults:
+async def _act(decided: ChildWrites, context: Context) -> WriteResults:
     """Do the writes of a plan; scale down and delete only if all other writes succeeded."""
     results = WriteResults()
     for action in decided.applies:

@@ -7,7 +7,7 @@ sets, and gang policies, which the API server does not allow to change.
 from collections.abc import Collection, Container, Mapping
 from typing import Any, NamedTuple
 
-from inferno_operator.controllers.boosters.booster import BOUNDS, Backend, Booster
+from inferno_operator.controllers.boosters.booster import BOUNDS, Booster, ModelBackend
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.runtime.ports import FieldManager
@@ -23,7 +23,7 @@ OPTIMIZING = "optimizerConfiguration"
 """Parts of a binding: the first are for one backend, the second is for the whole model."""
 
 
-class Owner(NamedTuple):
+class FieldOwner(NamedTuple):
     """The owner of a field: the manager, and the subresource that it wrote."""
 
     manager: str
@@ -92,7 +92,7 @@ def _kept_gang(template: Json, current: Manifest) -> tuple[Json, list[str]]:
 
 
 def _replicas(
-    booster: Booster, backend: Backend, now: int | None, managers: Collection[Owner]
+    booster: Booster, backend: ModelBackend, now: int | None, managers: Collection[FieldOwner]
 ) -> int:
     low, high = backend.min_replicas, backend.max_replicas
     if now is None:
@@ -155,20 +155,20 @@ def _unless_changed(manifest: Json, current: Manifest) -> Json:
     return {**manifest, "metadata": {**manifest["metadata"], **version}}
 
 
-def _is_ours(managers: Collection[Owner]) -> bool:
+def _is_ours(managers: Collection[FieldOwner]) -> bool:
     return any(owner.manager == FieldManager.BOOSTERS for owner in managers)
 
 
-def _has_plan(managers: Collection[Owner]) -> bool:
+def _has_plan(managers: Collection[FieldOwner]) -> bool:
     names = {owner.manager for owner in managers} - {FieldManager.BOOSTERS}
     return any(name.startswith(PLAN_MANAGERS) for name in names)
 
 
-def managers_of(child: Manifest, *path: str) -> frozenset[Owner]:
+def managers_of(child: Manifest, *path: str) -> frozenset[FieldOwner]:
     """Return the owners of a field of the spec."""
     entries = child["metadata"].get("managedFields") or ()
     return frozenset(
-        Owner(entry.get("manager", ""), entry.get("subresource", ""))
+        FieldOwner(entry.get("manager", ""), entry.get("subresource", ""))
         for entry in entries
         if _reaches(entry.get("fieldsV1", {}).get("f:spec", {}), path)
     )

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
-from inferno_operator.controllers.calibration.ports import Windows
-from inferno_operator.controllers.calibration.reconcile import Context, calibrate_all
+from inferno_operator.controllers.calibration.ports import WindowSource
+from inferno_operator.controllers.calibration.reconcile import Context, reconcile
 from inferno_operator.resources.objects import Now
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import Outcome, WorkQueue
+from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
 
 CYCLE = "calibrate all Models"
 """The only key of the queue."""
@@ -32,7 +32,7 @@ class CalibrationController:
     """
 
     def __init__(
-        self, cluster: Cluster, windows: Windows, namespaces: Sequence[str], now: Now
+        self, cluster: Cluster, windows: WindowSource, namespaces: Sequence[str], now: Now
     ) -> None:
         self._context = Context(cluster, windows, namespaces, now)
         self.queue: WorkQueue[str] = WorkQueue(self._cycle)
@@ -46,6 +46,6 @@ class CalibrationController:
         """Stop calibrating."""
         await self.queue.close()
 
-    async def _cycle(self, _: str) -> Outcome:
-        await calibrate_all(self._context)
-        return Outcome.due_after(INTERVAL_SECONDS)
+    async def _cycle(self, _: str) -> ReconcileResult:
+        await reconcile(self._context)
+        return ReconcileResult.due_after(INTERVAL_SECONDS)

@@ -16,7 +16,7 @@ class Pair:
     accelerator: str
 
 
-class Windows(Protocol):
+class WindowSource(Protocol):
     """Tells what replicas did within a minute."""
 
     async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:

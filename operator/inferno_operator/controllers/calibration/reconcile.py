@@ -4,9 +4,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inferno_operator.controllers.calibration.parameters import calibrations, with_prefill_batch
 from inferno_operator.controllers.calibration.past import Past
-from inferno_operator.controllers.calibration.plan import calibrations, with_prefill_batch
-from inferno_operator.controllers.calibration.ports import Pair, Windows
+from inferno_operator.controllers.calibration.ports import Pair, WindowSource
 from inferno_operator.controllers.calibration.status import update
 from inferno_operator.resources import CalibratedData, Model
 from inferno_operator.resources.objects import Now, kind_of
@@ -35,14 +35,14 @@ class Context:
     """
 
     cluster: Cluster
-    windows: Windows
+    windows: WindowSource
     namespaces: Sequence[str]
     now: Now
     memory: dict[Pair, list[Window]] = field(default_factory=dict)
     past: Past = field(default_factory=Past)
 
 
-async def calibrate_all(context: Context) -> None:
+async def reconcile(context: Context) -> None:
     """Calibrate all Models; what cannot be read or written now is left to the next cycle."""
     try:
         read = await context.windows.read()

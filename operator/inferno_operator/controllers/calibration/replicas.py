@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.resources import Server
-from inferno_operator.runtime.prometheus import Answer, Prometheus, is_label_name, quoted
+from inferno_operator.runtime.prometheus import Prometheus, QueryResult, is_label_name, quoted
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 
 WINDOW_S = 60
@@ -51,7 +51,7 @@ def _counts(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}_count" for name in names)
 
 
-class Part(NamedTuple):
+class QueryPart(NamedTuple):
     """A part of a query: over the engines of a replica, of a range, of the first metric there is.
 
     Without a function it is the value now.
@@ -62,44 +62,44 @@ class Part(NamedTuple):
     names: Sequence[str]
 
 
-COUNTERS: Mapping[str, Part] = MappingProxyType(
+COUNTERS: Mapping[str, QueryPart] = MappingProxyType(
     {
-        "itl_sum": Part("sum", "increase", _sums(_ITL)),
-        "itl_count": Part("sum", "increase", _counts(_ITL)),
-        "prefill_sum": Part("sum", "increase", _sums(_PREFILL)),
-        "prefill_count": Part("sum", "increase", _counts(_PREFILL)),
-        "input_sum": Part("sum", "increase", _sums(_INPUT)),
-        "input_count": Part("sum", "increase", _counts(_INPUT)),
-        "output_sum": Part("sum", "increase", _sums(_OUTPUT)),
-        "output_count": Part("sum", "increase", _counts(_OUTPUT)),
-        "preemptions": Part("sum", "increase", ("vllm:num_preemptions_total",)),
-        "restarts": Part("sum", "resets", _counts(_ITL)),
+        "itl_sum": QueryPart("sum", "increase", _sums(_ITL)),
+        "itl_count": QueryPart("sum", "increase", _counts(_ITL)),
+        "prefill_sum": QueryPart("sum", "increase", _sums(_PREFILL)),
+        "prefill_count": QueryPart("sum", "increase", _counts(_PREFILL)),
+        "input_sum": QueryPart("sum", "increase", _sums(_INPUT)),
+        "input_count": QueryPart("sum", "increase", _counts(_INPUT)),
+        "output_sum": QueryPart("sum", "increase", _sums(_OUTPUT)),
+        "output_count": QueryPart("sum", "increase", _counts(_OUTPUT)),
+        "preemptions": QueryPart("sum", "increase", ("vllm:num_preemptions_total",)),
+        "restarts": QueryPart("sum", "resets", _counts(_ITL)),
     }
 )
 """Parts of the first query."""
 
-GAUGES: Mapping[str, Part] = MappingProxyType(
+GAUGES: Mapping[str, QueryPart] = MappingProxyType(
     {
-        "kv_usage": Part("max", "max_over_time", _KV),
-        "running_mean": Part("sum", "avg_over_time", _RUNNING),
-        "running_deviation": Part("sum", "stddev_over_time", _RUNNING),
-        "alive": Part("sum", "", _RUNNING),
-        "served": Part("sum", "", _counts(_PREFILL)),
-        "started": Part("max", "", (_STARTED,)),
+        "kv_usage": QueryPart("max", "max_over_time", _KV),
+        "running_mean": QueryPart("sum", "avg_over_time", _RUNNING),
+        "running_deviation": QueryPart("sum", "stddev_over_time", _RUNNING),
+        "alive": QueryPart("sum", "", _RUNNING),
+        "served": QueryPart("sum", "", _counts(_PREFILL)),
+        "started": QueryPart("max", "", (_STARTED,)),
     }
 )
 """Parts of the second query."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class LabelledReplicas:
     """The replicas whose series have these labels run this model on this accelerator."""
 
     labels: Mapping[str, str]
     pair: Pair
 
 
-def subject(namespace: str, server: Server, labels: Mapping[str, str]) -> Subject | None:
+def subject(namespace: str, server: Server, labels: Mapping[str, str]) -> LabelledReplicas | None:
     """The replicas of a Server whose series have these labels.
 
     None if it runs nowhere, or on several accelerators, where replicas cannot be told apart, or
@@ -110,11 +110,11 @@ def subject(namespace: str, server: Server, labels: Mapping[str, str]) -> Subjec
     current = server.spec.current_alloc
     if current is None or current.mix or not current.accelerator:
         return None
-    return Subject(labels, Pair(namespace, server.spec.model, current.accelerator))
+    return LabelledReplicas(labels, Pair(namespace, server.spec.model, current.accelerator))
 
 
 def expression(
-    parts: Mapping[str, Part],
+    parts: Mapping[str, QueryPart],
     names: Iterable[str] = (),
     window_s: int = WINDOW_S,
     selector: str = "",
@@ -140,14 +140,14 @@ def expression(
     )
 
 
-def _alternatives(part: Part, window_s: int, selector: str) -> str:
+def _alternatives(part: QueryPart, window_s: int, selector: str) -> str:
     """The first of the metrics that exists, for each engine."""
     if not part.function:
         return " or ".join(f"{name}{selector}" for name in part.names)
     return " or ".join(f"{part.function}({name}{selector}[{window_s}s])" for name in part.names)
 
 
-def _selector(subjects: Sequence[Subject]) -> str:
+def _selector(subjects: Sequence[LabelledReplicas]) -> str:
     """The labels of a single subject; several are selected in the answer."""
     if len(subjects) > 1:
         return ""
@@ -171,7 +171,7 @@ class PrometheusWindows:
     def __init__(
         self,
         prometheus: Prometheus,
-        subjects: Callable[[], Sequence[Subject]],
+        subjects: Callable[[], Sequence[LabelledReplicas]],
         window_s: int = WINDOW_S,
     ) -> None:
         self._prometheus = prometheus
@@ -196,7 +196,7 @@ class PrometheusWindows:
 
 
 def windows(
-    answers: Sequence[Answer], subjects: Sequence[Subject], window_s: int = WINDOW_S
+    answers: Sequence[QueryResult], subjects: Sequence[LabelledReplicas], window_s: int = WINDOW_S
 ) -> dict[Pair, list[Window]]:
     """The windows in the answers to both queries, by model and accelerator."""
     samples = [sample for answer in answers for sample in answer.samples]
@@ -222,11 +222,11 @@ def windows(
     return dict(found)
 
 
-Index = Mapping[tuple[str, ...], Mapping[tuple[str, ...], set[Pair]]]
+LabelIndex = Mapping[tuple[str, ...], Mapping[tuple[str, ...], set[Pair]]]
 """Names of labels -> their values -> what has them."""
 
 
-def _index(subjects: Sequence[Subject]) -> Index:
+def _index(subjects: Sequence[LabelledReplicas]) -> LabelIndex:
     found: defaultdict[tuple[str, ...], defaultdict[tuple[str, ...], set[Pair]]]
     found = defaultdict(lambda: defaultdict(set))
     for one in subjects:
@@ -235,7 +235,7 @@ def _index(subjects: Sequence[Subject]) -> Index:
     return found
 
 
-def _pair(labels: Mapping[str, str], index: Index) -> Pair | None:
+def _pair(labels: Mapping[str, str], index: LabelIndex) -> Pair | None:
     """What the series belongs to; None if nothing, or several, which cannot be told apart."""
     pairs = {
         pair

@@ -8,7 +8,7 @@ from inferno_operator.resources.conditions import CALIBRATED, Verdict, changed, 
 from inferno_operator.resources.objects import Event, Reference
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.updates import FieldUpdate
-from inferno_optimizer.calibration.verdict import Reason
+from inferno_optimizer.calibration.verdict import CalibrationReason
 
 NOTICEABLE = 0.01
 """Relative change of a parameter that is written."""
@@ -57,11 +57,13 @@ def verdict(rows: Sequence[CalibratedData]) -> Verdict:
 
     The reason is that of the first accelerator whose parameters may not be used.
     """
-    refused = [row for row in rows if not Reason(row.reason).usable]
+    refused = [row for row in rows if not CalibrationReason(row.reason).usable]
     message = "; ".join(f"{row.acc}: {row.reason}" for row in rows)
     first = refused[0] if refused else None
     if first is None:
-        return Verdict(CALIBRATED, holds=True, reason=str(Reason.CALIBRATED), message=message)
+        return Verdict(
+            CALIBRATED, holds=True, reason=str(CalibrationReason.CALIBRATED), message=message
+        )
     return Verdict(
         CALIBRATED, holds=False, reason=first.reason, message=f"{first.acc}: {first.message}"
     )
@@ -90,6 +92,9 @@ def _events(
     """A warning for each engine that has just been noticed to have changed."""
     reasons = {row.acc: row.reason for row in before}
     for row in rows:
-        if row.reason == Reason.SHIFTED and reasons.get(row.acc) != Reason.SHIFTED:
+        if (
+            row.reason == CalibrationReason.SHIFTED
+            and reasons.get(row.acc) != CalibrationReason.SHIFTED
+        ):
             message = f"{row.acc}: {row.message}"
             yield Event(reference, "Warning", row.reason, message, ACTION)

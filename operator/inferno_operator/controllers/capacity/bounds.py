@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.capacity.inventory import TypedNode, View
+from inferno_operator.controllers.capacity.inventory import NodeView, TypedNode
 from inferno_operator.controllers.capacity.machines import Pod, number
 from inferno_operator.resources.objects import Key, Manifest
 
@@ -45,7 +45,7 @@ class Policies:
 
 
 def bounds(
-    view: View, card_type: str, policies: Policies, others: Iterable[Pod]
+    view: NodeView, card_type: str, policies: Policies, others: Iterable[Pod]
 ) -> Iterator[Bound]:
     """Yield what limits the cards of a type for the Servers of a namespace.
 

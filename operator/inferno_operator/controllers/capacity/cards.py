@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from inferno_operator.controllers.capacity.catalogue import Catalogue, Label, Words, words_of
+from inferno_operator.controllers.capacity.catalogue import CardCatalogue, Label, Words, words_of
 from inferno_operator.controllers.capacity.machines import Machine
 from inferno_operator.resources import Accelerator, NodeSelection, UnmatchedCards
 
@@ -31,7 +31,7 @@ class CardTypes:
         What is known of cards in general.
     """
 
-    def __init__(self, accelerators: Sequence[Accelerator], catalogue: Catalogue) -> None:
+    def __init__(self, accelerators: Sequence[Accelerator], catalogue: CardCatalogue) -> None:
         selecting = [(a.spec.type, a.spec.nodes) for a in accelerators if a.spec.nodes]
         selected = {card_type for card_type, _ in selecting}
         self.names = sorted({a.spec.type for a in accelerators})

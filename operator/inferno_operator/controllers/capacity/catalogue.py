@@ -36,7 +36,7 @@ class Label(Part):
         return words_of(" ".join((value, *named)))
 
 
-class Catalogue(Part):
+class CardCatalogue(Part):
     """What is known of cards in general; see `catalogue.yaml`."""
 
     resources: Items[NonEmptyText]
@@ -59,7 +59,7 @@ def words_of(text: str) -> Words:
     return frozenset(GIGABYTES.sub("", word) for word in words)
 
 
-def built_in() -> Catalogue:
+def built_in() -> CardCatalogue:
     """Return the catalogue of the operator."""
     text = files(__package__).joinpath("catalogue.yaml").read_text()
-    return Catalogue.model_validate(yaml.safe_load(text))
+    return CardCatalogue.model_validate(yaml.safe_load(text))

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from inferno_operator.controllers.capacity.ours import Selectors
-from inferno_operator.controllers.capacity.reconcile import Context, recount
-from inferno_operator.controllers.capacity.world import World
+from inferno_operator.controllers.capacity.pod_owners import Selectors
+from inferno_operator.controllers.capacity.reconcile import Context, reconcile
+from inferno_operator.controllers.capacity.world import CapacityObjects
 from inferno_operator.resources.objects import Now
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import Outcome, WorkQueue
+from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
 
@@ -53,7 +53,7 @@ class CapacityController:
         changed: Callable[[str], None],
     ) -> None:
         self._rounds = count()
-        self._world = World(informers, self._something_changed)
+        self._world = CapacityObjects(informers, self._something_changed)
         namespaces = informers.namespaces
         self._context = Context(cluster, self._world, Selectors(cluster), namespaces, now, changed)
         self._counted = asyncio.Event()
@@ -87,14 +87,14 @@ class CapacityController:
     def _something_changed(self) -> None:
         self.queue.add(CYCLE, next(self._rounds))
 
-    async def _cycle(self, _: str) -> Outcome:
+    async def _cycle(self, _: str) -> ReconcileResult:
         if self._counted.is_set():
             await asyncio.sleep(DEBOUNCE_SECONDS)
         try:
-            result = await recount(self._context)
+            result = await reconcile(self._context)
         except InfernoError as error:
             logger.warning("no count of the cards of nodes: %s", error)
-            return Outcome.FAILED
+            return ReconcileResult.FAILED
         if result.is_done:
             self._counted.set()
-        return Outcome.due_after(0.0 if result.has_written else INTERVAL_SECONDS)
+        return ReconcileResult.due_after(0.0 if result.has_written else INTERVAL_SECONDS)

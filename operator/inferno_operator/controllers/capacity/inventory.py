@@ -12,7 +12,7 @@ from inferno_optimizer import placement
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class PodOwner:
     """The Server that a pod belongs to, by its spec.name, and the accelerator it runs on."""
 
     namespace: str
@@ -24,7 +24,7 @@ class Owner:
 class Holdings:
     """Cards on a node that pods request, by who they belong to; None for pods of no Server."""
 
-    by_owner: Mapping[Owner | None, int]
+    by_owner: Mapping[PodOwner | None, int]
 
     @property
     def total(self) -> int:
@@ -56,10 +56,10 @@ class Fleet:
 
     @classmethod
     def of(
-        cls, machines: Iterable[Machine], pods: Iterable[Pod], owners: Mapping[Key, Owner]
+        cls, machines: Iterable[Machine], pods: Iterable[Pod], owners: Mapping[Key, PodOwner]
     ) -> "Fleet":
         """Return the fleet; `owners` has the Servers by the pods that belong to them."""
-        held: defaultdict[tuple[str, str], Counter[Owner | None]] = defaultdict(Counter)
+        held: defaultdict[tuple[str, str], Counter[PodOwner | None]] = defaultdict(Counter)
         for pod in pods:
             if pod.node:
                 for resource, count in pod.cards.items():
@@ -112,7 +112,7 @@ class TypedNode:
 
 
 @dataclass(frozen=True)
-class View:
+class NodeView:
     """The nodes as the accelerators of one namespace see them.
 
     Parameters
@@ -147,7 +147,7 @@ class View:
         return self._by_type.get(card_type, ())
 
 
-def view(namespace: str, types: CardTypes, fleet: Fleet) -> View:
+def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
     """Return the nodes as the accelerators of a namespace see them."""
     nodes: list[TypedNode] = []
     unmatched: list[Unmatched] = []
@@ -167,7 +167,7 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> View:
             ours = held.of(namespace)
             total, others = machine.cards[resource], held.total - ours
             nodes.append(TypedNode(machine, resource, card_type, total, others, ours, held))
-    return View(namespace, types.names, nodes, unmatched, dict(sorted(left_out.items())))
+    return NodeView(namespace, types.names, nodes, unmatched, dict(sorted(left_out.items())))
 
 
 def _obstacle(machine: Machine, types: CardTypes) -> str:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.resources.pods import FINISHED
 
-Cards = Mapping[str, int]
+CardCounts = Mapping[str, int]
 """Numbers of cards by the name of their resource."""
 
 QUANTITY = re.compile(r"(?P<number>[0-9.]+([eE][-+]?[0-9]+)?)(?P<suffix>[a-zA-Z]*)")
@@ -37,7 +37,7 @@ class Machine:
 
     name: str
     labels: Mapping[str, str]
-    cards: Cards
+    cards: CardCounts
     is_ready: bool
     is_cordoned: bool
     taints: frozenset[str]
@@ -49,7 +49,7 @@ class Pod:
 
     key: Key
     node: str
-    cards: Cards
+    cards: CardCounts
 
 
 def machine_of(node: Manifest) -> Machine:
@@ -75,7 +75,7 @@ def pod_of(pod: Manifest) -> Pod | None:
     return Pod(Key.of(pod), spec.get("nodeName", ""), cards)
 
 
-def requested(spec: Manifest) -> Cards:
+def requested(spec: Manifest) -> CardCounts:
     """Return the cards that the scheduler sets aside for a pod.
 
     Sidecars run beside the containers; every other init container runs alone, beside the
@@ -93,18 +93,18 @@ def requested(spec: Manifest) -> Cards:
     return _larger(most, _sum(beside, *map(_requests, spec.get("containers", ()))))
 
 
-def _requests(container: Manifest) -> Cards:
+def _requests(container: Manifest) -> CardCounts:
     """Return the cards of one container; a limit without a request is a request, too."""
     resources = container.get("resources", {})
     return _extended({**resources.get("limits", {}), **resources.get("requests", {})})
 
 
-def _sum(*parts: Cards) -> dict[str, int]:
+def _sum(*parts: CardCounts) -> dict[str, int]:
     names = {name for part in parts for name in part}
     return {name: sum(part.get(name, 0) for part in parts) for name in names}
 
 
-def _larger(one: Cards, other: Cards) -> dict[str, int]:
+def _larger(one: CardCounts, other: CardCounts) -> dict[str, int]:
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in sorted({*one, *other})}
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from inferno_operator.controllers.capacity import status
 from inferno_operator.controllers.capacity.bounds import Policies, cluster_queues
-from inferno_operator.controllers.capacity.catalogue import Catalogue, built_in
-from inferno_operator.controllers.capacity.ours import Selectors, owners_of, workloads_of
-from inferno_operator.controllers.capacity.plan import Count, Namespace, count_all
+from inferno_operator.controllers.capacity.catalogue import CardCatalogue, built_in
+from inferno_operator.controllers.capacity.counts import CardCount, Namespace, count_all
+from inferno_operator.controllers.capacity.pod_owners import Selectors, owners_of, workloads_of
 from inferno_operator.controllers.capacity.requested import Requested, requested_counts
 from inferno_operator.controllers.capacity.status import Warnings
-from inferno_operator.controllers.capacity.world import World
+from inferno_operator.controllers.capacity.world import CapacityObjects
 from inferno_operator.resources import Accelerator, Capacity
 from inferno_operator.resources.objects import (
     CLUSTER_QUEUE,
@@ -45,15 +45,15 @@ class Context:
     """
 
     cluster: Cluster
-    world: World
+    world: CapacityObjects
     selectors: Selectors
     namespaces: Sequence[str]
     now: Now
     changed: Callable[[str], None]
-    catalogue: Catalogue = field(default_factory=built_in)
-    counts: dict[str, Count] = field(default_factory=dict)
+    catalogue: CardCatalogue = field(default_factory=built_in)
+    counts: dict[str, CardCount] = field(default_factory=dict)
 
-    def keep(self, counts: Mapping[str, Count], failed: Collection[str] = ()) -> None:
+    def keep(self, counts: Mapping[str, CardCount], failed: Collection[str] = ()) -> None:
         """Remember counts; those of namespaces whose count failed stay as they were."""
         kept = {name: count for name, count in self.counts.items() if name in failed}
         self.counts.clear()
@@ -61,14 +61,14 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CountResult:
     """Whether a count is done, or awaits the first list of objects; and whether it was written."""
 
     is_done: bool
     has_written: bool
 
 
-async def recount(context: Context) -> Result:
+async def reconcile(context: Context) -> CountResult:
     """Count the cards of all namespaces that ask for it, and write the counts that changed.
 
     What fails is written on the Capacities: their last counts stay.
@@ -90,7 +90,7 @@ async def recount(context: Context) -> Result:
     due = [update for update in updates if update is not None]
     await _write(due, context)
     is_awaited = not context.world.is_complete and context.world.trouble is None
-    return Result(is_done=not (requested.counted and is_awaited), has_written=bool(due))
+    return CountResult(is_done=not (requested.counted and is_awaited), has_written=bool(due))
 
 
 async def _count(requested: Requested, context: Context) -> list[FieldUpdate | None]:
@@ -117,11 +117,11 @@ async def _count(requested: Requested, context: Context) -> list[FieldUpdate | N
     ]
 
 
-def _warnings(namespace: str, requested: Requested, world: World) -> Warnings:
+def _warnings(namespace: str, requested: Requested, world: CapacityObjects) -> Warnings:
     return Warnings(requested.rivals(namespace), _unnamed(namespace, world))
 
 
-def _unnamed(namespace: str, world: World) -> Sequence[str]:
+def _unnamed(namespace: str, world: CapacityObjects) -> Sequence[str]:
     """Return the Servers of a namespace whose pods are not known."""
     servers = (server for key, server in world.servers if key.namespace == namespace)
     return sorted(

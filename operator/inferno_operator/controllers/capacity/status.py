@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from inferno_operator.controllers.capacity.cards import unmatched_cards
-from inferno_operator.controllers.capacity.plan import Count
+from inferno_operator.controllers.capacity.counts import CardCount
 from inferno_operator.resources import CapacityStatus, CountedNode
 from inferno_operator.resources.conditions import COUNTED, Verdict, changed, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest
@@ -24,7 +24,7 @@ GRANT = "grant the right with the Helm value capacity.fromNodes or the component
 NAMES_TOLD = 5
 """Most namespaces and Servers that a message names."""
 
-ACTION = "Count"
+ACTION = "CardCount"
 """The action in events of this controller."""
 
 FIELDS = "counted", "nodes", "nodesLeftOut", "unmatched"
@@ -48,7 +48,7 @@ class Warnings:
 
 
 def counted(
-    observation: Observation, count: Count, now: datetime, warnings: Warnings
+    observation: Observation, count: CardCount, now: datetime, warnings: Warnings
 ) -> FieldUpdate | None:
     """Return the update after a count; None if nothing changed."""
     verdict = Verdict(COUNTED, holds=True, reason="Counted", message=_summary(count, warnings))
@@ -108,7 +108,7 @@ def _known(observation: Observation) -> Manifest:
     return {name: written[name] for name in FIELDS if written.get(name)}
 
 
-def _fields(count: Count) -> Manifest:
+def _fields(count: CardCount) -> Manifest:
     nodes = [
         CountedNode(
             name=node.machine.name,
@@ -128,7 +128,7 @@ def _fields(count: Count) -> Manifest:
     return {name: value for name, value in fields.items() if value}
 
 
-def _summary(count: Count, warnings: Warnings) -> str:
+def _summary(count: CardCount, warnings: Warnings) -> str:
     names = {node.machine.name for node in count.view.nodes}
     parts = [f"nodes: {len(names)}"]
     if count.view.left_out:

@@ -9,7 +9,7 @@ from inferno_operator.controllers.capacity.machines import Machine, Pod, machine
 from inferno_operator.resources import Capacity, Server
 from inferno_operator.resources.objects import NODE, POD, Key, Manifest, Place, kind_of
 from inferno_operator.resources.pods import PodIndex
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import InfernoError
 
@@ -18,7 +18,7 @@ CAPACITY, SERVER = kind_of(Capacity), kind_of(Server)
 T = TypeVar("T", Machine, Pod)
 
 
-class World:
+class CapacityObjects:
     """Objects in memory; nodes, pods and Servers are watched from the first count on.
 
     Parameters
@@ -103,11 +103,11 @@ class World:
         """Count; or report the trouble on the Capacities."""
         self._changed()
 
-    def _capacity_changed(self, difference: Difference) -> None:
+    def _capacity_changed(self, difference: ObjectDifference) -> None:
         if difference.concerns(_spec):
             self._changed()
 
-    def _fleet_changed(self, difference: Difference) -> None:
+    def _fleet_changed(self, difference: ObjectDifference) -> None:
         """Take a node, or a pod: one without cards does not matter."""
         key, after = difference.place.key, difference.after
         if difference.place.kind == NODE:
@@ -118,7 +118,7 @@ class World:
         if is_news:
             self._changed()
 
-    def _server_changed(self, difference: Difference) -> None:
+    def _server_changed(self, difference: ObjectDifference) -> None:
         if difference.concerns(_pods):
             self._changed()
 

@@ -64,7 +64,7 @@ def _quotient(value: object) -> object:
     return {"metric": value} if isinstance(value, str) else value
 
 
-class Source(Part):
+class MetricSource(Part):
     """Where an engine or a gateway has its figures; see `sources.yaml`."""
 
     heartbeat: Names
@@ -81,16 +81,16 @@ class Source(Part):
         return (term.rate or term.growth)[0]
 
 
-Catalogue = Mapping[str, Source]
+MetricSources = Mapping[str, MetricSource]
 """The sources by name."""
 
 
-def built_in() -> Catalogue:
+def built_in() -> MetricSources:
     """Return the sources that the operator knows."""
     return read_catalogue(files(__package__).joinpath("sources.yaml").read_text(), "sources.yaml")
 
 
-def catalogue_with(file: Path | None) -> Catalogue:
+def catalogue_with(file: Path | None) -> MetricSources:
     """Return the sources that are built in, and those of a file, which replace them by name.
 
     Raises
@@ -107,7 +107,7 @@ def catalogue_with(file: Path | None) -> Catalogue:
     return {**built_in(), **read_catalogue(text, str(file))}
 
 
-def read_catalogue(text: str, name: str) -> Catalogue:
+def read_catalogue(text: str, name: str) -> MetricSources:
     """Read a catalogue in the form of `sources.yaml`.
 
     Raises
@@ -124,16 +124,16 @@ def read_catalogue(text: str, name: str) -> Catalogue:
     return {str(key): _source(item, f"{name}: {key}") for key, item in document.items()}
 
 
-def _source(item: object, name: str) -> Source:
+def _source(item: object, name: str) -> MetricSource:
     try:
-        return Source.model_validate(item)
+        return MetricSource.model_validate(item)
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(map(str, first["loc"]))
         raise InputError(f"{name}.{path}: {first['msg']}") from error
 
 
-def find_source(catalogue: Catalogue, name: str) -> Source:
+def find_source(catalogue: MetricSources, name: str) -> MetricSource:
     """Return a source.
 
     Raises

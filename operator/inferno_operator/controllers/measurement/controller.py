@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.measurement.load import measured_server
-from inferno_operator.controllers.measurement.reconcile import Context, last_good, measure
-from inferno_operator.controllers.measurement.subjects import Subjects
+from inferno_operator.controllers.measurement.measured_servers import Subjects
+from inferno_operator.controllers.measurement.reconcile import Context, last_good, reconcile
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.measurement.urgency import (
     Missed,
@@ -20,7 +20,7 @@ from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import Outcome, WorkQueue
+from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
 
 CYCLE = "measure all Servers"
 """The only key of the queue."""
@@ -119,16 +119,16 @@ class MeasurementController:
         except TimeoutError:
             return
 
-    async def _cycle(self, _: str) -> Outcome:
+    async def _cycle(self, _: str) -> ReconcileResult:
         began = asyncio.get_running_loop().time()
-        await measure(self._context)
+        await reconcile(self._context)
         self._context.observer.measuring_ended(asyncio.get_running_loop().time() - began)
         missed = missed_now(self._context.measured)
         loads = {k: found.load for k, found in self._context.measured.items() if found.load}
         for namespace in sorted(with_news(self._missed, missed) | with_jumps(self._loads, loads)):
             self._ask_for_plan(namespace)
         self._missed, self._loads = missed, loads
-        return Outcome.due_after(self._interval)
+        return ReconcileResult.due_after(self._interval)
 
     def _forget(self, key: Key) -> None:
         self._context.measured.pop(key, None)

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Mapping
 
-from inferno_operator.controllers.measurement.expressions import Group, Identity
+from inferno_operator.controllers.measurement.expressions import GroupIdentity, SeriesGroup
 from inferno_operator.controllers.measurement.reading import Values, by_server
 from inferno_operator.runtime.prometheus import Prometheus, quoted, shortened
 from inferno_optimizer.errors import InfernoError
@@ -26,10 +26,10 @@ class Diagnosis:
 
     def __init__(self, prometheus: Prometheus) -> None:
         self._prometheus = prometheus
-        self._known: dict[tuple[Identity, Values], tuple[int, str]] = {}
+        self._known: dict[tuple[GroupIdentity, Values], tuple[int, str]] = {}
         self._round = 0
 
-    async def hints(self, group: Group) -> Mapping[Values, str]:
+    async def hints(self, group: SeriesGroup) -> Mapping[Values, str]:
         """Return what to say about each server of a group."""
         self._round += 1
         looked = 0
@@ -44,7 +44,7 @@ class Diagnosis:
             found[values] = hint or _plain(group, values)
         return found
 
-    async def _look(self, group: Group, values: Values) -> str:
+    async def _look(self, group: SeriesGroup, values: Values) -> str:
         """Return a hint; "" if Prometheus does not answer."""
         try:
             names = await self._prometheus.metric_names("{" + _matchers(group, values) + "}")
@@ -57,19 +57,19 @@ class Diagnosis:
         return _wrong_label(group, values, list(by_server(group, answer.samples[:COMPARED])))
 
 
-def _matchers(group: Group, values: Values) -> str:
+def _matchers(group: SeriesGroup, values: Values) -> str:
     pairs = zip(group.labels, values, strict=True)
     return ", ".join(f"{label}={quoted(value)}" for label, value in pairs)
 
 
-def _plain(group: Group, values: Values) -> str:
+def _plain(group: SeriesGroup, values: Values) -> str:
     return (
         f"no series of {group.source.heartbeat[0]} has {{{_matchers(group, values)}}}:"
         " correct spec.measure.labels"
     )
 
 
-def _wrong_source(group: Group, values: Values, names: tuple[str, ...]) -> str:
+def _wrong_source(group: SeriesGroup, values: Values, names: tuple[str, ...]) -> str:
     metric = group.source.heartbeat[0]
     near = difflib.get_close_matches(metric, names, n=NAMED, cutoff=0.0)
     return (
@@ -78,7 +78,7 @@ def _wrong_source(group: Group, values: Values, names: tuple[str, ...]) -> str:
     )
 
 
-def _wrong_label(group: Group, values: Values, known: list[Values]) -> str:
+def _wrong_label(group: SeriesGroup, values: Values, known: list[Values]) -> str:
     metric = group.source.heartbeat[0]
     if not known:
         return (

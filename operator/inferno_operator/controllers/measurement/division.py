@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from inferno_operator.controllers.measurement.expressions import Group
+from inferno_operator.controllers.measurement.expressions import SeriesGroup
 from inferno_operator.controllers.measurement.reading import Values
 
 SERIES = 5
@@ -45,7 +45,7 @@ class Suspects:
         """Ask servers apart from the others in the next survey."""
         self.apart.append((values, problem))
 
-    def begin(self, group: Group, survey: int) -> None:
+    def begin(self, group: SeriesGroup, survey: int) -> None:
         """Forget servers that are gone; those whose time is over are asked apart first."""
         present = set(group.values)
         for values, (until, problem) in list(self.left_out.items()):
@@ -55,13 +55,13 @@ class Suspects:
         parts = ((tuple(v for v in part if v in present), told) for part, told in self.apart)
         self.apart = [(part, told) for part, told in parts if part]
 
-    def others(self, group: Group) -> tuple[Values, ...]:
+    def others(self, group: SeriesGroup) -> tuple[Values, ...]:
         """Return the servers of a group that are asked together."""
         apart = {values for part, _ in self.apart for values in part}
         return tuple(v for v in group.values if v not in apart and v not in self.left_out)
 
 
-def chunks(group: Group, namespaces: Namespaces) -> Iterator[Group]:
+def chunks(group: SeriesGroup, namespaces: Namespaces) -> Iterator[SeriesGroup]:
     """Yield a group as it is, or in parts if its answers would be too large."""
     values = sum(len(text.encode()) for each in group.values for text in each)
     answer = SERIES * (values + BYTES_OF_SERIES * len(group.values))
@@ -75,7 +75,7 @@ def chunks(group: Group, namespaces: Namespaces) -> Iterator[Group]:
         yield replace(group, values=tuple(in_order[first : first + size]), is_part=True)
 
 
-def halves(group: Group, namespaces: Namespaces) -> tuple[Group, Group]:
+def halves(group: SeriesGroup, namespaces: Namespaces) -> tuple[SeriesGroup, SeriesGroup]:
     """Return a group of several servers in two parts: whole namespaces, if there are several."""
     in_order = sorted(group.values, key=lambda values: (namespaces[values], values))
     ends = [len(list(servers)) for _, servers in groupby(in_order, key=lambda v: namespaces[v])]

@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from inferno_operator.controllers.measurement.catalogue import OfReplicas, Quotient, Source, Term
+from inferno_operator.controllers.measurement.catalogue import (
+    MetricSource,
+    OfReplicas,
+    Quotient,
+    Term,
+)
 from inferno_operator.runtime.prometheus import is_label_name, quoted
 from inferno_optimizer.errors import InputError
 
@@ -55,7 +60,7 @@ TIMES = ("itlAverage", "ttftAverage", "waitAverage")
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class RateWindows:
     """The windows of rates [s]: `short` to see an increase at once, `long` for a steady load.
 
     `brief` is to see at once how large a jump is; 0: replicas are not scraped often enough.
@@ -66,16 +71,16 @@ class Windows:
     brief: int = 0
 
 
-WINDOWS = Windows()
+WINDOWS = RateWindows()
 """The default windows."""
 
 
-Identity = tuple[str, tuple[str, ...]]
+GroupIdentity = tuple[str, tuple[str, ...]]
 """The name of a source, and the names of the labels of its series."""
 
 
 @dataclass(frozen=True)
-class Group:
+class SeriesGroup:
     """Servers of one source whose series have the same names of labels.
 
     `labels` are the names in order, `values` the values of each server. The queries of a part of
@@ -83,13 +88,13 @@ class Group:
     """
 
     name: str
-    source: Source
+    source: MetricSource
     labels: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
     is_part: bool = False
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> GroupIdentity:
         """What the group has in common."""
         return self.name, self.labels
 
@@ -123,7 +128,7 @@ class Group:
 class Query:
     """An expression for a group, by name; `is_signed` if numbers may be negative, as a slope."""
 
-    group: Group
+    group: SeriesGroup
     name: str
     expression: str
     is_signed: bool = False
@@ -144,7 +149,7 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def arrivals(group: Group, seconds: int, before: int, name: str) -> Query:
+def arrivals(group: SeriesGroup, seconds: int, before: int, name: str) -> Query:
     """Return the query for arrival rates; part i is the i-th alternative of the source.
 
     Parameters
@@ -165,7 +170,7 @@ def arrivals(group: Group, seconds: int, before: int, name: str) -> Query:
     return Query(group, name, _union(parts), is_signed=True)
 
 
-def means(group: Group, windows: Windows) -> Query | None:
+def means(group: SeriesGroup, windows: RateWindows) -> Query | None:
     """Return the query for means; None if the source has none.
 
     Times are those of the short window if enough requests ended in it, else of the long one;
@@ -180,7 +185,7 @@ def means(group: Group, windows: Windows) -> Query | None:
     return Query(group, "means", _union(parts)) if parts else None
 
 
-def replicas(group: Group, windows: Windows) -> Query:
+def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     """Return the query for gauges and for the replicas.
 
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
@@ -210,16 +215,16 @@ def replicas(group: Group, windows: Windows) -> Query:
     return Query(group, "replicas", _union(parts))
 
 
-def _targets(group: Group) -> str:
+def _targets(group: SeriesGroup) -> str:
     """The aggregation that leaves one series of each target."""
     return f"group by ({_of_targets(group)})"
 
 
-def _of_targets(group: Group) -> str:
+def _of_targets(group: SeriesGroup) -> str:
     return ", ".join(dict.fromkeys((*TARGET, *group.labels)))
 
 
-def _scraped(group: Group, seconds: int) -> str:
+def _scraped(group: SeriesGroup, seconds: int) -> str:
     """The targets that have reported in the last seconds and are scraped now, well or in vain.
 
     `up` need not have the labels that name a pod; but those that it has are the same, because
@@ -233,7 +238,7 @@ def _scraped(group: Group, seconds: int) -> str:
     )
 
 
-def _interval(group: Group, seconds: int) -> str:
+def _interval(group: SeriesGroup, seconds: int) -> str:
     """The time between the last scrapes of each replica [s]."""
     return _each(
         group,
@@ -242,7 +247,7 @@ def _interval(group: Group, seconds: int) -> str:
     )
 
 
-def known_since(group: Group, seconds: int, interval: int) -> Query:
+def known_since(group: SeriesGroup, seconds: int, interval: int) -> Query:
     """Return the query for what is known of servers in the last seconds.
 
     The interval is that between two scrapes [s] at least: a sample that is older than two of
@@ -261,7 +266,7 @@ def known_since(group: Group, seconds: int, interval: int) -> Query:
     return Query(group, "known since", _union(parts))
 
 
-def last_seen(group: Group, seconds: int) -> Query:
+def last_seen(group: SeriesGroup, seconds: int) -> Query:
     """Return the query for servers that do not report now, but did in the last seconds.
 
     Parts: `known` replicas; `newest`, the time of the newest sample [s], which is only looked
@@ -276,7 +281,7 @@ def last_seen(group: Group, seconds: int) -> Query:
     return Query(group, "last seen", _union(parts))
 
 
-def percentiles(group: Group, share: float, seconds: int) -> Query | None:
+def percentiles(group: SeriesGroup, share: float, seconds: int) -> Query | None:
     """Return the query for a percentile of the times; None if the source has none."""
     parts = [
         (quantity, " or ".join(_percentile(group, item, share, seconds) for item in histograms))
@@ -286,7 +291,7 @@ def percentiles(group: Group, share: float, seconds: int) -> Query | None:
     return Query(group, f"p{share * 100:g}", _union(parts)) if parts else None
 
 
-def buckets(group: Group, quantity: str, seconds: int) -> Query | None:
+def buckets(group: SeriesGroup, quantity: str, seconds: int) -> Query | None:
     """Return the query for the buckets of a histogram; None if the source has none."""
     items = group.source.means.get(quantity, ())  # type: ignore[call-overload]  # as above
     histograms = [item.metric for item in items if item.metric]
@@ -303,17 +308,17 @@ def _union(parts: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def _selected(group: Group, metric: str, where: str = "") -> str:
+def _selected(group: SeriesGroup, metric: str, where: str = "") -> str:
     matchers = ",".join(filter(None, (group.selector, where)))
     return f"{metric}{{{matchers}}}"
 
 
-def _each(group: Group, template: str) -> str:
+def _each(group: SeriesGroup, template: str) -> str:
     """A function of each metric of the heartbeat; `{}` or `{0}` is the selector."""
     return " or ".join(template.format(_selected(group, name)) for name in group.source.heartbeat)
 
 
-def _sum(group: Group, terms: Sequence[Term], seconds: int, before: int) -> str:
+def _sum(group: SeriesGroup, terms: Sequence[Term], seconds: int, before: int) -> str:
     """The sum of terms; a term without series counts as 0, if another one has series."""
     restarted = _restarted(group, terms, seconds)
     texts = (
@@ -325,19 +330,19 @@ def _sum(group: Group, terms: Sequence[Term], seconds: int, before: int) -> str:
     return f"sum {group.by} ({_union((str(number), text) for number, text in enumerate(texts))})"
 
 
-def _rate(group: Group, term: Term, seconds: int) -> str:
+def _rate(group: SeriesGroup, term: Term, seconds: int) -> str:
     selected = (_selected(group, name, term.where) for name in term.rate)
     return " or ".join(f"sum {group.by} (rate({each}[{seconds}s]))" for each in selected)
 
 
-def _restarted(group: Group, terms: Iterable[Term], seconds: int) -> str:
+def _restarted(group: SeriesGroup, terms: Iterable[Term], seconds: int) -> str:
     """What matches series of targets whose counters began at 0 again; "" without counters."""
     counters = [_selected(group, name, term.where) for term in terms for name in term.rate]
     resets = " or ".join(f"resets({each}[{seconds}s]) > 0" for each in counters)
     return f"on ({_of_targets(group)}) ({resets})" if counters else ""
 
 
-def _growth(group: Group, term: Term, seconds: int, before: int, restarted: str) -> str:
+def _growth(group: SeriesGroup, term: Term, seconds: int, before: int, restarted: str) -> str:
     """The growth of gauges in a window [1/s]: what they had last, less what they had before it.
 
     A replica that ended counts with its last sample: what ran there had arrived. So does what
@@ -360,7 +365,7 @@ def _growth(group: Group, term: Term, seconds: int, before: int, restarted: str)
 
 
 def _means(
-    group: Group, quantity: str, windows: Windows
+    group: SeriesGroup, quantity: str, windows: RateWindows
 ) -> Iterator[tuple[str, Callable[[Quotient], str]]]:
     """Yield the parts of a mean: the name, and the expression for one of the alternatives."""
     enough = f">= {ENOUGH_REQUESTS / windows.long:g}"
@@ -376,32 +381,32 @@ def _means(
     )
 
 
-def _time(group: Group, item: Quotient, windows: Windows) -> str:
+def _time(group: SeriesGroup, item: Quotient, windows: RateWindows) -> str:
     long = _quotient(group, item, windows.long, "> 0")
     least = ENOUGH_REQUESTS / windows.short
     return f"{_quotient(group, item, windows.short, f'>= {least:g}')} or {long}"
 
 
-def _quotient(group: Group, item: Quotient, seconds: int, condition: str) -> str:
+def _quotient(group: SeriesGroup, item: Quotient, seconds: int, condition: str) -> str:
     """A mean in a window, for servers whose rate of the denominator meets a condition."""
     above, _ = item.counters
     total = f"sum {group.by} (rate({_selected(group, above, item.where)}[{seconds}s]))"
     return f"({total} / ({_count(group, item, seconds)} {condition}))"
 
 
-def _count(group: Group, item: Quotient, seconds: int) -> str:
+def _count(group: SeriesGroup, item: Quotient, seconds: int) -> str:
     """The rate of the denominator of a mean."""
     _, below = item.counters
     return f"sum {group.by} (rate({_selected(group, below, item.where)}[{seconds}s]))"
 
 
-def _gauge(group: Group, gauge: OfReplicas) -> str:
+def _gauge(group: SeriesGroup, gauge: OfReplicas) -> str:
     function = "sum" if gauge.sum else "avg"
     names = gauge.sum or gauge.average
     return " or ".join(f"{function} {group.by} ({_selected(group, name)})" for name in names)
 
 
-def _percentile(group: Group, item: Quotient, share: float, seconds: int) -> str:
+def _percentile(group: SeriesGroup, item: Quotient, share: float, seconds: int) -> str:
     by = f"by (le, {', '.join(group.labels)})"
     selected = _selected(group, f"{item.metric}_bucket", item.where)
     return f"histogram_quantile({share:g}, sum {by} (rate({selected}[{seconds}s])))"

@@ -13,7 +13,7 @@ from inferno_operator.controllers.measurement.reading import (
 )
 from inferno_operator.resources import Queries
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.prometheus import Answer, Prometheus, RefusedError
+from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError
 from inferno_optimizer.errors import InfernoError, InputError
 
 NAMESPACE_SECONDS = 10.0
@@ -188,7 +188,7 @@ class _Share:
         )
 
 
-def _single(answer: Answer) -> float | None:
+def _single(answer: QueryResult) -> float | None:
     """The value of an answer with one series; None if there is none."""
     if len(answer.samples) > 1:
         raise InputError(

@@ -10,7 +10,7 @@ from math import log
 from typing import Any
 
 from inferno_operator.controllers.measurement.arrivals import ENOUGH_ARRIVALS, arrival_rate
-from inferno_operator.controllers.measurement.catalogue import Source
+from inferno_operator.controllers.measurement.catalogue import MetricSource
 from inferno_operator.controllers.measurement.expressions import (
     ENOUGH_REQUESTS,
     FEW,
@@ -48,7 +48,7 @@ USABLE: frozenset[Quality] = frozenset({"Fresh", "Idle", "Partial"})
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class QualityVerdict:
     """A quality, and what to do unless it is Fresh."""
 
     quality: Quality
@@ -56,7 +56,7 @@ class Verdict:
 
 
 def measured(
-    reading: Reading, source: Source | None, before: Measured | None, hint: str = ""
+    reading: Reading, source: MetricSource | None, before: Measured | None, hint: str = ""
 ) -> Measured:
     """Return what was measured.
 
@@ -92,7 +92,7 @@ def with_targets(now: Measured, target: Target | None) -> Measured:
     return now.model_copy(update={"misses_targets": missed}) if missed else now
 
 
-def _kept(reading: Reading, before: Measured | None, verdict: Verdict) -> Measured:
+def _kept(reading: Reading, before: Measured | None, verdict: QualityVerdict) -> Measured:
     changes = {"quality": verdict.quality, "message": verdict.message, "misses_targets": ()}
     if before is None:
         return Measured(time=_time(reading), quality=verdict.quality, message=verdict.message)
@@ -103,20 +103,20 @@ def _time(reading: Reading) -> datetime:
     return datetime.fromtimestamp(reading.time, UTC)
 
 
-def _verdict(reading: Reading, source: Source | None, hint: str) -> Verdict:
+def _verdict(reading: Reading, source: MetricSource | None, hint: str) -> QualityVerdict:
     if reading.unavailable:
-        return Verdict("Stale", f"{reading.unavailable}; the last good values are kept")
+        return QualityVerdict("Stale", f"{reading.unavailable}; the last good values are kept")
     if reading.refused:
-        return Verdict("Refused", reading.refused)
+        return QualityVerdict("Refused", reading.refused)
     late = None if source is None else _late(reading, source, hint)
     if late is not None:
         return late
     rate = arrival_rate(reading)
     if rate is None and reading.is_young:
-        return Verdict("Partial", _TOO_FEW)
+        return QualityVerdict("Partial", _TOO_FEW)
     if rate is None:
         return _uncounted(source, hint)
-    return _partial(reading) or _idle(reading, rate) or Verdict("Fresh")
+    return _partial(reading) or _idle(reading, rate) or QualityVerdict("Fresh")
 
 
 _TOO_FEW = (
@@ -125,7 +125,7 @@ _TOO_FEW = (
 )
 
 
-def _late(reading: Reading, source: Source, hint: str) -> Verdict | None:
+def _late(reading: Reading, source: MetricSource, hint: str) -> QualityVerdict | None:
     """Return the verdict if the samples are old or there are none."""
     if reading.part(REPLICAS, "reporting") is not None:
         late = reading.part(REPLICAS, "late")
@@ -133,13 +133,13 @@ def _late(reading: Reading, source: Source, hint: str) -> Verdict | None:
             return None
         return _stale("Prometheus does not scrape the replicas in time", late)
     if reading.part(LAST_SEEN, "known") is None:
-        return Verdict("Missing", hint or f"no series of {source.heartbeat[0]}")
+        return QualityVerdict("Missing", hint or f"no series of {source.heartbeat[0]}")
     return _stale("no replica reports now", reading.part(LAST_SEEN, "newest"))
 
 
-def _stale(why: str, newest: float | None) -> Verdict:
+def _stale(why: str, newest: float | None) -> QualityVerdict:
     when = "less than an hour old" if newest is None else f"of {_clock(newest)}"
-    return Verdict(
+    return QualityVerdict(
         "Stale",
         f"{why}: the newest sample is {when}; the last good values are kept;"
         " look at the pods of the server and at the targets of Prometheus",
@@ -150,31 +150,35 @@ def _clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
 
 
-def _uncounted(source: Source | None, hint: str) -> Verdict:
+def _uncounted(source: MetricSource | None, hint: str) -> QualityVerdict:
     if source is None:
-        return Verdict("Missing", "the query of arrivalRate returns no number" + _also(hint))
-    return Verdict("Missing", f"no series of {source.counted} with these labels" + _also(hint))
+        return QualityVerdict("Missing", "the query of arrivalRate returns no number" + _also(hint))
+    return QualityVerdict(
+        "Missing", f"no series of {source.counted} with these labels" + _also(hint)
+    )
 
 
 def _also(hint: str) -> str:
     return f"; {hint}" if hint else ""
 
 
-def _partial(reading: Reading) -> Verdict | None:
+def _partial(reading: Reading) -> QualityVerdict | None:
     """Return the verdict if some replicas or samples are missing."""
     if reading.warnings:
         words = "; ".join(reading.warnings)
-        return Verdict("Partial", f"the load may grow but not shrink: Prometheus warns: {words}")
+        return QualityVerdict(
+            "Partial", f"the load may grow but not shrink: Prometheus warns: {words}"
+        )
     known = _replicas(reading)
     if known is not None and known.reporting < known.ready:
-        return Verdict(
+        return QualityVerdict(
             "Partial",
             f"the load may grow but not shrink: {known.reporting} of {known.ready} replicas"
             " report; look for up == 0 among the targets of Prometheus",
         )
     if reading.is_young:
         minutes = reading.windows.long / 60
-        return Verdict(
+        return QualityVerdict(
             "Partial",
             "the load may grow but not shrink: the replicas are known for less than"
             f" {minutes:g} minutes",
@@ -182,12 +186,12 @@ def _partial(reading: Reading) -> Verdict | None:
     return None
 
 
-def _idle(reading: Reading, rate: float) -> Verdict | None:
+def _idle(reading: Reading, rate: float) -> QualityVerdict | None:
     """Return the verdict if no request arrives, runs or waits."""
     busy = (_gauge(reading, "running") or 0.0) + (_gauge(reading, "waiting") or 0.0)
     if rate > 0 or busy > 0:
         return None
-    return Verdict(
+    return QualityVerdict(
         "Idle",
         "no request arrives, runs or waits; one replica stays at least, also with"
         " minNumReplicas 0, because nothing is measured without one",

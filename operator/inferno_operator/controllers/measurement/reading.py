@@ -9,11 +9,11 @@ from operator import itemgetter
 from inferno_operator.controllers.measurement.expressions import (
     PART,
     WINDOWS,
-    Group,
     Query,
-    Windows,
+    RateWindows,
+    SeriesGroup,
 )
-from inferno_operator.runtime.prometheus import Answer, RefusedError, Sample, shortened
+from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample, shortened
 
 Values = tuple[str, ...]
 """The values of the labels of a group."""
@@ -22,7 +22,7 @@ Parts = Mapping[str, float]
 """The parts of an answer by name; parts without a series are absent."""
 
 
-Table = Mapping[Values, Parts]
+ReadingsByValues = Mapping[Values, Parts]
 """The parts of an answer for each server of a group."""
 
 LOAD_BRIEF, LOAD_SHORT, LOAD_LONG = "load brief", "load short", "load long"
@@ -68,7 +68,7 @@ class Reading:
     unavailable: str = ""
     warnings: tuple[str, ...] = ()
     time: float = 0.0
-    windows: Windows = WINDOWS
+    windows: RateWindows = WINDOWS
     interval: float = 0.0
 
     def part(self, query: str, part: str) -> float | None:
@@ -82,7 +82,7 @@ class Reading:
         return self.part(REPLICAS, "young") is not None
 
 
-def by_server(group: Group, samples: Sequence[Sample]) -> Mapping[Values, dict[str, float]]:
+def by_server(group: SeriesGroup, samples: Sequence[Sample]) -> Mapping[Values, dict[str, float]]:
     """Return the parts of an answer for each combination of labels that it has."""
     found: defaultdict[Values, dict[str, float]] = defaultdict(dict)
     values = _values_of(group)
@@ -91,7 +91,7 @@ def by_server(group: Group, samples: Sequence[Sample]) -> Mapping[Values, dict[s
     return found
 
 
-def parts_of(query: Query, answer: Answer) -> Table:
+def parts_of(query: Query, answer: QueryResult) -> ReadingsByValues:
     """Return the parts of an answer for each server of a group; those of nobody have no labels.
 
     Raises
@@ -116,7 +116,7 @@ def parts_of(query: Query, answer: Answer) -> Table:
     return {values: parts for values, parts in found.items() if parts}
 
 
-def cov_by_server(query: Query, answer: Answer) -> Mapping[Values, float]:
+def cov_by_server(query: Query, answer: QueryResult) -> Mapping[Values, float]:
     """Return the coefficient of variation of a histogram for each server of a group.
 
     Within a bucket, values count as evenly distributed; the last bucket, which has no upper
@@ -151,12 +151,12 @@ def is_plausible(value: float, *, signed: bool = False) -> bool:
     return not math.isfinite(value) or (-LARGEST if signed else 0.0) <= value <= LARGEST
 
 
-def _known(group: Group) -> tuple[Values, ...]:
+def _known(group: SeriesGroup) -> tuple[Values, ...]:
     """The servers of a group, and nobody."""
     return *group.values, ("",) * len(group.labels)
 
 
-def _of_group(group: Group, answer: Answer) -> Iterator[tuple[Values, Sample]]:
+def _of_group(group: SeriesGroup, answer: QueryResult) -> Iterator[tuple[Values, Sample]]:
     """Yield the samples of the servers of a group, and those of nobody."""
     known, values_of = frozenset(_known(group)), _values_of(group)
     return ((v, sample) for sample in answer.samples if (v := values_of(sample)) in known)
@@ -189,7 +189,7 @@ def coefficient_of_variation(buckets: Sequence[tuple[float, float]]) -> float | 
     return math.sqrt(max(0.0, second / (first * first) - 1)) if first > 0 else None
 
 
-def _values_of(group: Group) -> Callable[[Sample], Values]:
+def _values_of(group: SeriesGroup) -> Callable[[Sample], Values]:
     """Return a function that returns the values of the labels of the group; "" if absent."""
     labels = group.labels
     if len(labels) == 1:

@@ -8,9 +8,9 @@ from functools import partial
 
 from inferno_operator.controllers.measurement import report, status
 from inferno_operator.controllers.measurement.load import with_planned_load
+from inferno_operator.controllers.measurement.measured_servers import Subjects
 from inferno_operator.controllers.measurement.quality import measured, with_targets
-from inferno_operator.controllers.measurement.subjects import Subjects
-from inferno_operator.controllers.measurement.survey import Result, Results, Survey
+from inferno_operator.controllers.measurement.survey import Results, Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured, Server, ServerStatus
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
@@ -40,7 +40,7 @@ class Context:
     progress: asyncio.Condition = field(default_factory=asyncio.Condition)
 
 
-async def measure(context: Context) -> None:
+async def reconcile(context: Context) -> None:
     """Measure all Servers, and write what moved; failures of writes are tried again later."""
     servers = context.subjects.all()
     measures = _measures(servers)
@@ -84,7 +84,9 @@ def _report(servers: Mapping[Key, Observation], context: Context) -> None:
     context.reported.update(found)
 
 
-def _subjects(servers: Mapping[Key, Observation], context: Context) -> Iterator[report.Subject]:
+def _subjects(
+    servers: Mapping[Key, Observation], context: Context
+) -> Iterator[report.ReportedServer]:
     for key, observation in servers.items():
         server, newest = observation.resource, context.measured.get(key)
         if isinstance(server, Server) and server.spec.measure and newest is not None:
@@ -100,7 +102,7 @@ def _measures(servers: Mapping[Key, Observation]) -> Mapping[Key, Measure]:
     }
 
 
-def _update(observation: Observation, result: Result, context: Context) -> FieldUpdate | None:
+def _update(observation: Observation, result: SurveyResult, context: Context) -> FieldUpdate | None:
     """Judge a reading, keep what was measured, and return what to write."""
     key, server = observation.reference.key, observation.resource
     before = context.measured.get(key) or last_good(observation)

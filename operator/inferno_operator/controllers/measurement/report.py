@@ -7,14 +7,14 @@ from datetime import datetime
 from inferno_operator.controllers.measurement.quality import against_targets
 from inferno_operator.resources import Measured, Server, Target
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.observer import Latency, MeasuredServer
+from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency
 
-Subject = tuple[Key, Server, Measured, Target | None]
+ReportedServer = tuple[Key, Server, Measured, Target | None]
 """A Server, what was measured of it, and its target."""
 
 
 def by_namespace(
-    subjects: Iterable[Subject], now: datetime
+    subjects: Iterable[ReportedServer], now: datetime
 ) -> Mapping[str, Sequence[MeasuredServer]]:
     """Return the measured Servers of each namespace."""
     found: defaultdict[str, list[MeasuredServer]] = defaultdict(list)
@@ -38,7 +38,9 @@ def _measured_server(
     )
 
 
-def _latencies(server: Server, measured: Measured, target: Target | None) -> Mapping[str, Latency]:
+def _latencies(
+    server: Server, measured: Measured, target: Target | None
+) -> Mapping[str, ObservedLatency]:
     desired = server.spec.desired_alloc
     limits = {
         "itl": target.slo_itl if target else None,
@@ -46,7 +48,7 @@ def _latencies(server: Server, measured: Measured, target: Target | None) -> Map
         "wait": target.slo_ttw if target else None,
     }
     return {
-        name: Latency(
+        name: ObservedLatency(
             getattr(measured, f"{name}_average"), getattr(desired, f"{name}_average", None), limit
         )
         for name, limit in limits.items()

@@ -17,10 +17,10 @@ from inferno_operator.controllers.measurement.division import (
 )
 from inferno_operator.controllers.measurement.expressions import (
     SCRAPES,
-    Group,
-    Identity,
+    GroupIdentity,
     Query,
-    Windows,
+    RateWindows,
+    SeriesGroup,
 )
 from inferno_operator.controllers.measurement.quality import TOKENS
 from inferno_operator.controllers.measurement.reading import (
@@ -32,16 +32,16 @@ from inferno_operator.controllers.measurement.reading import (
     MEANS,
     REPLICAS,
     Reading,
-    Table,
+    ReadingsByValues,
     Values,
     cov_by_server,
     merged_warnings,
     parts_of,
 )
 from inferno_operator.runtime.prometheus import (
-    Answer,
     BusyError,
     Prometheus,
+    QueryResult,
     RefusedError,
 )
 from inferno_optimizer.errors import InfernoError, UnavailableError
@@ -74,7 +74,7 @@ WHOLE_FOR = 20
 """Surveys for which a group is not divided again after all its parts failed."""
 
 
-Part = tuple[Identity, int]
+GroupPart = tuple[GroupIdentity, int]
 """A group, and the number of its part."""
 
 
@@ -105,10 +105,10 @@ class Effort:
 class _Round:
     """The answers about a group; a failure of one query does not affect the others."""
 
-    group: Group
-    windows: Windows
+    group: SeriesGroup
+    windows: RateWindows
     is_apart: bool = False
-    tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, ReadingsByValues] = field(default_factory=dict)
     refused: str = ""
     unavailable: str = ""
     warnings: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ class _Memory:
     short: int
     interval: float = 0.0
     surveys: int = 0
-    slow: dict[str, Table] = field(default_factory=dict)
+    slow: dict[str, ReadingsByValues] = field(default_factory=dict)
     suspects: Suspects = field(default_factory=Suspects)
     whole_until: int = 0
 
@@ -163,17 +163,17 @@ class Rounds:
     """
 
     def __init__(
-        self, prometheus: Prometheus, clock: Callable[[], float], windows: Windows
+        self, prometheus: Prometheus, clock: Callable[[], float], windows: RateWindows
     ) -> None:
         self._prometheus = prometheus
         self._clock = clock
         self._windows = windows
         self._diagnosis = Diagnosis(prometheus)
-        self._memory: defaultdict[Part, _Memory]
+        self._memory: defaultdict[GroupPart, _Memory]
         self._memory = defaultdict(lambda: _Memory(windows.short))
 
     async def ask(
-        self, chunk: Group, number: int, namespaces: Namespaces, effort: Effort
+        self, chunk: SeriesGroup, number: int, namespaces: Namespaces, effort: Effort
     ) -> AsyncIterator[Mapping[Values, Told]]:
         """Yield what is told of the servers of a group, of most of them first.
 
@@ -201,13 +201,13 @@ class Rounds:
         for values, problem in apart:
             yield await self._apart(replace(chunk, values=values, is_part=True), asking, problem)
 
-    def keep(self, parts: Container[Part]) -> None:
+    def keep(self, parts: Container[GroupPart]) -> None:
         """Forget all groups but these."""
         for part in [part for part in self._memory if part not in parts]:
             del self._memory[part]
 
     async def _usual(
-        self, group: Group, asking: "_Asking", memory: _Memory
+        self, group: SeriesGroup, asking: "_Asking", memory: _Memory
     ) -> Mapping[Values, Told]:
         """Ask about servers that share their queries."""
         brief = _brief_window(memory.interval, memory.short)
@@ -220,7 +220,9 @@ class Rounds:
         await asking.slow(round_)
         return _told(round_, await self._look_for_missing(round_, asking))
 
-    async def _apart(self, group: Group, asking: "_Asking", problem: str) -> Mapping[Values, Told]:
+    async def _apart(
+        self, group: SeriesGroup, asking: "_Asking", problem: str
+    ) -> Mapping[Values, Told]:
         """Ask about servers of which one made queries fail, as far as there is time."""
         round_ = _Round(group, self._windows, is_apart=True, time=self._clock())
         await asking.suspected(round_, problem)
@@ -410,7 +412,7 @@ def _blamed(problem: str) -> str:
     )
 
 
-def _needed(group: Group, windows: Windows) -> Mapping[str, Query]:
+def _needed(group: SeriesGroup, windows: RateWindows) -> Mapping[str, Query]:
     """The queries of each survey, by name."""
     means = promql.means(group, windows)
     brief = promql.arrivals(group, windows.brief, windows.short, LOAD_BRIEF)
@@ -424,7 +426,7 @@ def _needed(group: Group, windows: Windows) -> Mapping[str, Query]:
     return {query.name: query for query in queries}
 
 
-def _slow(group: Group, seconds: int) -> list[Query]:
+def _slow(group: SeriesGroup, seconds: int) -> list[Query]:
     """The queries of which each survey asks one."""
     shares = (promql.percentiles(group, share, seconds) for share in promql.PERCENTILES)
     quantities = TOKENS if len(group.values) <= VARIATION_OF else ()
@@ -432,7 +434,7 @@ def _slow(group: Group, seconds: int) -> list[Query]:
     return [query for query in (*shares, *covs) if query is not None]
 
 
-def _keep(round_: _Round, query: Query, answer: Answer) -> None:
+def _keep(round_: _Round, query: Query, answer: QueryResult) -> None:
     """Put an answer into a round, beside those about other parts of the group."""
     table = _table(query, answer)
     round_.tables[query.name] = {**round_.tables.get(query.name, {}), **table}
@@ -441,14 +443,14 @@ def _keep(round_: _Round, query: Query, answer: Answer) -> None:
         round_.time = max(round_.time, answer.samples[0].time)
 
 
-def _table(query: Query, answer: Answer) -> Table:
+def _table(query: Query, answer: QueryResult) -> ReadingsByValues:
     if not query.name.startswith(promql.BUCKETS):
         return parts_of(query, answer)
     quantity = query.name.removeprefix(promql.BUCKETS)
     return {v: {quantity: cov} for v, cov in cov_by_server(query, answer).items()}
 
 
-def _merged(slow: Mapping[str, Table]) -> dict[str, Table]:
+def _merged(slow: Mapping[str, ReadingsByValues]) -> dict[str, ReadingsByValues]:
     """The slow answers, with the variations of all quantities in one table."""
     merged = {name: table for name, table in slow.items() if not name.startswith(promql.BUCKETS)}
     covs: defaultdict[Values, dict[str, float]] = defaultdict(dict)
@@ -466,7 +468,7 @@ def _interval(round_: _Round) -> float:
     return found if isfinite(found) else 0.0
 
 
-def _short_window(interval: float, windows: Windows) -> int:
+def _short_window(interval: float, windows: RateWindows) -> int:
     """The short window for a scrape interval [s]."""
     return min(windows.long, max(windows.short, round(SCRAPES * interval)))
 

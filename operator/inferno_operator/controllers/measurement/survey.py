@@ -5,18 +5,22 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from inferno_operator.controllers.measurement.catalogue import Catalogue, Source, find_source
+from inferno_operator.controllers.measurement.catalogue import (
+    MetricSource,
+    MetricSources,
+    find_source,
+)
 from inferno_operator.controllers.measurement.division import Namespaces, chunks
 from inferno_operator.controllers.measurement.expressions import (
     WINDOWS,
-    Group,
-    Identity,
-    Windows,
+    GroupIdentity,
+    RateWindows,
+    SeriesGroup,
     label_names,
 )
 from inferno_operator.controllers.measurement.own_queries import OwnQueries
 from inferno_operator.controllers.measurement.reading import Reading, Values
-from inferno_operator.controllers.measurement.rounds import Effort, Part, Rounds, Told
+from inferno_operator.controllers.measurement.rounds import Effort, GroupPart, Rounds, Told
 from inferno_operator.resources import CUSTOM, Measure, Queries
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Prometheus
@@ -27,15 +31,15 @@ SHARED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SurveyResult:
     """The reading of a server, its source, and what to say if it has no series."""
 
     reading: Reading
-    source: Source | None
+    source: MetricSource | None
     hint: str = ""
 
 
-Results = Mapping[Key, Result]
+Results = Mapping[Key, SurveyResult]
 
 Receive = Callable[[Results], Awaitable[object]]
 """Takes results as soon as they are there."""
@@ -66,15 +70,15 @@ class Survey:
     def __init__(
         self,
         prometheus: Prometheus,
-        catalogue: Catalogue,
+        catalogue: MetricSources,
         clock: Callable[[], float],
-        windows: Windows = WINDOWS,
+        windows: RateWindows = WINDOWS,
     ) -> None:
         self._catalogue = catalogue
         self._clock = clock
         self._rounds = Rounds(prometheus, clock, windows)
         self._own = OwnQueries(prometheus)
-        self._seconds: dict[Part, float] = {}
+        self._seconds: dict[GroupPart, float] = {}
 
     async def ask(
         self,
@@ -93,7 +97,7 @@ class Survey:
         is_wanted
             Whether a server is still there: queries of its own are not asked otherwise.
         """
-        found: dict[Key, Result] = {}
+        found: dict[Key, SurveyResult] = {}
 
         async def take(results: Results) -> None:
             found.update(results)
@@ -111,14 +115,16 @@ class Survey:
         return found
 
     async def _shared(self, measures: Mapping[Key, Measure], take: Receive) -> None:
-        groups: defaultdict[Identity, dict[Key, Measure]] = defaultdict(dict)
+        groups: defaultdict[GroupIdentity, dict[Key, Measure]] = defaultdict(dict)
         for key, measure in measures.items():
             try:
                 groups[_identity(measure, self._catalogue)][key] = measure
             except InputError as error:
-                await take({key: Result(Reading(refused=str(error), time=self._clock()), None)})
+                await take(
+                    {key: SurveyResult(Reading(refused=str(error), time=self._clock()), None)}
+                )
         custom = groups.pop((CUSTOM, ()), {})
-        await take({key: Result(Reading(time=self._clock()), None) for key in custom})
+        await take({key: SurveyResult(Reading(time=self._clock()), None) for key in custom})
         parts = {
             (identity, number): (members, chunk)
             for identity, servers in groups.items()
@@ -139,11 +145,11 @@ class Survey:
                 await take(_results(members, chunk.source, told))
             self._seconds[part] = asyncio.get_running_loop().time() - began
 
-    def _group(self, identity: Identity, members: "_Members") -> Group:
+    def _group(self, identity: GroupIdentity, members: "_Members") -> SeriesGroup:
         name, labels = identity
-        return Group(name, self._catalogue[name], labels, tuple(sorted(members.keys)))
+        return SeriesGroup(name, self._catalogue[name], labels, tuple(sorted(members.keys)))
 
-    def _unasked(self, members: "_Members", chunk: Group, problem: str) -> Results:
+    def _unasked(self, members: "_Members", chunk: SeriesGroup, problem: str) -> Results:
         told = Told(Reading(unavailable=problem, time=self._clock()))
         return _results(members, chunk.source, dict.fromkeys(chunk.values, told))
 
@@ -173,9 +179,9 @@ class _Members:
         return {values: keys[0].namespace for values, keys in self.keys.items()}
 
 
-def _results(members: _Members, source: Source, told: Mapping[Values, Told]) -> Results:
+def _results(members: _Members, source: MetricSource, told: Mapping[Values, Told]) -> Results:
     return {
-        key: Result(item.reading, source, item.hint)
+        key: SurveyResult(item.reading, source, item.hint)
         for values, item in told.items()
         for key in members.keys[values]
     }
@@ -190,7 +196,7 @@ def _asking(
             yield key, (found[key].reading, measure.queries)
 
 
-def _identity(measure: Measure, catalogue: Catalogue) -> Identity:
+def _identity(measure: Measure, catalogue: MetricSources) -> GroupIdentity:
     if measure.source == CUSTOM and CUSTOM not in catalogue:
         return CUSTOM, ()
     find_source(catalogue, measure.source)

@@ -7,16 +7,16 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
-from inferno_operator.controllers.optimization.source import Mirrored
-from inferno_operator.controllers.optimization.synchronization import (
+from inferno_operator.controllers.optimization.optimizer_sync import (
     KINDS,
     StatefulOptimizer,
     Synchronization,
 )
+from inferno_operator.controllers.optimization.reconcile import Context, reconcile
+from inferno_operator.controllers.optimization.source import Mirrored
 from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer
 from inferno_operator.resources.objects import Key, Manifest, kind_of
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.finalizers import clean_up, release
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers
@@ -67,7 +67,7 @@ class OptimizationController:
         if stateful:
             context = replace(context, source=Mirrored(self._objects))
         self._urgent = context.urgent
-        self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile_optimizer, context=context))
+        self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
         self._rounds = count()
         self._synchronization: Synchronization | None = None
         if store is not None:
@@ -110,13 +110,13 @@ class OptimizationController:
         except (InfernoError, TimeoutError) as error:
             logger.warning("some objects keep their finalizer until the next start: %s", error)
 
-    def _object_changed(self, difference: Difference) -> None:
+    def _object_changed(self, difference: ObjectDifference) -> None:
         if difference.place.kind == OPTIMIZER:
             self._optimizer_changed(difference)
         elif self._objects.is_complete and _is_input(difference):
             self._synchronize(difference.place.key.namespace)
 
-    def _optimizer_changed(self, difference: Difference) -> None:
+    def _optimizer_changed(self, difference: ObjectDifference) -> None:
         """Request a reconcile of this generation; the operator's writes do not change it."""
         metadata: dict[str, Any] = (difference.after or difference.before or {})["metadata"]
         version = metadata["uid"], metadata["generation"], difference.after is None
@@ -144,7 +144,7 @@ class OptimizationController:
             self._synchronize_all()
 
 
-def _is_input(difference: Difference) -> bool:
+def _is_input(difference: ObjectDifference) -> bool:
     """Whether an input of optimizations changed, not only a decision or a report."""
     return difference.concerns(_input)
 

@@ -6,15 +6,15 @@ from collections import defaultdict
 from itertools import count
 
 from inferno_operator.controllers.optimization.names import check_names
-from inferno_operator.controllers.optimization.source import Source
+from inferno_operator.controllers.optimization.source import ObjectSource
 from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import Manifest, Now, kind_of
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster, FieldManager
 from inferno_operator.runtime.updates import Writer
-from inferno_operator.runtime.work_queue import Outcome, WorkQueue
+from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
 from inferno_optimizer.errors import InfernoError
 
 SETTLE_SECONDS = 1.0
@@ -43,7 +43,7 @@ class NameCheck:
         self,
         cluster: Cluster,
         informers: Informers,
-        source: Source,
+        source: ObjectSource,
         now: Now,
         locks: defaultdict[str, asyncio.Lock],
     ) -> None:
@@ -62,7 +62,7 @@ class NameCheck:
         """Stop checking."""
         await self.queue.close()
 
-    def _changed(self, difference: Difference) -> None:
+    def _changed(self, difference: ObjectDifference) -> None:
         """Ask for a check if a Server has other names than before, or nothing was said of it."""
         server = difference.after
         if server is None or not difference.concerns(_names):
@@ -70,15 +70,15 @@ class NameCheck:
         if difference.before is not None or not _is_told(server):
             self.queue.add(difference.place.key.namespace, next(self._rounds))
 
-    async def _check(self, namespace: str) -> Outcome:
+    async def _check(self, namespace: str) -> ReconcileResult:
         try:
             async with self._locks[namespace]:
                 observations = await self._source.objects(namespace)
                 await self._writer.write_all(check_names(observations))
         except InfernoError as error:
             logger.warning("namespace %s: names of Servers are not checked: %s", namespace, error)
-            return Outcome.FAILED
-        return Outcome.SETTLED
+            return ReconcileResult.FAILED
+        return ReconcileResult.SETTLED
 
 
 def _names(server: Manifest) -> tuple[object, ...]:

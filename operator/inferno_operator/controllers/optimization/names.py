@@ -7,7 +7,7 @@ would have an empty status until then.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from inferno_operator.controllers.optimization.plan import Update, server_update
+from inferno_operator.controllers.optimization.changes import Update, server_update
 from inferno_operator.controllers.optimization.snapshot import build_system, named_only
 from inferno_operator.resources import Capacity, Condition, Server
 from inferno_operator.resources.conditions import ALLOCATED, READY, Verdict

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inferno_operator.controllers.optimization.plan import Update
+from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.observation import Observation

@@ -8,7 +8,7 @@ from inferno_optimizer.placement import Node
 from inferno_optimizer.system import Solution, System
 
 
-class Optimizer(Protocol):
+class SystemOptimizer(Protocol):
     """Solves systems, in this process or remotely."""
 
     async def optimize(self, system: System) -> Solution:

@@ -12,24 +12,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from inferno_operator.controllers.optimization import status
+from inferno_operator.controllers.optimization.changes import Update, plan_troubles, plan_updates
+from inferno_operator.controllers.optimization.nodes import Nodes, solve_on_nodes, spanning
 from inferno_operator.controllers.optimization.noise import recent
 from inferno_operator.controllers.optimization.permission import (
     Optimization,
     Plans,
     Unrecorded,
 )
-from inferno_operator.controllers.optimization.placement import Nodes, solve_on_nodes, spanning
-from inferno_operator.controllers.optimization.plan import Update, plan_troubles, plan_updates
 from inferno_operator.controllers.optimization.ports import (
     Loads,
     Machines,
-    Optimizer,
+    SystemOptimizer,
     TypedLoads,
     Uncounted,
 )
-from inferno_operator.controllers.optimization.schedule import Step, next_step
+from inferno_operator.controllers.optimization.schedule import ScheduleStep, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
-from inferno_operator.controllers.optimization.source import Source
+from inferno_operator.controllers.optimization.source import ObjectSource
 from inferno_operator.resources import Optimizer as OptimizerResource
 from inferno_operator.resources.objects import Key, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
@@ -37,7 +37,7 @@ from inferno_operator.runtime.finalizers import DefinitionTerminatingError, rele
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, StaleError
 from inferno_operator.runtime.updates import Writer
-from inferno_operator.runtime.work_queue import Outcome
+from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import Solution
 
@@ -58,8 +58,8 @@ class Context:
     """
 
     cluster: Cluster
-    source: Source
-    optimizer: Optimizer
+    source: ObjectSource
+    optimizer: SystemOptimizer
     now: Now
     time_limit: float = 30.0
     observer: Observer = field(default_factory=Observer)
@@ -76,7 +76,7 @@ class Context:
         return Writer(self.cluster, FieldManager.DECISIONS, self.now)
 
 
-async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
+async def reconcile(key: Key, context: Context) -> ReconcileResult:
     """Do what an Optimizer requests; a failure is written on its status and retried later."""
     is_urgent = key in context.urgent
     context.urgent.discard(key)
@@ -86,7 +86,7 @@ async def reconcile_optimizer(key: Key, context: Context) -> Outcome:
     return outcome
 
 
-async def _reconcile(key: Key, context: Context, *, is_urgent: bool) -> Outcome:
+async def _reconcile(key: Key, context: Context, *, is_urgent: bool) -> ReconcileResult:
     try:
         observation = observe(OptimizerResource, await context.cluster.get(OPTIMIZER, key))
         if observation.deleted is not None:
@@ -97,23 +97,23 @@ async def _reconcile(key: Key, context: Context, *, is_urgent: bool) -> Outcome:
         if step.resource is not None:
             return await _attempt(observation, step, step.resource, context)
         await context.writer.write(step.update)
-        return Outcome.due_after(step.again_after)
+        return ReconcileResult.due_after(step.again_after)
     except GoneError:
         context.observer.forgot(key)
-        return Outcome.SETTLED
+        return ReconcileResult.SETTLED
     except InfernoError as error:
         logger.warning("Optimizer %s: its status is not up to date: %s", key, error)
-        return Outcome.FAILED
+        return ReconcileResult.FAILED
 
 
-async def _release(observation: Observation, context: Context) -> Outcome:
+async def _release(observation: Observation, context: Context) -> ReconcileResult:
     """Remove the finalizer from a deleted Optimizer, or write on it why that must wait."""
     try:
         await release([observation], context.cluster)
     except DefinitionTerminatingError as error:
         await context.writer.write(status.failed(observation, error))
-        return Outcome.FAILED
-    return Outcome.SETTLED
+        return ReconcileResult.FAILED
+    return ReconcileResult.SETTLED
 
 
 async def _others(observation: Observation, context: Context) -> list[Observation]:
@@ -126,8 +126,8 @@ async def _others(observation: Observation, context: Context) -> list[Observatio
 
 
 async def _attempt(
-    observation: Observation, step: Step, optimizer: OptimizerResource, context: Context
-) -> Outcome:
+    observation: Observation, step: ScheduleStep, optimizer: OptimizerResource, context: Context
+) -> ReconcileResult:
     """Optimize, or write on the Optimizer why that failed."""
     key = observation.reference.key
     try:
@@ -135,17 +135,17 @@ async def _attempt(
             await _optimize(observation, step, optimizer, context)
     except StaleError as error:
         logger.info("%s; trying again", error)
-        return Outcome.FAILED
+        return ReconcileResult.FAILED
     except InfernoError as error:
         logger.warning("%s: %s", observation.reference, error)
         context.observer.failed(key, error.reason)
         await context.writer.write(status.failed(observation, error))
-        return Outcome.FAILED
-    return Outcome.due_after(step.again_after)
+        return ReconcileResult.FAILED
+    return ReconcileResult.due_after(step.again_after)
 
 
 async def _optimize(
-    observation: Observation, step: Step, optimizer: OptimizerResource, context: Context
+    observation: Observation, step: ScheduleStep, optimizer: OptimizerResource, context: Context
 ) -> None:
     """Read the objects, solve, write the results on every object, and then clear the request.
 

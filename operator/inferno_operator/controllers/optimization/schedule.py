@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.optimization import status
-from inferno_operator.controllers.optimization.plan import Update
+from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.resources import Optimizer, OptimizerStatus
 from inferno_operator.resources.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScheduleStep:
     """The next step for an Optimizer.
 
     Parameters
@@ -43,7 +43,7 @@ def next_step(
     now: datetime,
     *,
     is_urgent: bool = False,
-) -> Step:
+) -> ScheduleStep:
     """Decide the next step for an Optimizer.
 
     Parameters
@@ -59,16 +59,16 @@ def next_step(
     """
     resource = observation.resource
     if not isinstance(resource, Optimizer):
-        return Step(status.unreadable(observation))
+        return ScheduleStep(status.unreadable(observation))
     older = None if resource.spec.optimize else rival(observation, others)
     if older is not None:
-        return Step(status.refused(observation, older), again_after=resource.spec.interval)
+        return ScheduleStep(status.refused(observation, older), again_after=resource.spec.interval)
     waits, interval = seconds_until_due(observation, now), resource.spec.interval
     if waits and is_urgent:
         waits = 0.0
     if waits != 0:
-        return Step(status.settled(observation), again_after=waits, interval=interval)
-    return Step(status.working(observation), resource, interval, interval)
+        return ScheduleStep(status.settled(observation), again_after=waits, interval=interval)
+    return ScheduleStep(status.working(observation), resource, interval, interval)
 
 
 def seconds_until_due(observation: Observation, now: datetime) -> float | None:

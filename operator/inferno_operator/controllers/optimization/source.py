@@ -14,7 +14,7 @@ READ = tuple(kind for kind in SYSTEM_RESOURCES if kind is not Optimizer)
 """The kinds that an optimization reads."""
 
 
-class Source(Protocol):
+class ObjectSource(Protocol):
     """Gives an optimization its objects."""
 
     async def objects(self, namespace: str) -> Sequence[Observation]:

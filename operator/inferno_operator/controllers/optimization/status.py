@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
-from inferno_operator.controllers.optimization.plan import VALID, Update
+from inferno_operator.controllers.optimization.changes import VALID, Update
 from inferno_operator.resources import (
     DIGITS,
     CapacityUse,

@@ -17,7 +17,7 @@ FEASIBLE_POINT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """When to stop: after seconds, within an absolute gap, or after so many nodes."""
 
     seconds: float
@@ -26,7 +26,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Whether the columns have values, for which there may be no time; and a proven bound."""
 
     solution: bool
@@ -45,7 +45,7 @@ class Watch:
     bound: Callable[[float], None]
 
 
-Engine = Callable[[pulp.LpProblem, Start, Limits], Found]
+Engine = Callable[[pulp.LpProblem, Start, SearchLimits], SearchResult]
 """Minimizes a problem from a start; raises PuLP's error on failure."""
 
 SOLUTION = highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution
@@ -81,8 +81,8 @@ class _StartedHiGHS(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
 
 
 def highs(
-    problem: pulp.LpProblem, start: Start, limits: Limits, watch: Watch | None = None
-) -> Found:
+    problem: pulp.LpProblem, start: Start, limits: SearchLimits, watch: Watch | None = None
+) -> SearchResult:
     """HiGHS, which can be watched."""
     options: dict[str, object] = {"msg": False, "threads": 1, "gapRel": 0.0, "gapAbs": limits.gap}
     if limits.nodes is not None:
@@ -94,7 +94,7 @@ def highs(
     # PuLP calls a time limit optimal; HiGHS itself tells what it has, and its bound.
     information = problem.solverModel.getInfo()
     known = information.primal_solution_status == FEASIBLE_POINT
-    return Found(known, float(information.mip_dual_bound))
+    return SearchResult(known, float(information.mip_dual_bound))
 
 
 class _Known(Protocol):
@@ -115,7 +115,7 @@ def _callback(watch: Watch) -> Callable[..., None]:
     return told
 
 
-def cbc(problem: pulp.LpProblem, _start: Start, limits: Limits) -> Found:
+def cbc(problem: pulp.LpProblem, _start: Start, limits: SearchLimits) -> SearchResult:
     """CBC, which is an extra; it tells a bound only of what it has solved."""
     problem.solve(
         pulp.COIN_CMD(
@@ -129,8 +129,8 @@ def cbc(problem: pulp.LpProblem, _start: Start, limits: Limits) -> Found:
         )
     )
     if problem.sol_status == pulp.LpSolutionOptimal:
-        return Found(solution=True, bound=float(pulp.value(problem.objective)) - limits.gap)
-    return Found(problem.sol_status == pulp.LpSolutionIntegerFeasible, -np.inf)
+        return SearchResult(solution=True, bound=float(pulp.value(problem.objective)) - limits.gap)
+    return SearchResult(problem.sol_status == pulp.LpSolutionIntegerFeasible, -np.inf)
 
 
 def _path_of_cbc() -> str:
@@ -157,9 +157,9 @@ def watched(watch: Watch, columns: Sequence[pulp.LpVariable]) -> Sequence[Engine
 def branch_and_bound(
     problem: pulp.LpProblem,
     start: Start,
-    limits: Limits,
+    limits: SearchLimits,
     engines: Sequence[Engine] = ENGINES,
-) -> Found:
+) -> SearchResult:
     """Minimize with the first of the engines that does not fail.
 
     Raises

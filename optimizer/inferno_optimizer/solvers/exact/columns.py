@@ -8,13 +8,13 @@ import pulp
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import (
     ENGINES,
-    Limits,
+    SearchLimits,
     Start,
     Watch,
     branch_and_bound,
     watched,
 )
-from inferno_optimizer.solvers.exact.neighbourhood import Opening
+from inferno_optimizer.solvers.exact.neighbourhood import Neighbourhood
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.incumbent import Incumbent
 
@@ -31,7 +31,7 @@ class Choice:
     bound: float
 
 
-class Columns:
+class BinaryColumns:
     """The open rows of a program as binary columns, of which objectives are minimized.
 
     Parameters
@@ -49,7 +49,7 @@ class Columns:
     def __init__(
         self,
         program: Program,
-        opening: Opening,
+        opening: Neighbourhood,
         floors: FloatArray,
         whole: int,
         shortfall: FloatArray | None = None,
@@ -100,7 +100,7 @@ class Columns:
     def minimize(
         self,
         objective: FloatArray,
-        limits: Limits,
+        limits: SearchLimits,
         start: BoolArray,
         incumbent: Incumbent[BoolArray] | None = None,
     ) -> Choice | None:

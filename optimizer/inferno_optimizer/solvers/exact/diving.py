@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray, Program, first_cases
-from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation, Vertex
+from inferno_optimizer.solvers.exact.relaxation import NOTHING, RowRelaxation, RowVertex
 
 INTEGRAL = 1e-6
 """Distance from 0 and 1 up to which an amount is rounded."""
@@ -53,12 +53,12 @@ class Dive:
 
     chosen: BoolArray
     split: BoolArray
-    vertex: Vertex
+    vertex: RowVertex
 
 
 def dive(
     program: Program,
-    relaxation: Relaxation,
+    relaxation: RowRelaxation,
     sizes: FloatArray,
     small: float,
     whole: int,
@@ -101,7 +101,7 @@ class _Descent:
     def __init__(
         self,
         program: Program,
-        relaxation: Relaxation,
+        relaxation: RowRelaxation,
         sizes: FloatArray,
         whole: int,
         seconds_left: Callable[[], float],
@@ -120,7 +120,7 @@ class _Descent:
         rows = np.flatnonzero(large[self._program.place])
         if self._vertex is None or not len(rows):
             return
-        limits = Limits(SHARE * self._seconds_left(), GAP * abs(self._vertex.objective))
+        limits = SearchLimits(SHARE * self._seconds_left(), GAP * abs(self._vertex.objective))
         amounts = self._relaxation.branch(rows, limits)
         if amounts is not None:
             self._relaxation.settle(rows, amounts[rows] > HALF)
@@ -184,7 +184,7 @@ class _Descent:
             self._vertex, row = best
             self._relaxation.decide(case, row)
 
-    def _rows_by_amount(self, case: int, vertex: Vertex) -> list[int]:
+    def _rows_by_amount(self, case: int, vertex: RowVertex) -> list[int]:
         """Rows of a case, and `NOTHING` where it may be left out, by their amounts."""
         first = int(self._program.starts[case])
         rows = list(range(first, first + int(self._program.lengths[case])))

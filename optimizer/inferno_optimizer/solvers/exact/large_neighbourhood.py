@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.exact.columns import Columns
-from inferno_optimizer.solvers.exact.neighbourhood import Opening
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.exact.columns import BinaryColumns
+from inferno_optimizer.solvers.exact.neighbourhood import Neighbourhood
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program, first_cases
 from inferno_optimizer.solvers.incumbent import Incumbent
 
@@ -78,10 +78,10 @@ def improve(
 
 def _solve(task: Task, known: BoolArray, part: BoolArray, seconds: float) -> BoolArray | None:
     """A better choice that differs in rows of a part only; None where none is found."""
-    opening = Opening(known & ~part, part)
-    columns = Columns(task.program, opening, task.floors.loads, task.floors.whole)
+    opening = Neighbourhood(known & ~part, part)
+    columns = BinaryColumns(task.program, opening, task.floors.loads, task.floors.whole)
     before = float(task.objective @ known)
-    limits = Limits(min(seconds, SECONDS), 0.0, NODES)
+    limits = SearchLimits(min(seconds, SECONDS), 0.0, NODES)
     choice = columns.minimize(task.objective, limits, known)
     better = choice is not None and choice.objective < before - SMALLEST * abs(before)
     return choice.chosen if choice is not None and better else None

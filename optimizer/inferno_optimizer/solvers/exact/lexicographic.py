@@ -12,11 +12,15 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.exact.columns import Columns
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.exact.columns import BinaryColumns
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.local_search import Guide, descend, exchange, round_off
-from inferno_optimizer.solvers.exact.neighbourhood import Centre, Opening, leave_everything_open
+from inferno_optimizer.solvers.exact.neighbourhood import (
+    Centre,
+    Neighbourhood,
+    leave_everything_open,
+)
 from inferno_optimizer.solvers.exact.one_more_card import solve_with_one_more, value_of_one_more
 from inferno_optimizer.solvers.exact.packing import (
     add,
@@ -27,11 +31,11 @@ from inferno_optimizer.solvers.exact.packing import (
     pack,
     stand,
 )
-from inferno_optimizer.solvers.exact.prices import Prices, price
+from inferno_optimizer.solvers.exact.prices import RowPrices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
-from inferno_optimizer.solvers.exact.relaxation import Relaxation
+from inferno_optimizer.solvers.exact.relaxation import RowRelaxation
 from inferno_optimizer.solvers.failures import Failures
-from inferno_optimizer.solvers.incumbent import Incumbent, Observer, Progress
+from inferno_optimizer.solvers.incumbent import Incumbent, ProgressObserver, SearchProgress
 
 GAP = 5e-5
 """Relative distance from the bound at which a larger program is searched no further.
@@ -75,7 +79,7 @@ HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ProgramSizes:
     """Up to `small` rows a program is solved as it is, to the last digit.
 
     Of a larger one the MILP solver gets the rows that can be part of a better solution than the
@@ -95,7 +99,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RowPlan:
     """Rows chosen, with proven bounds of the load of each level and of the value.
 
     A bound of a level holds among the solutions that serve as much of the levels before it;
@@ -115,10 +119,10 @@ class Outcome:
 def solve_by_levels(
     program: Program,
     timer: Timer,
-    sizes: Sizes = Sizes(),
+    sizes: ProgramSizes = ProgramSizes(),
     tolerance: float | None = None,
-    observe: Observer | None = None,
-) -> Outcome:
+    observe: ProgressObserver | None = None,
+) -> RowPlan:
     """Solve a program with at least one row.
 
     Parameters
@@ -148,9 +152,9 @@ class _Search:
         self,
         program: Program,
         timer: Timer,
-        sizes: Sizes,
+        sizes: ProgramSizes,
         tolerance: float | None,
-        observe: Observer | None,
+        observe: ProgressObserver | None,
     ) -> None:
         self._program, self._timer, self._sizes = program, timer, sizes
         self._observe = observe
@@ -203,13 +207,13 @@ class _Search:
             return min(served * (1 - SLACK), close)
         return served * (1 - self._tolerance)
 
-    def finish(self) -> Outcome:
+    def finish(self) -> RowPlan:
         """The least value among solutions that keep the floors."""
         program = self._program
         incumbent = self._incumbent(program, program.value, fill(program, self._chosen), None)
         self._failures.attempt("value", lambda: self._minimize_value(incumbent))
         chosen = incumbent.plan
-        return Outcome(
+        return RowPlan(
             chosen,
             self._bounds,
             incumbent.bound,
@@ -240,7 +244,7 @@ class _Search:
 
         def tell(chosen: BoolArray, bound: float) -> None:
             value = float(program.value @ chosen)
-            observe(Progress(level, program.served(chosen, levels), value, bound))
+            observe(SearchProgress(level, program.served(chosen, levels), value, bound))
 
         return Incumbent(known, worth, tell)
 
@@ -288,14 +292,14 @@ class _Search:
         self,
         task: Task,
         incumbent: Incumbent[BoolArray],
-        opening: Opening,
+        opening: Neighbourhood,
         seconds_left: Callable[[], float],
         gap: float,
     ) -> None:
         """Let the MILP solver look for a better choice than the incumbent among all open rows."""
-        columns = Columns(task.program, opening, task.floors.loads, task.floors.whole)
+        columns = BinaryColumns(task.program, opening, task.floors.loads, task.floors.whole)
         watching = incumbent if incumbent.observed else None
-        limits = Limits(seconds_left(), gap)  # it takes a while to build so many columns
+        limits = SearchLimits(seconds_left(), gap)  # it takes a while to build so many columns
         found = columns.minimize(task.objective, limits, incumbent.plan, watching)
         if found is not None:
             incumbent.offer(found.chosen)
@@ -339,10 +343,10 @@ class _Search:
     def _tighten(
         self,
         program: Program,
-        prices: Prices,
+        prices: RowPrices,
         incumbent: Incumbent[BoolArray],
         seconds_left: Callable[[], float],
-    ) -> Prices:
+    ) -> RowPrices:
         """Prove more by cuts, once in a stage, among the rows of which something better consists.
 
         Floors may be missed for the price of the load, so that the bound follows lower floors.
@@ -350,7 +354,7 @@ class _Search:
         if prices.proven > prices.bound or len(program.case) > self._sizes.large:
             return prices
         rows = np.flatnonzero(prices.excess <= incumbent.value - prices.bound)
-        relaxation = Relaxation(
+        relaxation = RowRelaxation(
             program.take(rows), prices.objective[rows], self._floors, prices.loads, self._whole
         )
         reserved = (1 - CUTS) * seconds_left()
@@ -358,7 +362,7 @@ class _Search:
         incumbent.prove(proven)
         return prices.raised(min(proven, incumbent.value))
 
-    def _gap(self, program: Program, prices: Prices) -> float:
+    def _gap(self, program: Program, prices: RowPrices) -> float:
         """Relative distance from the bound at which a level is searched no further.
 
         Later objectives may take what the tolerance allows; but where all might be served, that
@@ -370,7 +374,7 @@ class _Search:
     def _refine(
         self,
         program: Program,
-        prices: Prices,
+        prices: RowPrices,
         incumbent: Incumbent[BoolArray],
         gap: float,
         seconds_left: Callable[[], float],
@@ -392,7 +396,7 @@ class _Search:
     def _together(
         self,
         task: Task,
-        prices: Prices,
+        prices: RowPrices,
         incumbent: Incumbent[BoolArray],
         seconds_left: Callable[[], float],
     ) -> None:
@@ -400,14 +404,14 @@ class _Search:
         better = _better_rows(task, prices, incumbent.value)
         rows = np.count_nonzero(better)
         if 0 < rows <= self._sizes.large and seconds_left() > PER_COLUMN * rows:
-            opening = Opening(np.zeros_like(better), better)
+            opening = Neighbourhood(np.zeros_like(better), better)
             gap = task.good_enough - prices.proven
             self._exactly(task, incumbent, opening, seconds_left, gap)
 
     def _search_nearby(
         self,
         program: Program,
-        prices: Prices,
+        prices: RowPrices,
         incumbent: Incumbent[BoolArray],
         known: BoolArray,
         seconds_left: Callable[[], float],
@@ -445,12 +449,12 @@ class _Search:
     def _search(
         self,
         program: Program,
-        prices: Prices,
+        prices: RowPrices,
         incumbent: Incumbent[BoolArray],
         least: FloatArray,
         gap: float,
         seconds_left: Callable[[], float],
-    ) -> Prices:
+    ) -> RowPrices:
         """Dive, then exchange around where that ends, or around what is known.
 
         Returns the prices at the floors that hold then.
@@ -476,10 +480,10 @@ class _Search:
         self,
         program: Program,
         incumbent: Incumbent[BoolArray],
-        prices: Prices,
+        prices: RowPrices,
         found: BoolArray,
         least: FloatArray,
-    ) -> Prices:
+    ) -> RowPrices:
         """Offer what was found; floors that it misses are lowered, at least to `least`.
 
         Returns the prices at the floors that hold then.
@@ -511,12 +515,12 @@ def _stands(program: Program) -> bool:
     return len(np.unique(program.place[program.stays])) > HALF * len(program.starts)
 
 
-def _good_enough(prices: Prices, gap: float) -> float:
+def _good_enough(prices: RowPrices, gap: float) -> float:
     """An objective that is so close, relative, to what is proven."""
     return prices.proven + gap * max(1.0, abs(prices.proven))
 
 
-def _better_rows(task: Task, prices: Prices, value: float) -> BoolArray:
+def _better_rows(task: Task, prices: RowPrices, value: float) -> BoolArray:
     """Rows of which one with a lower value may consist; none if the value is good enough."""
     if value <= task.good_enough:
         return np.zeros(len(task.objective), dtype=np.bool_)

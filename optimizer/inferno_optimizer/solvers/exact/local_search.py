@@ -7,14 +7,14 @@ from enum import Enum, auto
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.exact.columns import Columns
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.exact.columns import BinaryColumns
 from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
 from inferno_optimizer.solvers.exact.packing import fill, insert
-from inferno_optimizer.solvers.exact.prices import Prices
+from inferno_optimizer.solvers.exact.prices import RowPrices
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
-from inferno_optimizer.solvers.exact.relaxation import Relaxation
+from inferno_optimizer.solvers.exact.relaxation import RowRelaxation
 
 NEAR = 0.1
 """A row enters the relaxation if it costs more than the best of its case by at most this share
@@ -49,7 +49,7 @@ class Guide(Enum):
 
 def descend(
     program: Program,
-    prices: Prices,
+    prices: RowPrices,
     floors: Floors,
     known: BoolArray,
     guide: Guide,
@@ -64,7 +64,7 @@ def descend(
     near = replace(program.take(rows), capacity=program.capacity - program.used(fixed))
     sizes, cases = prices.sizes(program), program.place[rows[near.starts]]
     loads = floors.loads - program.served(fixed, len(floors.loads))
-    relaxation = Relaxation(
+    relaxation = RowRelaxation(
         near, prices.objective[rows], loads, PENALTY * prices.loads, floors.whole
     )
     if guide is Guide.CUTS:
@@ -84,7 +84,7 @@ def descend(
 
 
 def round_off(
-    program: Program, prices: Prices, centre: Centre, seconds_left: Callable[[], float]
+    program: Program, prices: RowPrices, centre: Centre, seconds_left: Callable[[], float]
 ) -> BoolArray:
     """Give the split cases of a centre what fits, or what others lose less by, if there is time.
 
@@ -96,7 +96,7 @@ def round_off(
 
 def exchange(
     program: Program,
-    prices: Prices,
+    prices: RowPrices,
     floors: Floors,
     centre: Centre,
     seconds_left: Callable[[], float],
@@ -109,8 +109,8 @@ def exchange(
         return None
     start = fill(program, centre.chosen, centre.split)
     opening = leave_exchanges_open(program, centre, floors.whole)
-    columns = Columns(program, opening, floors.loads, floors.whole, PENALTY * centre.loads)
-    limits = Limits(seconds_left(), ENOUGH * abs(prices.bound), NODES)
+    columns = BinaryColumns(program, opening, floors.loads, floors.whole, PENALTY * centre.loads)
+    limits = SearchLimits(seconds_left(), ENOUGH * abs(prices.bound), NODES)
     choice = columns.minimize(prices.objective, limits, start)
     if choice is None:
         return None
@@ -118,7 +118,7 @@ def exchange(
     return filled if prices.objective @ filled < choice.objective else choice.chosen
 
 
-def _certain_and_open(program: Program, prices: Prices) -> tuple[BoolArray, IntArray]:
+def _certain_and_open(program: Program, prices: RowPrices) -> tuple[BoolArray, IntArray]:
     """Rows without an alternative that may be worth it, and those of which some are chosen."""
     typical = abs(prices.bound) / len(program.starts)
     margin = NEAR * np.maximum(prices.sizes(program), typical)

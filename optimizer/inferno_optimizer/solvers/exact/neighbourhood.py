@@ -29,7 +29,7 @@ MOST_LEFT_OUT = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Neighbourhood:
     """What is left to decide: `fixed` rows are chosen, `free` ones may be, others are not."""
 
     fixed: BoolArray
@@ -58,13 +58,13 @@ class Centre:
     loads: FloatArray
 
 
-def leave_everything_open(program: Program) -> Opening:
+def leave_everything_open(program: Program) -> Neighbourhood:
     """Nothing is known beforehand."""
     free = np.ones(len(program.case), dtype=np.bool_)
-    return Opening(~free, free)
+    return Neighbourhood(~free, free)
 
 
-def leave_exchanges_open(program: Program, centre: Centre, whole: int) -> Opening:
+def leave_exchanges_open(program: Program, centre: Centre, whole: int) -> Neighbourhood:
     """Open the cases that are split, and the cheapest small exchanges of every kind.
 
     The first `whole` levels are served entirely: none of their cases is dropped.
@@ -76,7 +76,7 @@ def leave_exchanges_open(program: Program, centre: Centre, whole: int) -> Openin
     mine = opened[program.place]
     free = centre.split[program.place] | (centre.chosen & mine)
     free[exchanges] = True
-    return Opening(centre.chosen & ~mine, free)
+    return Neighbourhood(centre.chosen & ~mine, free)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.assignment import NO_LEVEL, SMALLEST_GAIN, OneMoreCard
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.exact.columns import Columns
-from inferno_optimizer.solvers.exact.neighbourhood import Opening
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.exact.columns import BinaryColumns
+from inferno_optimizer.solvers.exact.neighbourhood import Neighbourhood
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
-from inferno_optimizer.solvers.exact.relaxation import Relaxation, Vertex
+from inferno_optimizer.solvers.exact.relaxation import RowRelaxation, RowVertex
 
 FEW = 20_000
 """Up to so many rows all enter the relaxation."""
@@ -140,9 +140,9 @@ def _saved(
     if value - prices.bound <= rounding:
         return 0.0
     better = known | (prices.excess <= value - prices.bound)
-    opening = Opening(np.zeros_like(better), better)
-    columns = Columns(program, opening, floors.loads, floors.whole)
-    choice = columns.minimize(objective, Limits(seconds_left(), 0.0), known)
+    opening = Neighbourhood(np.zeros_like(better), better)
+    columns = BinaryColumns(program, opening, floors.loads, floors.whole)
+    choice = columns.minimize(objective, SearchLimits(seconds_left(), 0.0), known)
     if choice is None or choice.objective - choice.bound > rounding:
         return None
     saved = value - choice.objective
@@ -196,7 +196,7 @@ def _relax(
     floors: Floors,
     known: BoolArray,
     seconds_left: Callable[[], float],
-) -> tuple[Relaxation, Vertex] | None:
+) -> tuple[RowRelaxation, RowVertex] | None:
     """The relaxation of the rows that matter, and its best vertex: that of all rows."""
     typical = float(np.mean(np.abs(objective)))
     taken = np.ones(len(known), dtype=np.bool_)
@@ -207,7 +207,7 @@ def _relax(
     never_missed = np.full(len(floors.loads), np.inf)
     while True:
         rows = np.flatnonzero(taken)
-        relaxation = Relaxation(
+        relaxation = RowRelaxation(
             program.take(rows), objective[rows], floors.loads, never_missed, floors.whole
         )
         vertex = relaxation.solve(seconds_left())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.prices import Prices
+from inferno_optimizer.solvers.exact.prices import RowPrices
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 
 TIE = 1e-4
@@ -15,7 +15,7 @@ CASES = 50
 """After so many cases the time is looked at."""
 
 
-def pack(program: Program, prices: Prices) -> BoolArray:
+def pack(program: Program, prices: RowPrices) -> BoolArray:
     """Choose rows within capacity; those that must be served first, then by what they gain.
 
     Among equally good rows the one that takes the least share of the cards left is taken,
@@ -47,7 +47,7 @@ def stand(program: Program) -> BoolArray:
 
 
 def change_little(
-    program: Program, prices: Prices, seconds_left: Callable[[], float] = lambda: np.inf
+    program: Program, prices: RowPrices, seconds_left: Callable[[], float] = lambda: np.inf
 ) -> BoolArray:
     """Leave servers as they are, insert the others; the cards left go to the dearest cases.
 
@@ -78,7 +78,7 @@ def add(program: Program, chosen: BoolArray, more: BoolArray) -> BoolArray:
 def insert(
     program: Program,
     chosen: BoolArray,
-    prices: Prices,
+    prices: RowPrices,
     seconds_left: Callable[[], float] = lambda: np.inf,
 ) -> BoolArray:
     """Insert cases without a row where they cost the least, and eject what loses less by it.
@@ -103,7 +103,9 @@ def insert(
     return chosen
 
 
-def completed(program: Program, chosen: BoolArray, floors: FloatArray, prices: Prices) -> BoolArray:
+def completed(
+    program: Program, chosen: BoolArray, floors: FloatArray, prices: RowPrices
+) -> BoolArray:
     """Cases that a choice serves, and as many more as the floors of the first levels take.
 
     Those come first that cost the least for their load. Shape (cases,).
@@ -125,7 +127,7 @@ def completed(program: Program, chosen: BoolArray, floors: FloatArray, prices: P
 
 def _cheapest_way(
     program: Program,
-    prices: Prices,
+    prices: RowPrices,
     case: int,
     loss: FloatArray,
     others: IntArray,
@@ -144,7 +146,7 @@ def _cheapest_way(
     return cheapest
 
 
-def _missing(program: Program, chosen: BoolArray, prices: Prices) -> list[int]:
+def _missing(program: Program, chosen: BoolArray, prices: RowPrices) -> list[int]:
     """Cases without a row, in the order in which they are inserted."""
     cases = np.flatnonzero(~program.has_row(chosen))
     optional = np.isfinite(prices.left_out)
@@ -187,7 +189,7 @@ def _take(program: Program, chosen: BoolArray, rows: IntArray) -> BoolArray:
     return chosen
 
 
-def _order(program: Program, prices: Prices) -> IntArray:
+def _order(program: Program, prices: RowPrices) -> IntArray:
     """Cases by what leaving them out loses; of those that must be served, large ones first."""
     size = prices.sizes(program)
     must = np.isinf(prices.left_out)

@@ -66,7 +66,7 @@ ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class RowPrices:
     """Multipliers, what they prove, and what each row costs beyond the best of its case.
 
     Attributes
@@ -103,12 +103,12 @@ class Prices:
         """What it loses to leave the case of a chosen row out; shape (rows,)."""
         return self.left_out[program.place] - self.excess
 
-    def lowered(self, loads: FloatArray) -> "Prices":
+    def lowered(self, loads: FloatArray) -> "RowPrices":
         """The same multipliers where floors are lower by so much load; shape (levels,)."""
         worth = float(self.loads @ loads) * (1 + ROUNDING * len(loads))
         return replace(self, bound=self.bound - worth, proven=self.proven - worth)
 
-    def raised(self, proven: float) -> "Prices":
+    def raised(self, proven: float) -> "RowPrices":
         """The same where more is proven, at floors that may be missed for the price of the load."""
         return replace(self, proven=max(self.proven, proven))
 
@@ -119,7 +119,7 @@ def price(
     floors: FloatArray,
     whole: int,
     seconds_left: Callable[[], float] = lambda: np.inf,
-) -> Prices:
+) -> RowPrices:
     """Find the best multipliers of a program, or good ones in the time that remains.
 
     Parameters
@@ -142,7 +142,7 @@ def price(
     best = dual.or_nothing(least)
     types = len(program.capacity)
     bound = _proven(dual, multipliers, costs <= least[program.place], best)
-    return Prices(
+    return RowPrices(
         cards=multipliers[:types],
         loads=multipliers[types:],
         objective=objective,

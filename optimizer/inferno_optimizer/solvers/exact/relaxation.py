@@ -11,7 +11,7 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import FEASIBLE_POINT, Limits
+from inferno_optimizer.solvers.exact.branch_and_bound import FEASIBLE_POINT, SearchLimits
 from inferno_optimizer.solvers.exact.cuts import Cut, Inequalities, find_cuts
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.sparse import SparseMatrix
@@ -38,7 +38,7 @@ HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Vertex:
+class RowVertex:
     """A best solution of the relaxation.
 
     `amounts` of the rows, shape (rows,); `objective` with what missed floors cost. `cards` and
@@ -61,7 +61,7 @@ class Vertex:
         return costs
 
 
-class Relaxation:
+class RowRelaxation:
     """Rows with amounts from 0 to 1, of which more and more are decided.
 
     Parameters
@@ -94,7 +94,7 @@ class Relaxation:
         self._floors, self._matrix = floors[self._levels], self._rows()
         self._solver.passModel(self._model(objective, shortfall[self._levels], whole))
 
-    def solve(self, seconds: float = np.inf) -> Vertex | None:
+    def solve(self, seconds: float = np.inf) -> RowVertex | None:
         """A best vertex; None where what was decided, or the time, leaves none."""
         if not self._run(seconds):
             return None
@@ -104,7 +104,7 @@ class Relaxation:
         types = len(self._program.capacity)
         loads = np.zeros(self._all_levels)
         loads[self._levels] = dual[types : types + len(self._levels)]
-        return Vertex(amounts, self._objective, -dual[:types], loads)
+        return RowVertex(amounts, self._objective, -dual[:types], loads)
 
     def tighten(self, rounds: int, seconds_left: Callable[[], float]) -> float:
         """Add cuts, so many times at most, until they hardly improve the objective.
@@ -125,7 +125,7 @@ class Relaxation:
             self._add(cuts)
         return objective
 
-    def branch(self, rows: IntArray, limits: Limits) -> FloatArray | None:
+    def branch(self, rows: IntArray, limits: SearchLimits) -> FloatArray | None:
         """Amounts of a good solution in which these rows have 0 or 1; None where none is found."""
         self._declare(rows, highspy.HighsVarType.kInteger)
         self._solver.setOptionValue("mip_rel_gap", 0.0)
@@ -136,7 +136,7 @@ class Relaxation:
         self._declare(rows, highspy.HighsVarType.kContinuous)
         return amounts if known else None
 
-    def solve_with_one_more(self, card_type: int, seconds: float = np.inf) -> Vertex | None:
+    def solve_with_one_more(self, card_type: int, seconds: float = np.inf) -> RowVertex | None:
         """The same with one more card of a type."""
         row, cards = len(self._program.starts) + card_type, self._program.capacity[card_type]
         self._solver.changeRowBounds(row, -np.inf, float(cards + 1))

@@ -19,7 +19,7 @@ from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.prices import ROUNDING
 from inferno_optimizer.solvers.heterogeneous.cheapest import Mixes, cheapest_mixes
-from inferno_optimizer.solvers.heterogeneous.problem import Problem
+from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from inferno_optimizer.solvers.sparse import SparseMatrix
 
 ROUNDS = 40
@@ -42,7 +42,7 @@ SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class MixPrices:
     """Prices, and what they prove.
 
     Attributes
@@ -69,8 +69,8 @@ class Prices:
 
 
 def best_prices(
-    problem: Problem, known: IntArray, start: Prices, seconds_left: Callable[[], float]
-) -> Prices:
+    problem: MixProblem, known: IntArray, start: MixPrices, seconds_left: Callable[[], float]
+) -> MixPrices:
     """Climb from prices to those with the highest bound, or to good ones in the time that remains.
 
     Parameters
@@ -109,7 +109,9 @@ def best_prices(
     return best
 
 
-def proven(problem: Problem, cards: FloatArray, loads: FloatArray, least: FloatArray) -> Prices:
+def proven(
+    problem: MixProblem, cards: FloatArray, loads: FloatArray, least: FloatArray
+) -> MixPrices:
     """The sum of the cases' least costs less what capacity is worth, and less any rounding.
 
     `least` is what a mix of each case costs at least at these prices.
@@ -120,7 +122,7 @@ def proven(problem: Problem, cards: FloatArray, loads: FloatArray, least: FloatA
     taken = (reduced < 0) | ~optional
     parts = np.concatenate((least[taken], rewards[taken], terms[len(least) :]))
     rounding = ROUNDING * problem.table.rows.shape[1]
-    return Prices(cards, loads, least, math.fsum(terms) - rounding * math.fsum(np.abs(parts)))
+    return MixPrices(cards, loads, least, math.fsum(terms) - rounding * math.fsum(np.abs(parts)))
 
 
 class _Master:
@@ -130,7 +132,7 @@ class _Master:
     at most for each case.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: MixProblem) -> None:
         self._problem = problem
         table, goal = problem.table, problem.goal
         self._types, self._floors = len(problem.capacity), len(goal.floors)

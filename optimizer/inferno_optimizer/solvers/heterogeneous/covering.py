@@ -33,7 +33,7 @@ EACH = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Inequalities:
+class CoverInequalities:
     """Sums of replicas, weighted, of a case that is served are at least `least`.
 
     `place` is that of the case, shape (inequalities,); `weight` is by item besides.
@@ -44,7 +44,7 @@ class Inequalities:
     least: FloatArray
 
     @classmethod
-    def of(cls, table: MixTable) -> "Inequalities":
+    def of(cls, table: MixTable) -> "CoverInequalities":
         """All that are looked at."""
         share = table.effective_share
         measure = np.concatenate([share / parts for parts in PARTS], axis=1)
@@ -60,16 +60,16 @@ class Inequalities:
         weight = whole + np.minimum(np.maximum(ratio - whole, 0.0) / added[:, None], 1.0)
         return cls(place, weight, least)
 
-    def take(self, which: IntArray | BoolArray) -> "Inequalities":
+    def take(self, which: IntArray | BoolArray) -> "CoverInequalities":
         """Some of them."""
-        return Inequalities(self.place[which], self.weight[which], self.least[which])
+        return CoverInequalities(self.place[which], self.weight[which], self.least[which])
 
-    def among(self, places: IntArray) -> "Inequalities":
+    def among(self, places: IntArray) -> "CoverInequalities":
         """Those of cases at some places, where they are among these."""
         order = np.full(int(max(self.place.max(initial=-1), places.max(initial=-1))) + 1, -1)
         order[places] = np.arange(len(places))
         mine = self.take(order[self.place] >= 0)
-        return Inequalities(order[mine.place], mine.weight, mine.least)
+        return CoverInequalities(order[mine.place], mine.weight, mine.least)
 
     def violated(self, amounts: FloatArray, served: FloatArray) -> IntArray:
         """Those that amounts of items, shape (cases, items), miss most, a few of each case."""

@@ -18,14 +18,14 @@ from inferno_optimizer.solvers.assignment import (
     OneMoreCard,
     Timer,
 )
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.failures import Failures
-from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
+from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
-from inferno_optimizer.solvers.heterogeneous.problem import Goal, Problem
+from inferno_optimizer.solvers.heterogeneous.problem import MixGoal, MixProblem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
-from inferno_optimizer.solvers.heterogeneous.stage import Stage
-from inferno_optimizer.solvers.incumbent import UNKNOWN, Incumbent, Observer, Progress
+from inferno_optimizer.solvers.heterogeneous.stage import MixSearch
+from inferno_optimizer.solvers.incumbent import UNKNOWN, Incumbent, ProgressObserver, SearchProgress
 
 GAP = 5e-4
 """Relative distance from the bound at which a larger program is searched no further."""
@@ -47,7 +47,7 @@ ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MixPlan:
     """Replicas of each item, with proven bounds of the load of each level and of the value.
 
     A bound of a level holds among the plans that serve as much of the levels before it; that
@@ -69,8 +69,8 @@ def solve_mixes(
     capacity: IntArray,
     timer: Timer,
     tolerance: float = 0.0,
-    observe: Observer | None = None,
-) -> Outcome:
+    observe: ProgressObserver | None = None,
+) -> MixPlan:
     """Solve the problem of a table.
 
     Parameters
@@ -89,7 +89,7 @@ def solve_mixes(
     if not len(table.case):
         nothing = np.zeros(table.rows.shape, dtype=np.int64)
         unknown = OneMoreCard.unknown(len(capacity))
-        return Outcome(nothing, np.zeros(0), 0.0, lambda: unknown, out_of_time=False)
+        return MixPlan(nothing, np.zeros(0), 0.0, lambda: unknown, out_of_time=False)
     search = _Search(table, capacity, timer, tolerance, observe)
     for level in range(search.levels):
         search.serve(level)
@@ -105,7 +105,7 @@ class _Search:
         capacity: IntArray,
         timer: Timer,
         tolerance: float,
-        observe: Observer | None,
+        observe: ProgressObserver | None,
     ) -> None:
         self._table, self._capacity, self._timer = table, capacity, timer
         self._observe = observe
@@ -113,7 +113,7 @@ class _Search:
         self._seconds_left = timer.to_search
         self._failures = Failures()
         self._exact = np.count_nonzero(table.most) <= SMALL
-        self._inequalities = Inequalities.of(table)
+        self._inequalities = CoverInequalities.of(table)
         self._used = np.zeros(len(self._inequalities.place), dtype=np.bool_)
         self.levels = int(table.level.max()) + 1
         self._counts = np.zeros(table.rows.shape, dtype=np.int64)
@@ -135,12 +135,12 @@ class _Search:
             self._floors, min(served * (1 - SLACK), most * (1 - self._tolerance))
         )
 
-    def finish(self) -> Outcome:
+    def finish(self) -> MixPlan:
         """The least value among plans that keep the floors."""
         bound = self._minimize(None)
         out_of_time = self._seconds_left() <= 0
         failures = self._failures.texts
-        return Outcome(
+        return MixPlan(
             self._counts,
             self._bounds,
             bound,
@@ -199,7 +199,7 @@ class _Search:
         if seconds < PER_ITEM * len(program.objective):
             return None
         known = self._counts[part]
-        plan, bound = program.solve(known, Limits(seconds, 0.0))
+        plan, bound = program.solve(known, SearchLimits(seconds, 0.0))
         before = _objective(program.table, level, known)
         rounding = SOLVED * max(1.0, abs(before))
         after = before if plan is None else _objective(program.table, level, plan)
@@ -237,7 +237,7 @@ class _Search:
             return
         incumbent.prove(relaxed.objective)
         gap = 0.0 if self._exact else GAP * max(1.0, abs(relaxed.objective))
-        stage = Stage(self._program(level, part), incumbent, gap, seconds_left)
+        stage = MixSearch(self._program(level, part), incumbent, gap, seconds_left)
         if self._exact:
             stage.solve()
         else:
@@ -257,14 +257,14 @@ class _Search:
 
         def tell(counts: IntArray, bound: float) -> None:
             served, value = table.loads(counts, levels), _objective(table, None, counts)
-            observe(Progress(level, served, value, bound))
+            observe(SearchProgress(level, served, value, bound))
 
         return Incumbent(known, worth, tell)
 
-    def _problem(self, level: int | None, part: IntArray) -> Problem:
+    def _problem(self, level: int | None, part: IntArray) -> MixProblem:
         floors = self._floors[:level]
-        goal = Goal(level, floors, min(self._whole, len(floors)))
-        return Problem(self._table.take(part), self._capacity, goal)
+        goal = MixGoal(level, floors, min(self._whole, len(floors)))
+        return MixProblem(self._table.take(part), self._capacity, goal)
 
     def _program(self, level: int | None, part: IntArray) -> MixProgram:
         inequalities = self._inequalities.take(self._used).among(part)

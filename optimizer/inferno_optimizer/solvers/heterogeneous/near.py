@@ -13,10 +13,10 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.heterogeneous.cheapest import Cheapest, Mixes, cheapest_mixes
-from inferno_optimizer.solvers.heterogeneous.column_generation import Prices
-from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
+from inferno_optimizer.solvers.heterogeneous.column_generation import MixPrices
+from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
-from inferno_optimizer.solvers.heterogeneous.problem import Problem
+from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 
 MANY = 200
@@ -56,14 +56,18 @@ class NearMixes:
         Which cases are; shape (cases,).
     """
 
-    problem: Problem
-    prices: Prices
+    problem: MixProblem
+    prices: MixPrices
     mixes: Mixes
     listed: BoolArray
 
     @classmethod
     def of(
-        cls, problem: Problem, prices: Prices, excess: float, seconds_left: Callable[[], float]
+        cls,
+        problem: MixProblem,
+        prices: MixPrices,
+        excess: float,
+        seconds_left: Callable[[], float],
     ) -> "NearMixes":
         """Those that cost less than some excess more, or fewer where there are too many.
 
@@ -92,7 +96,7 @@ class NearMixes:
         result: FloatArray = np.where(problem.table.covered(counts), value, 0.0) - best
         return result
 
-    def program(self, cases: IntArray, problem: Problem, known: IntArray) -> MixProgram:
+    def program(self, cases: IntArray, problem: MixProblem, known: IntArray) -> MixProgram:
         """The program of some of the cases, in which the mixes that they have now are near, too.
 
         `problem` is that of these cases alone, `known` what they have; shape (cases, items).
@@ -102,7 +106,7 @@ class NearMixes:
         now = Mixes.of_plan(table, np.where(listed[:, None], known, 0))
         mixes = mixes.extended(now.take(~now.among(mixes)))
         table = replace(table, most=np.where(listed[:, None], 0, table.most))
-        return MixProgram(replace(problem, table=table), Inequalities.of(table), listed=mixes)
+        return MixProgram(replace(problem, table=table), CoverInequalities.of(table), listed=mixes)
 
     def _of(self, cases: IntArray) -> Mixes:
         """Those of some of the cases, in the places that these have among themselves."""
@@ -113,7 +117,7 @@ class NearMixes:
 
 
 def _search(
-    problem: Problem,
+    problem: MixProblem,
     table: MixTable,
     limit: FloatArray,
     width: int,
@@ -131,7 +135,7 @@ def _search(
     return Cheapest(mixes, missed)
 
 
-def least_costs(problem: Problem, prices: Prices) -> FloatArray:
+def least_costs(problem: MixProblem, prices: MixPrices) -> FloatArray:
     """What the best of each case costs at prices, which may be to leave it out."""
     rewards = problem.rewards(prices.loads)
     return np.where(problem.optional, np.minimum(prices.least, rewards), prices.least)

@@ -10,7 +10,7 @@ from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class MixGoal:
     """What to minimize: loads of a level not served, or the value where there is no level.
 
     `floors` are loads that the first levels keep; of these the first `whole` are served
@@ -23,7 +23,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MixProblem:
     """Mixes for the cases of a table, within the capacity, towards a goal.
 
     `capacity` is that of each type of card, shape (types,).
@@ -31,7 +31,7 @@ class Problem:
 
     table: MixTable
     capacity: IntArray
-    goal: Goal
+    goal: MixGoal
 
     @property
     def optional(self) -> BoolArray:

@@ -17,17 +17,17 @@ from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import (
     ENGINES,
-    Limits,
+    SearchLimits,
     Start,
     Watch,
     branch_and_bound,
     watched,
 )
 from inferno_optimizer.solvers.heterogeneous.cheapest import Mixes
-from inferno_optimizer.solvers.heterogeneous.column_generation import Prices
-from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
+from inferno_optimizer.solvers.heterogeneous.column_generation import MixPrices
+from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
-from inferno_optimizer.solvers.heterogeneous.problem import Problem
+from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
 
 HALF = 0.5
@@ -72,9 +72,9 @@ class MixProgram:
         Mixes that cases may have, which then have no items in the table of the problem.
     """
 
-    problem: Problem
-    inequalities: Inequalities
-    prices: Prices | None = None
+    problem: MixProblem
+    inequalities: CoverInequalities
+    prices: MixPrices | None = None
     listed: Mixes | None = None
 
     @property
@@ -168,7 +168,7 @@ class MixProgram:
         return model
 
     def solve(
-        self, known: IntArray | None, limits: Limits, watch: Watch | None = None
+        self, known: IntArray | None, limits: SearchLimits, watch: Watch | None = None
     ) -> tuple[IntArray | None, float]:
         """Counts of a best plan, None if there is no time for any, and a proven bound.
 
@@ -356,7 +356,7 @@ class MixProgram:
         rows.add(np.zeros(len(stay)), (which, items[self._stay], 1.0), (which, stay, -alone))
         rows.add(1 - alone, (which, items[self._stay], -1.0), (which, stay, 1.0))
 
-    def _add_prices(self, rows: "_Rows", prices: Prices) -> None:
+    def _add_prices(self, rows: "_Rows", prices: MixPrices) -> None:
         """What items cost, their cards paid for, is no less than the cheapest mix costs."""
         table = self.problem.priced(prices.cards)
         items, served, kept, stay, _ = self._columns

@@ -10,7 +10,7 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 
 QUESTION = highspy.cb.HighsCallbackType.kCallbackMipUserSolution
@@ -65,7 +65,7 @@ class Proof:
         self._ended.set()
         self._begun.set()
 
-    def run(self, limits: Limits, after: float = 0.0) -> None:
+    def run(self, limits: SearchLimits, after: float = 0.0) -> None:
         """Prove what there is time for, after some seconds, with the best plan of then."""
         self._begun.wait(after)
         if self._ended.is_set():
@@ -117,7 +117,7 @@ class _Reply(Protocol):
 
 
 @contextmanager
-def concurrent(proof: Proof, limits: Limits, after: float = 0.0) -> Iterator[Future[None]]:
+def concurrent(proof: Proof, limits: SearchLimits, after: float = 0.0) -> Iterator[Future[None]]:
     """Let a thread prove something until the block ends; it begins after some seconds.
 
     HiGHS takes a second now and then to notice that it is to end; nobody waits for that.

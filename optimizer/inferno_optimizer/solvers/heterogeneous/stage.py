@@ -15,10 +15,10 @@ from dataclasses import replace
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits, Watch
-from inferno_optimizer.solvers.heterogeneous.column_generation import Prices, best_prices
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits, Watch
+from inferno_optimizer.solvers.heterogeneous.column_generation import MixPrices, best_prices
 from inferno_optimizer.solvers.heterogeneous.near import NearMixes
-from inferno_optimizer.solvers.heterogeneous.problem import Problem
+from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
 from inferno_optimizer.solvers.heterogeneous.proof import Proof, concurrent
 from inferno_optimizer.solvers.incumbent import Incumbent
@@ -71,7 +71,7 @@ BASIC = 0.02
 """Chance of a case to be solved again that has its cheapest mix, beside that of the worst."""
 
 
-class Stage:
+class MixSearch:
     """The search, with what it needs.
 
     Parameters
@@ -117,7 +117,7 @@ class Stage:
             self.solve(AT_ONCE)
         if not self._is_open():
             return
-        start = Prices(relaxed.cards, relaxed.loads, np.zeros(0), -np.inf)
+        start = MixPrices(relaxed.cards, relaxed.loads, np.zeros(0), -np.inf)
         reserved = (1 - PRICES) * self._seconds_left()
         prices = best_prices(
             self._problem, self._incumbent.plan, start, lambda: self._seconds_left() - reserved
@@ -129,7 +129,7 @@ class Stage:
         if self._is_open():
             self._search(whole, prices)
 
-    def _search(self, whole: MixProgram, prices: Prices) -> None:
+    def _search(self, whole: MixProgram, prices: MixPrices) -> None:
         """Search for a plan among what is near, and for a bound in the whole program."""
         known = self._incumbent
         reserved = (1 - LISTS) * self._seconds_left()
@@ -160,7 +160,7 @@ class Stage:
                 proof.begin()
 
         after = ALONE * seconds if self._problem.goal.level is None else 0.0
-        with concurrent(proof, Limits(seconds - after, self._gap), after) as run:
+        with concurrent(proof, SearchLimits(seconds - after, self._gap), after) as run:
             self._solve_parts(near, 1.0, exchange)
             if self._is_open():
                 wait([run], max(0.0, self._seconds_left() - (1 - PROOF) * seconds))
@@ -190,7 +190,7 @@ class Stage:
             return
         incumbent = self._incumbent
         gap = self._gap if bound else self._gap / 2  # what is proven of some is more than of all
-        limits = Limits(seconds, gap)
+        limits = SearchLimits(seconds, gap)
         watch = Watch(
             lambda values: self._offer(program.counts(values)),
             incumbent.prove if bound else lambda _: None,
@@ -217,7 +217,7 @@ class Stage:
                 break
             known = self._incumbent.plan
             cases = _some(near.beyond(known), int(size), random)
-            found = self._part(near, cases).solve(None, Limits(seconds, 0.0, NODES))[0]
+            found = self._part(near, cases).solve(None, SearchLimits(seconds, 0.0, NODES))[0]
             changed = known.copy()
             changed[cases] = known[cases] if found is None else found
             failures = 0 if self._offer(changed) else failures + 1
@@ -231,7 +231,7 @@ class Stage:
         others = problem.table.take(np.delete(np.arange(len(known)), cases))
         counts = np.delete(known, cases, axis=0)
         loads = others.loads(counts, len(goal.floors))
-        part = Problem(
+        part = MixProblem(
             problem.table.take(cases),
             problem.capacity - others.used(counts, len(problem.capacity)),
             replace(goal, floors=np.maximum(goal.floors - loads, 0.0)),

@@ -7,7 +7,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
-from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 
 MORE = 1e-9
 """Share by which a case must gain to move to another column."""
@@ -28,7 +28,7 @@ class Filling:
         The plan: replicas of each column, shape (columns,). It is not changed.
     """
 
-    def __init__(self, problem: Problem, counts: IntArray) -> None:
+    def __init__(self, problem: ReplicaProblem, counts: IntArray) -> None:
         self._problem = problem
         self.counts = counts.copy()
         self._left: list[int] = (problem.capacity - problem.used(counts)).tolist()
@@ -99,7 +99,9 @@ class Filling:
             self._left[card_type] -= replicas * count
 
 
-def filled(problem: Problem, counts: IntArray, cases: BoolArray, *, only_hold: bool) -> IntArray:
+def filled(
+    problem: ReplicaProblem, counts: IntArray, cases: BoolArray, *, only_hold: bool
+) -> IntArray:
     """The plan with what is left given to some cases, the most load for the cards first."""
     filling = Filling(problem, counts)
     order = _by_load_for_cards(problem)
@@ -111,7 +113,7 @@ def filled(problem: Problem, counts: IntArray, cases: BoolArray, *, only_hold: b
     return filling.counts
 
 
-def _by_load_for_cards(problem: Problem) -> IntArray:
+def _by_load_for_cards(problem: ReplicaProblem) -> IntArray:
     """Cases by level; in a level those first that serve the most load for their cards."""
     part = np.full(len(problem.case), 0.0)
     entries = problem.cards

@@ -7,10 +7,10 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
-from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 
 
-class Kind(Enum):
+class GoalKind(Enum):
     """The load of a level that is held, served or served entirely; or the value of all."""
 
     HELD = "held"
@@ -23,27 +23,27 @@ class Kind(Enum):
 class Goal:
     """Something to be maximized of a level; the value is minimized, of all levels."""
 
-    kind: Kind
+    kind: GoalKind
     level: int
 
-    def worth(self, problem: Problem, counts: IntArray) -> float:
+    def worth(self, problem: ReplicaProblem, counts: IntArray) -> float:
         """What replicas, shape (columns,), reach; a value with its sign changed."""
-        if self.kind is Kind.VALUE:
+        if self.kind is GoalKind.VALUE:
             return -float(problem.values(counts).sum())
         return float(problem.load(self.shares(problem, counts))[self.level])
 
-    def shares(self, problem: Problem, counts: IntArray) -> FloatArray:
+    def shares(self, problem: ReplicaProblem, counts: IntArray) -> FloatArray:
         """Share of each case that counts."""
-        if self.kind is Kind.HELD:
+        if self.kind is GoalKind.HELD:
             return problem.holding(counts)
         served = problem.served(counts)
-        return np.floor(served) if self.kind is Kind.ENTIRE else served
+        return np.floor(served) if self.kind is GoalKind.ENTIRE else served
 
-    def most(self, problem: Problem) -> float:
+    def most(self, problem: ReplicaProblem) -> float:
         """What no plan exceeds, whatever cards there are."""
-        if self.kind is Kind.VALUE:
+        if self.kind is GoalKind.VALUE:
             return 0.0
-        shares = problem.held if self.kind is Kind.HELD else np.ones(len(problem.cases))
+        shares = problem.held if self.kind is GoalKind.HELD else np.ones(len(problem.cases))
         return float(problem.load(shares)[self.level])
 
 
@@ -59,30 +59,32 @@ class Floor:
     whole: bool
 
 
-def least_shares(problem: Problem, floors: tuple[Floor, ...], kind: Kind) -> FloatArray:
+def least_shares(problem: ReplicaProblem, floors: tuple[Floor, ...], kind: GoalKind) -> FloatArray:
     """Share of each case that must count as held, as served or as served entirely; (cases,)."""
     least = np.zeros(len(problem.cases))
     for floor in floors:
         if floor.whole and floor.goal.kind is kind:
             mine = problem.level == floor.goal.level
-            least[mine] = problem.held[mine] if kind is Kind.HELD else 1.0
+            least[mine] = problem.held[mine] if kind is GoalKind.HELD else 1.0
     return least
 
 
-def least_of(problem: Problem, floors: tuple[Floor, ...]) -> FloatArray:
+def least_of(problem: ReplicaProblem, floors: tuple[Floor, ...]) -> FloatArray:
     """Share that each case must have in any way, shape (cases,)."""
-    least: FloatArray = np.maximum.reduce([least_shares(problem, floors, kind) for kind in Kind])
+    least: FloatArray = np.maximum.reduce(
+        [least_shares(problem, floors, kind) for kind in GoalKind]
+    )
     return least
 
 
-def with_sum(floors: tuple[Floor, ...], kind: Kind) -> list[Floor]:
+def with_sum(floors: tuple[Floor, ...], kind: GoalKind) -> list[Floor]:
     """Floors of a kind that are sums over the cases of a level."""
     return [floor for floor in floors if floor.goal.kind is kind and not floor.whole]
 
 
-def levels_of(goal: Goal, problem: Problem) -> BoolArray:
+def levels_of(goal: Goal, problem: ReplicaProblem) -> BoolArray:
     """Cases that matter to a goal and those before it."""
-    if goal.kind is Kind.VALUE:
+    if goal.kind is GoalKind.VALUE:
         return np.ones(len(problem.cases), dtype=np.bool_)
     matter: BoolArray = problem.level <= goal.level
     return matter

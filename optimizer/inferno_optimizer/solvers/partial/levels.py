@@ -19,17 +19,17 @@ from inferno_optimizer.solvers.assignment import (
     OneMoreCard,
     Timer,
 )
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
     Goal,
-    Kind,
+    GoalKind,
     least_of,
     levels_of,
 )
-from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
 from inferno_optimizer.solvers.partial.rounding import WHOLE, in_turn, rounded
 from inferno_optimizer.solvers.partial.tree import Tree
@@ -96,7 +96,7 @@ class Outcome:
 
     def most_served(self) -> list[float]:
         """The most load that can be served of each level."""
-        return [reached.bound for reached in self.reached if reached.goal.kind is Kind.SERVED]
+        return [reached.bound for reached in self.reached if reached.goal.kind is GoalKind.SERVED]
 
     @property
     def least_value(self) -> float:
@@ -104,23 +104,28 @@ class Outcome:
         return -self.reached[-1].bound
 
 
-def goals_of(problem: Problem, *, delayed: bool) -> Iterator[Goal]:
+def goals_of(problem: ReplicaProblem, *, delayed: bool) -> Iterator[Goal]:
     """What is looked for, the most important first.
 
     With `delayed`, the cases of all levels are served entirely, as far as possible, before any
     is served in part.
     """
     for level in range(problem.levels):
-        yield Goal(Kind.HELD, level)
-        yield Goal(Kind.ENTIRE if delayed else Kind.SERVED, level)
+        yield Goal(GoalKind.HELD, level)
+        yield Goal(GoalKind.ENTIRE if delayed else GoalKind.SERVED, level)
     if delayed:
         for level in range(problem.levels):
-            yield Goal(Kind.SERVED, level)
-    yield Goal(Kind.VALUE, problem.levels - 1)
+            yield Goal(GoalKind.SERVED, level)
+    yield Goal(GoalKind.VALUE, problem.levels - 1)
 
 
 def solve_by_levels(
-    problem: Problem, timer: Timer, tolerance: float | None, *, delayed: bool, small: int = SMALL
+    problem: ReplicaProblem,
+    timer: Timer,
+    tolerance: float | None,
+    *,
+    delayed: bool,
+    small: int = SMALL,
 ) -> Outcome:
     """Solve a problem.
 
@@ -151,7 +156,7 @@ class _Search:
     """The goals reached so far: a plan, and what later goals keep."""
 
     def __init__(
-        self, problem: Problem, timer: Timer, tolerance: float | None, *, exact: bool
+        self, problem: ReplicaProblem, timer: Timer, tolerance: float | None, *, exact: bool
     ) -> None:
         self._problem, self._timer, self._exact = problem, timer, exact
         by_default = SLACK if self._exact else GIVEN_UP
@@ -187,11 +192,11 @@ class _Search:
         for reached in self._reached:
             goal = reached.goal
             short = self._worth(goal) < goal.most(self._problem) * (1 - SLACK)
-            if goal.kind is Kind.VALUE or (goal.kind is Kind.SERVED and short):
+            if goal.kind is GoalKind.VALUE or (goal.kind is GoalKind.SERVED and short):
                 prices = self._prices(goal, floors)
                 if prices is None:
                     break
-                if goal.kind is Kind.VALUE:
+                if goal.kind is GoalKind.VALUE:
                     found.add_price(prices)
                 else:
                     found.add_gain(goal.level, prices)
@@ -218,7 +223,7 @@ class _Search:
             if gain is not None:
                 found.tell(card_type, *gain)
 
-    def _gain(self, problem: Problem, ends_at: float) -> tuple[int, float] | None:
+    def _gain(self, problem: ReplicaProblem, ends_at: float) -> tuple[int, float] | None:
         """The first level that serves more in another problem, or none, and how much better it is.
 
         None where there is no time to prove it, or where more is held, or served entirely.
@@ -226,22 +231,24 @@ class _Search:
         floors: tuple[Floor, ...] = ()
         for goal in (reached.goal for reached in self._reached):
             before = self._worth(goal)
-            if before < goal.most(problem) * (1 - SLACK) or goal.kind is Kind.VALUE:
+            if before < goal.most(problem) * (1 - SLACK) or goal.kind is GoalKind.VALUE:
                 seconds = self._timer.seconds_left() - ends_at
                 matter = problem.columns_of(levels_of(goal, problem))
                 opening = Opening(matter, np.zeros_like(self._counts))
                 if seconds <= 0:
                     return None
-                best = best_of(problem, goal, floors, opening, Limits(seconds, 0.0), self._counts)
+                best = best_of(
+                    problem, goal, floors, opening, SearchLimits(seconds, 0.0), self._counts
+                )
                 after = before if best.counts is None else goal.worth(problem, best.counts)
                 rounding = SOLVED * max(1.0, abs(before))
                 if best.bound - after > rounding:
                     return None
                 saved = after - before if after - before > rounding else 0.0
-                if goal.kind is Kind.VALUE:
+                if goal.kind is GoalKind.VALUE:
                     return NO_LEVEL, saved
                 if saved > SMALLEST_GAIN:
-                    return (goal.level, saved) if goal.kind is Kind.SERVED else None
+                    return (goal.level, saved) if goal.kind is GoalKind.SERVED else None
             floors = (*floors, *(floor for floor in self._floors if floor.goal == goal))
         return None
 
@@ -258,11 +265,11 @@ class _Search:
         """Reach the most of a goal, in its share of the time."""
         problem = self._problem
         self._ends_at = self._timer.to_search() * (1 - 2 / (ahead + 1))
-        if goal.kind is Kind.HELD:
+        if goal.kind is GoalKind.HELD:
             self._extend(goal)
             self._hold_all(goal)
         most = goal.most(problem)
-        if self._worth(goal) < most * (1 - SLACK) or goal.kind is Kind.VALUE:
+        if self._worth(goal) < most * (1 - SLACK) or goal.kind is GoalKind.VALUE:
             self._maximize(goal)
         else:
             self._keep(goal, most)
@@ -286,7 +293,7 @@ class _Search:
         """Look for a plan in which all of the level that runs is held, and most is served."""
         if self._done(goal):
             return
-        serve = Goal(Kind.SERVED, goal.level)
+        serve = Goal(GoalKind.SERVED, goal.level)
         floors = (*self._floors, Floor(goal, goal.most(self._problem), whole=True))
         if self._exact:
             self._search(goal, self._everything(serve), serve, floors)
@@ -312,16 +319,16 @@ class _Search:
         self, goal: Goal, opening: Opening, sought: Goal, floors: tuple[Floor, ...]
     ) -> None:
         """Offer the first plan of an opening that has all of a goal, found as to another one."""
-        limits = Limits(self._seconds_left(), np.inf)
+        limits = SearchLimits(self._seconds_left(), np.inf)
         found = best_of(self._problem, sought, floors, opening, limits, self._counts)
         if found.counts is not None:
             self._offer(goal, self._floors, found.counts)
 
     def _maximize(self, goal: Goal) -> None:
         """Improve the plan as to a goal, and keep what is proven."""
-        most = np.inf if goal.kind is Kind.VALUE else goal.most(self._problem)
+        most = np.inf if goal.kind is GoalKind.VALUE else goal.most(self._problem)
         if self._exact:
-            limits = Limits(self._seconds_left(), 0.0)
+            limits = SearchLimits(self._seconds_left(), 0.0)
             opening = self._everything(goal)
             found = best_of(self._problem, goal, self._floors, opening, limits, self._counts)
             if found.counts is not None:
@@ -391,7 +398,7 @@ class _Search:
         for opening in self._openings(goal, floors, tree.vertex or vertex, base, tree.touched):
             if self._seconds_left() <= 0 or self._near_enough(goal, bound):
                 break
-            limits = Limits(self._seconds_left() * HALF, self._near * HALF)
+            limits = SearchLimits(self._seconds_left() * HALF, self._near * HALF)
             found = best_of(self._problem, goal, floors, opening, limits, self._counts)
             if found.counts is not None:
                 self._offer(goal, floors, found.counts)
@@ -424,7 +431,7 @@ class _Search:
         """Whole replicas from a dive that keeps a little more than the floors."""
         problem = self._problem
         relaxation.keep(self._raised(floors, min(ROUNDED, self._part)))
-        valued = goal.kind is Kind.VALUE
+        valued = goal.kind is GoalKind.VALUE
         vertex = tree.dive((problem.level < goal.level) | valued)
         relaxation.keep(self._raised(floors, self._part))
         return iter(()) if vertex is None else self._roundings(goal, floors, vertex)
@@ -471,7 +478,7 @@ class _Search:
                 some = among[: few * SPREAD]
                 cases[numbers.choice(some, min(few // 2, len(some)), replace=False)] = True
             columns = _few_columns(problem, vertex, self._counts) & cases[problem.case]
-            limits = Limits(self._seconds_left(), self._near * HALF)
+            limits = SearchLimits(self._seconds_left(), self._near * HALF)
             before, opening = self._worth(goal), Opening(columns, self._counts)
             found = best_of(problem, goal, floors, opening, limits, self._counts)
             if found.counts is not None:
@@ -505,7 +512,7 @@ class _Search:
         """Distance from a bound that is near enough."""
         if self._exact or not np.isfinite(bound):
             return 0.0
-        if goal.kind is Kind.VALUE:
+        if goal.kind is GoalKind.VALUE:
             return NEAR_VALUE * max(abs(bound), 1.0)
         return NEAR * self._tolerance * bound
 
@@ -533,7 +540,7 @@ class _Search:
     def _offer(self, goal: Goal, floors: tuple[Floor, ...], counts: IntArray) -> bool:
         """Accept a plan that fits, keeps the floors and has more of the goal; whether it does."""
         problem = self._problem
-        if goal.kind is not Kind.VALUE:
+        if goal.kind is not GoalKind.VALUE:
             counts = filled(problem, counts, levels_of(goal, problem), only_hold=False)
         if np.any(problem.used(counts) > problem.capacity):
             return False
@@ -550,13 +557,13 @@ class _Search:
         has, most = self._worth(goal), goal.most(self._problem)
         bound = max(bound, has)
         self._reached = (*self._reached, Reached(goal, bound, has))
-        if goal.kind is Kind.VALUE:
+        if goal.kind is GoalKind.VALUE:
             return
         if has >= most * (1 - SLACK):
             self._floors = (*self._floors, Floor(goal, most, whole=True))
             return
         load = has * (1 - SLACK)
-        if goal.kind is not Kind.HELD:  # what runs is no matter of tolerance
+        if goal.kind is not GoalKind.HELD:  # what runs is no matter of tolerance
             near = bound * (1 - self._tolerance)
             load = near if load >= near else load - LEAST_SLACK * self._tolerance * bound
         if load > 0:
@@ -566,7 +573,9 @@ class _Search:
             self._tree = None
 
 
-def _by_loss(problem: Problem, vertex: Vertex, counts: IntArray, least: FloatArray) -> IntArray:
+def _by_loss(
+    problem: ReplicaProblem, vertex: Vertex, counts: IntArray, least: FloatArray
+) -> IntArray:
     """The cases, those first that lose the least by a small change; of each type in turn.
 
     A case that has no more than its least share can only change to another column.
@@ -588,7 +597,7 @@ def _by_loss(problem: Problem, vertex: Vertex, counts: IntArray, least: FloatArr
     return distinct[np.argsort(seen)]
 
 
-def _few_columns(problem: Problem, vertex: Vertex, counts: IntArray) -> BoolArray:
+def _few_columns(problem: ReplicaProblem, vertex: Vertex, counts: IntArray) -> BoolArray:
     """The columns of each case that lose the least, and those that it has or that run."""
     loss: FloatArray = np.where((counts > 0) | (problem.runs > 0), -np.inf, vertex.lost)
     order = np.lexsort((loss, problem.case))

@@ -14,7 +14,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.candidates import PENALTY_SHARE, ROUNDING, Candidates
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Part
+from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy
@@ -98,7 +98,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Problem(Columns):
+class ReplicaProblem(Columns):
     """Columns, sorted by case, and cases; a value is the cost of replicas and the moves.
 
     Attributes
@@ -120,7 +120,7 @@ class Problem(Columns):
     capacity: IntArray
 
     @classmethod
-    def of(cls, candidates: Candidates, capacity: IntArray, running: Running) -> "Problem":
+    def of(cls, candidates: Candidates, capacity: IntArray, running: Running) -> "ReplicaProblem":
         """The problem of the cases that need replicas."""
         pairs = candidates.pairs
         rows = np.flatnonzero(candidates.usable & (candidates.replicas > 0))
@@ -300,7 +300,7 @@ def _kept(candidates: Candidates, capacity: IntArray, running: Running, cases: I
     )
 
 
-def _needs(parts: tuple[Part, ...], *, single: bool) -> Iterator[tuple[int, int]]:
+def _needs(parts: tuple[KeptReplicas, ...], *, single: bool) -> Iterator[tuple[int, int]]:
     """Cards by type of a replica, or of a whole mix."""
     for card_type in sorted({part.type for part in parts if part.cards}):
         mine = [part for part in parts if part.type == card_type]

@@ -18,13 +18,13 @@ from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
     Goal,
-    Kind,
+    GoalKind,
     least_of,
     least_shares,
     levels_of,
     with_sum,
 )
-from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
 
 IMPROVES = 1e-7
@@ -71,7 +71,7 @@ class Vertex:
 BASIC = 1
 """What HiGHS calls a row or a column of the basis."""
 
-_KINDS = [*Kind]
+_KINDS = [*GoalKind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Basis:
     count: int
 
     @classmethod
-    def empty(cls, problem: Problem) -> "Basis":
+    def empty(cls, problem: ReplicaProblem) -> "Basis":
         """All columns at 0."""
         cases, floors = len(problem.cases), len(_KINDS) * problem.levels
         rows = np.full(3 * cases + len(problem.capacity) + floors, BASIC)
@@ -131,14 +131,14 @@ class Relaxation:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: ReplicaProblem,
         goal: Goal,
         floors: tuple[Floor, ...],
         start: Start,
     ) -> None:
         self._problem, self._goal, self._floors = problem, goal, floors
-        self._held = with_sum(floors, Kind.HELD)
-        self._served = with_sum(floors, Kind.SERVED) + with_sum(floors, Kind.ENTIRE)
+        self._held = with_sum(floors, GoalKind.HELD)
+        self._served = with_sum(floors, GoalKind.SERVED) + with_sum(floors, GoalKind.ENTIRE)
         matter = levels_of(goal, problem)
         for floor in floors:
             matter |= problem.level == floor.goal.level
@@ -220,7 +220,7 @@ class Relaxation:
 
     def keep(self, floors: tuple[Floor, ...]) -> None:
         """Change the loads of the floors, which are the same else."""
-        kinds = (Kind.HELD, Kind.SERVED, Kind.ENTIRE)
+        kinds = (GoalKind.HELD, GoalKind.SERVED, GoalKind.ENTIRE)
         sums = [floor for kind in kinds for floor in with_sum(floors, kind)]
         for place, floor in enumerate(sums):
             least = floor.load / _unit(self._problem, floor)
@@ -318,8 +318,8 @@ class Relaxation:
         """Columns of which a replica fits; what is kept as it is not where all is served."""
         problem = self._problem
         least = np.maximum(
-            least_shares(problem, self._floors, Kind.SERVED),
-            least_shares(problem, self._floors, Kind.ENTIRE),
+            least_shares(problem, self._floors, GoalKind.SERVED),
+            least_shares(problem, self._floors, GoalKind.ENTIRE),
         )
         allowed: BoolArray = (problem.most > 0) & (problem.serves | (least[problem.case] == 0))
         return allowed
@@ -328,7 +328,7 @@ class Relaxation:
         problem, goal = self._problem, self._goal
         cases = np.flatnonzero(self._matter)
         levels = [floor.goal.level for floor in self._held]
-        if goal.kind is Kind.HELD:
+        if goal.kind is GoalKind.HELD:
             levels.append(goal.level)
         holding = np.flatnonzero(np.isin(problem.level, levels) & (problem.held > 0))
         least = np.flatnonzero(self._matter & (self._least > 0))
@@ -341,7 +341,7 @@ class Relaxation:
     def _scaled_by(self) -> float:
         """What brings the largest part of the objective to about 1."""
         problem = self._problem
-        if self._goal.kind is Kind.VALUE:
+        if self._goal.kind is GoalKind.VALUE:
             costs = np.abs(problem.least_value * problem.full)[self._open]
         else:
             costs = problem.weight[problem.level == self._goal.level]
@@ -351,9 +351,9 @@ class Relaxation:
         """What is minimized: of the columns, and of what is held."""
         problem, goal, holding = self._problem, self._goal, self._rows.holding
         nothing = np.zeros(len(problem.case))
-        if goal.kind is Kind.VALUE:
+        if goal.kind is GoalKind.VALUE:
             return problem.least_value * problem.full / self._scale, np.zeros(len(holding))
-        if goal.kind is Kind.HELD:
+        if goal.kind is GoalKind.HELD:
             mine = problem.level[holding] == goal.level
             return nothing, np.where(mine, -problem.weight[holding] / self._scale, 0.0)
         mine = problem.serves & (problem.level[problem.case] == goal.level)
@@ -470,7 +470,7 @@ class Relaxation:
         return SparseMatrix.of((len(columns), self._matrix.shape[0]), [entry])
 
 
-def _unit(problem: Problem, floor: Floor) -> float:
+def _unit(problem: ReplicaProblem, floor: Floor) -> float:
     """What brings the weights of a floor to about 1."""
     return float(problem.weight[problem.level == floor.goal.level].max())
 

@@ -7,7 +7,7 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.filling import Filling
-from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
 
 WHOLE = 1e-6
@@ -23,7 +23,7 @@ STEPS = 1_000
 """How often room is made at most."""
 
 
-def whole_of(problem: Problem, vertex: Vertex) -> tuple[IntArray, BoolArray]:
+def whole_of(problem: ReplicaProblem, vertex: Vertex) -> tuple[IntArray, BoolArray]:
     """Replicas of the cases that are not split, and which cases are."""
     amounts = vertex.amounts * problem.full
     counts = np.rint(amounts).astype(np.int64)
@@ -35,7 +35,7 @@ def whole_of(problem: Problem, vertex: Vertex) -> tuple[IntArray, BoolArray]:
 
 
 def rounded(
-    problem: Problem,
+    problem: ReplicaProblem,
     vertex: Vertex,
     least: FloatArray,
     lowest: BoolArray,
@@ -86,7 +86,7 @@ def rounded(
     return None
 
 
-def in_turn(problem: Problem, vertex: Vertex) -> IntArray:
+def in_turn(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
     """A plan that follows a vertex case by case, the important ones first; it always fits.
 
     In a level the split cases come last, the largest first: others may then lose cards to them
@@ -108,7 +108,7 @@ def in_turn(problem: Problem, vertex: Vertex) -> IntArray:
     return filling.counts
 
 
-def _largest_first(problem: Problem, vertex: Vertex, split: BoolArray) -> list[int]:
+def _largest_first(problem: ReplicaProblem, vertex: Vertex, split: BoolArray) -> list[int]:
     """The split cases, those first that have most of the cards of a type."""
     entries = problem.cards
     capacity = np.maximum(problem.capacity, 1)[entries.type]
@@ -120,7 +120,7 @@ def _largest_first(problem: Problem, vertex: Vertex, split: BoolArray) -> list[i
 
 
 def _choice(
-    problem: Problem,
+    problem: ReplicaProblem,
     vertex: Vertex,
     case: int,
     fewest: IntArray,
@@ -153,7 +153,7 @@ def _choice(
 
 
 def _take_some(
-    problem: Problem,
+    problem: ReplicaProblem,
     counts: IntArray,
     fewest: IntArray,
     lowest: BoolArray,
@@ -176,7 +176,7 @@ def _take_some(
 
 
 def _move_one(
-    problem: Problem,
+    problem: ReplicaProblem,
     vertex: Vertex,
     counts: IntArray,
     fewest: IntArray,

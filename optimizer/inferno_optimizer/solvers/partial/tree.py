@@ -13,7 +13,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
-from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 
 WHOLE = 1e-6
@@ -57,7 +57,7 @@ class Tree:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: ReplicaProblem,
         relaxation: Relaxation,
         root: Vertex,
         leaves: Sequence[BoolArray],

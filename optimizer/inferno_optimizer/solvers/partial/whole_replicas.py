@@ -6,16 +6,16 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import FEASIBLE_POINT, Limits
+from inferno_optimizer.solvers.exact.branch_and_bound import FEASIBLE_POINT, SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
     Goal,
-    Kind,
+    GoalKind,
     least_shares,
     with_sum,
 )
-from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
 
 HALF = 0.5
@@ -41,11 +41,11 @@ class Found:
 
 
 def best_of(
-    problem: Problem,
+    problem: ReplicaProblem,
     goal: Goal,
     floors: tuple[Floor, ...],
     opening: Opening,
-    limits: Limits,
+    limits: SearchLimits,
     known: IntArray,
 ) -> Found:
     """The plan of an opening that reaches most of a goal and keeps the floors.
@@ -101,7 +101,7 @@ class _Program:
     """Variables: replicas, choices, columns that stand as they are, held and entire shares."""
 
     def __init__(
-        self, problem: Problem, goal: Goal, floors: tuple[Floor, ...], opening: Opening
+        self, problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...], opening: Opening
     ) -> None:
         self._problem, self._goal, self._floors = problem, goal, floors
         self._open = np.flatnonzero(opening.columns & (problem.most > 0))
@@ -114,7 +114,7 @@ class _Program:
         self._add_variables()
         self._add_constraints()
 
-    def solve(self, limits: Limits, known: IntArray) -> Found:
+    def solve(self, limits: SearchLimits, known: IntArray) -> Found:
         """Run HiGHS."""
         solver = highspy.Highs()
         for option, setting in {
@@ -146,7 +146,7 @@ class _Program:
 
     def _scaled_by(self) -> float:
         problem, columns = self._problem, self._open
-        if self._goal.kind is Kind.VALUE:
+        if self._goal.kind is GoalKind.VALUE:
             costs = np.abs(problem.fixed[columns]) + problem.unit[columns] * problem.most[columns]
         else:
             costs = problem.weight[self._cases]
@@ -158,7 +158,7 @@ class _Program:
 
     def _add_variables(self) -> None:
         problem, goal, columns = self._problem, self._goal, self._open
-        valued = goal.kind is Kind.VALUE
+        valued = goal.kind is GoalKind.VALUE
         nothing = np.zeros(len(columns))
         place = np.searchsorted(self._cases, problem.case[columns])
         several = np.bincount(place, minlength=len(self._cases))[place] > 1
@@ -171,7 +171,7 @@ class _Program:
         cost = nothing
         if valued:
             cost = problem.unit[columns] / self._scale
-        elif goal.kind is Kind.SERVED:
+        elif goal.kind is GoalKind.SERVED:
             cost = np.where(mine, -share, 0.0) / self._scale
         add = self._variables.add
         self._replicas = add(cost, problem.most[columns].astype(np.float64))
@@ -179,13 +179,13 @@ class _Program:
         self._choice = add(fixed[self._choosing], np.ones(np.count_nonzero(self._choosing)))
         standing = problem.standing[columns[stands]] / self._scale
         self._stand = add(standing, np.ones(len(standing)))
-        self._holding_cases = self._cases_of(Kind.HELD)
+        self._holding_cases = self._cases_of(GoalKind.HELD)
         self._holding = self._add_shares(
-            Kind.HELD, self._holding_cases, problem.held[self._holding_cases]
+            GoalKind.HELD, self._holding_cases, problem.held[self._holding_cases]
         )
-        self._entire_cases = self._cases_of(Kind.ENTIRE)
+        self._entire_cases = self._cases_of(GoalKind.ENTIRE)
         self._entire = self._add_shares(
-            Kind.ENTIRE, self._entire_cases, np.ones(len(self._entire_cases))
+            GoalKind.ENTIRE, self._entire_cases, np.ones(len(self._entire_cases))
         )
 
     def _stand_apart(self) -> BoolArray:
@@ -197,14 +197,14 @@ class _Program:
         apart: BoolArray = (stands > 0) & differs & (stands <= problem.most[columns])
         return apart
 
-    def _cases_of(self, kind: Kind) -> IntArray:
+    def _cases_of(self, kind: GoalKind) -> IntArray:
         """Open cases of the levels of which a sum of shares of a kind matters."""
         levels = [floor.goal.level for floor in with_sum(self._floors, kind)]
         if self._goal.kind is kind:
             levels.append(self._goal.level)
         return self._cases[np.isin(self._problem.level[self._cases], levels)]
 
-    def _add_shares(self, kind: Kind, cases: IntArray, upper: FloatArray) -> IntArray:
+    def _add_shares(self, kind: GoalKind, cases: IntArray, upper: FloatArray) -> IntArray:
         problem, goal = self._problem, self._goal
         mine = (problem.level[cases] == goal.level) & (goal.kind is kind)
         cost = np.where(mine, -problem.weight[cases] / self._scale, 0.0)
@@ -246,8 +246,8 @@ class _Program:
             (self._place[self._choosing], self._choice, np.ones(count)),
             (self._place[self._standing], self._stand, np.ones(len(self._stand))),
         )
-        self._add_least(1.0 / problem.full, (Kind.HELD,))
-        self._add_least(problem.served_share, (Kind.SERVED, Kind.ENTIRE))
+        self._add_least(1.0 / problem.full, (GoalKind.HELD,))
+        self._add_least(problem.served_share, (GoalKind.SERVED, GoalKind.ENTIRE))
         for shares, mine, share in (
             (self._holding, self._holding_cases, 1.0 / problem.full),
             (self._entire, self._entire_cases, problem.served_share),
@@ -264,7 +264,7 @@ class _Program:
             if not floor.whole:
                 self._add_floor(floor)
 
-    def _add_least(self, share: FloatArray, kinds: tuple[Kind, ...]) -> None:
+    def _add_least(self, share: FloatArray, kinds: tuple[GoalKind, ...]) -> None:
         problem = self._problem
         least = np.maximum.reduce([least_shares(problem, self._floors, kind) for kind in kinds])
         cases = self._cases[least[self._cases] > 0]
@@ -297,7 +297,7 @@ class _Program:
         problem, goal = self._problem, floor.goal
         unit = float(problem.weight[problem.level == goal.level].max())
         least = (floor.load - goal.worth(problem, self._fixed)) / unit
-        if goal.kind is Kind.SERVED:
+        if goal.kind is GoalKind.SERVED:
             columns = self._open
             mine = problem.level[problem.case[columns]] == goal.level
             weight = problem.served_share[columns] * problem.weight[problem.case[columns]] / unit
@@ -312,7 +312,7 @@ class _Program:
                 ),
             )
         else:
-            held = goal.kind is Kind.HELD
+            held = goal.kind is GoalKind.HELD
             cases = self._holding_cases if held else self._entire_cases
             shares = self._holding if held else self._entire
             mine = problem.level[cases] == goal.level

@@ -3,7 +3,7 @@
 from xml.etree import ElementTree as ET
 
 from inferno_operator.cli.curve import draw
-from inferno_optimizer.system import Certificate, CurvePoint, Level, Status
+from inferno_optimizer.system import Certificate, CurvePoint, Level, SolverStatus
 
 CURVE = (
     CurvePoint(0.0, 1, {1: 50.0, 2: 0.0}, 100.0, None),
@@ -25,7 +25,7 @@ def lines(picture: str, kind: str) -> list[list[tuple[float, float]]]:
 
 
 def test_each_priority_and_the_value_have_a_panel_with_a_line_and_a_bound() -> None:
-    picture = draw(Certificate("milp", Status.FEASIBLE, 200.0, 190.0, 4.0, LEVELS, (), CURVE))
+    picture = draw(Certificate("milp", SolverStatus.FEASIBLE, 200.0, 190.0, 4.0, LEVELS, (), CURVE))
 
     first, second, value = lines(picture, "line")
     assert first[0][1] > first[-1][1]  # the load rises
@@ -37,7 +37,9 @@ def test_each_priority_and_the_value_have_a_panel_with_a_line_and_a_bound() -> N
 def test_lines_go_on_until_the_search_ends() -> None:
     phases = (("sizing", 1.0), ("assignment", 8.0))
 
-    picture = draw(Certificate("milp", Status.FEASIBLE, 200.0, 190.0, 9.0, LEVELS, phases, CURVE))
+    picture = draw(
+        Certificate("milp", SolverStatus.FEASIBLE, 200.0, 190.0, 9.0, LEVELS, phases, CURVE)
+    )
 
     ends = {line[-1][0] for line in lines(picture, "line") + lines(picture, "bound")}
     assert len(ends) == 1
@@ -48,7 +50,9 @@ def test_a_curve_of_a_single_moment_is_drawn() -> None:
     point = CurvePoint(0.0, None, {1: 0.0}, 0.0, None)
 
     picture = draw(
-        Certificate("milp", Status.FEASIBLE, 0.0, None, 0.0, (Level(1, 0.0, 0.0),), (), (point,))
+        Certificate(
+            "milp", SolverStatus.FEASIBLE, 0.0, None, 0.0, (Level(1, 0.0, 0.0),), (), (point,)
+        )
     )
 
     assert "nan" not in picture

@@ -10,15 +10,15 @@ import pytest
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.measurement import (
     Asked,
-    Measurement,
-    Recorder,
+    QueryRecorder,
+    ServerMeasurement,
     measure,
     measurement_document,
     reported,
     with_measured_loads,
 )
 from inferno_operator.resources import Measured, Resource, Server, parse
-from inferno_operator.runtime.prometheus import Answer, RefusedError, Sample
+from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample
 from inferno_optimizer.errors import InputError, UnavailableError
 from tests.unit.operator import objects
 from tests.unit.operator.adapters.prometheus.serving import (
@@ -59,7 +59,7 @@ def own_query(expression: str = "my_rate") -> Server:
 
 def ask(
     prometheus: PrometheusServer, *resources: Resource
-) -> tuple[list[Measurement], list[Asked]]:
+) -> tuple[list[ServerMeasurement], list[Asked]]:
     """Measure in real time: the server is a real one."""
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         return runner.run(measure(resources, PrometheusEndpoint(prometheus.url)))
@@ -80,7 +80,7 @@ def test_every_query_is_kept_with_its_answer(prometheus: PrometheusServer) -> No
 async def test_a_refused_query_is_kept_with_the_words_of_prometheus() -> None:
     fake = Table(("a",))
     fake.failing["bad"] = RefusedError("parse error")
-    recorder = Recorder(fake)
+    recorder = QueryRecorder(fake)
     await recorder.query("good", 10.0)
     with pytest.raises(RefusedError):
         await recorder.query("bad")
@@ -158,8 +158,11 @@ def test_what_the_operator_measured_is_read_from_the_status() -> None:
 
 
 def test_a_document_has_numbers_and_queries_but_nothing_for_unmeasured_servers() -> None:
-    found = [Measurement(measured_server("S"), FOUND), Measurement(measured_server("T"), None)]
-    asked = [Asked("up", Answer((Sample({"a": "b"}, 1.0, float("nan")),)).samples)]
+    found = [
+        ServerMeasurement(measured_server("S"), FOUND),
+        ServerMeasurement(measured_server("T"), None),
+    ]
+    asked = [Asked("up", QueryResult((Sample({"a": "b"}, 1.0, float("nan")),)).samples)]
 
     document = measurement_document(found, asked)
 
@@ -181,7 +184,7 @@ def test_measured_loads_replace_typed_ones_and_all_else_stays() -> None:
     server, other = measured_server("S"), parse(objects.server("T"))
     resources = [server, other, parse(objects.model())]
 
-    listed = with_measured_loads(resources, [Measurement(server, FOUND)])
+    listed = with_measured_loads(resources, [ServerMeasurement(server, FOUND)])
 
     assert listed["kind"] == "List"
     first, *rest = listed["items"]
@@ -195,6 +198,6 @@ def test_a_server_of_which_nothing_is_known_keeps_its_typed_load() -> None:
     server = measured_server("S")
     missing = Measured(time=NOW, quality="Missing", message="no series")
 
-    (item,) = with_measured_loads([server], [Measurement(server, missing)])["items"]
+    (item,) = with_measured_loads([server], [ServerMeasurement(server, missing)])["items"]
 
     assert item["spec"]["currentAlloc"]["load"]["arrivalRate"] == 90  # two replicas, as typed

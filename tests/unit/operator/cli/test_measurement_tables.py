@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from inferno_operator.cli.measurement import Asked, Measurement
+from inferno_operator.cli.measurement import Asked, ServerMeasurement
 from inferno_operator.cli.tables.measurement import (
     SERIES_SHOWN,
     comparison_parts,
@@ -47,7 +47,7 @@ def server(name: str = "S", /, **spec: object) -> Server:
     return found
 
 
-def lines(*found: Measurement, asked: tuple[Asked, ...] = ()) -> list[str]:
+def lines(*found: ServerMeasurement, asked: tuple[Asked, ...] = ()) -> list[str]:
     return "\n".join(map(str, measurement_parts(found, asked, NOW))).splitlines()
 
 
@@ -56,7 +56,7 @@ def cells(line: str) -> list[str]:
 
 
 def test_a_row_has_every_number_and_what_is_not_known_is_said() -> None:
-    headings, row = lines(Measurement(server(measure=MEASURE), FRESH))
+    headings, row = lines(ServerMeasurement(server(measure=MEASURE), FRESH))
 
     shown = dict(zip(headings.split(), cells(row), strict=True))
     assert shown == {
@@ -81,7 +81,7 @@ def test_a_row_has_every_number_and_what_is_not_known_is_said() -> None:
 def test_a_server_without_a_measurement_has_no_numbers(
     spec: dict[str, object], quality: str
 ) -> None:
-    _, row = lines(Measurement(server(**spec), None))
+    _, row = lines(ServerMeasurement(server(**spec), None))
 
     assert cells(row) == ["s", quality]
 
@@ -90,8 +90,8 @@ def test_what_to_do_is_below_the_table() -> None:
     missing = Measured(time=NOW, quality="Missing", message="correct spec.measure.labels")
 
     shown = lines(
-        Measurement(server("S", measure=MEASURE), FRESH),
-        Measurement(server("T", measure=MEASURE), missing),
+        ServerMeasurement(server("S", measure=MEASURE), FRESH),
+        ServerMeasurement(server("T", measure=MEASURE), missing),
     )
 
     assert shown[3:] == ["", "t: correct spec.measure.labels"]
@@ -131,7 +131,7 @@ def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
     target = Target.model_validate({"model": "M", "slo-itl": 12, "slo-ttw": 500})
 
     shown = comparison_parts(
-        Measurement(server(measure=MEASURE, desiredAlloc=desired), found, target)
+        ServerMeasurement(server(measure=MEASURE, desiredAlloc=desired), found, target)
     )
 
     rows = [line.split() for line in "\n".join(map(str, shown)).splitlines()[1:]]
@@ -145,7 +145,7 @@ def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
 
 
 def test_there_is_no_comparison_for_a_server_that_is_not_measured() -> None:
-    assert list(comparison_parts(Measurement(server(), None))) == []
+    assert list(comparison_parts(ServerMeasurement(server(), None))) == []
 
 
 def test_it_is_said_what_part_of_the_load_waits() -> None:
@@ -156,7 +156,7 @@ def test_it_is_said_what_part_of_the_load_waits() -> None:
         "3550 requests wait beyond what a healthy queue holds;"
         " plans are for 4784 requests/min, to serve them too"
     )
-    item = Measurement(server(measure=MEASURE), late)
+    item = ServerMeasurement(server(measure=MEASURE), late)
 
     assert lines(item)[-1] == f"s: {said}"
     assert list(comparison_parts(item))[-1] == said

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.cli.dry_run import decide
-from inferno_operator.cli.preview import Action, Plan, preview
+from inferno_operator.cli.preview import Action, PlanPreview, preview
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_optimizer.errors import InputError
 from tests.unit.operator.objects import (
@@ -24,7 +24,7 @@ Manifest = dict[str, Any]
 NEEDS_TWO = {"accelerator": "A", "numReplicas": 2, "maxBatch": 1}
 
 
-def planned(*manifests: Manifest) -> tuple[Plan, str]:
+def planned(*manifests: Manifest) -> tuple[PlanPreview, str]:
     """The plan of a namespace, and how it is shown."""
     all_or_nothing = optimizer(parameters={"saturationPolicy": "None"})
     others = [accelerator(), model(), service_class(), capacity(4), all_or_nothing]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.cli.progress import Stage, progress
+from inferno_operator.cli.progress import RequestStage, progress
 from tests.unit.operator.objects import observed, optimizer
 
 Manifest = dict[str, Any]
@@ -38,19 +38,19 @@ def done(requested: int) -> Manifest:
 @pytest.mark.parametrize(
     ("status", "optimize", "stage"),
     [
-        ({}, True, Stage.ASKED),
-        (told("False", "Unavailable", generation=REQUESTED - 1), True, Stage.ASKED),
-        (done(REQUESTED - 1), True, Stage.WORKING),
-        (told("Unknown", "Optimizing"), True, Stage.WORKING),
-        (told("False", "Unavailable"), True, Stage.FAILED),
-        (done(REQUESTED), True, Stage.DONE),
-        (done(REQUESTED), False, Stage.DONE),
-        (done(REQUESTED + 1), False, Stage.DONE),
-        (done(REQUESTED - 1), False, Stage.WITHDRAWN),
+        ({}, True, RequestStage.ASKED),
+        (told("False", "Unavailable", generation=REQUESTED - 1), True, RequestStage.ASKED),
+        (done(REQUESTED - 1), True, RequestStage.WORKING),
+        (told("Unknown", "Optimizing"), True, RequestStage.WORKING),
+        (told("False", "Unavailable"), True, RequestStage.FAILED),
+        (done(REQUESTED), True, RequestStage.DONE),
+        (done(REQUESTED), False, RequestStage.DONE),
+        (done(REQUESTED + 1), False, RequestStage.DONE),
+        (done(REQUESTED - 1), False, RequestStage.WITHDRAWN),
     ],
 )
 def test_an_optimizer_tells_how_far_its_request_is(
-    status: Manifest, *, optimize: bool, stage: Stage
+    status: Manifest, *, optimize: bool, stage: RequestStage
 ) -> None:
     seen = observed({**optimizer(optimize=optimize), "status": status})
 
@@ -69,5 +69,5 @@ def test_a_spec_that_became_unreadable_is_a_failure_that_names_the_field() -> No
 
     found = progress(observed(manifest), REQUESTED)
 
-    assert (found.stage, found.over) == (Stage.FAILED, True)
+    assert (found.stage, found.over) == (RequestStage.FAILED, True)
     assert found.message == "InvalidSpec: spec.data.optimizer is missing"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from inferno_operator.resources import SYSTEM_RESOURCES, Server
 from inferno_operator.resources.objects import Key, Kind, Place, kind_of
-from inferno_operator.runtime.cache import Cache, Difference
-from inferno_operator.runtime.ports import Change, Listing
+from inferno_operator.runtime.cache import Cache, ObjectDifference
+from inferno_operator.runtime.ports import Listing, ObjectChange
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
@@ -104,13 +104,13 @@ class Caches:
         areas = product(KINDS.values(), NAMESPACES)
         self._caches = {(kind, namespace): Cache(kind) for kind, namespace in areas}
 
-    def tell(self, event: Event | Listing) -> tuple[Difference, ...]:
+    def tell(self, event: Event | Listing) -> tuple[ObjectDifference, ...]:
         if isinstance(event, Listing):
             return self._caches[event.kind, event.namespace].replace(event)
         type_, kind, manifest = event
         cache = self._caches[kind, manifest["metadata"]["namespace"]]
         version = int(manifest["metadata"]["resourceVersion"])
-        return cache.apply(Change(version, manifest, gone=type_ == "DELETED"))
+        return cache.apply(ObjectChange(version, manifest, gone=type_ == "DELETED"))
 
     def held(self) -> dict[Place, Any]:
         return {

@@ -8,11 +8,11 @@ import pytest
 
 from inferno_operator.resources import Capacity, Server
 from inferno_operator.resources.objects import Key, Kind, Manifest, Place, kind_of
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers, Subscription
-from inferno_operator.runtime.ports import Change, GoneError, Listing
+from inferno_operator.runtime.ports import GoneError, Listing, ObjectChange
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.unit.operator.objects import server
 
@@ -31,7 +31,9 @@ class Breaking(FakeCluster):
         self._broken.set()
         self._broken = asyncio.Event()
 
-    async def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+    async def watch(
+        self, kind: Kind, namespace: str, since: int
+    ) -> AsyncGenerator[ObjectChange, None]:
         broken, changes = self._broken, super().watch(kind, namespace, since)
         while True:
             following = asyncio.ensure_future(anext(changes))
@@ -53,7 +55,7 @@ class Seen:
         self.errors: list[InfernoError] = []
         self._changed = asyncio.Event()
 
-    def changed(self, difference: Difference) -> None:
+    def changed(self, difference: ObjectDifference) -> None:
         assert self.objects.pop(difference.place, None) == difference.before
         if difference.after is not None:
             self.objects[difference.place] = difference.after
@@ -192,7 +194,9 @@ class Counting(Breaking):
         self.lists += 1
         return await super().list(kind, namespace)
 
-    async def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+    async def watch(
+        self, kind: Kind, namespace: str, since: int
+    ) -> AsyncGenerator[ObjectChange, None]:
         self.watches += 1
         try:
             async with aclosing(super().watch(kind, namespace, since)) as changes:
@@ -277,7 +281,7 @@ async def test_a_follower_that_fails_ends_all_who_share_the_watch() -> None:
     cluster = Breaking()
     informers = Informers(cluster)
 
-    def fail(difference: Difference) -> None:
+    def fail(difference: ObjectDifference) -> None:
         raise ValueError(difference.place)
 
     failing = asyncio.create_task(informers.subscribe([SERVER], fail).run())

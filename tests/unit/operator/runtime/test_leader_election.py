@@ -14,9 +14,9 @@ from inferno_operator.runtime.leader_election import (
     Election,
     LeadershipLostError,
     Lease,
-    Step,
+    LeaseStep,
+    LeaseView,
     Timing,
-    View,
 )
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import NOW
@@ -27,26 +27,26 @@ MARGIN = Timing().duration - Timing().renew_deadline
 LEASE = Lease("other", 15.0, NOW, NOW, version="1")
 
 
-def seeing(lease: Lease | None, now: float = 100.0) -> View:
-    return View("me").after_read(lease, now)
+def seeing(lease: Lease | None, now: float = 100.0) -> LeaseView:
+    return LeaseView("me").after_read(lease, now)
 
 
-def leading(renewed_at: float = 100.0) -> View:
+def leading(renewed_at: float = 100.0) -> LeaseView:
     mine = replace(LEASE, holder="me")
-    return View("me").after_write(mine, renewed_at, renewed_at + 0.1)
+    return LeaseView("me").after_write(mine, renewed_at, renewed_at + 0.1)
 
 
 def test_where_there_is_no_lease_it_is_created() -> None:
-    assert seeing(None).step(100.0) is Step.CREATE
+    assert seeing(None).step(100.0) is LeaseStep.CREATE
 
 
 def test_a_lease_that_nobody_holds_is_taken_at_once() -> None:
-    assert seeing(replace(LEASE, holder="")).step(100.0) is Step.TAKE
+    assert seeing(replace(LEASE, holder="")).step(100.0) is LeaseStep.TAKE
 
 
-@pytest.mark.parametrize(("now", "step"), [(114.9, Step.WAIT), (115.0, Step.TAKE)])
+@pytest.mark.parametrize(("now", "step"), [(114.9, LeaseStep.WAIT), (115.0, LeaseStep.TAKE)])
 def test_a_lease_of_another_is_taken_when_it_was_seen_unchanged_for_its_duration(
-    now: float, step: Step
+    now: float, step: LeaseStep
 ) -> None:
     assert seeing(LEASE).after_read(LEASE, 110.0).step(now) is step
 
@@ -54,19 +54,19 @@ def test_a_lease_of_another_is_taken_when_it_was_seen_unchanged_for_its_duration
 def test_the_holder_tells_how_long_its_lease_lasts() -> None:
     view = seeing(replace(LEASE, duration=60.0))
 
-    assert (view.step(159.0), view.step(160.0)) == (Step.WAIT, Step.TAKE)
+    assert (view.step(159.0), view.step(160.0)) == (LeaseStep.WAIT, LeaseStep.TAKE)
 
 
 def test_a_renewal_starts_the_wait_anew() -> None:
     renewed = replace(LEASE, renewed=NOW + timedelta(seconds=2))
 
-    assert seeing(LEASE).after_read(renewed, 114.0).step(128.9) is Step.WAIT
+    assert seeing(LEASE).after_read(renewed, 114.0).step(128.9) is LeaseStep.WAIT
 
 
 def test_a_renewal_is_noticed_though_the_time_of_day_stood_still() -> None:
     renewed = replace(LEASE, version="2")
 
-    assert seeing(LEASE).after_read(renewed, 114.0).step(128.9) is Step.WAIT
+    assert seeing(LEASE).after_read(renewed, 114.0).step(128.9) is LeaseStep.WAIT
 
 
 @pytest.mark.parametrize("years", [-50, 50])
@@ -74,13 +74,13 @@ def test_times_of_day_decide_nothing(years: int) -> None:
     strange = NOW + timedelta(days=365 * years)
     view = seeing(replace(LEASE, acquired=strange, renewed=strange))
 
-    assert (view.step(114.0), view.step(115.0)) == (Step.WAIT, Step.TAKE)
+    assert (view.step(114.0), view.step(115.0)) == (LeaseStep.WAIT, LeaseStep.TAKE)
 
 
 def test_a_lease_that_is_deleted_holds_for_as_long_as_it_would_have() -> None:
     view = seeing(LEASE).after_read(None, 110.0)
 
-    assert (view.step(114.0), view.step(115.0)) == (Step.WAIT, Step.CREATE)
+    assert (view.step(114.0), view.step(115.0)) == (LeaseStep.WAIT, LeaseStep.CREATE)
     assert view.proposal(NOW).version == ""
 
 
@@ -91,17 +91,17 @@ def test_a_leader_may_write_until_the_deadline_after_its_last_renewal_was_sent()
     assert view.remaining(110.0) == 0.0
 
 
-@pytest.mark.parametrize(("now", "step"), [(109.9, Step.RENEW), (110.0, Step.STOP)])
-def test_a_leader_stops_when_it_could_not_renew_in_time(now: float, step: Step) -> None:
+@pytest.mark.parametrize(("now", "step"), [(109.9, LeaseStep.RENEW), (110.0, LeaseStep.STOP)])
+def test_a_leader_stops_when_it_could_not_renew_in_time(now: float, step: LeaseStep) -> None:
     assert leading(100.0).step(now) is step
 
 
 def test_a_leader_stops_when_another_holds_the_lease() -> None:
-    assert leading().after_read(LEASE, 101.0).step(101.0) is Step.STOP
+    assert leading().after_read(LEASE, 101.0).step(101.0) is LeaseStep.STOP
 
 
 def test_a_leader_stops_when_the_lease_is_deleted() -> None:
-    assert leading().after_read(None, 101.0).step(101.0) is Step.STOP
+    assert leading().after_read(None, 101.0).step(101.0) is LeaseStep.STOP
 
 
 def test_a_lease_that_is_taken_tells_since_when_and_how_often() -> None:
@@ -137,7 +137,7 @@ class History:
         self.on_the_way: dict[int, Write] = {}
         self.may_write_until = [0.0, 0.0]
         self.offsets = [random.uniform(-1e6, 1e6) for _ in range(2)]
-        self.views = [View(f"operator {i}") for i in range(2)]
+        self.views = [LeaseView(f"operator {i}") for i in range(2)]
         self.takeovers = 0
 
     def step(self) -> None:
@@ -157,7 +157,10 @@ class History:
 
     def send(self, i: int) -> None:
         now = self.clock(i)
-        if self.views[i].step(now) not in (Step.WAIT, Step.STOP) and i not in self.on_the_way:
+        if (
+            self.views[i].step(now) not in (LeaseStep.WAIT, LeaseStep.STOP)
+            and i not in self.on_the_way
+        ):
             day = datetime.fromtimestamp(self.now, UTC)
             self.on_the_way[i] = Write(self.views[i].proposal(day), now)
 
@@ -197,7 +200,7 @@ class History:
 
     def restart(self, i: int) -> None:
         self.end(i)
-        self.views[i] = View(f"operator {i} since {self.now} {self.version}")
+        self.views[i] = LeaseView(f"operator {i} since {self.now} {self.version}")
 
     def end(self, i: int) -> None:
         self.views[i] = replace(self.views[i], renewed_at=None)

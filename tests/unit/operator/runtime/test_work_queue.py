@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from inferno_operator.runtime.work_queue import Backoff, Outcome, WorkQueue
+from inferno_operator.runtime.work_queue import Backoff, ReconcileResult, WorkQueue
 
 AT_ONCE = Backoff(first=0.0, limit=0.0)
 NEVER = Backoff(first=3600.0, limit=3600.0)
@@ -17,7 +17,7 @@ PATIENCE_S = 5.0
 class Reconciler:
     """Ends at once, as told: outcomes and errors in turn, then settled; a gate holds a run."""
 
-    def __init__(self, ends: Iterable[Outcome | Exception] = ()) -> None:
+    def __init__(self, ends: Iterable[ReconcileResult | Exception] = ()) -> None:
         self._ends = list(ends)
         self.gate = asyncio.Event()
         self.gate.set()
@@ -27,7 +27,7 @@ class Reconciler:
         self.overlapping = False
         self._changed = asyncio.Condition()
 
-    async def __call__(self, key: str) -> Outcome:
+    async def __call__(self, key: str) -> ReconcileResult:
         self.overlapping |= key in self._running
         self._running.append(key)
         self.started.append(key)
@@ -40,7 +40,7 @@ class Reconciler:
             raise
         finally:
             self._running.remove(key)
-        end = self._ends.pop(0) if self._ends else Outcome.SETTLED
+        end = self._ends.pop(0) if self._ends else ReconcileResult.SETTLED
         if isinstance(end, Exception):
             raise end
         return end
@@ -113,7 +113,7 @@ async def test_many_requests_before_the_first_run_become_at_most_two() -> None:
 
 
 async def test_requests_while_others_are_awaited_become_one_run() -> None:
-    reconcile = Reconciler([Outcome.SETTLED, Outcome.FAILED])
+    reconcile = Reconciler([ReconcileResult.SETTLED, ReconcileResult.FAILED])
     queue = WorkQueue(reconcile, NEVER, settle=1.0)
 
     for version in range(10):
@@ -162,7 +162,7 @@ async def test_the_same_version_during_a_run_changes_nothing() -> None:
 
 
 async def test_a_key_has_one_worker_at_a_time() -> None:
-    reconcile = Reconciler([Outcome.FAILED, Outcome.FAILED])
+    reconcile = Reconciler([ReconcileResult.FAILED, ReconcileResult.FAILED])
     queue = WorkQueue(reconcile, AT_ONCE)
 
     for version in range(50):
@@ -187,7 +187,9 @@ async def test_keys_do_not_wait_for_each_other() -> None:
 
 
 async def test_failures_in_a_row_are_counted_until_it_settles() -> None:
-    reconcile = Reconciler([Outcome.FAILED] * 3 + [Outcome.SETTLED, Outcome.FAILED])
+    reconcile = Reconciler(
+        [ReconcileResult.FAILED] * 3 + [ReconcileResult.SETTLED, ReconcileResult.FAILED]
+    )
     backoff = Recorded()
     queue = WorkQueue(reconcile, backoff)
 
@@ -201,7 +203,7 @@ async def test_failures_in_a_row_are_counted_until_it_settles() -> None:
 
 
 async def test_a_newer_version_during_a_failing_run_is_run_at_once_and_counts_anew() -> None:
-    reconcile = Reconciler([Outcome.FAILED, Outcome.FAILED])
+    reconcile = Reconciler([ReconcileResult.FAILED, ReconcileResult.FAILED])
     backoff = Recorded()
     queue = WorkQueue(reconcile, backoff)
     reconcile.gate.clear()
@@ -217,7 +219,7 @@ async def test_a_newer_version_during_a_failing_run_is_run_at_once_and_counts_an
 
 
 async def test_a_newer_version_ends_the_wait_for_the_next_try() -> None:
-    reconcile = Reconciler([Outcome.FAILED])
+    reconcile = Reconciler([ReconcileResult.FAILED])
     queue = WorkQueue(reconcile, NEVER)
     queue.add("a", 1)
     await reconcile.wait_for_runs(1)
@@ -230,7 +232,7 @@ async def test_a_newer_version_ends_the_wait_for_the_next_try() -> None:
 
 
 async def test_the_same_version_does_not_end_the_wait_for_the_next_try() -> None:
-    reconcile = Reconciler([Outcome.FAILED])
+    reconcile = Reconciler([ReconcileResult.FAILED])
     queue = WorkQueue(reconcile, NEVER)
     queue.add("a", 1)
     await reconcile.wait_for_runs(1)
@@ -244,7 +246,7 @@ async def test_the_same_version_does_not_end_the_wait_for_the_next_try() -> None
 
 
 async def test_the_wait_for_the_next_try_of_one_key_holds_up_no_other() -> None:
-    reconcile = Reconciler([Outcome.FAILED])
+    reconcile = Reconciler([ReconcileResult.FAILED])
     queue = WorkQueue(reconcile, NEVER)
     queue.add("a", 1)
     await reconcile.wait_for_runs(1)
@@ -265,7 +267,7 @@ def test_the_wait_doubles_up_to_half_a_minute(failures: int, seconds: float) -> 
 
 
 async def test_closing_cancels_what_runs_and_what_waits() -> None:
-    reconcile = Reconciler([Outcome.FAILED])
+    reconcile = Reconciler([ReconcileResult.FAILED])
     queue = WorkQueue(reconcile, NEVER)
     queue.add("waits", 1)
     await reconcile.wait_for_runs(1)
@@ -349,7 +351,7 @@ async def test_a_closed_queue_takes_nothing() -> None:
 
 
 async def test_keys_that_run_or_wait_for_their_next_try_are_counted() -> None:
-    reconcile = Reconciler([Outcome.FAILED])
+    reconcile = Reconciler([ReconcileResult.FAILED])
     queue = WorkQueue(reconcile, NEVER)
     queue.add("waits", 1)
     await reconcile.wait_for_runs(1)
@@ -363,7 +365,7 @@ async def test_keys_that_run_or_wait_for_their_next_try_are_counted() -> None:
 
 
 async def test_the_longest_run_is_that_of_the_oldest_reconcile_that_runs() -> None:
-    reconcile = Reconciler([Outcome.FAILED])
+    reconcile = Reconciler([ReconcileResult.FAILED])
     queue = WorkQueue(reconcile, NEVER)
     queue.add("waits", 1)
     await reconcile.wait_for_runs(1)
@@ -380,7 +382,7 @@ async def test_the_longest_run_is_that_of_the_oldest_reconcile_that_runs() -> No
 
 
 async def test_a_queue_that_is_closed_just_as_a_key_is_asked_for_again_ends() -> None:
-    reconciler = Reconciler([Outcome.due_after(3600.0)])
+    reconciler = Reconciler([ReconcileResult.due_after(3600.0)])
     queue = WorkQueue(reconciler)
     queue.add("a", 1)
     await reconciler.wait_for_runs(1)

@@ -7,7 +7,7 @@ import pytest
 
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
 from inferno_optimizer.calibration.confidence import Z
-from inferno_optimizer.calibration.verdict import Reason, next_batch
+from inferno_optimizer.calibration.verdict import CalibrationReason, next_batch
 from inferno_optimizer.calibration.windows import Rejection, Window
 from inferno_optimizer.system import PrefillDecodeParameters
 from tests.unit.optimizer.calibration.engine import Engine, repeatable, windows
@@ -110,7 +110,7 @@ def test_the_expected_latency_has_the_waits_for_other_prefills(measured: list[Wi
 def test_too_few_windows_are_refused(measured: list[Window]) -> None:
     result = calibrated(measured[:29])
 
-    assert result.reason is Reason.NOT_ENOUGH_DATA
+    assert result.reason is CalibrationReason.NOT_ENOUGH_DATA
     assert result.message == "29 of 30 windows, about a minute more at this traffic"
 
 
@@ -159,7 +159,7 @@ def test_steady_windows_of_two_replicas_are_enough_after_six_minutes(seed: int) 
 def test_windows_far_from_the_line_must_be_more(measured: list[Window]) -> None:
     result = calibrated(measured[:20])  # errors of 5 %
 
-    assert result.reason is Reason.NOT_ENOUGH_DATA
+    assert result.reason is CalibrationReason.NOT_ENOUGH_DATA
     assert "20 of 30 windows" in result.message
 
 
@@ -184,7 +184,7 @@ def test_what_to_measure_with_is_realistic_where_no_window_can_be_used(
 def test_no_window_at_all_is_refused_and_keeps_what_is_believed() -> None:
     (result,) = calibrate([Evidence([], TRUTH)], 0.0)
 
-    assert result.reason is Reason.NOT_ENOUGH_DATA
+    assert result.reason is CalibrationReason.NOT_ENOUGH_DATA
     assert result.facts.decode.slope == pytest.approx(TRUTH.beta)
 
 
@@ -197,14 +197,14 @@ def test_a_steady_load_is_refused_with_the_batch_that_would_help() -> None:
 
     result = calibrated(steady, largest=64)
 
-    assert result.reason is Reason.NO_SPREAD
+    assert result.reason is CalibrationReason.NO_SPREAD
     assert "measure at a batch of 64" in result.message
 
 
 def test_a_latency_that_falls_with_the_batch_is_refused(measured: list[Window]) -> None:
     falling = [replace(w, itl_ms=80 / (1 + w.batch) ** 0.2) for w in measured]
 
-    assert calibrated(falling).reason is Reason.NEGATIVE_SLOPE
+    assert calibrated(falling).reason is CalibrationReason.NEGATIVE_SLOPE
 
 
 def test_an_engine_that_mixes_prefills_with_decode_steps_is_calibrated_with_the_waits() -> None:
@@ -214,7 +214,7 @@ def test_an_engine_that_mixes_prefills_with_decode_steps_is_calibrated_with_the_
 
     result = calibrated(mixing)
 
-    assert result.reason is Reason.CALIBRATED
+    assert result.reason is CalibrationReason.CALIBRATED
     assert "waits for prefills are a part of alpha and beta" in result.message
     assert (result.expected.alpha, result.expected.beta) == pytest.approx((7, 0.027), rel=0.01)
 
@@ -223,14 +223,14 @@ def test_windows_that_lie_on_no_line_are_refused(measured: list[Window]) -> None
     chance = repeatable(1)
     scattered = [replace(w, itl_ms=w.itl_ms * chance.choice((0.6, 1.4))) for w in measured]
 
-    assert calibrated(scattered).reason is Reason.POOR_FIT
+    assert calibrated(scattered).reason is CalibrationReason.POOR_FIT
 
 
 def test_batches_far_beyond_those_seen_widen_the_upper_confidence(measured: list[Window]) -> None:
     near, far = calibrated(measured, largest=50), calibrated(measured, largest=200)
 
-    assert near.reason is Reason.CALIBRATED
-    assert far.reason is Reason.EXTRAPOLATING
+    assert near.reason is CalibrationReason.CALIBRATED
+    assert far.reason is CalibrationReason.EXTRAPOLATING
     assert far.reason.usable
     assert far.upper.beta > near.upper.beta
 
@@ -244,9 +244,9 @@ def test_two_pod_templates_are_refused_until_the_rollout_is_complete(
 
     during, after = calibrated([*old, *new[:2]]), calibrated([*old, *new])
 
-    assert during.reason is Reason.MIXED
+    assert during.reason is CalibrationReason.MIXED
     assert during.rejected == {Rejection.OTHER_SHAPE: 60}
-    assert after.reason is Reason.CALIBRATED
+    assert after.reason is CalibrationReason.CALIBRATED
 
 
 def test_a_slower_engine_is_noticed_within_30_windows(measured: list[Window]) -> None:
@@ -254,8 +254,8 @@ def test_a_slower_engine_is_noticed_within_30_windows(measured: list[Window]) ->
 
     reasons = [calibrated([*measured, *slower[:n]]).reason for n in range(31)]
 
-    assert reasons[0] is Reason.CALIBRATED
-    assert Reason.SHIFTED in reasons
+    assert reasons[0] is CalibrationReason.CALIBRATED
+    assert CalibrationReason.SHIFTED in reasons
 
 
 def test_after_a_change_the_parameters_are_those_of_the_present_engine(
@@ -275,7 +275,7 @@ def test_outliers_are_no_change_of_the_engine(measured: list[Window]) -> None:
         replace(w, itl_ms=3 * w.itl_ms) if i % 15 == 0 else w for i, w in enumerate(measured)
     ]
 
-    assert calibrated(disturbed).reason is Reason.CALIBRATED
+    assert calibrated(disturbed).reason is CalibrationReason.CALIBRATED
 
 
 def test_parameters_of_generation_3_are_told_where_they_fit_better(measured: list[Window]) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferno_optimizer.calibration.confidence import Line, Requests, Z, chords
+from inferno_optimizer.calibration.confidence import GroupRequests, Line, Z, chords
 from inferno_optimizer.calibration.fit import interference_ms
 
 NONE = np.zeros((1, 2, 2))
@@ -14,8 +14,8 @@ def line(intercept: float, slope: float, covariance: np.ndarray = NONE) -> Line:
     return Line(np.array([intercept]), np.array([slope]), covariance)
 
 
-def requests(largest: float, inputs: float = 512.0, outputs: float = 200.0) -> Requests:
-    return Requests(*(np.array([value]) for value in (largest, inputs, outputs, 1.0)))
+def requests(largest: float, inputs: float = 512.0, outputs: float = 200.0) -> GroupRequests:
+    return GroupRequests(*(np.array([value]) for value in (largest, inputs, outputs, 1.0)))
 
 
 def test_without_prefills_and_uncertainty_the_chord_is_the_line() -> None:

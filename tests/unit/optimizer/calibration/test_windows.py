@@ -11,8 +11,8 @@ from inferno_optimizer.calibration.windows import (
     NEWEST,
     PER_BIN,
     Rejection,
-    Table,
     Window,
+    WindowTable,
     lagged,
     rejections,
     retained,
@@ -37,7 +37,7 @@ GOOD = Window(
 
 def rejected(window: Window) -> Rejection | None:
     """Why a window is rejected beside a good, newer one."""
-    table = Table.of([[replace(GOOD, end=700.0), window]])
+    table = WindowTable.of([[replace(GOOD, end=700.0), window]])
     number = int(rejections(table, LIVE)[0, 0])
     return None if number < 0 else list(Rejection)[number]
 
@@ -71,7 +71,7 @@ def test_a_window_is_rejected_for_its_reason(window: Window, reason: Rejection |
 def test_groups_may_have_different_lengths_and_any_order() -> None:
     late, early = replace(GOOD, end=900.0, batch=3.0), replace(GOOD, end=300.0, batch=5.0)
 
-    table = Table.of([[late, early], [], [GOOD]])
+    table = WindowTable.of([[late, early], [], [GOOD]])
 
     assert table.present.tolist() == [[True, True], [False, False], [True, False]]
     assert table.batch[0].tolist() == [5.0, 3.0]
@@ -115,7 +115,7 @@ def test_prefills_of_requests_that_end_now_were_in_the_window_before(
 def test_without_a_batch_of_their_own_prefills_have_that_of_the_decode_steps() -> None:
     known, unknown = replace(GOOD, prefill_batch=5.0), GOOD
 
-    assert Table.of([[known, unknown]]).batch_of_prefills().tolist() == [[5.0, GOOD.batch]]
+    assert WindowTable.of([[known, unknown]]).batch_of_prefills().tolist() == [[5.0, GOOD.batch]]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.sizing.performance import Requests, model_of
-from inferno_optimizer.sizing.rates import Limits, Replicas, size
+from inferno_optimizer.sizing.rates import Replicas, TargetLimits, size
 from inferno_optimizer.system import (
     Allocation,
     DecodeParameters,
@@ -53,7 +53,7 @@ def sized(replicas: Sequence[Replica], targets: Sequence[Target]) -> list[float]
     )
     requests = Requests(batch, tokens, np.zeros_like(tokens), np.zeros_like(tokens))
     model = model_of(parameters, np.arange(len(replicas)), requests)
-    return [float(rate) for rate in size(Replicas(model, Limits.of(targets))).max_rate]
+    return [float(rate) for rate in size(Replicas(model, TargetLimits.of(targets))).max_rate]
 
 
 def rate_of(replica: Replica, itl: float = 0.0, wait: float = 0.0, tps: float = 0.0) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import SaturationPolicy, Status
+from inferno_optimizer.system import SaturationPolicy, SolverStatus
 from tests.unit.optimizer.enumeration import best_plan, served
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
 
@@ -25,5 +25,5 @@ def test_the_plan_is_the_best_of_all_plans(seed: int) -> None:
 
     assert served(system, solution) == best_served
     assert solution.certificate.objective == pytest.approx(best_value, rel=1e-9, abs=1e-6)
-    assert solution.certificate.status is Status.OPTIMAL
+    assert solution.certificate.status is SolverStatus.OPTIMAL
     assert solution.certificate.bound == pytest.approx(best_value, rel=1e-4, abs=1e-3)

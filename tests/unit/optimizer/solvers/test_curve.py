@@ -10,16 +10,16 @@ import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
-from inferno_optimizer.solvers.incumbent import Progress
+from inferno_optimizer.solvers.exact.lexicographic import ProgramSizes, solve_by_levels
+from inferno_optimizer.solvers.incumbent import SearchProgress
 from inferno_optimizer.system import CurvePoint, System
 from inferno_optimizer.wire.codec import decode_solution, decode_system, encode_solution
 from tests.generate import fleet
 from tests.unit.optimizer.programs import random_program
 
-LARGE = Sizes(small=0, medium=0, large=0)
-PARTS = Sizes(small=0, medium=0)
-SMALL = Sizes()
+LARGE = ProgramSizes(small=0, medium=0, large=0)
+PARTS = ProgramSizes(small=0, medium=0)
+SMALL = ProgramSizes()
 """As large programs are solved: by exchanges, also by parts; and as small ones are."""
 
 ROUNDING = 1e-6
@@ -123,9 +123,11 @@ def test_a_curve_survives_its_way_through_json() -> None:
 
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, PARTS])
 @pytest.mark.parametrize("readings", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55])
-def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(readings: int, sizes: Sizes) -> None:
+def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(
+    readings: int, sizes: ProgramSizes
+) -> None:
     program = random_program(5, cases=60)
-    clock, seen = jumping(readings), list[Progress]()
+    clock, seen = jumping(readings), list[SearchProgress]()
 
     outcome = solve_by_levels(program, Timer(lambda: 20.0 - clock()), sizes, 0.0, seen.append)
 

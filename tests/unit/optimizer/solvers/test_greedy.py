@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Accelerator, Allocation, Load, Server, Status
+from inferno_optimizer.system import Accelerator, Allocation, Load, Server, SolverStatus
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 
 NOTHING = ("", 0)
@@ -219,5 +219,5 @@ def test_the_certificate_claims_no_bound() -> None:
         system_of([Demand("a", {"X": 2})], accelerators(X=10), {"X": 2})
     ).certificate
 
-    assert (certificate.solver, certificate.status) == ("greedy", Status.FEASIBLE)
+    assert (certificate.solver, certificate.status) == ("greedy", SolverStatus.FEASIBLE)
     assert (certificate.objective, certificate.bound, certificate.gap) == (22, None, None)

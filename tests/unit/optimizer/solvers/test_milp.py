@@ -15,7 +15,7 @@ from inferno_optimizer.system import (
     Options,
     Reason,
     SaturationPolicy,
-    Status,
+    SolverStatus,
     System,
 )
 from tests.unit.optimizer.enumeration import served
@@ -134,7 +134,7 @@ def test_shares_of_what_is_left_do_not_widen_the_gap() -> None:
 
     certificate = optimize(system_of(demands, accelerators(X=10), {"X": 5}, options)).certificate
 
-    assert certificate.status is Status.OPTIMAL
+    assert certificate.status is SolverStatus.OPTIMAL
     assert certificate.gap == pytest.approx(0, abs=1e-6)
 
 
@@ -173,7 +173,7 @@ def crowded(options: Options) -> System:
 def test_without_any_time_there_is_a_plan_and_the_status_says_so() -> None:
     solution = optimize(crowded(replace(MILP, time_limit=0.0)))
 
-    assert solution.certificate.status is Status.TIME_LIMIT
+    assert solution.certificate.status is SolverStatus.TIME_LIMIT
     assert len(solution.allocations) > 10
     assert all(use.used <= use.available for use in solution.capacity)
 
@@ -185,7 +185,7 @@ def test_a_plan_cut_short_serves_no_less_than_the_greedy_one(readings: int) -> N
 
     solution = optimize(system, clock=clock_that_stops_after(readings))
 
-    assert solution.certificate.status is Status.TIME_LIMIT
+    assert solution.certificate.status is SolverStatus.TIME_LIMIT
     bound = solution.certificate.bound
     assert bound is None or bound <= solution.certificate.objective
     assert all(use.used <= use.available for use in solution.capacity)
@@ -209,7 +209,7 @@ def test_where_sizing_takes_nearly_all_of_the_time_the_plan_is_greedy_and_nothin
     solution = optimize(crowded(options), clock=clock)
 
     assert solution.allocations == greedy.allocations
-    assert solution.certificate.status is Status.TIME_LIMIT
+    assert solution.certificate.status is SolverStatus.TIME_LIMIT
     assert solution.certificate.bound is None
     assert len(read) <= 8
 
@@ -226,7 +226,7 @@ def test_without_any_time_servers_stay_that_may() -> None:
     plan = optimize(gone)
 
     kept = [name for name, now in settled.allocations.items() if now.accelerator != "Z"]
-    assert plan.certificate.status is Status.TIME_LIMIT
+    assert plan.certificate.status is SolverStatus.TIME_LIMIT
     assert [plan.allocations[name].placement for name in kept] == [
         settled.allocations[name].placement for name in kept
     ]
@@ -261,7 +261,7 @@ def test_heterogeneous_matters_to_the_exact_solver_only() -> None:
 def test_no_server_at_all_is_a_plan_too() -> None:
     solution = optimize(System(options=MILP))
 
-    assert (solution.decisions, solution.certificate.status) == ((), Status.OPTIMAL)
+    assert (solution.decisions, solution.certificate.status) == ((), SolverStatus.OPTIMAL)
 
 
 def test_servers_that_nothing_is_known_about_leave_an_empty_plan() -> None:

@@ -10,7 +10,7 @@ from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.partial.levels import GIVEN_UP, Outcome, solve_by_levels
-from inferno_optimizer.solvers.partial.problem import Problem
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy, System
 from tests.unit.optimizer.solvers.partial_plans import random_fleet, reached_by, with_policy
@@ -20,13 +20,13 @@ EXHAUSTIVE = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
 SECONDS = 20.0
 
 
-def solved_as_large(system: System) -> tuple[Problem, Outcome]:
+def solved_as_large(system: System) -> tuple[ReplicaProblem, Outcome]:
     """A small system solved as if it were a large one; a clock that stands still."""
     catalogue = Catalogue(system.by_name())
     candidates, undecided = size_servers(catalogue, catalogue.system.servers)
     cards = cards_to_hand_out(catalogue, undecided)
     capacity = np.array([cards[name] for name in candidates.types], dtype=np.int64)
-    problem = Problem.of(candidates, capacity, Running.of(candidates))
+    problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
     timer = Timer(lambda: SECONDS)
     return problem, solve_by_levels(problem, timer, None, delayed=False, small=0)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Allocation, Options, Status
+from inferno_optimizer.system import Allocation, Options, SolverStatus
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 
 UNLIMITED = Options(unlimited=True)
@@ -58,6 +58,6 @@ def test_the_plan_is_proven_to_be_the_best() -> None:
 
     certificate = optimize(system_of(demands, accelerators(X=10), options=UNLIMITED)).certificate
 
-    assert certificate.status is Status.OPTIMAL
+    assert certificate.status is SolverStatus.OPTIMAL
     assert (certificate.objective, certificate.bound) == pytest.approx((55, 55))
     assert certificate.gap == 0

@@ -18,7 +18,7 @@ from inferno_optimizer.system import (
     Reason,
     SaturationPolicy,
     Solution,
-    Status,
+    SolverStatus,
     System,
 )
 from inferno_optimizer.wire.codec import (
@@ -110,7 +110,7 @@ def test_an_answer_of_allocations_alone_proves_nothing() -> None:
 
     solution = decode_solution(answer, FLEET)
 
-    assert solution.certificate.status is Status.FEASIBLE
+    assert solution.certificate.status is SolverStatus.FEASIBLE
     assert solution.certificate.bound is None
     assert {d.reason for d in solution.unserved} <= {Reason.NO_CAPACITY, Reason.UNATTAINABLE_SLO}
     assert solution.allocations.keys() == optimize(FLEET).allocations.keys()

@@ -32,7 +32,7 @@ from inferno_optimizer.system import (
     Server,
     ServiceClass,
     Solution,
-    Status,
+    SolverStatus,
     System,
     Tail,
     Target,
@@ -272,7 +272,7 @@ SOLUTION = Solution(
         Decision("c", Reason.NO_CAPACITY, "not enough cards"),
         Decision("a", Reason.ALLOCATED, "", Allocation("A100", 2, 16, 80)),
     ),
-    certificate=Certificate("greedy", Status.FEASIBLE, 10.0, None, 0.25),
+    certificate=Certificate("greedy", SolverStatus.FEASIBLE, 10.0, None, 0.25),
     capacity=(),
 )
 

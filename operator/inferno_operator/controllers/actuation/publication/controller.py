@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
-from inferno_operator.controllers.actuation.publication.plan import Published, publish
+from inferno_operator.controllers.actuation.publication.published import Published, publish
 from inferno_operator.controllers.actuation.publication.variants import (
-    Target,
+    WorkloadTarget,
     variant,
     variants,
 )
@@ -17,7 +17,7 @@ from inferno_operator.controllers.actuation.recommendation import (
 )
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.resources.objects import Key, Place
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import GoneError, Reader
 from inferno_optimizer.errors import InfernoError, UnavailableError
@@ -45,7 +45,7 @@ class Publication:
         self._names_variants = names_variants
         self._objects = informers.subscribe([OPTIMIZER, SERVER], self._changed)
         self._published: dict[Key, Published] = {}
-        self._variants: Mapping[Target, str] = {}
+        self._variants: Mapping[WorkloadTarget, str] = {}
 
     async def run(self) -> None:
         """Watch Servers and Optimizers until cancelled."""
@@ -95,7 +95,7 @@ class Publication:
                 pass  # the names stay as they were
             await asyncio.sleep(VARIANTS_SECONDS)
 
-    def _changed(self, difference: Difference) -> None:
+    def _changed(self, difference: ObjectDifference) -> None:
         place = difference.place
         if place.kind == SERVER:
             self._publish(place)

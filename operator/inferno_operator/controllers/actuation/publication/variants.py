@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.actuation.autoscalers import scaled_object_of, target_of
-from inferno_operator.controllers.actuation.publication.plan import Published
+from inferno_operator.controllers.actuation.publication.published import Published
 from inferno_operator.resources.objects import Manifest
 
 MANAGED = "llm-d.ai/managed"
 """The annotation of autoscalers that scale by the wva_* metrics; KEDA copies it to its HPA."""
 
-Target = tuple[str, str, str, str]
+WorkloadTarget = tuple[str, str, str, str]
 """Namespace, API group, kind and name of a workload."""
 
 
-def variants(autoscalers: Iterable[Manifest]) -> Mapping[Target, str]:
+def variants(autoscalers: Iterable[Manifest]) -> Mapping[WorkloadTarget, str]:
     """Return the name of the annotated autoscaler of each workload.
 
     That of an HPA that belongs to a ScaledObject is the name of the ScaledObject.
@@ -27,7 +27,7 @@ def variants(autoscalers: Iterable[Manifest]) -> Mapping[Target, str]:
     return found
 
 
-def variant(decision: Published, accelerator: str, known: Mapping[Target, str]) -> str:
+def variant(decision: Published, accelerator: str, known: Mapping[WorkloadTarget, str]) -> str:
     """Return the name of the workload on an accelerator: of its autoscaler, or its own.
 
     Without a workload it is the name of the Server.

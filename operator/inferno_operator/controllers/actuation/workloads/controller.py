@@ -8,7 +8,7 @@ from inferno_operator.controllers.actuation.workloads.reconcile import (
     SystemOf,
     reconcile,
 )
-from inferno_operator.controllers.actuation.workloads.world import World
+from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.resources.objects import Now
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster
@@ -37,7 +37,7 @@ class WorkloadController:
         self, cluster: Cluster, informers: Informers, system_of: SystemOf, now: Now
     ) -> None:
         self._rounds = count()
-        self._world = World(cluster, informers, self._changed)
+        self._world = WorkloadObjects(cluster, informers, self._changed)
         context = Context(cluster, self._world, system_of, now)
         self.queue: WorkQueue[str] = WorkQueue(
             partial(reconcile, context=context), settle=SETTLE_SECONDS

@@ -19,7 +19,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReplicaTarget:
     """The replicas of a server on one accelerator.
 
     Parameters
@@ -127,7 +127,7 @@ class ServerTargets:
     name: str
     priority: int
     load: float
-    targets: tuple[Target, ...]
+    targets: tuple[ReplicaTarget, ...]
     is_best_effort: bool = False
     is_as_decided: bool = False
     is_writable: bool = True
@@ -186,7 +186,7 @@ class ServerTargets:
             return False
         return self.carried(after) >= self.floor * (1 - ROUNDING)
 
-    def lowest(self, target: Target, reduced: Mapping[str, int], least: int) -> int:
+    def lowest(self, target: ReplicaTarget, reduced: Mapping[str, int], least: int) -> int:
         """Return the smallest number of replicas, from `least`, that a target may be reduced to.
 
         What stays carries the floor. Pods that start may be needed for that, unless they take too
@@ -201,7 +201,7 @@ class ServerTargets:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ServerProgress:
     """How far a server is; `missing` has the cards by type that it waits for in vain."""
 
     state: State
@@ -209,13 +209,13 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class ReplicaSteps:
     """The next numbers of replicas by server and accelerator, and the progress by server."""
 
     replicas: Mapping[tuple[str, str], int]
-    progress: Mapping[str, Progress]
+    progress: Mapping[str, ServerProgress]
 
 
-def targets_of(servers: Sequence[ServerTargets]) -> Iterator[tuple[ServerTargets, Target]]:
+def targets_of(servers: Sequence[ServerTargets]) -> Iterator[tuple[ServerTargets, ReplicaTarget]]:
     """Return each target with its server, in order."""
     return ((server, target) for server in servers for target in server.targets)

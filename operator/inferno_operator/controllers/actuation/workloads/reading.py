@@ -14,12 +14,12 @@ from inferno_operator.controllers.actuation.workloads.conflicts import (
     last_writer,
 )
 from inferno_operator.controllers.actuation.workloads.pods import count_pods
-from inferno_operator.controllers.actuation.workloads.subject import (
+from inferno_operator.controllers.actuation.workloads.scaled_server import (
     PATIENCE,
-    Found,
-    Subject,
+    ObservedWorkload,
+    ScaledServer,
 )
-from inferno_operator.controllers.actuation.workloads.world import World
+from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.resources import Server, Workload
 from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import (
@@ -122,13 +122,13 @@ def workloads_of(observation: Observation) -> Sequence[Workload]:
 
 async def read_subjects(
     observations: Iterable[Observation],
-    world: World,
+    world: WorkloadObjects,
     cluster: Cluster,
     memory: Memory,
     now: datetime,
     *,
     recommending: str | None = None,
-) -> list[Subject] | None:
+) -> list[ScaledServer] | None:
     """Return the Servers of a namespace with their workloads, the oldest first.
 
     `recommending` says why no decision is to be actuated, if so. None if the first list of a kind
@@ -186,42 +186,44 @@ def _age(observation: Observation) -> tuple[object, str]:
 class _Reader:
     """Reads the workloads of one namespace."""
 
-    def __init__(self, world: World, memory: Memory, area: _Area, now: datetime) -> None:
+    def __init__(self, world: WorkloadObjects, memory: Memory, area: _Area, now: datetime) -> None:
         self._world = world
         self._memory = memory
         self._area = area
         self._now = now
 
-    def subject(self, observation: Observation, server: Server) -> Subject:
+    def subject(self, observation: Observation, server: Server) -> ScaledServer:
         """Return a Server with its workloads."""
         found = [self._found(w, observation) for w in server.spec.workloads]
         decision = decision_for(observation, self._area.recommending)
-        return Subject(observation, server, decision, tuple(found))
+        return ScaledServer(observation, server, decision, tuple(found))
 
-    def _found(self, workload: Workload, observation: Observation) -> Found:
+    def _found(self, workload: Workload, observation: Observation) -> ObservedWorkload:
         """Return a workload as it is, or why it cannot be scaled."""
         served = self._area.served[workload.api_version, workload.kind]
         if served is None:
-            return Found(workload, problem=status.not_served(workload))
+            return ObservedWorkload(workload, problem=status.not_served(workload))
         if not served.is_scalable:
-            return Found(workload, problem=status.no_scale(workload))
+            return ObservedWorkload(workload, problem=status.no_scale(workload))
         trouble = self._world.trouble(served.kind) or self._world.trouble(POD)
         if trouble is not None:
-            return Found(workload, problem=refusal(trouble.reason, str(trouble)))
+            return ObservedWorkload(workload, problem=refusal(trouble.reason, str(trouble)))
         place = _place(served.kind, observation, workload)
         own = observation.reference.key.name, workload.accelerator
         holder = self._area.taken.setdefault(place, own)
         if holder != own:
-            return Found(workload, problem=status.in_use(workload, holder[0]))
+            return ObservedWorkload(workload, problem=status.in_use(workload, holder[0]))
         return self._existing(workload, place, observation)
 
-    def _existing(self, workload: Workload, place: Place, observation: Observation) -> Found:
+    def _existing(
+        self, workload: Workload, place: Place, observation: Observation
+    ) -> ObservedWorkload:
         """Return a workload with its number of replicas and its pods, if it exists."""
         manifest, scale = self._world.get(place), self._world.scale(place)
         if manifest is None or scale is None:
-            return Found(workload, problem=status.not_found(workload))
+            return ObservedWorkload(workload, problem=status.not_found(workload))
         if "deletionTimestamp" in manifest["metadata"]:
-            return Found(workload, problem=status.is_deleted(workload))
+            return ObservedWorkload(workload, problem=status.is_deleted(workload))
         self._memory.saw(place, scale.reference.uid)
         pods = count_pods(self._area.pods.selected(scale.selector), self._now - PATIENCE)
         foreign = autoscaler_of(place, self._area.autoscalers)
@@ -229,7 +231,7 @@ class _Reader:
             foreign = self._writer(place, manifest, observation)
         problem = self._memory.obstacle(place, self._now)
         is_behind = self._world.is_behind(place)
-        return Found(workload, scale, pods, foreign, problem, is_behind)
+        return ObservedWorkload(workload, scale, pods, foreign, problem, is_behind)
 
     def _writer(
         self, place: Place, manifest: Manifest, observation: Observation

@@ -12,21 +12,21 @@ from inferno_operator.controllers.actuation.current import current_allocation, h
 from inferno_operator.controllers.actuation.recommendation import recommended_by
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition
-from inferno_operator.controllers.actuation.workloads.fleet import ServerTargets, Steps
+from inferno_operator.controllers.actuation.workloads.fleet import ReplicaSteps, ServerTargets
 from inferno_operator.controllers.actuation.workloads.reading import (
     Memory,
     read_subjects,
     workloads_of,
 )
-from inferno_operator.controllers.actuation.workloads.status import progress_verdict
-from inferno_operator.controllers.actuation.workloads.steps import next_steps
-from inferno_operator.controllers.actuation.workloads.subject import (
-    Subject,
+from inferno_operator.controllers.actuation.workloads.scaled_server import (
+    ScaledServer,
     due_after,
     server_targets,
 )
+from inferno_operator.controllers.actuation.workloads.status import progress_verdict
+from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.controllers.actuation.workloads.world import World
+from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.resources import (
     Accelerator,
     Capacity,
@@ -41,7 +41,7 @@ from inferno_operator.resources.objects import EVENTS, Event, Manifest, Now, Ref
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import Cluster, FieldManager, Scale, StaleError
-from inferno_operator.runtime.work_queue import Outcome
+from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import System
 
@@ -65,30 +65,30 @@ class Context:
     """What reconciles need."""
 
     cluster: Cluster
-    world: World
+    world: WorkloadObjects
     system_of: SystemOf
     now: Now
     memory: Memory = field(default_factory=Memory)
 
 
-async def reconcile(namespace: str, context: Context) -> Outcome:
+async def reconcile(namespace: str, context: Context) -> ReconcileResult:
     """Take the next step of all Servers of a namespace."""
     observations = context.world.servers(namespace)
     if not any(map(workloads_of, observations)):
-        return Outcome.SETTLED
+        return ReconcileResult.SETTLED
     try:
         return await _reconcile(namespace, observations, context)
     except StaleError as error:
         logger.debug("%s; trying again", error)
-        return Outcome.FAILED
+        return ReconcileResult.FAILED
     except InfernoError as error:
         logger.warning("namespace %s: workloads are not scaled: %s", namespace, error)
-        return Outcome.FAILED
+        return ReconcileResult.FAILED
 
 
 async def _reconcile(
     namespace: str, observations: Sequence[Observation], context: Context
-) -> Outcome:
+) -> ReconcileResult:
     now = context.now()
     # Read after the Servers: a decision is written after the mode of its Optimizer.
     objects = await _read(namespace, context)
@@ -97,18 +97,22 @@ async def _reconcile(
         observations, context.world, context.cluster, context.memory, now, recommending=why
     )
     if subjects is None:
-        return Outcome.SETTLED  # the list that is awaited causes a reconcile
+        return ReconcileResult.SETTLED  # the list that is awaited causes a reconcile
     supply = _supply(objects, observations, context)
     targets = [server_targets(subject, supply, now) for subject in subjects]
     steps = next_steps(targets, _capacity(supply, observations))
     failures = await _write(steps, subjects, context)
     if steps.replicas and not all(subject.wanted.fresh for subject in subjects):
-        return Outcome.due_after(ARRIVAL_SECONDS)  # first scale what the rest of the plan says
+        return ReconcileResult.due_after(
+            ARRIVAL_SECONDS
+        )  # first scale what the rest of the plan says
     pairs = list(zip(subjects, targets, strict=True))
     await _report_all(pairs, steps, supply, context)
     if failures:
-        return Outcome.FAILED
-    return Outcome.due_after(min(filter(None, (due_after(*p, now) for p in pairs)), default=None))
+        return ReconcileResult.FAILED
+    return ReconcileResult.due_after(
+        min(filter(None, (due_after(*p, now) for p in pairs)), default=None)
+    )
 
 
 async def _read(namespace: str, context: Context) -> Objects:
@@ -133,7 +137,7 @@ def _capacity(supply: Supply, observations: Iterable[Observation]) -> Mapping[st
     return left
 
 
-async def _write(steps: Steps, subjects: Iterable[Subject], context: Context) -> int:
+async def _write(steps: ReplicaSteps, subjects: Iterable[ScaledServer], context: Context) -> int:
     """Write numbers of replicas; returns how many writes failed, which are tried again."""
     failures = 0
 
@@ -172,12 +176,15 @@ async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
 
 
 async def _report_all(
-    pairs: Sequence[tuple[Subject, ServerTargets]], steps: Steps, supply: Supply, context: Context
+    pairs: Sequence[tuple[ScaledServer, ServerTargets]],
+    steps: ReplicaSteps,
+    supply: Supply,
+    context: Context,
 ) -> None:
     """Report on all Servers; if very many change, only the first problems get an event."""
     events: list[Event] = []
 
-    async def report(pair: tuple[Subject, ServerTargets]) -> None:
+    async def report(pair: tuple[ScaledServer, ServerTargets]) -> None:
         event = await _report(*pair, steps, supply, context)
         if event is not None:
             events.append(event)
@@ -189,7 +196,11 @@ async def _report_all(
 
 
 async def _report(
-    subject: Subject, targets: ServerTargets, steps: Steps, supply: Supply, context: Context
+    subject: ScaledServer,
+    targets: ServerTargets,
+    steps: ReplicaSteps,
+    supply: Supply,
+    context: Context,
 ) -> Event | None:
     """Write the current allocation and the condition of a Server, where they differ.
 
@@ -215,14 +226,14 @@ async def _report(
     return _event(reference, verdict) if is_news else None
 
 
-def _runs_something_else(subject: Subject) -> bool:
+def _runs_something_else(subject: ScaledServer) -> bool:
     """Whether the current allocation of a Server is not what runs; unknown pods change nothing."""
     if any(item.scale is None for item in subject.found):
         return False
     return has_changed(subject.server, subject.running)
 
 
-def _verdict(subject: Subject, targets: ServerTargets, steps: Steps) -> Verdict | None:
+def _verdict(subject: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) -> Verdict | None:
     """Return what to say of a Server; None leaves its condition as it is."""
     if not subject.is_known:
         return None

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.actuation.status import ACTUATED, refusal
 from inferno_operator.controllers.actuation.workloads.fleet import (
-    Progress,
+    ReplicaTarget,
+    ServerProgress,
     ServerTargets,
     State,
-    Target,
 )
 from inferno_operator.resources import Condition, Workload
 from inferno_operator.resources.conditions import Verdict
@@ -88,7 +88,7 @@ def tells_given_up(condition: Condition | None) -> bool:
     return condition is not None and condition.message.endswith(_UNSCHEDULED)
 
 
-def progress_verdict(server: ServerTargets, progress: Progress) -> Verdict:
+def progress_verdict(server: ServerTargets, progress: ServerProgress) -> Verdict:
     """Return the verdict on the progress of a server."""
     told = _progress(server.targets)
     if progress.state == State.STEADY:
@@ -117,7 +117,7 @@ def _no_room(missing: Mapping[str, int]) -> str:
     return f"cards that are not free: {cards}; add them to Capacity, or optimize again"
 
 
-def _progress(targets: Iterable[Target]) -> str:
+def _progress(targets: Iterable[ReplicaTarget]) -> str:
     """Return the ready replicas, and the wanted ones where they differ, by accelerator."""
     parts = [
         f"{t.ready} x {t.accelerator}" + ("" if t.ready == t.wanted else f" ({t.wanted} wanted)")

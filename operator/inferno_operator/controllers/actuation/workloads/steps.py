@@ -15,19 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from inferno_operator.controllers.actuation.workloads.fleet import (
-    Progress,
+    ReplicaSteps,
+    ReplicaTarget,
+    ServerProgress,
     ServerTargets,
     State,
-    Steps,
-    Target,
     targets_of,
 )
 
-Place = tuple[str, str]
+ServerAccelerator = tuple[str, str]
 """A server and an accelerator."""
 
 
-def next_steps(servers: Sequence[ServerTargets], capacity: Mapping[str, int]) -> Steps:
+def next_steps(servers: Sequence[ServerTargets], capacity: Mapping[str, int]) -> ReplicaSteps:
     """Return the numbers of replicas to write next, and the progress of each server.
 
     Parameters
@@ -45,17 +45,21 @@ def next_steps(servers: Sequence[ServerTargets], capacity: Mapping[str, int]) ->
     draft.make_room(short)
     if not draft.replicas and not draft.in_flight:
         draft.lend(short)
-    return Steps(draft.replicas, {s.name: draft.progress(s) for s in ordered if s.is_writable})
+    return ReplicaSteps(
+        draft.replicas, {s.name: draft.progress(s) for s in ordered if s.is_writable}
+    )
 
 
-def goals(servers: Sequence[ServerTargets], capacity: Mapping[str, int]) -> Mapping[Place, int]:
+def goals(
+    servers: Sequence[ServerTargets], capacity: Mapping[str, int]
+) -> Mapping[ServerAccelerator, int]:
     """Return the replicas that each target may get at the end: all goals fit into the cards.
 
     What runs and is wanted stays; the rest of the cards goes to the servers in their order.
     """
     room = Counter(capacity)
     room.subtract(_occupied_by_others(servers))
-    found: dict[Place, int] = {}
+    found: dict[ServerAccelerator, int] = {}
     writable = [server for server in servers if server.is_writable]
     for server, target in targets_of(writable):
         found[server.name, target.accelerator] = min(target.spec, target.wanted)
@@ -88,7 +92,7 @@ class _Draft:
     def __init__(self, servers: Sequence[ServerTargets], capacity: Mapping[str, int]) -> None:
         self._servers = [server for server in servers if server.is_writable]
         self._goals = goals(servers, capacity)
-        self.replicas: dict[Place, int] = {}
+        self.replicas: dict[ServerAccelerator, int] = {}
         self._free = Counter(capacity)
         """Cards by type without a pod."""
         self._free.subtract(_occupied_by_others(servers))
@@ -120,7 +124,7 @@ class _Draft:
             if least < target.spec:
                 self._write(server, target, least)
 
-    def grow(self) -> list[tuple[ServerTargets, Target]]:
+    def grow(self) -> list[tuple[ServerTargets, ReplicaTarget]]:
         """Add replicas on free cards; returns the targets that find none, in their order.
 
         Cards that become free soon are kept for the first server that waits for them.
@@ -139,7 +143,7 @@ class _Draft:
                 short.append((server, target))
         return short
 
-    def make_room(self, short: Sequence[tuple[ServerTargets, Target]]) -> None:
+    def make_room(self, short: Sequence[tuple[ServerTargets, ReplicaTarget]]) -> None:
         """Remove one old replica of each server that finds no card for a new one.
 
         Only replicas on cards that a server waits for are removed, and only as many as needed.
@@ -155,7 +159,7 @@ class _Draft:
                     needed[target.card_type] -= target.cards
                     break
 
-    def lend(self, short: Sequence[tuple[ServerTargets, Target]]) -> None:
+    def lend(self, short: Sequence[tuple[ServerTargets, ReplicaTarget]]) -> None:
         """Remove replicas of servers that can do without, for the first server they suffice for.
 
         The server moves off other cards afterwards, so that the lenders get theirs back.
@@ -173,14 +177,14 @@ class _Draft:
                 if missing <= 0:
                     return
 
-    def progress(self, server: ServerTargets) -> Progress:
+    def progress(self, server: ServerTargets) -> ServerProgress:
         """Return how far a server is."""
         missing: Counter[str] = Counter()
         for target in server.targets:
             lacking = target.wanted - self._replicas(server, target)
             if lacking > 0:
                 missing[target.card_type] += lacking * target.cards
-        return Progress(self._state(server, is_short=bool(missing)), missing)
+        return ServerProgress(self._state(server, is_short=bool(missing)), missing)
 
     def _state(self, server: ServerTargets, *, is_short: bool) -> State:
         has_excess = any(target.excess for target in server.targets)
@@ -199,7 +203,7 @@ class _Draft:
         beyond = any(self._goals[server.name, t.accelerator] < t.wanted for t in server.targets)
         return beyond or not (self.replicas or self.in_flight)
 
-    def _growing(self) -> Iterator[tuple[ServerTargets, Target]]:
+    def _growing(self) -> Iterator[tuple[ServerTargets, ReplicaTarget]]:
         """Return the targets below their goals, in the order in which they get cards.
 
         First come servers that do not carry their load, then those that free other cards.
@@ -212,17 +216,17 @@ class _Draft:
             if not server.is_held and self._missing(server, target) > 0:
                 yield server, target
 
-    def _missing(self, server: ServerTargets, target: Target) -> int:
+    def _missing(self, server: ServerTargets, target: ReplicaTarget) -> int:
         """Return the replicas that a target may get in addition to those that are written."""
         if self._is_written(server, target):
             return 0
         return self._goals[server.name, target.accelerator] - target.spec
 
-    def _expects(self, target: Target) -> bool:
+    def _expects(self, target: ReplicaTarget) -> bool:
         """Whether cards for one more replica become free soon."""
         return self._free[target.card_type] + self._coming[target.card_type] >= target.cards
 
-    def _needed(self, short: Sequence[tuple[ServerTargets, Target]]) -> Counter[str]:
+    def _needed(self, short: Sequence[tuple[ServerTargets, ReplicaTarget]]) -> Counter[str]:
         """Return the cards by type that are missing for one more replica of each target."""
         needed: Counter[str] = Counter()
         for _, target in short:
@@ -231,7 +235,7 @@ class _Draft:
             needed[card_type] -= self._free[card_type] + self._coming[card_type]
         return needed
 
-    def _lenders(self, card_type: str) -> Sequence[tuple[ServerTargets, Target]]:
+    def _lenders(self, card_type: str) -> Sequence[tuple[ServerTargets, ReplicaTarget]]:
         """Return a target of each server that can do without a replica, least loss first."""
         found = [
             (server, target)
@@ -247,17 +251,17 @@ class _Draft:
         """Return the numbers of a server that are written, by accelerator."""
         return {a: count for (name, a), count in self.replicas.items() if name == server.name}
 
-    def _replicas(self, server: ServerTargets, target: Target) -> int:
+    def _replicas(self, server: ServerTargets, target: ReplicaTarget) -> int:
         return self.replicas.get((server.name, target.accelerator), target.spec)
 
-    def _is_written(self, server: ServerTargets, target: Target) -> bool:
+    def _is_written(self, server: ServerTargets, target: ReplicaTarget) -> bool:
         return (server.name, target.accelerator) in self.replicas
 
-    def _write(self, server: ServerTargets, target: Target, replicas: int) -> None:
+    def _write(self, server: ServerTargets, target: ReplicaTarget, replicas: int) -> None:
         self.replicas[server.name, target.accelerator] = replicas
 
 
-def _loss(server: ServerTargets, target: Target) -> float:
+def _loss(server: ServerTargets, target: ReplicaTarget) -> float:
     """Return the share of what a server carries that one replica of a target is."""
     carried = server.carried(server.serving)
     return (target.rate or 0.0) / carried if carried else 0.0

@@ -10,7 +10,7 @@ from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.pods import PodIndex
-from inferno_operator.runtime.cache import Difference, version_of
+from inferno_operator.runtime.cache import ObjectDifference, version_of
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers, Subscription
 from inferno_operator.runtime.ports import Cluster, GoneError, Scale
@@ -19,7 +19,7 @@ from inferno_optimizer.errors import InfernoError
 CONCURRENT_READS = 16
 
 
-class World:
+class WorkloadObjects:
     """Objects in memory; kinds are watched as soon as somebody asks for them.
 
     Parameters
@@ -135,7 +135,7 @@ class World:
         self._scales.pop(place, None)
         self._written.discard(place)
 
-    def _noted(self, difference: Difference) -> None:
+    def _noted(self, difference: ObjectDifference) -> None:
         place = difference.place
         if place.kind == OPTIMIZER and not is_change_of_mode(difference):
             return
@@ -159,7 +159,7 @@ class World:
             if self.names_workloads(name):
                 self._report(name)
 
-    def _index(self, difference: Difference) -> None:
+    def _index(self, difference: ObjectDifference) -> None:
         """Note whether a Server names workloads."""
         key, spec = difference.place.key, (difference.after or {}).get("spec", {})
         if spec.get("workloads"):

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import DEFAULT_COST_EXPANSION, Backend
+from inferno_operator.controllers.boosters.booster import DEFAULT_COST_EXPANSION, ModelBackend
 from inferno_operator.controllers.boosters.convert.context import Conversion, runtime_port
 
 Json = dict[str, Any]
 
 
 def scaling(
-    conversion: Conversion, backends: Iterable[Backend], optimized: Sequence[Backend]
+    conversion: Conversion, backends: Iterable[ModelBackend], optimized: Sequence[ModelBackend]
 ) -> Iterator[Json]:
     """Yield the policy and binding of the whole model, or those of each backend."""
     spec = conversion.booster.spec
@@ -25,7 +25,7 @@ def scaling(
             yield _scaling(conversion, backend)
 
 
-def policy(conversion: Conversion, spec: Json, backend: Backend | None = None) -> Json:
+def policy(conversion: Conversion, spec: Json, backend: ModelBackend | None = None) -> Json:
     """Return the policy with all objects that the API server fills with defaults."""
     behavior = spec.get("behavior") or {}
     up = behavior.get("scaleUp") or {}
@@ -39,14 +39,14 @@ def policy(conversion: Conversion, spec: Json, backend: Backend | None = None) -
     return conversion.child(conversion.dialect.policy, {**spec, "behavior": full}, backend)
 
 
-def _scaling(conversion: Conversion, backend: Backend) -> Json:
+def _scaling(conversion: Conversion, backend: ModelBackend) -> Json:
     part = "homogeneousTarget" if conversion.booster.is_single else "scalingConfiguration"
     name = conversion.booster.child_name(backend)
     spec = {"policyRef": {"name": name}, part: _bounds(conversion, backend)}
     return conversion.child(conversion.dialect.binding, spec, backend)
 
 
-def _optimizing(conversion: Conversion, backends: Iterable[Backend]) -> Json:
+def _optimizing(conversion: Conversion, backends: Iterable[ModelBackend]) -> Json:
     expansion = conversion.booster.spec.cost_expansion_rate_percent
     params = [
         {**_bounds(conversion, backend), "cost": backend.scaling_cost} for backend in backends
@@ -61,7 +61,7 @@ def _optimizing(conversion: Conversion, backends: Iterable[Backend]) -> Json:
     return conversion.child(conversion.dialect.binding, spec)
 
 
-def _bounds(conversion: Conversion, backend: Backend) -> Json:
+def _bounds(conversion: Conversion, backend: ModelBackend) -> Json:
     return {
         "target": _target(conversion, backend),
         "minReplicas": backend.min_replicas,
@@ -69,7 +69,7 @@ def _bounds(conversion: Conversion, backend: Backend) -> Json:
     }
 
 
-def _target(conversion: Conversion, backend: Backend) -> Json:
+def _target(conversion: Conversion, backend: ModelBackend) -> Json:
     """Return the target of a binding; it needs an endpoint, which the API fills with defaults."""
     dialect = conversion.dialect
     name = conversion.booster.child_name(backend)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import Backend, Booster
+from inferno_operator.controllers.boosters.booster import Booster, ModelBackend
 from inferno_operator.controllers.boosters.convert.autoscaling import scaling
 from inferno_operator.controllers.boosters.convert.context import (
+    BoosterProblem,
+    ChildPlace,
     Conversion,
     ConversionError,
-    Place,
-    Problem,
 )
 from inferno_operator.controllers.boosters.convert.networking import route, server
 from inferno_operator.controllers.boosters.convert.serving import serving
@@ -26,7 +26,7 @@ class Converted:
     """The children of a booster, and the problems of backends that have none."""
 
     children: tuple[Json, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[BoosterProblem, ...] = ()
 
 
 def convert(booster: Booster, dialect: Dialect, *, strict: bool = False) -> tuple[Json, ...]:
@@ -54,12 +54,12 @@ def convert(booster: Booster, dialect: Dialect, *, strict: bool = False) -> tupl
 
 def convert_backends(
     booster: Booster,
-    backends: Iterable[Backend],
+    backends: Iterable[ModelBackend],
     dialect: Dialect,
     *,
     strict: bool = False,
     standing: Container[str] = (),
-    taken: Container[Place] = (),
+    taken: Container[ChildPlace] = (),
 ) -> Converted:
     """Return the children for some backends of a booster.
 
@@ -81,22 +81,22 @@ def convert_backends(
 
 
 def _free(
-    booster: Booster, taken: Container[Place], among: Iterable[Backend], *kinds: Kind
-) -> list[Backend]:
+    booster: Booster, taken: Container[ChildPlace], among: Iterable[ModelBackend], *kinds: Kind
+) -> list[ModelBackend]:
     """Return the backends without an object of another owner among their children's names."""
     names = ((backend, booster.child_name(backend)) for backend in among)
     return [b for b, name in names if not any((kind.kind, name) in taken for kind in kinds)]
 
 
 def _servings(
-    conversion: Conversion, backends: Iterable[Backend]
-) -> tuple[dict[str, Json], tuple[Problem, ...]]:
+    conversion: Conversion, backends: Iterable[ModelBackend]
+) -> tuple[dict[str, Json], tuple[BoosterProblem, ...]]:
     """Return the servings by name of backend, and the problems of backends without one."""
     made: dict[str, Json] = {}
-    problems: list[Problem] = []
+    problems: list[BoosterProblem] = []
     for backend in backends:
         try:
             made[backend.name] = serving(conversion, backend)
         except ConversionError as error:
-            problems.append(Problem(error.path, error.text, backend.name))
+            problems.append(BoosterProblem(error.path, error.text, backend.name))
     return made, tuple(problems)

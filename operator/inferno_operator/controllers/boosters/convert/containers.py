@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import Backend
+from inferno_operator.controllers.boosters.booster import ModelBackend
 from inferno_operator.controllers.boosters.convert.context import (
     ENGINE_PORT,
     Conversion,
     runtime_port,
 )
-from inferno_operator.controllers.boosters.convert.storage import Cache
+from inferno_operator.controllers.boosters.convert.storage import ModelCache
 
 Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ def without_empty(fields: Json) -> Json:
     return {key: value for key, value in fields.items() if value not in (None, "", [], {}, ())}
 
 
-def environment(conversion: Conversion, backend: Backend, role: str = "") -> list[Json]:
+def environment(conversion: Conversion, backend: ModelBackend, role: str = "") -> list[Json]:
     """Return the environment of engine and sidecar; the user's variables override others."""
     added = [*_common(conversion), *(_entry(name) for name in FIXED.get(role, ()))]
     if not conversion.strict:
@@ -68,7 +68,7 @@ def _reference(name: str, kind: str, source: str) -> Json:
     return {"name": name, "valueFrom": {kind: reference}}
 
 
-def downloaders(conversion: Conversion, backend: Backend, cache: Cache) -> list[Json]:
+def downloaders(conversion: Conversion, backend: ModelBackend, cache: ModelCache) -> list[Json]:
     """Return the init containers that download the model and the adapters to the cache."""
     model = _downloader(conversion, backend, cache, "model-downloader", backend.model_uri)
     model["env"] = _of_downloader(conversion, backend)
@@ -80,7 +80,7 @@ def downloaders(conversion: Conversion, backend: Backend, cache: Cache) -> list[
 
 
 def _downloader(
-    conversion: Conversion, backend: Backend, cache: Cache, name: str, source: str
+    conversion: Conversion, backend: ModelBackend, cache: ModelCache, name: str, source: str
 ) -> Json:
     return {
         "name": f"{conversion.model}-{name}",
@@ -92,7 +92,7 @@ def _downloader(
     }
 
 
-def _of_downloader(conversion: Conversion, backend: Backend) -> list[Json]:
+def _of_downloader(conversion: Conversion, backend: ModelBackend) -> list[Json]:
     """Return the environment of the downloader; the original leaves `valueFrom` out."""
     if conversion.strict and not conversion.dialect.fleet_aware:
         return [{"name": "ENDPOINT", "value": backend.literal("ENDPOINT", "")}]
@@ -103,7 +103,7 @@ def _of_downloader(conversion: Conversion, backend: Backend) -> list[Json]:
     return [entry for entry in found if entry.get("value") or entry.get(wanted)]
 
 
-def sidecar(conversion: Conversion, backend: Backend, role: str = "") -> Json:
+def sidecar(conversion: Conversion, backend: ModelBackend, role: str = "") -> Json:
     """Return the sidecar of the engine: it serves health and metrics, and loads adapters."""
     port = runtime_port(backend)
     container: Json = {
@@ -128,7 +128,7 @@ def sidecar(conversion: Conversion, backend: Backend, role: str = "") -> Json:
     return without_empty(container)
 
 
-def _sidecar_arguments(conversion: Conversion, backend: Backend, port: int) -> list[str]:
+def _sidecar_arguments(conversion: Conversion, backend: ModelBackend, port: int) -> list[str]:
     setting = backend.literal if conversion.strict else backend.setting
     url = setting("RUNTIME_URL", f"http://localhost:{ENGINE_PORT}")
     metrics = setting("RUNTIME_METRICS_PATH", "/metrics")

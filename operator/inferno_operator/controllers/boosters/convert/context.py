@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import Backend, Booster
+from inferno_operator.controllers.boosters.booster import Booster, ModelBackend
 from inferno_operator.controllers.boosters.convert.pods import PODS, Pods
 from inferno_operator.resources.dialects import Dialect, Release
 from inferno_operator.resources.objects import Kind
@@ -17,7 +17,7 @@ MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class BoosterProblem:
     """A problem of a field; `backend` is "" if the problem concerns the whole booster."""
 
     path: str
@@ -29,7 +29,7 @@ class Problem:
         return f"{self.path} {self.text}"
 
 
-Place = tuple[str, str]
+ChildPlace = tuple[str, str]
 """The kind and name of a child."""
 
 
@@ -70,17 +70,21 @@ class Conversion:
         """Whether true is written as a flag without a value."""
         return not self.strict and self.booster.has_option("bare-switches")
 
-    def path(self, backend: Backend) -> str:
+    def path(self, backend: ModelBackend) -> str:
         """Return the path of a backend in the manifest."""
         names = [each.name for each in self.booster.spec.backends]
         return f"spec.backends[{names.index(backend.name)}]"
 
-    def pod_labels(self, backend: Backend) -> dict[str, str]:
+    def pod_labels(self, backend: ModelBackend) -> dict[str, str]:
         """Return the labels of pods, which do not depend on replicas, weights or costs."""
         return self._labels(backend.name)
 
     def child(
-        self, kind: Kind, spec: dict[str, Any], backend: Backend | None = None, revision: str = ""
+        self,
+        kind: Kind,
+        spec: dict[str, Any],
+        backend: ModelBackend | None = None,
+        revision: str = "",
     ) -> dict[str, Any]:
         """Return the manifest of a child with the metadata that all children have."""
         name = self.booster.child_name(backend) if backend else self.model
@@ -122,7 +126,7 @@ class Conversion:
         return owner
 
 
-def runtime_port(backend: Backend) -> int:
+def runtime_port(backend: ModelBackend) -> int:
     """Return the port of the sidecar; the default if RUNTIME_PORT is not a port number."""
     text = backend.literal("RUNTIME_PORT", "").strip()
     port = int(text) if text.isdecimal() else 0

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import Backend, LoraAdapter, Worker
+from inferno_operator.controllers.boosters.booster import LoraAdapter, ModelBackend, WorkerRole
 from inferno_operator.controllers.boosters.convert.connectors import TRANSFER, connector_name
 from inferno_operator.controllers.boosters.convert.context import (
     ENGINE_PORT,
@@ -13,7 +13,7 @@ from inferno_operator.controllers.boosters.convert.context import (
     ConversionError,
 )
 from inferno_operator.controllers.boosters.convert.flags import flags, flags_of_the_original
-from inferno_operator.controllers.boosters.convert.storage import Cache
+from inferno_operator.controllers.boosters.convert.storage import ModelCache
 
 DEVICES = ("nvidia.com/gpu", "huawei.com/ascend-1980")
 """Extended resources that count accelerators."""
@@ -42,7 +42,7 @@ SGLANG_PORT = 20000
 """Port for the connections between the nodes of one SGLang engine."""
 
 
-def config_of(worker: Worker, path: str) -> dict[str, Any]:
+def config_of(worker: WorkerRole, path: str) -> dict[str, Any]:
     """Return the `config` of a worker, which has its flags; {} if it has none.
 
     Raises
@@ -58,13 +58,13 @@ def config_of(worker: Worker, path: str) -> dict[str, Any]:
     return worker.config
 
 
-def pods_of(worker: Worker, *, strict: bool) -> int:
+def pods_of(worker: WorkerRole, *, strict: bool) -> int:
     """Return the pods of one replica: at least one, except in the original."""
     return worker.pods or (0 if strict else 1)
 
 
 def engine_command(
-    conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
+    conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
 ) -> list[str]:
     """Return the command of the engine on the first pod of a replica."""
     if backend.type == "SGLang":
@@ -82,7 +82,7 @@ def engine_command(
 
 
 def _with_package(
-    conversion: Conversion, backend: Backend, worker: Worker, command: list[str]
+    conversion: Conversion, backend: ModelBackend, worker: WorkerRole, command: list[str]
 ) -> list[str]:
     """Return a command that first installs the package that the connector needs on a GPU."""
     transfer = config_of(worker, conversion.path(backend)).get(TRANSFER)
@@ -102,7 +102,7 @@ def _with_package(
 
 
 def worker_command(
-    conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
+    conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
 ) -> list[str]:
     """Return the command of the other pods of a replica."""
     if backend.type == "SGLang":
@@ -115,7 +115,9 @@ def _ray(conversion: Conversion) -> str:
     return conversion.pods.script_folder + RAY
 
 
-def _vllm(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> list[str]:
+def _vllm(
+    conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
+) -> list[str]:
     python = conversion.pods.python if conversion.strict else "python3"
     command = [python, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", cache.folder(backend.model_uri)]
@@ -124,7 +126,9 @@ def _vllm(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
     return command + _flags(conversion, backend, worker)
 
 
-def _more(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> list[str]:
+def _more(
+    conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
+) -> list[str]:
     """Return the flags that the controller adds."""
     command: list[str] = []
     given = {key.replace("_", "-") for key in config_of(worker, conversion.path(backend))}
@@ -139,7 +143,9 @@ def _more(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache
     return command
 
 
-def _sglang(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> list[str]:
+def _sglang(
+    conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
+) -> list[str]:
     """Return the command of SGLang, which is the same on all pods of a replica."""
     command = ["python3", "-m", "sglang.launch_server"]
     command += ["--model-path", cache.folder(backend.model_uri)]
@@ -155,30 +161,30 @@ def _sglang(conversion: Conversion, backend: Backend, worker: Worker, cache: Cac
     return command
 
 
-def _flags(conversion: Conversion, backend: Backend, worker: Worker) -> list[str]:
+def _flags(conversion: Conversion, backend: ModelBackend, worker: WorkerRole) -> list[str]:
     config = config_of(worker, conversion.path(backend))
     if conversion.strict:
         return flags_of_the_original(config)
     return flags(config, bare_switches=conversion.bare_switches)
 
 
-def _module(adapter: LoraAdapter, cache: Cache) -> str:
+def _module(adapter: LoraAdapter, cache: ModelCache) -> str:
     return f"{adapter.name}={cache.folder(adapter.artifact_url)}"
 
 
-def _on_ray(conversion: Conversion, server: Worker, command: str, devices: int) -> list[str]:
+def _on_ray(conversion: Conversion, server: WorkerRole, command: str, devices: int) -> list[str]:
     script = _ray(conversion)
     leader = f"{script} leader --ray_cluster_size={server.pods} --num-gpus={devices}"
     return ["bash", "-c", f"chmod u+x {script} && {leader} && {command}"]
 
 
-def _requested(worker: Worker) -> int:
+def _requested(worker: WorkerRole) -> int:
     """Return the number of requested devices, as the original counts them."""
     requests = worker.resources.get("requests") or {}
     return sum(_whole(requests.get(device, 0)) for device in DEVICES)
 
 
-def _devices(worker: Worker, names: Iterable[str] = DEVICES) -> int:
+def _devices(worker: WorkerRole, names: Iterable[str] = DEVICES) -> int:
     """Return the number of devices of a pod; requests of devices default to their limits."""
     limits = worker.resources.get("limits") or {}
     requests = worker.resources.get("requests") or {}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import Backend
+from inferno_operator.controllers.boosters.booster import ModelBackend
 from inferno_operator.controllers.boosters.convert.connectors import TRANSFER, connector_name
 from inferno_operator.controllers.boosters.convert.context import ENGINE_PORT, Conversion
 from inferno_operator.controllers.boosters.convert.serving import DISAGGREGATED, ROLES
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 SERVED_NAMES = ("served-model-name", "served_model_name")
 
 
-def server(conversion: Conversion, backend: Backend) -> Json:
+def server(conversion: Conversion, backend: ModelBackend) -> Json:
     """Return the manifest of a backend's ModelServer."""
     dialect = conversion.dialect
     engine = "SGLang" if backend.type == "SGLang" else "vLLM"
@@ -32,7 +32,7 @@ def server(conversion: Conversion, backend: Backend) -> Json:
     return conversion.child(dialect.server, spec, backend)
 
 
-def _selector(conversion: Conversion, backend: Backend) -> dict[str, str]:
+def _selector(conversion: Conversion, backend: ModelBackend) -> dict[str, str]:
     """Return the labels that select the backend's pods; in the original, those of all backends."""
     names = ["model-uid"] if conversion.strict else ["model-uid", "backend-name"]
     keys = [conversion.dialect.label(name) for name in names]
@@ -49,12 +49,12 @@ def _pairs(conversion: Conversion) -> Json:
     return {"groupKey": f"{prefix}group-name", **labels}
 
 
-def _configs(backend: Backend, roles: Iterable[str]) -> list[Mapping[str, Any]]:
+def _configs(backend: ModelBackend, roles: Iterable[str]) -> list[Mapping[str, Any]]:
     workers = (worker for worker in backend.workers if worker.type in roles)
     return [worker.config for worker in workers if isinstance(worker.config, Mapping)]
 
 
-def _served_name(conversion: Conversion, backend: Backend) -> str:
+def _served_name(conversion: Conversion, backend: ModelBackend) -> str:
     """Return the name under which the engine serves the model."""
     forerunner = not conversion.dialect.fleet_aware
     names = SERVED_NAMES[:1] if conversion.strict and not forerunner else SERVED_NAMES
@@ -66,14 +66,14 @@ def _served_name(conversion: Conversion, backend: Backend) -> str:
     return found[-1] if forerunner else found[0]
 
 
-def _connector(conversion: Conversion, backend: Backend) -> str:
+def _connector(conversion: Conversion, backend: ModelBackend) -> str:
     """Return the router's name of the connector that moves KV caches from prefill to decode."""
     names = [connector_name(config.get(TRANSFER)) for config in _configs(backend, ROLES)]
     known = [conversion.dialect.connectors[n] for n in names if n in conversion.dialect.connectors]
     return known[-1] if known else ""
 
 
-def route(conversion: Conversion, backends: Iterable[Backend]) -> Json:
+def route(conversion: Conversion, backends: Iterable[ModelBackend]) -> Json:
     """Return the manifest of the ModelRoute to these backends."""
     served = tuple(backends)
     adapters = sorted({adapter.name for each in served for adapter in each.lora_adapters})
@@ -85,7 +85,7 @@ def route(conversion: Conversion, backends: Iterable[Backend]) -> Json:
 
 
 def _rules(
-    conversion: Conversion, backends: tuple[Backend, ...], adapters: list[str]
+    conversion: Conversion, backends: tuple[ModelBackend, ...], adapters: list[str]
 ) -> list[Json]:
     """Return a rule for the model and, if there are several backends, one for each adapter."""
     match = conversion.booster.spec.model_match
@@ -103,12 +103,12 @@ def _about(match: Json | None, model: str) -> Json:
 
 
 def _rule(
-    conversion: Conversion, name: str, match: Json | None, backends: Iterable[Backend]
+    conversion: Conversion, name: str, match: Json | None, backends: Iterable[ModelBackend]
 ) -> Json:
     targets = [_target(conversion, backend) for backend in backends]
     return {"name": name, **({"modelMatch": match} if match else {}), "targetModels": targets}
 
 
-def _target(conversion: Conversion, backend: Backend) -> Json:
+def _target(conversion: Conversion, backend: ModelBackend) -> Json:
     target: Json = {"modelServerName": conversion.booster.child_name(backend)}
     return target if backend.route_weight is None else {**target, "weight": backend.route_weight}

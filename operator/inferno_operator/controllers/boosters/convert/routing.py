@@ -8,7 +8,7 @@ the original crash if all weights of a rule are 0.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from inferno_operator.controllers.boosters.convert.context import Place
+from inferno_operator.controllers.boosters.convert.context import ChildPlace
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Manifest
 
@@ -28,7 +28,7 @@ NONE = Prospect(available=False, staying=False)
 
 
 def with_best_targets(
-    children: Sequence[Json], existing: Mapping[Place, Manifest], dialect: Dialect
+    children: Sequence[Json], existing: Mapping[ChildPlace, Manifest], dialect: Dialect
 ) -> list[Json]:
     """Return the children, with a route that has only targets that can serve.
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import Backend, Worker
+from inferno_operator.controllers.boosters.booster import ModelBackend, WorkerRole
 from inferno_operator.controllers.boosters.convert.containers import (
     downloaders,
     environment,
@@ -21,7 +21,7 @@ from inferno_operator.controllers.boosters.convert.engines import (
     pods_of,
     worker_command,
 )
-from inferno_operator.controllers.boosters.convert.storage import Cache, cache_of
+from inferno_operator.controllers.boosters.convert.storage import ModelCache, cache_of
 
 Json = dict[str, Any]
 
@@ -62,7 +62,7 @@ ASCEND_NODES = {
 }
 
 
-def serving(conversion: Conversion, backend: Backend) -> Json:
+def serving(conversion: Conversion, backend: ModelBackend) -> Json:
     """Return the manifest of a backend's serving.
 
     Raises
@@ -90,7 +90,7 @@ def serving(conversion: Conversion, backend: Backend) -> Json:
     )
 
 
-def _workers(conversion: Conversion, backend: Backend) -> dict[str, Worker]:
+def _workers(conversion: Conversion, backend: ModelBackend) -> dict[str, WorkerRole]:
     """Return the workers by name of their role."""
     if backend.type == DISAGGREGATED:
         return {role: _needed(conversion, backend, role) for role in ROLES}
@@ -100,7 +100,7 @@ def _workers(conversion: Conversion, backend: Backend) -> dict[str, Worker]:
     raise ConversionError(f"{conversion.path(backend)}.type", problem)
 
 
-def _needed(conversion: Conversion, backend: Backend, role: str) -> Worker:
+def _needed(conversion: Conversion, backend: ModelBackend, role: str) -> WorkerRole:
     worker = backend.worker(role)
     if worker is None:
         problem = f"has no worker of type {role}, which {backend.type} needs"
@@ -109,21 +109,21 @@ def _needed(conversion: Conversion, backend: Backend, role: str) -> Worker:
     return worker
 
 
-def _replicas(conversion: Conversion, worker: Worker) -> int:
+def _replicas(conversion: Conversion, worker: WorkerRole) -> int:
     """Return the replicas of a role in a group: 1 by default, 0 in the original."""
     if worker.replicas is None:
         return 0 if conversion.strict else 1
     return worker.replicas
 
 
-def _revision(conversion: Conversion, backend: Backend, spec: Json) -> str:
+def _revision(conversion: Conversion, backend: ModelBackend, spec: Json) -> str:
     """Return a hash of the fields that roll pods out; in the original, of the whole backend."""
     if conversion.strict:
         return digest(backend.to_json())
     return digest({key: value for key, value in spec.items() if key != "replicas"})
 
 
-def _scheduler(conversion: Conversion, backend: Backend) -> str:
+def _scheduler(conversion: Conversion, backend: ModelBackend) -> str:
     """Return the scheduler: gangs need Volcano, and MatrixInfer's admission requires it."""
     if backend.scheduler_name:
         return backend.scheduler_name
@@ -169,7 +169,7 @@ def _spread(conversion: Conversion, spec: Json) -> None:
         spec["template"]["roles"][0]["networkTopology"] = HARD_TOPOLOGY
 
 
-def _entry_labels(conversion: Conversion, backend: Backend) -> dict[str, str]:
+def _entry_labels(conversion: Conversion, backend: ModelBackend) -> dict[str, str]:
     """Return the labels of first pods; in the original, with a hash of the backend."""
     labels = conversion.pod_labels(backend)
     if conversion.strict:
@@ -177,11 +177,11 @@ def _entry_labels(conversion: Conversion, backend: Backend) -> dict[str, str]:
     return labels
 
 
-def _cache(conversion: Conversion, backend: Backend) -> Cache:
+def _cache(conversion: Conversion, backend: ModelBackend) -> ModelCache:
     return cache_of(backend, strict=conversion.strict and conversion.pods.cache_is_relative)
 
 
-def _leader(conversion: Conversion, backend: Backend, role: str, worker: Worker) -> Json:
+def _leader(conversion: Conversion, backend: ModelBackend, role: str, worker: WorkerRole) -> Json:
     cache = _cache(conversion, backend)
     entry = {
         **_pod(conversion, backend, worker, cache),
@@ -207,14 +207,16 @@ def _leader(conversion: Conversion, backend: Backend, role: str, worker: Worker)
     }
 
 
-def _worker_metadata(conversion: Conversion, backend: Backend) -> Json:
+def _worker_metadata(conversion: Conversion, backend: ModelBackend) -> Json:
     """Return the labels of the other pods of a replica, if they have some."""
     if not conversion.pods.labels_all:
         return {}
     return {"metadata": {"labels": _entry_labels(conversion, backend)}}
 
 
-def _pod(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
+def _pod(
+    conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
+) -> Json:
     """Return the fields that all pods of a backend have."""
     pod: Json = {
         "initContainers": downloaders(conversion, backend, cache),
@@ -229,17 +231,19 @@ def _pod(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache)
     return without_empty(pod)
 
 
-def _memory_volumes(conversion: Conversion, backend: Backend) -> list[Json]:
+def _memory_volumes(conversion: Conversion, backend: ModelBackend) -> list[Json]:
     has_one = conversion.pods.shares_memory and backend.type != DISAGGREGATED
     return [{"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}] if has_one else []
 
 
-def _mounts(conversion: Conversion, backend: Backend, cache: Cache) -> list[Json]:
+def _mounts(conversion: Conversion, backend: ModelBackend, cache: ModelCache) -> list[Json]:
     volumes = _memory_volumes(conversion, backend)
     return [cache.mount, *({"name": v["name"], "mountPath": "/dev/shm"} for v in volumes)]  # noqa: S108 - of the pod
 
 
-def _engine(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
+def _engine(
+    conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
+) -> Json:
     probe = {
         "httpGet": {"path": "/health", "port": ENGINE_PORT, "scheme": "HTTP"},
         "initialDelaySeconds": conversion.pods.load_seconds,
@@ -286,7 +290,9 @@ done
 """
 
 
-def _other(conversion: Conversion, backend: Backend, worker: Worker, cache: Cache) -> Json:
+def _other(
+    conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
+) -> Json:
     """Return the container of the pods of a replica other than the first."""
     return without_empty(
         {
@@ -300,7 +306,9 @@ def _other(conversion: Conversion, backend: Backend, worker: Worker, cache: Cach
     )
 
 
-def _disaggregated(conversion: Conversion, backend: Backend, role: str, worker: Worker) -> Json:
+def _disaggregated(
+    conversion: Conversion, backend: ModelBackend, role: str, worker: WorkerRole
+) -> Json:
     cache = _cache(conversion, backend)
     pod = {
         **_pod(conversion, backend, worker, cache),
@@ -323,19 +331,19 @@ def _disaggregated(conversion: Conversion, backend: Backend, role: str, worker: 
     }
 
 
-def _is_bound_to_ascend(conversion: Conversion, worker: Worker) -> bool:
+def _is_bound_to_ascend(conversion: Conversion, worker: WorkerRole) -> bool:
     """Whether pods run on Ascend nodes only; in later releases users say so in the affinity."""
     if not conversion.pods.binds_ascend:
         return False
     return conversion.strict or (not worker.affinity and _asks_for(worker, ASCEND))
 
 
-def _asks_for(worker: Worker, device: str) -> bool:
+def _asks_for(worker: WorkerRole, device: str) -> bool:
     return any(device in (worker.resources.get(part) or {}) for part in ("limits", "requests"))
 
 
 def _disaggregated_engine(
-    conversion: Conversion, backend: Backend, role: str, worker: Worker, cache: Cache
+    conversion: Conversion, backend: ModelBackend, role: str, worker: WorkerRole, cache: ModelCache
 ) -> Json:
     probe = {
         "httpGet": {"path": "/health", "port": ENGINE_PORT},

@@ -4,14 +4,14 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from inferno_operator.controllers.boosters.booster import Backend
+from inferno_operator.controllers.boosters.booster import ModelBackend
 
 DEFAULT_FOLDER = "/cache"
 """The mount path of the cache, if the backend does not set one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
+class ModelCache:
     """The volume of a backend's weights, and its mount in containers."""
 
     volume: dict[str, Any]
@@ -23,7 +23,7 @@ class Cache:
         return f"{self.mount['mountPath']}/{digest}"
 
 
-def cache_of(backend: Backend, *, strict: bool) -> Cache:
+def cache_of(backend: ModelBackend, *, strict: bool) -> ModelCache:
     """Return the cache of a backend; `strict` leaves paths relative or empty, as the original."""
     scheme, _, place = backend.cache_uri.partition("://")
     if strict:
@@ -46,7 +46,9 @@ def _source(scheme: str, claim: str, path: str) -> dict[str, Any]:
     return {"emptyDir": {}}
 
 
-def _cache(backend: Backend, source: dict[str, Any], path: str, folder: str = "") -> Cache:
+def _cache(
+    backend: ModelBackend, source: dict[str, Any], path: str, folder: str = ""
+) -> ModelCache:
     name = f"{backend.name}-weights"
     mount = {"name": name, "mountPath": path, **({"subPath": folder} if folder else {})}
-    return Cache({"name": name, **source}, mount)
+    return ModelCache({"name": name, **source}, mount)

@@ -8,8 +8,8 @@ import pytest
 
 from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
-from inferno_operator.adapters.http.metrics import Metrics
-from inferno_operator.controllers.actuation.publication.plan import Published
+from inferno_operator.adapters.http.metrics import OperatorMetrics
+from inferno_operator.controllers.actuation.publication.published import Published
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import UnavailableError
@@ -44,7 +44,7 @@ async def ask(path: str, token: Path | None, authorization: str | bytes = "") ->
     decisions = Decisions(decide, token)
     sent = authorization or f"Bearer {TOKEN}"
     async with (
-        health.serve(health.LOOPBACK, 0, (str, str), Metrics().page, decisions) as port,
+        health.serve(health.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
         httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
     ):
         return await client.get(path, headers=[(b"Authorization", _bytes(sent))])
@@ -126,7 +126,7 @@ async def test_the_name_of_the_scheme_has_no_case(token: Path) -> None:
 async def test_another_token_in_the_file_replaces_the_first(token: Path) -> None:
     decisions = Decisions(decide, token)
     async with (
-        health.serve(health.LOOPBACK, 0, (str, str), Metrics().page, decisions) as port,
+        health.serve(health.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
         httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
     ):
         statuses = []

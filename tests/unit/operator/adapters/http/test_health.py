@@ -13,12 +13,12 @@ from starlette.applications import Starlette
 
 from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
-from inferno_operator.adapters.http.metrics import Metrics
+from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.api.embedded import serving
-from inferno_optimizer.api.limits import Limits
+from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.errors import InputError
 
 DECISIONS = Decisions(Publication(FakeCluster(), Informers(FakeCluster())).decision, tokens=None)
@@ -31,7 +31,7 @@ async def ask(
     token: Path | None = None,
     authorization: str = "",
 ) -> httpx.Response:
-    page, probes = Metrics().page, (lambda: trouble, lambda: trouble)
+    page, probes = OperatorMetrics().page, (lambda: trouble, lambda: trouble)
     async with (
         health.serve(health.LOOPBACK, 0, probes, page, DECISIONS, token) as port,
         httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
@@ -101,7 +101,9 @@ async def test_a_busy_port_is_an_error_that_says_what_to_do() -> None:
         port = busy.getsockname()[1]
 
         with pytest.raises(InputError, match=rf"port {port} .*in use.*--health-port") as raised:
-            async with health.serve(health.LOOPBACK, port, (str, str), Metrics().page, DECISIONS):
+            async with health.serve(
+                health.LOOPBACK, port, (str, str), OperatorMetrics().page, DECISIONS
+            ):
                 pass
 
     assert "\n" not in str(raised.value)
@@ -109,7 +111,7 @@ async def test_a_busy_port_is_an_error_that_says_what_to_do() -> None:
 
 async def test_in_a_cluster_every_address_is_listened_on() -> None:
     async with (
-        health.serve("", 0, (str, str), Metrics().page, DECISIONS) as port,
+        health.serve("", 0, (str, str), OperatorMetrics().page, DECISIONS) as port,
         httpx.AsyncClient() as client,
     ):
         answer = await client.get(f"http://{health.LOOPBACK}:{port}/healthz")
@@ -173,7 +175,7 @@ def assert_healthy(port: int) -> None:
 
 async def test_no_answer_waits_for_an_acknowledgement() -> None:
     listening = socket.create_server((health.LOOPBACK, 0))
-    async with serving(Starlette(), listening, Limits()):
+    async with serving(Starlette(), listening, ServerLimits()):
         inherited = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
     assert inherited
@@ -181,7 +183,7 @@ async def test_no_answer_waits_for_an_acknowledgement() -> None:
 
 async def test_headers_that_do_not_come_end_the_connection() -> None:
     listening = socket.create_server((health.LOOPBACK, 0))
-    async with serving(Starlette(), listening, Limits(head_seconds=0.2)):
+    async with serving(Starlette(), listening, ServerLimits(head_seconds=0.2)):
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         writer.write(HALF)
         answer = await asyncio.wait_for(reader.read(), 10)

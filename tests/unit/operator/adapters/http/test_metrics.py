@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferno_operator.adapters.http.metrics import METRICS, Metrics
+from inferno_operator.adapters.http.metrics import METRICS, OperatorMetrics
 from inferno_operator.resources import Server as ServerResource
 from inferno_operator.resources.objects import Key, kind_of
-from inferno_operator.runtime.observer import Latency, MeasuredServer
+from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency
 from inferno_optimizer.system import (
     Allocation,
     CapacityUse,
@@ -21,7 +21,7 @@ from inferno_optimizer.system import (
     Server,
     ServiceClass,
     Solution,
-    Status,
+    SolverStatus,
     System,
 )
 
@@ -42,7 +42,7 @@ SOLUTION = Solution(
         Decision("b", Reason.NO_CAPACITY, ""),
         Decision("c", Reason.UNKNOWN_CLASS, ""),
     ),
-    certificate=Certificate("milp", Status.OPTIMAL, 100.0, 99.0, 0.25),
+    certificate=Certificate("milp", SolverStatus.OPTIMAL, 100.0, 99.0, 0.25),
     capacity=(
         CapacityUse("G2", 2, 5, 12.5, held=3),
         CapacityUse("A100", 0, 8, gain=Gain(2, 30.0)),
@@ -60,7 +60,7 @@ class Times:
         return self.now
 
 
-def read(metrics: Metrics) -> dict[str, dict[Labels, float]]:
+def read(metrics: OperatorMetrics) -> dict[str, dict[Labels, float]]:
     _, page = metrics.page()
     series: dict[str, dict[Labels, float]] = {}
     for family in text_string_to_metric_families(page.decode()):
@@ -74,16 +74,16 @@ def labels(**values: str) -> Labels:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
+def metrics() -> OperatorMetrics:
     clock = Times()
-    metrics = Metrics(clock, lambda: 1_700_000_000.0)
+    metrics = OperatorMetrics(clock, lambda: 1_700_000_000.0)
     metrics.started(INFERNO)
     clock.now = 3.0
     metrics.optimized(INFERNO, SYSTEM, SOLUTION)
     return metrics
 
 
-def test_an_optimization_is_counted_and_its_time_kept(metrics: Metrics) -> None:
+def test_an_optimization_is_counted_and_its_time_kept(metrics: OperatorMetrics) -> None:
     series = read(metrics)
 
     done = labels(namespace="llm", optimizer="inferno", result="Optimized")
@@ -95,7 +95,7 @@ def test_an_optimization_is_counted_and_its_time_kept(metrics: Metrics) -> None:
     }
 
 
-def test_what_it_brought_is_told(metrics: Metrics) -> None:
+def test_what_it_brought_is_told(metrics: OperatorMetrics) -> None:
     series = read(metrics)
 
     llm = labels(namespace="llm")
@@ -116,7 +116,7 @@ def test_what_it_brought_is_told(metrics: Metrics) -> None:
     }
 
 
-def test_capacity_and_its_price_are_told_by_type(metrics: Metrics) -> None:
+def test_capacity_and_its_price_are_told_by_type(metrics: OperatorMetrics) -> None:
     series = read(metrics)
 
     a100, g2 = labels(namespace="llm", type="A100"), labels(namespace="llm", type="G2")
@@ -128,13 +128,15 @@ def test_capacity_and_its_price_are_told_by_type(metrics: Metrics) -> None:
     assert series["inferno_capacity_gain_requests_per_minute"] == {gained: 30.0}
 
 
-def test_without_limits_nothing_is_said_of_what_there_is(metrics: Metrics) -> None:
+def test_without_limits_nothing_is_said_of_what_there_is(metrics: OperatorMetrics) -> None:
     metrics.optimized(INFERNO, replace(SYSTEM, options=Options(unlimited=True)), SOLUTION)
 
     assert "inferno_capacity_available_cards" not in read(metrics)
 
 
-def test_a_failure_is_counted_by_its_reason_and_changes_nothing_else(metrics: Metrics) -> None:
+def test_a_failure_is_counted_by_its_reason_and_changes_nothing_else(
+    metrics: OperatorMetrics,
+) -> None:
     before = read(metrics)
     metrics.started(INFERNO)
     metrics.failed(INFERNO, "Unavailable")
@@ -146,7 +148,7 @@ def test_a_failure_is_counted_by_its_reason_and_changes_nothing_else(metrics: Me
     assert after["inferno_cost_cents_per_hour"] == before["inferno_cost_cents_per_hour"]
 
 
-def test_series_of_a_deleted_server_disappear(metrics: Metrics) -> None:
+def test_series_of_a_deleted_server_disappear(metrics: OperatorMetrics) -> None:
     remaining = replace(SYSTEM, servers=SYSTEM.servers[1:])
     solution = replace(SOLUTION, decisions=SOLUTION.decisions[1:])
 
@@ -155,25 +157,25 @@ def test_series_of_a_deleted_server_disappear(metrics: Metrics) -> None:
     assert 'server="a"' not in metrics.page()[1].decode()
 
 
-def test_series_of_a_deleted_optimizer_disappear(metrics: Metrics) -> None:
+def test_series_of_a_deleted_optimizer_disappear(metrics: OperatorMetrics) -> None:
     metrics.forgot(INFERNO)
 
     assert "llm" not in metrics.page()[1].decode()
 
 
-def test_forgetting_one_optimizer_leaves_what_another_brought(metrics: Metrics) -> None:
+def test_forgetting_one_optimizer_leaves_what_another_brought(metrics: OperatorMetrics) -> None:
     metrics.forgot(Key("llm", "other"))
 
     assert read(metrics)["inferno_servers"] == {labels(namespace="llm"): 3}
 
 
-def test_namespaces_are_told_apart(metrics: Metrics) -> None:
+def test_namespaces_are_told_apart(metrics: OperatorMetrics) -> None:
     metrics.optimized(Key("other", "inferno"), SYSTEM, SOLUTION)
 
     assert len(read(metrics)["inferno_servers"]) == 2
 
 
-def test_writes_are_counted(metrics: Metrics) -> None:
+def test_writes_are_counted(metrics: OperatorMetrics) -> None:
     for succeeded in (True, True, False):
         metrics.wrote(kind_of(ServerResource), "spec", succeeded=succeeded)
 
@@ -183,7 +185,7 @@ def test_writes_are_counted(metrics: Metrics) -> None:
     }
 
 
-def test_who_leads_and_what_waits_is_asked_when_it_is_printed(metrics: Metrics) -> None:
+def test_who_leads_and_what_waits_is_asked_when_it_is_printed(metrics: OperatorMetrics) -> None:
     depth = 0
     metrics.follow(leading=lambda: depth > 1, queue_depth=lambda: depth)
     depth = 2
@@ -202,7 +204,10 @@ SERVERS = (
         "Fresh",
         arrival_rate=312.5,
         age=4.0,
-        latencies={"itl": Latency(21.5, 20.0, 25.0), "ttft": Latency(410.0, None, 400.0)},
+        latencies={
+            "itl": ObservedLatency(21.5, 20.0, 25.0),
+            "ttft": ObservedLatency(410.0, None, 400.0),
+        },
         misses={"slo-itl": False, "slo-ttft": True},
     ),
     MeasuredServer("a", "Missing"),
@@ -210,7 +215,7 @@ SERVERS = (
 
 
 def test_a_measurement_is_told_by_server() -> None:
-    metrics = Metrics(Times())
+    metrics = OperatorMetrics(Times())
     metrics.measured("llm", SERVERS)
 
     told = {name: values for name, values in read(metrics).items() if "_server_" in name}
@@ -235,7 +240,7 @@ def test_a_measurement_is_told_by_server() -> None:
 
 def test_a_measurement_grows_older_until_the_next_one() -> None:
     clock = Times()
-    metrics = Metrics(clock)
+    metrics = OperatorMetrics(clock)
     metrics.measured("llm", SERVERS)
     clock.now = 30.0
 
@@ -248,7 +253,7 @@ def test_a_measurement_grows_older_until_the_next_one() -> None:
 
 
 def test_a_measurement_replaces_that_of_its_namespace_only() -> None:
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     metrics.measured("llm", SERVERS)
     metrics.measured("other", SERVERS)
     metrics.measured("llm", [MeasuredServer("b", "Stale")])
@@ -263,7 +268,7 @@ def test_a_measurement_replaces_that_of_its_namespace_only() -> None:
 
 
 def test_queries_and_measuring_cycles_are_counted() -> None:
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     for result in ("Answered", "Answered", "Refused"):
         metrics.queried(result)
     metrics.measuring_ended(0.7)
@@ -277,12 +282,12 @@ def test_queries_and_measuring_cycles_are_counted() -> None:
     assert series["inferno_measure_cycle_seconds_sum"] == {labels(): 0.7}
 
 
-def test_operators_in_one_process_share_nothing(metrics: Metrics) -> None:
-    assert "inferno_servers" not in read(Metrics())
+def test_operators_in_one_process_share_nothing(metrics: OperatorMetrics) -> None:
+    assert "inferno_servers" not in read(OperatorMetrics())
     assert "inferno_servers" in read(metrics)
 
 
-def test_every_series_of_ours_is_in_the_table_with_its_labels(metrics: Metrics) -> None:
+def test_every_series_of_ours_is_in_the_table_with_its_labels(metrics: OperatorMetrics) -> None:
     metrics.follow(leading=lambda: True, queue_depth=lambda: 0)
     metrics.wrote(kind_of(ServerResource), "spec", succeeded=True)
     metrics.queried("Answered")
@@ -297,7 +302,7 @@ def test_every_series_of_ours_is_in_the_table_with_its_labels(metrics: Metrics) 
             assert all({label for label, _ in item} - {"le"} == known for item in values)
 
 
-def test_every_series_of_the_table_is_printed_with_its_help(metrics: Metrics) -> None:
+def test_every_series_of_the_table_is_printed_with_its_help(metrics: OperatorMetrics) -> None:
     metrics.follow(leading=lambda: True, queue_depth=lambda: 0)
     metrics.publish(tuple, lambda *_: "")
     page = metrics.page()[1].decode()
@@ -309,7 +314,10 @@ def test_every_series_of_the_table_is_printed_with_its_help(metrics: Metrics) ->
 
 def test_an_optimizer_is_overdue_after_its_interval_until_it_optimizes_again() -> None:
     clock = Times()
-    metrics, labels = Metrics(clock), frozenset({("namespace", "llm"), ("optimizer", "inferno")})
+    metrics, labels = (
+        OperatorMetrics(clock),
+        frozenset({("namespace", "llm"), ("optimizer", "inferno")}),
+    )
 
     def overdue() -> float:
         return read(metrics)["inferno_optimizer_overdue_seconds"][labels]
@@ -328,7 +336,7 @@ def test_an_optimizer_is_overdue_after_its_interval_until_it_optimizes_again() -
 
 @pytest.mark.parametrize("end", ["without an interval", "deleted"])
 def test_an_optimizer_without_an_interval_is_never_overdue(end: str) -> None:
-    metrics = Metrics(Times())
+    metrics = OperatorMetrics(Times())
     metrics.scheduled(INFERNO, 60)
 
     if end == "deleted":

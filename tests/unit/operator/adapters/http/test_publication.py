@@ -2,8 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferno_operator.adapters.http.metrics import Metrics
-from inferno_operator.controllers.actuation.publication.plan import Published
+from inferno_operator.adapters.http.metrics import OperatorMetrics
+from inferno_operator.controllers.actuation.publication.published import Published
 from inferno_operator.controllers.actuation.publication.variants import variant
 from inferno_operator.resources import Workload
 from inferno_operator.resources.objects import Key
@@ -31,7 +31,7 @@ def named(decision: Published, accelerator: str) -> str:
 
 def series(*decisions: Published, wva: bool = False) -> Series:
     """The values of the labels, in the order of their names, and the value of each sample."""
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     metrics.publish(lambda: decisions, named if wva else None)
     found: Series = {}
     for family in text_string_to_metric_families(metrics.page()[1].decode()):
@@ -73,7 +73,7 @@ def test_servers_that_share_a_workload_give_one_series() -> None:
 
 def test_a_server_that_is_gone_has_no_series() -> None:
     decisions = [CHAT]
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     metrics.publish(lambda: decisions, named)
     before = metrics.page()[1].decode()
 

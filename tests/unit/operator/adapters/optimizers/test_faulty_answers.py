@@ -10,7 +10,7 @@ import pytest
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.remote import MARGIN, RemoteOptimizer
-from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
+from inferno_operator.controllers.optimization.reconcile import Context, reconcile
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.fakes import FakeCluster
@@ -68,7 +68,7 @@ async def ask(fakes: FakeCluster, fault: Fault) -> None:
     with serving(fault) as faulty:
         patience = PATIENCE if "no answer within" in fault.words else LONG_PATIENCE
         remote = RemoteOptimizer(Endpoint("127.0.0.1", faulty.port), patience - MARGIN)
-        await reconcile_optimizer(INFERNO, Context(fakes, OnDemand(fakes), remote, now))
+        await reconcile(INFERNO, Context(fakes, OnDemand(fakes), remote, now))
         assert not faulty.followed.is_set()
 
 

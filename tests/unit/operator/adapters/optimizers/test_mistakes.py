@@ -14,9 +14,9 @@ import pytest
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.controllers.actuation.decision import wanted
-from inferno_operator.controllers.actuation.publication.plan import publish
+from inferno_operator.controllers.actuation.publication.published import publish
 from inferno_operator.controllers.optimization.controller import OptimizationController
-from inferno_operator.controllers.optimization.ports import Optimizer
+from inferno_operator.controllers.optimization.ports import SystemOptimizer
 from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources import RESOURCES, Server
@@ -195,15 +195,15 @@ def rest() -> Iterator[RestOptimizer]:
         yield optimizer
 
 
-def local(_rest: RestOptimizer) -> Optimizer:
+def local(_rest: RestOptimizer) -> SystemOptimizer:
     return FakeOptimizer()
 
 
-def remote(rest: RestOptimizer) -> Optimizer:
+def remote(rest: RestOptimizer) -> SystemOptimizer:
     return RemoteOptimizer(Endpoint("127.0.0.1", rest.port), time_limit=5.0)
 
 
-def stateful_remote(rest: RestOptimizer) -> Optimizer:
+def stateful_remote(rest: RestOptimizer) -> SystemOptimizer:
     return StatefulRemoteOptimizer(Endpoint("127.0.0.1", rest.port), time_limit=5.0)
 
 
@@ -217,7 +217,7 @@ MODES = {
 
 @asynccontextmanager
 async def operated(
-    cluster: FakeCluster, solver: Optimizer, *, stateful: bool
+    cluster: FakeCluster, solver: SystemOptimizer, *, stateful: bool
 ) -> AsyncGenerator[None]:
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
     store = solver if isinstance(solver, StatefulRemoteOptimizer) else None

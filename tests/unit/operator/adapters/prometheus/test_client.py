@@ -19,7 +19,7 @@ import trustme
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.runtime.observer import Observer
-from inferno_operator.runtime.prometheus import Answer, RefusedError, Sample
+from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator.adapters.prometheus.serving import (
@@ -57,7 +57,7 @@ def endpoint(server: PrometheusServer) -> PrometheusEndpoint:
     return PrometheusEndpoint(server.url)
 
 
-async def query(endpoint: PrometheusEndpoint, expression: str = QUERY) -> Answer:
+async def query(endpoint: PrometheusEndpoint, expression: str = QUERY) -> QueryResult:
     async with connect(endpoint, clock=lambda: TIME) as prometheus:
         return await prometheus.query(expression)
 
@@ -186,7 +186,9 @@ async def test_a_sample_for_each_series_is_returned(
 
     answer = await query(endpoint)
 
-    assert answer == Answer((Sample(labels, TIME, 3.4985), Sample({"__name__": "up"}, TIME, 1.0)))
+    assert answer == QueryResult(
+        (Sample(labels, TIME, 3.4985), Sample({"__name__": "up"}, TIME, 1.0))
+    )
 
 
 async def test_a_scalar_is_one_sample_without_labels(
@@ -194,7 +196,7 @@ async def test_a_scalar_is_one_sample_without_labels(
 ) -> None:
     server.replies = [success({"resultType": "scalar", "result": [TIME, "2"]})]
 
-    assert await query(endpoint, "scalar(up)") == Answer((Sample({}, TIME, 2.0),))
+    assert await query(endpoint, "scalar(up)") == QueryResult((Sample({}, TIME, 2.0),))
 
 
 async def test_no_series_is_no_sample(
@@ -202,7 +204,7 @@ async def test_no_series_is_no_sample(
 ) -> None:
     server.replies = [vector()]
 
-    assert await query(endpoint) == Answer(())
+    assert await query(endpoint) == QueryResult(())
 
 
 async def test_values_that_are_no_numbers_are_passed_on(

@@ -18,8 +18,8 @@ import pytest
 from inferno_operator.adapters.prometheus.client import PrometheusClient, connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.reconcile import Context, measure
-from inferno_operator.controllers.measurement.subjects import SERVER, Subjects
+from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
+from inferno_operator.controllers.measurement.reconcile import Context, reconcile
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization import reconcile as optimization
 from inferno_operator.controllers.optimization.source import OnDemand
@@ -113,14 +113,14 @@ class World:
         self.elapsed += timedelta(minutes=2)
         for manifest in (await self.cluster.list(SERVER, "")).manifests:
             self._subjects.note(observe(Server, manifest))
-        await measure(self._context)
+        await reconcile(self._context)
         for namespace in NAMESPACES:
             context = optimization.Context(
                 self.cluster, OnDemand(self.cluster), FakeOptimizer(), self.now
             )
             request = self.cluster.objects["Optimizer", Key(namespace, "inferno")]
             self.cluster.add({**request, "spec": {**request["spec"], "optimize": True}})
-            await optimization.reconcile_optimizer(Key(namespace, "inferno"), context)
+            await optimization.reconcile(Key(namespace, "inferno"), context)
 
     def servers(self, namespace: str = "") -> dict[Key, Manifest]:
         return {

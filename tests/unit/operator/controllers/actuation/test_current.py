@@ -10,14 +10,14 @@ from inferno_operator.controllers.actuation.current import (
     running,
     unit_costs,
 )
-from inferno_operator.controllers.actuation.index import Index
+from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.ownership import (
     backend_key,
     entries_of_others,
     owned_backends,
     owns,
 )
-from inferno_operator.controllers.actuation.targets import Workload, booster_places
+from inferno_operator.controllers.actuation.targets import ScaledObjects, booster_places
 from inferno_operator.resources import ModelBoosterRef, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import readable
@@ -44,7 +44,7 @@ def server(**spec: object) -> Server:
 def test_available_replicas_are_what_runs() -> None:
     servings = {"m-a": {"status": {"availableReplicas": 2, "replicas": 5}}}
 
-    assert running(REFERENCE, Workload({}, servings)) == {"A": 2, "B": 0}
+    assert running(REFERENCE, ScaledObjects({}, servings)) == {"A": 2, "B": 0}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_only_our_entry_of_the_spec_is_given_up() -> None:
 
 
 def test_the_oldest_of_several_servers_holds_a_booster() -> None:
-    index = Index()
+    index = ServerIndex()
     (booster,) = booster_places(REFERENCE, "default")
     old, young = Key("default", "old"), Key("default", "young")
 

@@ -12,7 +12,7 @@ from inferno_operator.controllers.actuation.recommendation import (
     recommending,
 )
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.cache import Difference
+from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from tests.unit.operator import objects
@@ -54,7 +54,7 @@ async def test_one_optimizer_that_recommends_is_enough(
 async def test_only_changes_of_the_mode_are_reported() -> None:
     cluster, reported = FakeCluster(), list[str]()
 
-    def changed(difference: Difference) -> None:
+    def changed(difference: ObjectDifference) -> None:
         if is_change_of_mode(difference):
             reported.append(difference.place.key.namespace)
 

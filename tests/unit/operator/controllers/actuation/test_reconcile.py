@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.controller import ActuationController
-from inferno_operator.controllers.actuation.index import Index
+from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.ownership import owns
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
 from inferno_operator.resources import ModelBoosterRef
@@ -33,7 +33,7 @@ class Scene:
     def __init__(self, **reference: object) -> None:
         self.cluster = FakeCluster()
         self.time = objects.NOW
-        self.context = Context(self.cluster, self.now, Index())
+        self.context = Context(self.cluster, self.now, ServerIndex())
         refers = {"name": "m", "backends": BACKENDS, **reference}
         self.reference_target = reference.get("target", "ModelBooster")
         self.cluster.add(objects.server(spec={"modelBooster": refers}))
@@ -106,7 +106,7 @@ class Scene:
 
     def restart(self) -> None:
         """Start another operator, which remembers nothing."""
-        self.context = Context(self.cluster, self.now, Index())
+        self.context = Context(self.cluster, self.now, ServerIndex())
 
     def edit(self, image: str, replicas: int) -> None:
         """Edit the booster; its manifest, and then its controller, have a number of their own."""

@@ -6,7 +6,7 @@ import pytest
 
 from inferno_operator.controllers.actuation.holders import Bounds
 from inferno_operator.controllers.actuation.targets import (
-    Workload,
+    ScaledObjects,
     bounds_for,
     compose,
     holders,
@@ -30,16 +30,16 @@ def metadata(name: str) -> Manifest:
     return {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}
 
 
-def workload(backend: Manifest, **spec: object) -> Workload:
+def workload(backend: Manifest, **spec: object) -> ScaledObjects:
     booster = {"metadata": metadata("m"), "spec": {"backend": {"name": "a", **backend}, **spec}}
-    return Workload({"m": booster})
+    return ScaledObjects({"m": booster})
 
 
-def read_bounds(reference: ModelBoosterRef, workload: Workload) -> dict[str, Bounds]:
+def read_bounds(reference: ModelBoosterRef, workload: ScaledObjects) -> dict[str, Bounds]:
     return {name: holder.bounds for name, holder in holders(reference, workload).items()}
 
 
-def bounds_of(reference: ModelBoosterRef, workload: Workload, replicas: int) -> Bounds:
+def bounds_of(reference: ModelBoosterRef, workload: ScaledObjects, replicas: int) -> Bounds:
     """The bounds of the first backend for so many replicas."""
     backend = reference.backends[0]
     holder = holders(reference, workload)[reference.serving_of(backend)]
@@ -110,9 +110,9 @@ def test_the_bounds_of_an_autoscaler_are_written_where_its_release_has_them(
 ) -> None:
     refers = reference(target="Binding")
     boosters = workload(ONE_NUMBER).boosters
-    alone = Workload(boosters, scalers={kind: [scaler(**{one: scaled("m-a")})]})
+    alone = ScaledObjects(boosters, scalers={kind: [scaler(**{one: scaled("m-a")})]})
     params = [scaled("other", cost=5), scaled("m-a", cost=7)]
-    mixed = Workload(boosters, scalers={kind: [scaler(**{several: {"params": params}})]})
+    mixed = ScaledObjects(boosters, scalers={kind: [scaler(**{several: {"params": params}})]})
     wanted = {"m-a": Bounds(3, 3)}
 
     (of_one,) = compose(refers, alone, wanted)
@@ -155,7 +155,7 @@ OF_ANOTHER_NAMESPACE = {"targetRef": refers(namespace="other")}
     ],
 )
 def test_what_does_not_scale_the_whole_serving_is_left_alone(spec: Manifest) -> None:
-    there = Workload(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
+    there = ScaledObjects(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
 
     assert holders(reference(target="Binding"), there) == {}
 
@@ -166,7 +166,7 @@ def test_what_does_not_scale_the_whole_serving_is_left_alone(spec: Manifest) -> 
 )
 def test_a_kind_or_namespace_that_is_empty_is_the_usual_one(fields: dict[str, str]) -> None:
     spec = {"homogeneousTarget": scaled("m-a", target={"targetRef": refers(**fields)})}
-    there = Workload(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
+    there = ScaledObjects(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
 
     assert list(holders(reference(target="Binding"), there)) == ["m-a"]
     assert scaled_places(KTHENA.policy, scaler(**spec)) == {Place(KTHENA.serving, Key("ns", "m-a"))}
@@ -189,7 +189,7 @@ def test_backends_of_several_boosters_are_written_each_in_its_own() -> None:
         for name in ("m", "n")
     }
 
-    writes = compose(SEVERAL, Workload(boosters), {"m-a": Bounds(2, 2), "n-a": Bounds(3, 3)})
+    writes = compose(SEVERAL, ScaledObjects(boosters), {"m-a": Bounds(2, 2), "n-a": Bounds(3, 3)})
 
     written = {write.reference.key.name: write.spec for write in writes}
     assert written == {"m": {"backend": {"replicas": 2}}, "n": {"backend": {"replicas": 3}}}

@@ -11,15 +11,15 @@ from inferno_operator.controllers.boosters.controller import BoosterController
 from inferno_operator.controllers.boosters.reconcile import (
     REFUSED_SECONDS,
     Context,
-    reconcile_booster,
+    reconcile,
 )
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, Dialect
 from inferno_operator.resources.objects import Key, Kind, Place
-from inferno_operator.runtime.cache import Cache, Difference
+from inferno_operator.runtime.cache import Cache, ObjectDifference
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.ports import Change, RejectedError, StaleError
-from inferno_operator.runtime.work_queue import Outcome
+from inferno_operator.runtime.ports import ObjectChange, RejectedError, StaleError
+from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.controllers.boosters.making import METRICS, Manifest, backend, manifest
 
@@ -46,7 +46,7 @@ class Scene:
     def put(self, kind: Kind, asked: Manifest) -> None:
         self.cluster.add({**asked, "kind": kind.kind})
 
-    def _changed(self, difference: Difference) -> None:
+    def _changed(self, difference: ObjectDifference) -> None:
         self.cache.noted(difference)
 
     async def seen(self) -> None:
@@ -55,10 +55,10 @@ class Scene:
         await self.cache.objects.complete()
         await asyncio.sleep(1)
 
-    async def reconcile(self) -> Outcome:
+    async def reconcile(self) -> ReconcileResult:
         await self.seen()
         self.cluster.writes.clear()
-        return await reconcile_booster(M, self.context)
+        return await reconcile(M, self.context)
 
     def conditions(self) -> dict[str, tuple[str, str]]:
         booster = self.cache.booster(M) or {}
@@ -70,7 +70,7 @@ class Scene:
 async def test_children_are_made_and_a_second_pass_writes_nothing(dialect: Dialect) -> None:
     scene = Scene(manifest(dialect=dialect), dialect)
 
-    assert await scene.reconcile() == Outcome.SETTLED
+    assert await scene.reconcile() == ReconcileResult.SETTLED
 
     assert scene.cluster.writes == [
         f"apply {dialect.serving.kind} m-a",
@@ -102,7 +102,7 @@ async def test_a_refusal_is_told_once_and_tried_again_much_later() -> None:
     scene = Scene(manifest())
     scene.cluster.failing["ModelRoute"] = RejectedError("ModelRoute ns/m: not allowed")
 
-    assert await scene.reconcile() == Outcome.due_after(REFUSED_SECONDS)
+    assert await scene.reconcile() == ReconcileResult.due_after(REFUSED_SECONDS)
 
     assert scene.conditions()["Failed"] == ("True", "ModelRoute ns/m: not allowed")
     assert scene.conditions()["Initialized"][0] == "False"
@@ -153,7 +153,7 @@ async def test_a_backend_stays_while_its_requests_cannot_go_elsewhere() -> None:
     scene.put(KTHENA.booster, manifest(backend("a", 0, maxReplicas=1), backend("b")))
     scene.cluster.failing["ModelRoute"] = UnavailableError("away")
 
-    assert await scene.reconcile() == Outcome.FAILED
+    assert await scene.reconcile() == ReconcileResult.FAILED
 
     assert "apply ModelServing m-a" not in scene.cluster.writes
 
@@ -163,13 +163,13 @@ async def test_what_may_succeed_later_is_tried_again(error: Any) -> None:  # noq
     scene = Scene(manifest())
     scene.cluster.failing["ModelServing"] = error
 
-    assert await scene.reconcile() == Outcome.FAILED
+    assert await scene.reconcile() == ReconcileResult.FAILED
 
 
 async def test_an_unsupported_backend_is_told_and_not_tried_again() -> None:
     scene = Scene(manifest(backend(type="MindIE")))
 
-    assert await scene.reconcile() == Outcome.SETTLED
+    assert await scene.reconcile() == ReconcileResult.SETTLED
 
     assert scene.conditions()["Failed"][0] == "True"
     assert "MindIE is not supported" in scene.conditions()["Failed"][1]
@@ -204,7 +204,7 @@ async def test_a_booster_that_goes_is_left_to_the_garbage_collector(asked: str |
     if asked is None:
         scene.cluster.remove(KTHENA.booster, M)
 
-    assert await scene.reconcile() == Outcome.SETTLED
+    assert await scene.reconcile() == ReconcileResult.SETTLED
     assert scene.cluster.writes == []
 
 
@@ -213,12 +213,12 @@ def test_of_an_object_the_newest_version_counts() -> None:
     old = manifest()
     new = manifest(backend("b"))
 
-    cache.apply(Change(5, new))
-    cache.apply(Change(4, old))
+    cache.apply(ObjectChange(5, new))
+    cache.apply(ObjectChange(4, old))
     assert cache.get(M) == new
 
-    cache.apply(Change(6, new, gone=True))
-    cache.apply(Change(5, new))
+    cache.apply(ObjectChange(6, new, gone=True))
+    cache.apply(ObjectChange(5, new))
     assert cache.get(M) is None
 
 
@@ -230,9 +230,9 @@ async def test_a_child_concerns_its_owner_and_without_one_those_that_need_its_na
     child = {"metadata": {"namespace": "ns", "name": "m-a", "ownerReferences": [owner]}}
     free = {"metadata": {"namespace": "ns", "name": "m-a"}}
 
-    assert scene.cache.noted(Difference(place, None, child)) == {Key("ns", "other")}
-    assert scene.cache.noted(Difference(place, child, free)) == {M}
-    assert scene.cache.noted(Difference(place, free, None)) == {M}
+    assert scene.cache.noted(ObjectDifference(place, None, child)) == {Key("ns", "other")}
+    assert scene.cache.noted(ObjectDifference(place, child, free)) == {M}
+    assert scene.cache.noted(ObjectDifference(place, free, None)) == {M}
 
 
 class Running:

@@ -4,7 +4,7 @@ import pytest
 
 from inferno_operator.controllers.boosters.advice import advice, seconds
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
-from inferno_operator.controllers.boosters.plan import plan
+from inferno_operator.controllers.boosters.changes import decide
 from inferno_operator.controllers.boosters.validation import problems
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from inferno_operator.resources.parsing import ManifestError
@@ -37,7 +37,7 @@ COST: Manifest = {"scalingCost": 1}
     ],
 )
 def test_what_nothing_right_can_be_made_of_is_left_out_and_named(asked: Booster, path: str) -> None:
-    decided = plan(asked, [], KTHENA)
+    decided = decide(asked, [], KTHENA)
 
     assert decided.applies == ()
     assert [problem.path for problem in decided.problems] == [path]
@@ -99,7 +99,7 @@ def test_what_nothing_right_can_be_made_of_is_left_out_and_named(asked: Booster,
 def test_a_rule_that_is_broken_without_harm_is_named_and_everything_is_made(
     asked: Booster, path: str
 ) -> None:
-    decided = plan(asked, [], KTHENA)
+    decided = decide(asked, [], KTHENA)
 
     assert [problem.path for problem in decided.invalid] == [path]
     assert decided.problems == ()
@@ -162,7 +162,7 @@ def test_the_one_backend_of_later_releases_is_read(
 
     (read,) = asked.spec.backends
     assert (read.min_replicas, read.max_replicas) == bounds
-    names = [apply.manifest["metadata"]["name"] for apply in plan(asked, [], KTHENA).applies]
+    names = [apply.manifest["metadata"]["name"] for apply in decide(asked, [], KTHENA).applies]
     assert names == ["m-a", "m-a", "m", "m-a", "m-a"]  # the policy is the backend's
     assert advice(asked, KTHENA) == ()
 
@@ -175,7 +175,7 @@ def test_a_bad_field_is_named() -> None:
 def test_a_booster_without_a_spec_is_told_so() -> None:
     empty = {key: value for key, value in manifest().items() if key != "spec"}
 
-    decided = plan(read_booster(empty, KTHENA), [], KTHENA)
+    decided = decide(read_booster(empty, KTHENA), [], KTHENA)
 
     assert [str(problem) for problem in decided.problems] == ["spec.backends is missing"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from inferno_operator.controllers.calibration.controller import CalibrationController
 from inferno_operator.controllers.calibration.ports import Pair
-from inferno_operator.controllers.calibration.reconcile import Context, calibrate_all
+from inferno_operator.controllers.calibration.reconcile import Context, reconcile
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_optimizer.calibration.windows import Window
@@ -69,7 +69,7 @@ def status(context: Context) -> dict[str, Any]:
 async def test_a_cycle_writes_the_parameters_and_the_condition() -> None:
     cycle = context(Seen(*spread()))
 
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert [row["reason"] for row in status(cycle)["calibration"]] == ["Calibrated"]
     assert [c["type"] for c in status(cycle)["conditions"]] == ["Calibrated"]
@@ -77,11 +77,11 @@ async def test_a_cycle_writes_the_parameters_and_the_condition() -> None:
 
 async def test_a_second_cycle_with_nothing_new_writes_nothing() -> None:
     cycle = context(Seen(*spread()))
-    await calibrate_all(cycle)
+    await reconcile(cycle)
     before = list(fake(cycle).writes)
 
     cycle.memory.clear()
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert fake(cycle).writes == before
 
@@ -91,7 +91,7 @@ async def test_windows_are_remembered_from_cycle_to_cycle() -> None:
     cycle = context(seen)
     for one in spread():
         seen.windows = {PAIR: [one]}
-        await calibrate_all(cycle)
+        await reconcile(cycle)
 
     assert status(cycle)["calibration"][0]["reason"] == "Calibrated"
 
@@ -103,12 +103,12 @@ async def test_after_a_start_windows_of_two_hours_are_read_a_few_in_each_cycle()
     cycle = context(seen)
 
     for _ in range(12):
-        await calibrate_all(cycle)
+        await reconcile(cycle)
 
     assert seen.asked[:6] == [None, now - 7200, now - 7140, None, now - 7080, now - 7020]
     assert {w.end for w in cycle.memory[PAIR]} == {now, *(now - 7200 + 60 * n for n in range(24))}
     for _ in range(60):
-        await calibrate_all(cycle)
+        await reconcile(cycle)
     assert [end for end in seen.asked if end is not None] == [
         now - 60 * n for n in range(120, 0, -1)
     ]
@@ -117,10 +117,10 @@ async def test_after_a_start_windows_of_two_hours_are_read_a_few_in_each_cycle()
 async def test_the_past_waits_until_there_is_a_replica_to_ask_about() -> None:
     seen = Seen()
     cycle = context(seen)
-    await calibrate_all(cycle)
+    await reconcile(cycle)
     seen.windows = {PAIR: [window(0, 5)]}
 
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert seen.asked == [None, None, NOW.timestamp() - 7200, NOW.timestamp() - 7140]
 
@@ -129,7 +129,7 @@ async def test_prefills_of_the_past_have_the_batch_of_the_time_before_them() -> 
     seen = Seen(window(0, 5), past=[window(120, 4), window(119, 16)])
     cycle = context(seen)
 
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     first, second, _ = cycle.memory[PAIR]
     assert math.isnan(first.prefill_batch)
@@ -145,7 +145,7 @@ async def test_a_failure_to_read_the_past_leaves_the_present_alone() -> None:
 
     cycle = context(Forgetful(*spread()))
 
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert status(cycle)["calibration"][0]["reason"] == "Calibrated"
 
@@ -153,7 +153,7 @@ async def test_a_failure_to_read_the_past_leaves_the_present_alone() -> None:
 async def test_windows_of_yesterday_are_forgotten() -> None:
     cycle = context(Seen(replace(window(1, 5), end=NOW.timestamp() - 90000)))
 
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert cycle.memory == {}
 
@@ -161,7 +161,7 @@ async def test_windows_of_yesterday_are_forgotten() -> None:
 async def test_a_change_of_the_engine_is_published() -> None:
     cycle = context(Seen(*slower_lately()))
 
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert [(event.type, event.reason) for event in fake(cycle).events] == [("Warning", "Shifted")]
 
@@ -170,24 +170,24 @@ async def test_a_change_of_the_engine_is_published() -> None:
 async def test_without_windows_what_was_written_stays(mode: str) -> None:
     seen = Seen(*spread())
     cycle = context(seen, calibrate=mode)
-    await calibrate_all(cycle)
+    await reconcile(cycle)
     before = status(cycle)
 
     seen.windows = {}
     cycle.memory.clear()  # as after a restart
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert status(cycle) == before
 
 
 async def test_off_removes_what_was_written() -> None:
     cycle = context(Seen(*spread()))
-    await calibrate_all(cycle)
+    await reconcile(cycle)
     manifest = objects.model("M")
     manifest["spec"]["calibrate"] = "Off"
     fake(cycle).add(manifest)
 
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert status(cycle) == {}
 
@@ -197,7 +197,7 @@ async def test_a_failure_to_read_changes_nothing() -> None:
     cycle = context(seen)
     seen.failures.append(UnavailableError("no answer"))
 
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert fake(cycle).writes == []
 
@@ -205,10 +205,10 @@ async def test_a_failure_to_read_changes_nothing() -> None:
 async def test_a_failure_to_write_is_left_to_the_next_cycle() -> None:
     cycle = context(Seen(*spread()))
     fake(cycle).failing["Model"] = UnavailableError("no answer")
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     del fake(cycle).failing["Model"]
-    await calibrate_all(cycle)
+    await reconcile(cycle)
 
     assert fake(cycle).writes == ["status Model m"]
 

@@ -9,20 +9,22 @@ from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.controllers.calibration.replicas import (
     COUNTERS,
     GAUGES,
+    LabelledReplicas,
     PrometheusWindows,
-    Subject,
     expression,
     shape_of,
     subject,
     windows,
 )
 from inferno_operator.resources import Server, parse
-from inferno_operator.runtime.prometheus import Answer, Sample
+from inferno_operator.runtime.prometheus import QueryResult, Sample
 from tests.unit.operator import objects
 
 PAIR = Pair("prod", "llama", "H100")
-SUBJECT = Subject({"namespace": "prod", "model_name": "llama"}, PAIR)
-OTHER = Subject({"namespace": "test", "model_name": "llama"}, Pair("test", "llama", "H100"))
+SUBJECT = LabelledReplicas({"namespace": "prod", "model_name": "llama"}, PAIR)
+OTHER = LabelledReplicas(
+    {"namespace": "test", "model_name": "llama"}, Pair("test", "llama", "H100")
+)
 REPLICA = {"namespace": "prod", "pod": "llama-7c4d5f9b8d-x2x4z", "instance": "10.0.0.1:8000"}
 
 # One minute: 8 requests in decode on average, 10 ms between tokens, 200 further tokens a request.
@@ -45,13 +47,13 @@ PARTS = {
 }
 
 
-def answer(parts: dict[str, float], labels: dict[str, str], time: float = 1000.0) -> Answer:
-    return Answer(
+def answer(parts: dict[str, float], labels: dict[str, str], time: float = 1000.0) -> QueryResult:
+    return QueryResult(
         tuple(Sample({**labels, "part": part}, time, value) for part, value in parts.items())
     )
 
 
-def replica(**changes: float) -> Answer:
+def replica(**changes: float) -> QueryResult:
     return answer(PARTS | changes, {**REPLICA, "model_name": "llama"})
 
 
@@ -86,7 +88,7 @@ def test_a_replica_that_has_stopped_has_no_window() -> None:
 
 
 def test_series_of_nobody_and_of_several_have_no_window() -> None:
-    other = Subject({"namespace": "prod"}, Pair("prod", "llama", "A100"))
+    other = LabelledReplicas({"namespace": "prod"}, Pair("prod", "llama", "A100"))
 
     assert windows([replica()], []) == {}
     assert windows([replica()], [SUBJECT, other]) == {}
@@ -156,12 +158,12 @@ def test_a_server_with_a_label_that_queries_cannot_have_is_left_out(name: str) -
 class Answers:
     """Prometheus with two answers; it counts what it is asked, and at which times."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: QueryResult) -> None:
         self.queries: list[str] = []
         self.times: list[float | None] = []
         self._answers = list(answers)
 
-    async def query(self, expression: str, at: float | None = None) -> Answer:
+    async def query(self, expression: str, at: float | None = None) -> QueryResult:
         self.queries.append(expression)
         self.times.append(at)
         return self._answers.pop(0)
@@ -181,7 +183,7 @@ async def test_two_queries_tell_about_all_replicas() -> None:
 
 async def test_queries_about_one_server_select_its_replicas() -> None:
     prometheus = Answers(replica(), STARTED)
-    one = Subject({"namespace": 'a "b" \\', "model_name": "llama"}, SUBJECT.pair)
+    one = LabelledReplicas({"namespace": 'a "b" \\', "model_name": "llama"}, SUBJECT.pair)
 
     await PrometheusWindows(prometheus, lambda: [one]).read()
 

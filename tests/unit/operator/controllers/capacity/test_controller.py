@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.capacity.controller import CapacityController
-from inferno_operator.controllers.capacity.ours import whole_replicas
+from inferno_operator.controllers.capacity.pod_owners import whole_replicas
 from inferno_operator.controllers.capacity.status import NODES_LISTED
 from inferno_operator.resources.objects import NODE, POD, Key
 from inferno_operator.runtime.fakes import FakeCluster

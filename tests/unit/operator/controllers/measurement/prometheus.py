@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from inferno_operator.controllers.measurement.expressions import PART
-from inferno_operator.runtime.prometheus import Answer, Prometheus, Sample
+from inferno_operator.runtime.prometheus import Prometheus, QueryResult, Sample
 
 NOW = 1_800_000_000.0
 
@@ -35,7 +35,7 @@ class Table(Prometheus):
         """Give a server these parts, by a word of the queries that have them."""
         self.rows[values] = dict(parts)
 
-    async def query(self, expression: str, at: float | None = None) -> Answer:
+    async def query(self, expression: str, at: float | None = None) -> QueryResult:
         self.asked.append(expression)
         await asyncio.sleep(next((s for word, s in self.seconds.items() if word in expression), 0))
         for word, error in self.failing.items():
@@ -50,7 +50,7 @@ class Table(Prometheus):
             for part, value in parts.items()
             for _ in range(2 if values in self.twice else 1)
         ]
-        return Answer(tuple(samples), self.warnings)
+        return QueryResult(tuple(samples), self.warnings)
 
     async def metric_names(self, matcher: str) -> tuple[str, ...]:
         self.asked.append(matcher)

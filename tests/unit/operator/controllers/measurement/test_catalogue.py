@@ -12,7 +12,7 @@ from inferno_operator.controllers.measurement.catalogue import (
     find_source,
     read_catalogue,
 )
-from inferno_operator.controllers.measurement.expressions import Group
+from inferno_operator.controllers.measurement.expressions import SeriesGroup
 from inferno_optimizer.errors import InputError
 
 VLLM = built_in()["vLLM"]
@@ -74,8 +74,8 @@ def test_a_name_that_is_not_one_of_a_label_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("value", ['"', "\\", '"} or up{a="', "a\nb", "ü", "a|b", ".*"])
 def test_values_of_labels_are_quoted(value: str) -> None:
-    alone = Group("vLLM", VLLM, ("m",), ((value,),))
-    beside = Group("vLLM", VLLM, ("m",), ((value,), ("other",)))
+    alone = SeriesGroup("vLLM", VLLM, ("m",), ((value,),))
+    beside = SeriesGroup("vLLM", VLLM, ("m",), ((value,), ("other",)))
 
     for group in (alone, beside):
         literal = re.fullmatch(r'm=~?"((?:[^"\\\n]|\\.)*)"', group.selector)
@@ -83,12 +83,12 @@ def test_values_of_labels_are_quoted(value: str) -> None:
 
 
 def test_several_values_are_matched_literally() -> None:
-    group = Group("vLLM", VLLM, ("m",), (("a.b",), ("c|d",)))
+    group = SeriesGroup("vLLM", VLLM, ("m",), (("a.b",), ("c|d",)))
 
     assert group.selector == r'm=~"a\\.b|c\\|d"'
 
 
 def test_many_values_are_all_selected() -> None:
-    group = Group("vLLM", VLLM, ("m",), tuple((str(n),) for n in range(51)))
+    group = SeriesGroup("vLLM", VLLM, ("m",), tuple((str(n),) for n in range(51)))
 
     assert group.selector == 'm!=""'

@@ -18,7 +18,7 @@ from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.observer import Latency, MeasuredServer, Observer
+from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency, Observer
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.controllers.measurement.prometheus import NOW, Table
 from tests.unit.operator.objects import server, service_class
@@ -255,7 +255,7 @@ async def test_metrics_get_what_is_measured_and_what_was_predicted() -> None:
         await scene.cycles(1)
 
     assert (found.server, found.quality, found.arrival_rate) == ("S", "Fresh", 300)
-    assert found.latencies["itl"] == Latency(20, 15, 10)
+    assert found.latencies["itl"] == ObservedLatency(20, 15, 10)
     assert found.misses == {"slo-itl": True, "slo-ttft": False}
     assert list(scene.observer.servers["default"]) == []
 

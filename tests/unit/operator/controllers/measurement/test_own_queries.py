@@ -7,7 +7,7 @@ import pytest
 
 from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.quality import measured
-from inferno_operator.controllers.measurement.survey import Result, Results, Survey
+from inferno_operator.controllers.measurement.survey import Results, Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured, Queries
 from inferno_operator.resources.objects import Key
 from tests.unit.operator.controllers.measurement.prometheus import NOW, Table
@@ -58,7 +58,7 @@ class Watch:
         return {key: judged(result) for key, result in found.items()}
 
 
-def judged(result: Result) -> Measured:
+def judged(result: SurveyResult) -> Measured:
     return measured(result.reading, result.source, None, result.hint)
 
 

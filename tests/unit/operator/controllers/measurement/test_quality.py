@@ -7,7 +7,7 @@ from math import inf, nan
 import pytest
 
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import Windows
+from inferno_operator.controllers.measurement.expressions import RateWindows
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.controllers.measurement.reading import (
     CUSTOM_ANSWERS,
@@ -100,7 +100,7 @@ def test_an_increase_counts_at_once_and_a_decrease_after_the_long_window(
 )
 def test_a_brief_window_shows_how_large_a_jump_is(brief: float, rate: float) -> None:
     rates = {"load_brief": {"0": brief}, "load_short": {"0": 11.7}, "load_long": {"0": 10.3}}
-    subject = replace(reading(**rates), windows=Windows(brief=20), interval=5.0)
+    subject = replace(reading(**rates), windows=RateWindows(brief=20), interval=5.0)
 
     found = judge(subject).arrival_rate
 

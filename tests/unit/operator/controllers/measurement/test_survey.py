@@ -6,9 +6,9 @@ import pytest
 
 from inferno_operator.controllers.measurement import expressions as promql
 from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import Group
+from inferno_operator.controllers.measurement.expressions import SeriesGroup
 from inferno_operator.controllers.measurement.quality import measured
-from inferno_operator.controllers.measurement.survey import Result, Survey
+from inferno_operator.controllers.measurement.survey import Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.measurement import MAX_LABELS
 from inferno_operator.resources.objects import Key
@@ -40,11 +40,11 @@ def survey(table: Table) -> Survey:
     return Survey(table, built_in(), lambda: NOW)
 
 
-def judged_one(result: Result) -> Measured:
+def judged_one(result: SurveyResult) -> Measured:
     return measured(result.reading, result.source, None, result.hint)
 
 
-def judged(results: Mapping[Key, Result]) -> dict[str, Measured]:
+def judged(results: Mapping[Key, SurveyResult]) -> dict[str, Measured]:
     return {place.name: judged_one(result) for place, result in results.items()}
 
 
@@ -220,7 +220,7 @@ def with_a_culprit(table: Table) -> dict[Key, Measure]:
     return measures
 
 
-def by_quality(results: Mapping[Key, Result]) -> dict[str, set[Key]]:
+def by_quality(results: Mapping[Key, SurveyResult]) -> dict[str, set[Key]]:
     found: dict[str, set[Key]] = {}
     for place, result in results.items():
         quality = judged_one(result).quality
@@ -380,7 +380,7 @@ def test_a_query_is_small_whatever_the_labels_are() -> None:
     values = tuple(tuple(f"{text}{n}" for text in long.values()) for n in range(1000))
     for source in built_in().values():
         for is_part in (False, True):
-            group = Group("any", source, tuple(long), values, is_part)
+            group = SeriesGroup("any", source, tuple(long), values, is_part)
             queries = [
                 promql.arrivals(group, 60, 60, "load"), promql.means(group, promql.WINDOWS),
                 promql.replicas(group, promql.WINDOWS), promql.last_seen(group, 3600),

@@ -17,7 +17,7 @@ from inferno_operator.controllers.optimization.noise import (
     recent,
 )
 from inferno_operator.controllers.optimization.ports import TypedLoads
-from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
+from inferno_operator.controllers.optimization.reconcile import Context, reconcile
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources import Load, Server
 from inferno_operator.resources.objects import Key, Manifest
@@ -87,13 +87,13 @@ def context_of(cluster: FakeCluster, loads: PoissonLoads, clock: Clock) -> Conte
 async def test_noise_is_written_once_a_minute_at_most_and_is_no_event() -> None:
     cluster, clock, loads = fleet(), Clock(), PoissonLoads()
     context = context_of(cluster, loads, clock)
-    await reconcile_optimizer(INFERNO, context)
+    await reconcile(INFERNO, context)
     cluster.writes.clear()
     cluster.events.clear()
 
     for _ in range(MINUTES * 60 // INTERVAL_S):
         clock.now += timedelta(seconds=INTERVAL_S)
-        assert not (await reconcile_optimizer(INFERNO, context)).failed
+        assert not (await reconcile(INFERNO, context)).failed
 
     by_server = Counter(write for write in cluster.writes if " Server " in write)
     assert max(by_server.values()) <= MINUTES
@@ -103,12 +103,12 @@ async def test_noise_is_written_once_a_minute_at_most_and_is_no_event() -> None:
 async def test_more_replicas_are_written_at_once() -> None:
     cluster, clock, loads = fleet(), Clock(), PoissonLoads()
     context = context_of(cluster, loads, clock)
-    await reconcile_optimizer(INFERNO, context)
+    await reconcile(INFERNO, context)
     cluster.events.clear()
 
     loads.rate = 1.7 * RATE
     clock.now += timedelta(seconds=INTERVAL_S)
-    await reconcile_optimizer(INFERNO, context)
+    await reconcile(INFERNO, context)
 
     specs = [cluster.objects["Server", Key("default", f"s{n}")]["spec"] for n in range(SERVERS)]
     assert {spec["desiredAlloc"]["numReplicas"] for spec in specs} == {3}

@@ -13,7 +13,7 @@ import pytest
 
 from inferno_operator.controllers.measurement.load import with_last_good
 from inferno_operator.controllers.optimization.ports import TypedLoads
-from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
+from inferno_operator.controllers.optimization.reconcile import Context, reconcile
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, Manifest
@@ -21,7 +21,7 @@ from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.ports import Listing, StaleError
-from inferno_operator.runtime.work_queue import Backoff, Outcome, WorkQueue
+from inferno_operator.runtime.work_queue import Backoff, ReconcileResult, WorkQueue
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
 from inferno_optimizer.placement import Node
 from inferno_optimizer.system import Solution, System
@@ -124,13 +124,13 @@ def scene(*manifests: Manifest) -> FakeCluster:
     return filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(), *manifests)
 
 
-async def reconcile(
+async def reconciled(
     cluster: FakeCluster,
     solver: FakeOptimizer | None = None,
     now: datetime = NOW,
     key: Key = INFERNO,
-) -> Outcome:
-    return await reconcile_optimizer(
+) -> ReconcileResult:
+    return await reconcile(
         key, Context(cluster, OnDemand(cluster), solver or FakeOptimizer(), lambda: now)
     )
 
@@ -138,8 +138,8 @@ async def reconcile(
 async def until_settled(cluster: FakeCluster, solver: FakeOptimizer | None = None) -> int:
     """Reconcile as often as it takes, and once more for the change of our own; the failures."""
     for failures in range(5):
-        if not (await reconcile(cluster, solver)).failed:
-            await reconcile(cluster, solver)
+        if not (await reconciled(cluster, solver)).failed:
+            await reconciled(cluster, solver)
             return failures
     pytest.fail("still failing")
 
@@ -187,9 +187,9 @@ def state(cluster: FakeCluster) -> dict[Any, Any]:
 async def test_a_request_becomes_an_allocation_of_every_server() -> None:
     cluster = scene()
 
-    outcome = await reconcile(cluster)
+    outcome = await reconciled(cluster)
 
-    assert outcome is Outcome.SETTLED
+    assert outcome is ReconcileResult.SETTLED
     assert desired(cluster, "s") == ("A", 2, 20)
     assert desired(cluster, "t") == ("A", 1, 10)
     assert condition(cluster, "Server", "s", "Allocated") == ("True", "Allocated", "2 x A")
@@ -218,7 +218,7 @@ async def test_every_object_says_that_it_was_understood() -> None:
 async def test_the_request_is_cleared_after_everything_else_is_written() -> None:
     cluster = scene()
 
-    await reconcile(cluster)
+    await reconciled(cluster)
 
     on_others = [i for i, write in enumerate(cluster.writes) if " Optimizer " not in write]
     assert cluster.writes[0] == "status Optimizer inferno"  # being worked on
@@ -243,9 +243,9 @@ async def test_an_optimizer_that_asks_for_nothing_writes_on_nobody_else() -> Non
     cluster = filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(optimize=False))
     solver = FakeOptimizer()
 
-    outcome = await reconcile(cluster, solver)
+    outcome = await reconciled(cluster, solver)
 
-    assert outcome is Outcome.SETTLED
+    assert outcome is ReconcileResult.SETTLED
     assert cluster.writes == ["status Optimizer inferno"]
     assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
     assert not solver.systems
@@ -257,9 +257,9 @@ async def test_what_is_settled_stays_untouched() -> None:
     cluster.writes.clear()
     cluster.events.clear()
 
-    outcome = await reconcile(cluster, now=LATER)
+    outcome = await reconciled(cluster, now=LATER)
 
-    assert outcome is Outcome.SETTLED
+    assert outcome is ReconcileResult.SETTLED
     assert not cluster.writes
     assert not cluster.events
 
@@ -294,9 +294,9 @@ async def test_only_servers_that_differ_are_written() -> None:
 async def test_an_empty_namespace_is_optimized_in_no_time() -> None:
     cluster = filled(FakeCluster(), optimizer())
 
-    outcome = await reconcile(cluster)
+    outcome = await reconciled(cluster)
 
-    assert outcome is Outcome.SETTLED
+    assert outcome is ReconcileResult.SETTLED
     assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
     assert find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]["servers"] == 0
 
@@ -305,7 +305,7 @@ async def test_an_optimizer_sees_its_own_namespace_only() -> None:
     cluster = scene()
     cluster.add(server("Foreign", wanted=4), namespace="other")
 
-    await reconcile(cluster)
+    await reconciled(cluster)
 
     foreign = cluster.objects["Server", Key("other", "foreign")]
     assert "desiredAlloc" not in foreign["spec"]
@@ -313,15 +313,15 @@ async def test_an_optimizer_sees_its_own_namespace_only() -> None:
 
 
 async def test_an_optimizer_that_is_not_there_is_nothing_to_do() -> None:
-    assert await reconcile(FakeCluster()) is Outcome.SETTLED
+    assert await reconciled(FakeCluster()) is ReconcileResult.SETTLED
 
 
 async def test_an_optimizer_without_a_spec_says_so_and_waits_for_one() -> None:
     cluster = filled(FakeCluster(), manifest("Optimizer", None, name="inferno"))
 
-    outcome = await reconcile(cluster)
+    outcome = await reconciled(cluster)
 
-    assert outcome is Outcome.SETTLED
+    assert outcome is ReconcileResult.SETTLED
     assert optimized(cluster) == ("False", "InvalidSpec", "spec is missing")
 
 
@@ -330,9 +330,9 @@ async def test_an_object_without_a_spec_says_so_and_the_rest_is_optimized() -> N
         manifest("Server", None, name="empty"), manifest("Accelerator", None, name="empty")
     )
 
-    outcome = await reconcile(cluster)
+    outcome = await reconciled(cluster)
 
-    assert outcome is Outcome.SETTLED
+    assert outcome is ReconcileResult.SETTLED
     assert desired(cluster, "s") == ("A", 2, 20)
     assert condition(cluster, "Server", "empty", "Allocated")[:2] == ("False", "InvalidSpec")
     assert condition(cluster, "Accelerator", "empty", "Ready")[:2] == ("False", "InvalidSpec")
@@ -395,12 +395,12 @@ async def test_a_failing_solver_keeps_the_request_says_why_and_clears_nothing(
     cluster.events.clear()
     solver.failures = [error]
 
-    outcome = await reconcile(cluster, solver)
+    outcome = await reconciled(cluster, solver)
 
     after = state(cluster)
     inferno = after.pop(("Optimizer", INFERNO))
     last = before.pop(("Optimizer", INFERNO))["status"]["lastOptimization"]
-    assert outcome is Outcome.FAILED
+    assert outcome is ReconcileResult.FAILED
     assert after == before
     assert inferno["spec"]["optimize"] is True
     assert inferno["status"]["done"] is False
@@ -414,11 +414,11 @@ async def test_a_failing_solver_keeps_the_request_says_why_and_clears_nothing(
 async def test_a_failure_that_repeats_is_told_once() -> None:
     cluster, solver = scene(), FakeOptimizer()
     solver.failures = [UnavailableError("connection refused") for _ in range(3)]
-    await reconcile(cluster, solver)
+    await reconciled(cluster, solver)
     before = state(cluster), list(cluster.writes), list(cluster.events)
 
     for _ in range(2):
-        assert await reconcile(cluster, solver, LATER) is Outcome.FAILED
+        assert await reconciled(cluster, solver, LATER) is ReconcileResult.FAILED
 
     assert before == (state(cluster), cluster.writes, cluster.events)
 
@@ -426,11 +426,11 @@ async def test_a_failure_that_repeats_is_told_once() -> None:
 async def test_a_request_that_failed_succeeds_later() -> None:
     cluster, solver = scene(), FakeOptimizer()
     solver.failures = [UnavailableError("connection refused")]
-    await reconcile(cluster, solver)
+    await reconciled(cluster, solver)
 
-    outcome = await reconcile(cluster, solver, LATER)
+    outcome = await reconciled(cluster, solver, LATER)
 
-    assert outcome is Outcome.SETTLED
+    assert outcome is ReconcileResult.SETTLED
     assert optimized(cluster)[:2] == ("True", "Optimized")
     assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
     assert desired(cluster, "s") == ("A", 2, 20)
@@ -439,7 +439,7 @@ async def test_a_request_that_failed_succeeds_later() -> None:
 async def calls_of_a_request() -> int:
     cluster = Unreliable()
     filled(cluster, *SCENE, *TWO_SERVERS, optimizer())
-    await reconcile(cluster)
+    await reconciled(cluster)
     return cluster.calls
 
 
@@ -452,9 +452,9 @@ async def test_an_api_server_that_fails_anywhere_is_made_up_for_by_repeating() -
     for position in range(calls):
         cluster = filled(Unreliable(position), *SCENE, *TWO_SERVERS, optimizer())
 
-        first = await reconcile(cluster)
+        first = await reconciled(cluster)
 
-        assert (position, first) == (position, Outcome.FAILED)
+        assert (position, first) == (position, ReconcileResult.FAILED)
         assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is True
         assert await until_settled(cluster) == 0
         assert (position, state(cluster)) == (position, state(undisturbed))
@@ -468,7 +468,7 @@ async def test_an_api_server_that_fails_for_long_is_made_up_for_by_repeating() -
         cluster = scene()
         cluster.failures = [UnavailableError("connection refused") for _ in range(length)]
         while cluster.failures:
-            assert await reconcile(cluster) is Outcome.FAILED
+            assert await reconciled(cluster) is ReconcileResult.FAILED
         await until_settled(cluster)
 
         assert (length, state(cluster)) == (length, state(undisturbed))
@@ -478,7 +478,7 @@ async def test_a_failed_write_keeps_no_other_object_waiting() -> None:
     for position in range(FIRST_WRITE, await calls_of_a_request()):
         cluster = filled(Unreliable(position), *SCENE, *TWO_SERVERS, optimizer())
 
-        await reconcile(cluster)
+        await reconciled(cluster)
 
         unsaid = [key for key, item in cluster.objects.items() if "status" not in item]
         assert len(unsaid) <= 1
@@ -487,7 +487,7 @@ async def test_a_failed_write_keeps_no_other_object_waiting() -> None:
 async def test_why_the_api_server_failed_is_told() -> None:
     cluster = filled(Unreliable(FIRST_WRITE), *SCENE, *TWO_SERVERS, optimizer())
 
-    await reconcile(cluster)
+    await reconciled(cluster)
 
     assert optimized(cluster) == ("False", "Unavailable", "connection refused")
 
@@ -500,11 +500,11 @@ async def test_a_spec_that_changes_during_the_solve_is_not_lost() -> None:
     parameters["optimizer"]["unlimited"] = True
     solver = Interrupted(lambda: change(cluster, data=parameters))
 
-    first = await reconcile(cluster, solver)
+    first = await reconciled(cluster, solver)
     still_asked = find(cluster, "Optimizer", "inferno")["spec"]["optimize"]
     failures = await until_settled(cluster, solver)
 
-    assert (first, still_asked, failures) == (Outcome.FAILED, True, 0)
+    assert (first, still_asked, failures) == (ReconcileResult.FAILED, True, 0)
     assert [system.options.unlimited for system in solver.systems] == [False, True]
     status = find(cluster, "Optimizer", "inferno")["status"]
     assert status["lastOptimization"]["requestedGeneration"] == 2
@@ -515,7 +515,7 @@ async def test_a_request_withdrawn_during_the_solve_stays_withdrawn() -> None:
     cluster = scene()
     solver = Interrupted(lambda: change(cluster, optimize=False))
 
-    await reconcile(cluster, solver)
+    await reconciled(cluster, solver)
     await until_settled(cluster, solver)
 
     assert len(solver.systems) == 1
@@ -535,10 +535,10 @@ async def test_a_change_right_before_the_request_is_cleared_is_not_lost() -> Non
     cluster, solver = Edited(), FakeOptimizer()
     filled(cluster, *SCENE, *TWO_SERVERS, optimizer())
 
-    first = await reconcile(cluster, solver)
+    first = await reconciled(cluster, solver)
     await until_settled(cluster, solver)
 
-    assert first is Outcome.FAILED
+    assert first is ReconcileResult.FAILED
     assert len(solver.systems) == 2
     last = find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]
     assert last["requestedGeneration"] == 2
@@ -548,9 +548,9 @@ async def test_an_optimizer_deleted_during_the_solve_is_let_go() -> None:
     cluster = scene()
     solver = Interrupted(lambda: cluster.objects.pop(("Optimizer", INFERNO)))
 
-    outcome = await reconcile(cluster, solver)
+    outcome = await reconciled(cluster, solver)
 
-    assert outcome is Outcome.SETTLED
+    assert outcome is ReconcileResult.SETTLED
     assert ("Optimizer", INFERNO) not in cluster.objects
 
 
@@ -562,9 +562,9 @@ async def test_an_object_deleted_during_the_solve_holds_nobody_up(
     cluster = scene()
     solver = Interrupted(lambda: cluster.objects.pop((kind, Key("default", name))))
 
-    outcome = await reconcile(cluster, solver)
+    outcome = await reconciled(cluster, solver)
 
-    assert outcome is Outcome.SETTLED
+    assert outcome is ReconcileResult.SETTLED
     assert (kind, Key("default", name)) not in cluster.objects
     assert desired(cluster, "t") == ("A", 1, 10)
     assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
@@ -577,7 +577,7 @@ async def test_a_server_that_changed_during_the_solve_keeps_the_change() -> None
         old = find(cluster, "Server", "s")
         cluster.add({**old, "spec": {**old["spec"], "minNumReplicas": 3}})
 
-    await reconcile(cluster, Interrupted(edit))
+    await reconciled(cluster, Interrupted(edit))
 
     stored = find(cluster, "Server", "s")
     assert stored["spec"]["minNumReplicas"] == 3
@@ -589,9 +589,9 @@ async def test_a_conflict_starts_over_without_being_told() -> None:
     cluster, solver = scene(), FakeOptimizer()
     solver.failures = [StaleError("it changed")]
 
-    outcome = await reconcile(cluster, solver)
+    outcome = await reconciled(cluster, solver)
 
-    assert outcome is Outcome.FAILED
+    assert outcome is ReconcileResult.FAILED
     assert optimized(cluster)[:2] == ("Unknown", "Optimizing")
     assert not cluster.events
 
@@ -613,12 +613,12 @@ async def test_done_is_true_only_for_the_generation_that_it_belongs_to() -> None
     assert seen() == (2, True, 1)
 
     change(cluster, interval=60)
-    await reconcile(cluster, solver)
+    await reconciled(cluster, solver)
     assert seen() == (3, False, 1)
 
     change(cluster, optimize=True)
     solver.failures = [UnavailableError("connection refused")]
-    await reconcile(cluster, solver)
+    await reconciled(cluster, solver)
     assert seen() == (4, False, 1)
 
     await until_settled(cluster, solver)
@@ -628,8 +628,8 @@ async def test_done_is_true_only_for_the_generation_that_it_belongs_to() -> None
 async def test_of_several_optimizers_each_is_served_with_its_own_parameters() -> None:
     cluster, solver = scene(optimizer("other", parameters={"unlimited": True})), FakeOptimizer()
 
-    await reconcile(cluster, solver)
-    await reconcile(cluster, solver, key=Key("default", "other"))
+    await reconciled(cluster, solver)
+    await reconciled(cluster, solver, key=Key("default", "other"))
 
     assert [system.options.unlimited for system in solver.systems] == [False, True]
     assert not find(cluster, "Optimizer", "inferno")["spec"]["optimize"]
@@ -648,7 +648,7 @@ def working_on(
     cluster: FakeCluster, solver: FakeOptimizer, backoff: Backoff = AT_ONCE
 ) -> WorkQueue[Key]:
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
-    return WorkQueue(partial(reconcile_optimizer, context=context), backoff)
+    return WorkQueue(partial(reconcile, context=context), backoff)
 
 
 async def test_our_own_writes_come_back_as_events_and_start_nothing() -> None:
@@ -760,7 +760,7 @@ async def test_many_servers_are_written_once_each() -> None:
     servers = [server(f"s{n}", wanted=1) for n in range(200)]
     cluster = filled(FakeCluster(), *SCENE, capacity(200, "more"), *servers, optimizer())
 
-    await reconcile(cluster)
+    await reconciled(cluster)
 
     counts = {
         name: len(list(group))
@@ -774,22 +774,22 @@ async def test_an_optimizer_whose_definition_is_being_deleted_stays_and_says_so(
     cluster = filled(FakeCluster(), held)
     cluster.terminating = {"optimizers"}
 
-    assert await reconcile(cluster) is Outcome.FAILED
+    assert await reconciled(cluster) is ReconcileResult.FAILED
 
     assert optimized(cluster)[:2] == ("False", "DefinitionTerminating")
     assert find(cluster, "Optimizer", "inferno")["metadata"]["finalizers"] == [FINALIZER]
 
     cluster.terminating.clear()
-    assert await reconcile(cluster) is Outcome.SETTLED
+    assert await reconciled(cluster) is ReconcileResult.SETTLED
     assert ("Optimizer", INFERNO) not in cluster.objects
 
 
 async def test_no_plan_is_made_before_the_cards_are_counted() -> None:
     counting = manifest("Capacity", {"fromNodes": True}, name="cards")
     cluster = scene(counting)
-    outcome = await reconcile(cluster)
+    outcome = await reconciled(cluster)
 
-    assert outcome is Outcome.FAILED
+    assert outcome is ReconcileResult.FAILED
     assert optimized(cluster)[:2] == ("False", "Unavailable")
     assert "Capacity 'cards' is not counted yet" in optimized(cluster)[2]
     assert "desiredAlloc" not in find(cluster, "Server", "s")["spec"]
@@ -806,7 +806,7 @@ class Counted:
 async def test_replicas_that_find_no_node_are_told_on_the_optimizer() -> None:
     cluster = scene()
     context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, machines=Counted())
-    await reconcile_optimizer(INFERNO, context)
+    await reconcile(INFERNO, context)
 
     assert desired(cluster, "s") == ("A", 2, 20)
     assert "1 x T are left out: replicas found no node" in optimized(cluster)[2]
@@ -850,7 +850,7 @@ async def test_a_server_for_which_cards_are_short_is_never_given_less_than_runs(
         context = Context(
             cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, loads=LastGood()
         )
-        assert not (await reconcile_optimizer(INFERNO, context)).failed
+        assert not (await reconcile(INFERNO, context)).failed
         seen.append(desired(cluster, "s"))
 
     assert seen == [("A", 4, 40)] * 3
@@ -861,7 +861,7 @@ async def test_a_policy_of_none_that_is_written_gives_all_or_nothing() -> None:
     cluster = short_of_cards()
     cluster.add(optimizer(parameters={"saturationPolicy": "None"}))
 
-    await reconcile(cluster)
+    await reconciled(cluster)
 
     assert is_cleared(find(cluster, "Server", "s")["spec"]["desiredAlloc"])
     assert condition(cluster, "Server", "s", "Allocated")[:2] == ("False", "NoCapacity")
@@ -874,7 +874,7 @@ async def test_what_is_held_counts_in_the_cost_of_the_optimizer() -> None:
     del unmeasured["spec"]["currentAlloc"]["load"]
     cluster = filled(FakeCluster(), *SCENE, held, server("T", wanted=1), unmeasured, optimizer())
 
-    await reconcile(cluster)
+    await reconciled(cluster)
 
     last = find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]
     assert (last["cost"], last["allocated"]) == (40, 1)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.optimization.reconcile import Context, reconcile_optimizer
+from inferno_operator.controllers.optimization.reconcile import Context, reconcile
 from inferno_operator.controllers.optimization.schedule import rival, seconds_until_due
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
-from inferno_operator.runtime.work_queue import Outcome
+from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import (
     NOW,
@@ -86,11 +86,11 @@ def scene(*manifests: Manifest) -> FakeCluster:
     return cluster
 
 
-async def reconcile(
+async def reconciled(
     cluster: FakeCluster, solver: FakeOptimizer, *, later: float = 0, key: Key = INFERNO
-) -> Outcome:
+) -> ReconcileResult:
     now = NOW + timedelta(seconds=later)
-    return await reconcile_optimizer(key, Context(cluster, OnDemand(cluster), solver, lambda: now))
+    return await reconcile(key, Context(cluster, OnDemand(cluster), solver, lambda: now))
 
 
 def conditions(cluster: FakeCluster, name: str) -> dict[str, tuple[str, str]]:
@@ -101,7 +101,7 @@ def conditions(cluster: FakeCluster, name: str) -> dict[str, tuple[str, str]]:
 async def test_an_interval_optimizes_again_and_again_without_being_asked() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
 
-    outcomes = [await reconcile(cluster, solver, later=later) for later in (0, 20, 60, 90, 120)]
+    outcomes = [await reconciled(cluster, solver, later=later) for later in (0, 20, 60, 90, 120)]
 
     assert [outcome.again_after for outcome in outcomes] == [60, 40, 60, 30, 60]
     assert len(solver.systems) == 3
@@ -111,10 +111,10 @@ async def test_an_interval_optimizes_again_and_again_without_being_asked() -> No
 async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
-    await reconcile_optimizer(INFERNO, context)
+    await reconcile(INFERNO, context)
 
     context.urgent.add(INFERNO)
-    outcomes = [await reconcile_optimizer(INFERNO, context) for _ in range(2)]
+    outcomes = [await reconcile(INFERNO, context) for _ in range(2)]
 
     assert len(solver.systems) == 2
     assert [outcome.again_after for outcome in outcomes] == [60, 60]
@@ -123,11 +123,11 @@ async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
 async def test_what_is_urgent_is_so_after_a_failure_too() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
-    await reconcile_optimizer(INFERNO, context)
+    await reconcile(INFERNO, context)
     solver.failures = [UnavailableError("busy")]
 
     context.urgent.add(INFERNO)
-    outcome = await reconcile_optimizer(INFERNO, context)
+    outcome = await reconcile(INFERNO, context)
 
     assert outcome.failed
     assert context.urgent == {INFERNO}
@@ -137,7 +137,7 @@ async def test_what_is_urgent_does_not_concern_who_has_no_interval() -> None:
     cluster, solver = scene(optimizer(optimize=False)), FakeOptimizer()
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, urgent={INFERNO})
 
-    await reconcile_optimizer(INFERNO, context)
+    await reconcile(INFERNO, context)
 
     assert not solver.systems
 
@@ -145,7 +145,7 @@ async def test_what_is_urgent_does_not_concern_who_has_no_interval() -> None:
 async def test_a_clock_that_is_set_back_delays_nothing() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
 
-    outcomes = [await reconcile(cluster, solver, later=later) for later in (3600, 0, 60, 120)]
+    outcomes = [await reconciled(cluster, solver, later=later) for later in (3600, 0, 60, 120)]
 
     assert [outcome.again_after for outcome in outcomes] == [60, 60, 60, 60]
     assert len(solver.systems) == 4
@@ -153,11 +153,11 @@ async def test_a_clock_that_is_set_back_delays_nothing() -> None:
 
 async def test_an_interval_with_nothing_changed_writes_the_time_only() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
-    await reconcile(cluster, solver)
+    await reconciled(cluster, solver)
     cluster.writes.clear()
     cluster.events.clear()
 
-    await reconcile(cluster, solver, later=60)
+    await reconciled(cluster, solver, later=60)
 
     assert cluster.writes == ["status Optimizer inferno"]
     assert not cluster.events
@@ -165,25 +165,25 @@ async def test_an_interval_with_nothing_changed_writes_the_time_only() -> None:
 
 async def test_asking_in_between_begins_the_interval_anew() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
-    await reconcile(cluster, solver)
+    await reconciled(cluster, solver)
     cluster.add(regular(asked=True))
 
-    outcome = await reconcile(cluster, solver, later=20)
+    outcome = await reconciled(cluster, solver, later=20)
 
     assert outcome.again_after == 60
-    assert (await reconcile(cluster, solver, later=60)).again_after == 20
+    assert (await reconciled(cluster, solver, later=60)).again_after == 20
     assert len(solver.systems) == 2
 
 
 async def test_a_failure_in_between_is_told_and_tried_again() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
-    await reconcile(cluster, solver)
+    await reconciled(cluster, solver)
     solver.failures = [UnavailableError("connection refused")]
 
-    assert (await reconcile(cluster, solver, later=60)).failed
+    assert (await reconciled(cluster, solver, later=60)).failed
     assert conditions(cluster, "inferno")["Optimized"] == ("False", "Unavailable")
 
-    assert (await reconcile(cluster, solver, later=61)).again_after == 60
+    assert (await reconciled(cluster, solver, later=61)).again_after == 60
     assert conditions(cluster, "inferno")["Optimized"] == ("True", "Optimized")
 
 
@@ -192,13 +192,13 @@ async def test_a_second_interval_is_refused_by_a_condition() -> None:
     young = regular("young", creationTimestamp=born(2))
     cluster, solver = scene(old, young), FakeOptimizer()
 
-    outcome = await reconcile(cluster, solver, key=Key("default", "young"))
+    outcome = await reconciled(cluster, solver, key=Key("default", "young"))
 
     assert outcome.again_after == INTERVAL
     assert not solver.systems
     assert conditions(cluster, "young")["Ready"] == ("False", "SeveralIntervals")
 
-    await reconcile(cluster, solver, key=Key("default", "old"))
+    await reconciled(cluster, solver, key=Key("default", "old"))
     assert conditions(cluster, "old")["Ready"] == ("True", "Valid")
     assert len(solver.systems) == 1
 
@@ -207,10 +207,10 @@ async def test_what_was_refused_starts_when_the_other_one_is_gone() -> None:
     young = regular("young", creationTimestamp=born(2))
     cluster, solver = scene(regular("old", creationTimestamp=born(1)), young), FakeOptimizer()
     key = Key("default", "young")
-    await reconcile(cluster, solver, key=key)
+    await reconciled(cluster, solver, key=key)
     del cluster.objects["Optimizer", Key("default", "old")]
 
-    await reconcile(cluster, solver, key=key)
+    await reconciled(cluster, solver, key=key)
 
     assert conditions(cluster, "young")["Ready"] == ("True", "Valid")
     assert len(solver.systems) == 1
@@ -221,7 +221,7 @@ async def test_a_finalizer_that_the_original_left_is_taken_off() -> None:
     going = optimizer(deletionTimestamp=born(9), finalizers=finalizers)
     cluster, solver = scene(going), FakeOptimizer()
 
-    assert await reconcile(cluster, solver) is Outcome.SETTLED
+    assert await reconciled(cluster, solver) is ReconcileResult.SETTLED
 
     assert ("Optimizer", INFERNO) not in cluster.objects
     assert not solver.systems

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from inferno_operator.controllers.optimization import status as report
-from inferno_operator.controllers.optimization.plan import Update
+from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.resources.objects import EVENTS
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
@@ -19,7 +19,7 @@ from inferno_optimizer.system import (
     Level,
     Reason,
     Solution,
-    Status,
+    SolverStatus,
 )
 from tests.unit.operator.objects import LATER, NOW, Manifest, manifest, observed, optimizer
 
@@ -30,7 +30,7 @@ SOLUTION = Solution(
         Decision("draw", Reason.NO_CAPACITY, "too few"),
     ),
     certificate=Certificate(
-        "highs", Status.OPTIMAL, 25.00000049, 20.0, 0.123456789, (Level(1, 90.0, 100.0),)
+        "highs", SolverStatus.OPTIMAL, 25.00000049, 20.0, 0.123456789, (Level(1, 90.0, 100.0),)
     ),
     capacity=(CapacityUse("T", 3, 4), CapacityUse("U", 0, 8, gain=Gain(2, 30.123456789))),
 )
@@ -90,7 +90,7 @@ def test_a_result_says_what_came_out_and_how_good_it_is() -> None:
 
 
 def test_a_result_without_a_bound_claims_none() -> None:
-    solution = Solution((), Certificate("greedy", Status.FEASIBLE, 0.0, None, 0.0), ())
+    solution = Solution((), Certificate("greedy", SolverStatus.FEASIBLE, 0.0, None, 0.0), ())
 
     certificate = status_of(report.optimized(at(1), solution, NOW))["lastOptimization"]
 
@@ -140,7 +140,7 @@ def test_a_status_names_at_most_a_hundred_unserved_servers(unserved: int, named:
 
 
 def test_no_servers_are_a_result_too() -> None:
-    empty = Solution((), Certificate("greedy", Status.FEASIBLE, 0.0, None, 0.0), ())
+    empty = Solution((), Certificate("greedy", SolverStatus.FEASIBLE, 0.0, None, 0.0), ())
 
     update = report.optimized(at(1), empty, NOW)
 

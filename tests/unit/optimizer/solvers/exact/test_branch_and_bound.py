@@ -11,8 +11,8 @@ from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.exact.branch_and_bound import (
     Engine,
-    Found,
-    Limits,
+    SearchLimits,
+    SearchResult,
     Watch,
     branch_and_bound,
     cbc,
@@ -26,7 +26,7 @@ ROOM = 26
 MOST_WORTH = 52
 """Of the knapsack, by trying all 512 selections."""
 
-AMPLE = Limits(seconds=30.0, gap=0.0)
+AMPLE = SearchLimits(seconds=30.0, gap=0.0)
 
 
 def knapsack() -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
@@ -42,8 +42,8 @@ def nothing(columns: list[pulp.LpVariable]) -> dict[pulp.LpVariable, float]:
 
 
 def broken(
-    _problem: pulp.LpProblem, _start: Mapping[pulp.LpVariable, float], _limits: Limits
-) -> Found:
+    _problem: pulp.LpProblem, _start: Mapping[pulp.LpVariable, float], _limits: SearchLimits
+) -> SearchResult:
     raise pulp.PulpSolverError("out of order")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from inferno_optimizer.solvers.exact.cuts import Inequalities, find_cuts
 from inferno_optimizer.solvers.exact.prices import price
-from inferno_optimizer.solvers.exact.relaxation import Relaxation
+from inferno_optimizer.solvers.exact.relaxation import RowRelaxation
 from inferno_optimizer.solvers.sparse import SparseMatrix
 from tests.unit.optimizer.programs import fleet_program, loads, random_program, relaxed
 
@@ -75,7 +75,9 @@ def test_cuts_prove_more_than_the_relaxation_and_no_more_than_there_is(seed: int
     objective = program.value - 2 * program.weight
     floors = 0.6 * loads(program)[:1]
 
-    proven = Relaxation(program, objective, floors, np.array([np.inf]), whole=0).tighten(40, minute)
+    proven = RowRelaxation(program, objective, floors, np.array([np.inf]), whole=0).tighten(
+        40, minute
+    )
 
     rows = range(len(program.case))
     assert proven >= relaxed(program, objective.tolist(), floors.tolist()) - 1e-6
@@ -89,7 +91,7 @@ def test_a_bound_with_floors_at_a_price_holds_for_lower_floors(seed: int) -> Non
     lower = 0.8 * floors
     prices = price(program, program.value, floors, 0)
 
-    relaxation = Relaxation(program, program.value, floors, prices.loads, whole=0)
+    relaxation = RowRelaxation(program, program.value, floors, prices.loads, whole=0)
     raised = prices.raised(relaxation.tighten(40, minute)).lowered(floors - lower)
 
     rows = range(len(program.case))
@@ -105,7 +107,7 @@ def test_cuts_close_much_of_the_gap_of_a_fleet() -> None:
     floors = loads(program) * np.array([1.0, 1.0, 0.98])
     prices = price(program, program.value, floors, 2)
 
-    relaxation = Relaxation(program, program.value, floors, prices.loads, whole=2)
+    relaxation = RowRelaxation(program, program.value, floors, prices.loads, whole=2)
     proven = relaxation.tighten(40, minute)
 
     assert proven > prices.bound + 4e-3 * abs(prices.bound)
@@ -115,21 +117,23 @@ def test_the_same_cuts_are_found_again() -> None:
     program = random_program(3, cases=200)
 
     def proven() -> float:
-        return Relaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=0).tighten(40, minute)
+        return RowRelaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=0).tighten(
+            40, minute
+        )
 
     assert proven() == proven()
 
 
 def test_without_time_nothing_is_proven() -> None:
     program = fleet_program(300, demand=2.0)
-    relaxation = Relaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=0)
+    relaxation = RowRelaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=0)
 
     assert relaxation.tighten(40, lambda: 0.0) == -np.inf
 
 
 def test_a_level_that_must_be_served_keeps_its_servers() -> None:
     program = replace(random_program(5, cases=60, levels=1), capacity=np.full(3, 200.0))
-    relaxation = Relaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=1)
+    relaxation = RowRelaxation(program, program.value, NO_FLOORS, NO_FLOORS, whole=1)
 
     relaxation.tighten(40, minute)
     vertex = relaxation.solve()

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.exact.columns import Columns
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.exact.columns import BinaryColumns
 from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
-from inferno_optimizer.solvers.exact.lexicographic import Sizes, solve_by_levels
+from inferno_optimizer.solvers.exact.lexicographic import ProgramSizes, solve_by_levels
 from inferno_optimizer.solvers.exact.local_search import (
     LARGEST,
     SMALL,
@@ -35,9 +35,9 @@ from inferno_optimizer.solvers.exact.packing import (
     pack,
     stand,
 )
-from inferno_optimizer.solvers.exact.prices import Prices, price
+from inferno_optimizer.solvers.exact.prices import RowPrices, price
 from inferno_optimizer.solvers.exact.program import Floors, Program
-from inferno_optimizer.solvers.exact.relaxation import NOTHING, Relaxation
+from inferno_optimizer.solvers.exact.relaxation import NOTHING, RowRelaxation
 from inferno_optimizer.solvers.incumbent import Incumbent
 from tests.unit.optimizer.programs import fleet_program, loads, random_program, relaxed
 
@@ -51,7 +51,7 @@ def worth(program: Program) -> np.ndarray:
 
 def search(
     program: Program,
-    prices: Prices,
+    prices: RowPrices,
     known: np.ndarray,
     seconds_left: Callable[[], float],
     guide: Guide = Guide.BRANCHES,
@@ -70,7 +70,7 @@ def test_the_relaxation_is_that_of_another_program(seed: int) -> None:
     program = random_program(seed, cases=60)
     objective = worth(program)
 
-    vertex = Relaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0).solve()
+    vertex = RowRelaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0).solve()
 
     assert vertex is not None
     assert vertex.objective == pytest.approx(relaxed(program, objective.tolist()))
@@ -78,7 +78,7 @@ def test_the_relaxation_is_that_of_another_program(seed: int) -> None:
 
 def test_a_decision_holds_in_the_relaxation() -> None:
     program = random_program(1, cases=60)
-    relaxation = Relaxation(program, worth(program), NO_FLOORS, NO_FLOORS, whole=0)
+    relaxation = RowRelaxation(program, worth(program), NO_FLOORS, NO_FLOORS, whole=0)
     row = int(program.starts[7])
 
     relaxation.decide(7, row)
@@ -97,7 +97,7 @@ def test_load_below_a_floor_is_paid_for() -> None:
     all_load = float(program.weight[program.starts].sum())
     floors, price_of_load = np.array([all_load]), np.array([1000.0])
 
-    vertex = Relaxation(program, program.value, floors, price_of_load, whole=0).solve()
+    vertex = RowRelaxation(program, program.value, floors, price_of_load, whole=0).solve()
 
     assert vertex is not None
     missed = all_load - vertex.amounts @ program.weight
@@ -110,10 +110,10 @@ def test_branching_makes_some_rows_whole_at_the_least_objective(seed: int) -> No
     program = random_program(seed, cases=60)
     objective = worth(program)
     rows = np.flatnonzero(program.place < 20)
-    relaxation = Relaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0)
+    relaxation = RowRelaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0)
     before = relaxation.solve()
 
-    amounts = relaxation.branch(rows, Limits(60.0, 0.0))
+    amounts = relaxation.branch(rows, SearchLimits(60.0, 0.0))
 
     assert amounts is not None
     np.testing.assert_allclose(amounts[rows], np.round(amounts[rows]), atol=1e-6)
@@ -134,7 +134,7 @@ def test_a_dive_leaves_no_large_case_undecided(together: int) -> None:
 
     found = dive(
         program,
-        Relaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0),
+        RowRelaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0),
         sizes,
         SMALL * float(np.median(sizes)),
         0,
@@ -245,7 +245,7 @@ def test_a_few_hundred_servers_serve_what_highs_alone_finds() -> None:
     program = program.take(program.undominated())
     load = program.weight[program.starts[program.level[program.starts] == 2]].sum()
 
-    outcome = solve_by_levels(program, Timer(time_for(150, 240.0)), Sizes(small=0, medium=0))
+    outcome = solve_by_levels(program, Timer(time_for(150, 240.0)), ProgramSizes(small=0, medium=0))
 
     assert program.served(outcome.chosen, 3)[2] >= (0.98663 - 1e-4) * load
 
@@ -273,14 +273,14 @@ def test_a_start_that_breaks_a_constraint_is_not_given_to_the_solver() -> None:
     program = random_program(1, cases=20, levels=1)
     everything = leave_everything_open(program)
     all_load = np.array([program.weight[program.starts].sum()])
-    columns = Columns(program, everything, all_load, 0, np.array([1000.0]))
+    columns = BinaryColumns(program, everything, all_load, 0, np.array([1000.0]))
 
     start = nothing(program)
-    found = columns.minimize(program.value, Limits(60.0, 0.0), start)
+    found = columns.minimize(program.value, SearchLimits(60.0, 0.0), start)
 
     assert found is not None
     assert columns.start(start)
-    hard = Columns(program, everything, all_load, 0)
+    hard = BinaryColumns(program, everything, all_load, 0)
     assert not hard.start(start)
 
 
@@ -333,7 +333,7 @@ def test_a_choice_is_completed_to_what_the_floors_take_and_hardly_more(seed: int
 def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every: int) -> None:
     program = fleet_program(300, demand=2.0)
     program = program.take(program.undominated())
-    sizes = Sizes(small=0, medium=0, large=0)
+    sizes = ProgramSizes(small=0, medium=0, large=0)
     first = replace(program, stays=solve_by_levels(program, Timer(time_for(60)), sizes).chosen)
     standing = change_little(first, by_the_last_level(first))  # what changes anyway
     gone = standing & (program.place % every == 0)
@@ -349,7 +349,7 @@ def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every
     assert changed.served(found, 3)[2] > changed.served(packed, 3)[2]
 
 
-def by_the_last_level(program: Program) -> Prices:
+def by_the_last_level(program: Program) -> RowPrices:
     """Prices where the load of the third level is maximized, and all of the others is served."""
     objective = np.where(program.level == 2, -program.weight, 0.0)
     return price(program, objective, loads(program)[:2], 2)
@@ -431,7 +431,9 @@ def test_a_tight_fleet_of_a_thousand_is_close_to_what_is_proven() -> None:
     program = fleet_program(1000, demand=2.0)
     program = program.take(program.undominated())
 
-    outcome = solve_by_levels(program, Timer(time_for(400)), Sizes(small=0, medium=0, large=0))
+    outcome = solve_by_levels(
+        program, Timer(time_for(400)), ProgramSizes(small=0, medium=0, large=0)
+    )
 
     served = program.served(outcome.chosen, 3)
     assert np.all(program.used(outcome.chosen) <= program.capacity)

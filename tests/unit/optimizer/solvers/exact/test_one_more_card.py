@@ -10,8 +10,8 @@ import pytest
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.assignment import NO_LEVEL, Timer
-from inferno_optimizer.solvers.exact.lexicographic import Outcome, Sizes, solve_by_levels
-from inferno_optimizer.solvers.exact.prices import Prices, price
+from inferno_optimizer.solvers.exact.lexicographic import ProgramSizes, RowPlan, solve_by_levels
+from inferno_optimizer.solvers.exact.prices import RowPrices, price
 from inferno_optimizer.solvers.exact.program import Program
 from inferno_optimizer.system import Gain, Options, System
 from inferno_optimizer.wire.codec import decode_system
@@ -20,7 +20,7 @@ from tests.unit.optimizer.programs import best_of_all, random_program, relaxed
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 AMPLE = Timer(lambda: 600.0)
-LARGE = Sizes(small=0, medium=0)
+LARGE = ProgramSizes(small=0, medium=0)
 ROUNDING = 1e-4
 """What HiGHS lets a load that is kept miss."""
 
@@ -37,7 +37,7 @@ def most_of(program: Program, level: int, floors: FloatArray) -> float:
     return -relaxed(program, load.tolist(), floors[:level].tolist())
 
 
-def gains(program: Program, card_type: int, more: int, outcome: Outcome) -> list[float]:
+def gains(program: Program, card_type: int, more: int, outcome: RowPlan) -> list[float]:
     """What each level gains in the relaxation with more cards of a type."""
     floors = kept(program, outcome)
     other = with_cards(program, card_type, more)
@@ -45,7 +45,7 @@ def gains(program: Program, card_type: int, more: int, outcome: Outcome) -> list
     return [most_of(other, p, floors) - most_of(program, p, floors) for p in levels]
 
 
-def kept(program: Program, outcome: Outcome) -> FloatArray:
+def kept(program: Program, outcome: RowPlan) -> FloatArray:
     return program.served(outcome.chosen, int(program.level.max()) + 1) * (1 - 1e-9)
 
 
@@ -147,7 +147,7 @@ def forced(seed: int) -> tuple[Program, FloatArray]:
     return short, np.array([most * (1 - 1e-9)])
 
 
-def exact_bound(program: Program, floors: FloatArray, prices: Prices) -> Fraction:
+def exact_bound(program: Program, floors: FloatArray, prices: RowPrices) -> Fraction:
     """The dual function at the multipliers, without any rounding."""
     cards, loads = [*map(Fraction, prices.cards)], [*map(Fraction, prices.loads)]
     least: dict[int, Fraction] = {}

@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.heterogeneous.column_generation import Prices
+from inferno_optimizer.solvers.heterogeneous.column_generation import MixPrices
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
-from inferno_optimizer.solvers.heterogeneous.problem import Goal, Problem
+from inferno_optimizer.solvers.heterogeneous.problem import MixGoal, MixProblem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
 
 TYPES = 3
@@ -59,7 +59,7 @@ def mixes_of(table: MixTable, case: int, capacity: IntArray) -> Iterator[tuple[I
             yield counts[0], float(only.value(counts)[0])
 
 
-def best_objective(problem: Problem) -> float:
+def best_objective(problem: MixProblem) -> float:
     """The objective of the best of all plans that keep the floors; infinite where none does."""
     table, goal = problem.table, problem.goal
     best = {((0,) * TYPES, (0.0,) * len(goal.floors)): 0.0}
@@ -77,7 +77,7 @@ def best_objective(problem: Problem) -> float:
     return min(keeps, default=np.inf)
 
 
-def _choices(problem: Problem, case: int) -> list[tuple[IntArray, FloatArray, float]]:
+def _choices(problem: MixProblem, case: int) -> list[tuple[IntArray, FloatArray, float]]:
     """Cards, loads of the levels with a floor, and objective of all that a case may be given."""
     table, goal = problem.table.take(np.array([case])), problem.goal
     load = np.zeros(len(goal.floors))
@@ -90,7 +90,7 @@ def _choices(problem: Problem, case: int) -> list[tuple[IntArray, FloatArray, fl
     ]
 
 
-def random_problem(random: np.random.Generator) -> tuple[Problem, IntArray]:
+def random_problem(random: np.random.Generator) -> tuple[MixProblem, IntArray]:
     """A problem, and a plan that keeps its floors: at random loads, or the value."""
     table, capacity = random_table(random, cases=3, levels=2), random.integers(2, 9, TYPES)
     plan = table.filled(np.zeros(table.rows.shape, dtype=np.int64), capacity)
@@ -98,10 +98,10 @@ def random_problem(random: np.random.Generator) -> tuple[Problem, IntArray]:
     floors = table.loads(plan, int(table.level.max()) + 1)[:level]
     first = table.level == 0
     whole = int(len(floors) > 0 and bool(np.all(table.covered(plan)[first])))
-    return Problem(table, capacity, Goal(level, floors, whole)), plan
+    return MixProblem(table, capacity, MixGoal(level, floors, whole)), plan
 
 
-def no_prices(problem: Problem) -> Prices:
+def no_prices(problem: MixProblem) -> MixPrices:
     """Prices of nothing, of which nothing is proven."""
     types, floors = len(problem.capacity), len(problem.goal.floors)
-    return Prices(np.zeros(types), np.zeros(floors), np.zeros(0), -np.inf)
+    return MixPrices(np.zeros(types), np.zeros(floors), np.zeros(0), -np.inf)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.column_generation import best_prices
-from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
+from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 from tests.unit.optimizer.solvers.heterogeneous.tables import (
     best_objective,
@@ -18,7 +18,7 @@ from tests.unit.optimizer.solvers.heterogeneous.tables import (
 @pytest.mark.parametrize("seed", range(40))
 def test_the_bound_is_between_that_of_the_relaxation_and_the_best_plan(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
-    relaxed = relaxation(MixProgram(problem, Inequalities.of(problem.table))).objective
+    relaxed = relaxation(MixProgram(problem, CoverInequalities.of(problem.table))).objective
     best = best_objective(problem)
 
     bound = best_prices(problem, plan, no_prices(problem), lambda: np.inf).bound
@@ -30,9 +30,9 @@ def test_the_bound_is_between_that_of_the_relaxation_and_the_best_plan(seed: int
 def test_the_program_with_prices_has_the_same_best_plan(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
     prices = best_prices(problem, plan, no_prices(problem), lambda: np.inf)
-    program = MixProgram(problem, Inequalities.of(problem.table), prices)
+    program = MixProgram(problem, CoverInequalities.of(problem.table), prices)
 
-    found, bound = program.solve(plan, Limits(np.inf, 0.0))
+    found, bound = program.solve(plan, SearchLimits(np.inf, 0.0))
 
     assert found is not None
     assert bound == pytest.approx(best_objective(problem), abs=1e-6)

@@ -22,7 +22,7 @@ from inferno_optimizer.system import (
     Reason,
     SaturationPolicy,
     Solution,
-    Status,
+    SolverStatus,
     System,
 )
 from inferno_optimizer.wire.codec import (
@@ -170,7 +170,7 @@ def test_the_plan_is_the_best_of_all_plans(seed: int) -> None:
     best = best_worth(demands, UNITS, capacity)
     certificate = solution.certificate
     assert worth_of(demands, solution) == pytest.approx(best, rel=1e-6, abs=1e-6)
-    assert certificate.status is Status.OPTIMAL
+    assert certificate.status is SolverStatus.OPTIMAL
     assert certificate.bound == pytest.approx(certificate.objective, rel=1e-4, abs=1e-3)
     assert [level.bound for level in certificate.levels] == pytest.approx(best[:-1])
     assert all(use.used <= use.available for use in solution.capacity)
@@ -393,7 +393,7 @@ def test_without_any_time_there_is_a_plan_no_worse_than_greedy() -> None:
 
     solution = optimize(system)
 
-    assert solution.certificate.status is Status.TIME_LIMIT
+    assert solution.certificate.status is SolverStatus.TIME_LIMIT
     assert served_by_class(system, solution) >= served_by_class(system, greedy)
     assert all(use.used <= use.available for use in solution.capacity)
 

@@ -4,25 +4,25 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.heterogeneous.column_generation import Prices, best_prices
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.heterogeneous.column_generation import MixPrices, best_prices
 from inferno_optimizer.solvers.heterogeneous.near import NearMixes
-from inferno_optimizer.solvers.heterogeneous.problem import Problem
+from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from tests.unit.optimizer.solvers.heterogeneous.tables import (
     best_objective,
     no_prices,
     random_problem,
 )
 
-AMPLE = Limits(60.0, 0.0)
+AMPLE = SearchLimits(60.0, 0.0)
 
 
-def solved(near: NearMixes, problem: Problem, plan: IntArray) -> float:
+def solved(near: NearMixes, problem: MixProblem, plan: IntArray) -> float:
     """The objective that is proven of the program of all cases."""
     return near.program(np.arange(len(plan)), problem, plan).solve(plan, AMPLE)[1]
 
 
-def prices_of(problem: Problem, plan: IntArray) -> Prices:
+def prices_of(problem: MixProblem, plan: IntArray) -> MixPrices:
     return best_prices(problem, plan, no_prices(problem), lambda: np.inf)
 
 

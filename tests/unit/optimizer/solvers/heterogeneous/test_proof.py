@@ -5,19 +5,19 @@ from concurrent.futures import wait
 import numpy as np
 import pytest
 
-from inferno_optimizer.solvers.exact.branch_and_bound import Limits
-from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 from inferno_optimizer.solvers.heterogeneous.proof import Proof, concurrent
 from tests.unit.optimizer.solvers.heterogeneous.tables import best_objective, random_problem
 
-AMPLE = Limits(60.0, 0.0)
+AMPLE = SearchLimits(60.0, 0.0)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_objective_of_the_best_plan_is_proven(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
-    proof = Proof(MixProgram(problem, Inequalities.of(problem.table)), plan)
+    proof = Proof(MixProgram(problem, CoverInequalities.of(problem.table)), plan)
 
     proof.run(AMPLE)
 
@@ -27,7 +27,7 @@ def test_the_objective_of_the_best_plan_is_proven(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_better_plan_from_elsewhere_makes_no_bound_wrong(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
-    program = MixProgram(problem, Inequalities.of(problem.table))
+    program = MixProgram(problem, CoverInequalities.of(problem.table))
     best, _ = program.solve(plan, AMPLE)
     assert best is not None
     proof = Proof(program, plan)
@@ -40,7 +40,7 @@ def test_a_better_plan_from_elsewhere_makes_no_bound_wrong(seed: int) -> None:
 
 def test_a_proof_begins_before_its_time_where_it_is_told_to() -> None:
     problem, plan = random_problem(np.random.default_rng(1))
-    proof = Proof(MixProgram(problem, Inequalities.of(problem.table)), plan)
+    proof = Proof(MixProgram(problem, CoverInequalities.of(problem.table)), plan)
 
     with concurrent(proof, AMPLE, after=1000.0) as run:
         proof.begin()
@@ -51,7 +51,7 @@ def test_a_proof_begins_before_its_time_where_it_is_told_to() -> None:
 
 def test_a_proof_that_never_begins_proves_nothing_and_ends() -> None:
     problem, plan = random_problem(np.random.default_rng(1))
-    proof = Proof(MixProgram(problem, Inequalities.of(problem.table)), plan)
+    proof = Proof(MixProgram(problem, CoverInequalities.of(problem.table)), plan)
 
     with concurrent(proof, AMPLE, after=1000.0) as run:
         pass
@@ -62,7 +62,7 @@ def test_a_proof_that_never_begins_proves_nothing_and_ends() -> None:
 
 def test_a_thread_proves_while_the_block_does_something_else() -> None:
     problem, plan = random_problem(np.random.default_rng(1))
-    proof = Proof(MixProgram(problem, Inequalities.of(problem.table)), plan)
+    proof = Proof(MixProgram(problem, CoverInequalities.of(problem.table)), plan)
 
     with concurrent(proof, AMPLE) as run:
         wait([run])
@@ -72,7 +72,7 @@ def test_a_thread_proves_while_the_block_does_something_else() -> None:
 
 def test_what_a_thread_raises_is_raised_after_the_block() -> None:
     problem, plan = random_problem(np.random.default_rng(1))
-    proof = Proof(MixProgram(problem, Inequalities.of(problem.table)), plan[:, :1])
+    proof = Proof(MixProgram(problem, CoverInequalities.of(problem.table)), plan[:, :1])
 
     with pytest.raises(IndexError), concurrent(proof, AMPLE) as run:
         wait([run])

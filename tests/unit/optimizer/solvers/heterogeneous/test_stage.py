@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.heterogeneous.covering import Inequalities
-from inferno_optimizer.solvers.heterogeneous.problem import Problem
+from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
+from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
-from inferno_optimizer.solvers.heterogeneous.stage import Stage
+from inferno_optimizer.solvers.heterogeneous.stage import MixSearch
 from inferno_optimizer.solvers.incumbent import Incumbent
 from tests.unit.optimizer.solvers.heterogeneous.tables import (
     best_objective,
@@ -19,7 +19,7 @@ AMPLE = 60.0
 """Seconds that remain, always."""
 
 
-def objective(problem: Problem, counts: IntArray) -> float:
+def objective(problem: MixProblem, counts: IntArray) -> float:
     table, served = problem.table, problem.table.covered(counts)
     if problem.goal.level is None:
         return float(table.value(counts)[served].sum())
@@ -29,10 +29,10 @@ def objective(problem: Problem, counts: IntArray) -> float:
 @pytest.mark.parametrize("seed", range(40))
 def test_the_best_of_all_plans_is_found_and_proven(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
-    program = MixProgram(problem, Inequalities.of(problem.table))
+    program = MixProgram(problem, CoverInequalities.of(problem.table))
     incumbent = Incumbent(plan, lambda counts: objective(problem, counts))
 
-    Stage(program, incumbent, 1e-6, lambda: AMPLE).improve(relaxation(program))
+    MixSearch(program, incumbent, 1e-6, lambda: AMPLE).improve(relaxation(program))
 
     table, best = problem.table, best_objective(problem)
     assert incumbent.value == pytest.approx(best)
@@ -43,13 +43,13 @@ def test_the_best_of_all_plans_is_found_and_proven(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_bound_on_the_way_is_above_the_best_of_all_plans(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
-    program = MixProgram(problem, Inequalities.of(problem.table))
+    program = MixProgram(problem, CoverInequalities.of(problem.table))
     bounds: list[float] = []
     incumbent = Incumbent(
         plan, lambda counts: objective(problem, counts), lambda _, bound: bounds.append(bound)
     )
 
-    Stage(program, incumbent, 1e-6, lambda: AMPLE).improve(relaxation(program))
+    MixSearch(program, incumbent, 1e-6, lambda: AMPLE).improve(relaxation(program))
 
     assert max(bounds) <= best_objective(problem) + 1e-6
 
@@ -57,9 +57,9 @@ def test_no_bound_on_the_way_is_above_the_best_of_all_plans(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_stage_without_time_keeps_the_plan(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
-    program = MixProgram(problem, Inequalities.of(problem.table))
+    program = MixProgram(problem, CoverInequalities.of(problem.table))
     incumbent = Incumbent(plan, lambda counts: objective(problem, counts))
 
-    Stage(program, incumbent, 0.0, lambda: -1.0).improve(relaxation(program))
+    MixSearch(program, incumbent, 0.0, lambda: -1.0).improve(relaxation(program))
 
     assert np.array_equal(incumbent.plan, plan)

@@ -12,7 +12,7 @@ from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.ports import Change, GoneError, RejectedError
+from inferno_operator.runtime.ports import GoneError, ObjectChange, RejectedError
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator import objects
 
@@ -28,7 +28,9 @@ class CutCluster(FakeCluster):
         super().__init__()
         self.cut = asyncio.Event()
 
-    async def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+    async def watch(
+        self, kind: Kind, namespace: str, since: int
+    ) -> AsyncGenerator[ObjectChange, None]:
         watched = super().watch(kind, namespace, since)
         while not self.cut.is_set():
             change = asyncio.ensure_future(anext(watched))

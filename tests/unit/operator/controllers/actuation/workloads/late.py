@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 from inferno_operator.resources.objects import Kind
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
-from inferno_operator.runtime.ports import Change
+from inferno_operator.runtime.ports import ObjectChange
 
 
 class LateCluster(FakeCluster):
@@ -13,7 +13,9 @@ class LateCluster(FakeCluster):
 
     delay = 0.0
 
-    async def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[Change, None]:
+    async def watch(
+        self, kind: Kind, namespace: str, since: int
+    ) -> AsyncGenerator[ObjectChange, None]:
         """Yield the changes since a version, late."""
         async for change in super().watch(kind, namespace, since):
             if kind == DEPLOYMENT:

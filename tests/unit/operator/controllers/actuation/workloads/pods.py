@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from inferno_operator.controllers.actuation.workloads.fleet import (
-    Progress,
+    ReplicaTarget,
+    ServerProgress,
     ServerTargets,
     State,
-    Target,
 )
 from inferno_operator.controllers.actuation.workloads.steps import next_steps
 
@@ -102,7 +102,7 @@ class Scene:
     ) -> None:
         self.servers = servers
         self.capacity = capacity
-        self.progress: dict[str, Progress] = {}
+        self.progress: dict[str, ServerProgress] = {}
         self.broken: list[str] = []
         self.writes = 0
         self._random = Random(seed)  # noqa: S311 - the same events each time
@@ -183,7 +183,7 @@ class Scene:
     def _seen(self) -> Iterator[ServerTargets]:
         for name, server in self.servers.items():
             targets = tuple(
-                Target(
+                ReplicaTarget(
                     accelerator,
                     accelerator[0],
                     CARDS[accelerator],

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from inferno_operator.controllers.actuation.workloads.reading import Memory, read_subjects
-from inferno_operator.controllers.actuation.workloads.subject import Subject
-from inferno_operator.controllers.actuation.workloads.world import World
+from inferno_operator.controllers.actuation.workloads.scaled_server import ScaledServer
+from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import POD, Key, Place
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
@@ -46,7 +46,7 @@ def deployment(manager: str) -> Manifest:
     }
 
 
-async def read(cluster: FakeCluster, world: World, memory: Memory) -> Subject:
+async def read(cluster: FakeCluster, world: WorkloadObjects, memory: Memory) -> ScaledServer:
     """The only Server, which is to have two replicas."""
     server = objects.observed(decided(2))
     found = await read_subjects([server], world, cluster, memory, objects.NOW)
@@ -57,7 +57,7 @@ async def read(cluster: FakeCluster, world: World, memory: Memory) -> Subject:
 async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one() -> None:
     cluster, memory = FakeCluster(), Memory()
     cluster.add(deployment("kubectl"))
-    world = World(cluster, Informers(cluster), lambda _: None)
+    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)
     await world.read_scales([PLACE])
@@ -75,7 +75,7 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
 async def test_another_manager_after_an_own_write_is_foreign() -> None:
     cluster, memory = FakeCluster(), Memory()
     cluster.add(deployment("kubectl"))
-    world = World(cluster, Informers(cluster), lambda _: None)
+    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)
     memory.wrote(PLACE)
@@ -91,7 +91,7 @@ async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     """As after a write that was refused because another manager wrote in between."""
     cluster, memory = LateCluster(), Memory()
     cluster.add(deployment(FieldManager.ACTUATION))
-    world = World(cluster, Informers(cluster), lambda _: None)
+    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)
     memory.wrote(PLACE)

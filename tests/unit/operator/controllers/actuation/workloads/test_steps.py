@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.workloads.fleet import (
+    ReplicaTarget,
     ServerTargets,
     State,
-    Target,
 )
 from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from tests.unit.operator.controllers.actuation.workloads.pods import (
@@ -178,7 +178,7 @@ def targets(
 ) -> ServerTargets:
     """A server with wanted, written and ready replicas; all written ones exist."""
     found = tuple(
-        Target(a, a[0], CARDS[a], wanted, spec, spec, ready, rate=10.0)
+        ReplicaTarget(a, a[0], CARDS[a], wanted, spec, spec, ready, rate=10.0)
         for a, (wanted, spec, ready) in counts.items()
     )
     return ServerTargets(name, priority, load, found)
@@ -212,14 +212,14 @@ def test_best_effort_gives_the_cards_up_although_the_load_needs_them() -> None:
 
 
 def test_replicas_of_unknown_speed_stay_until_the_others_carry_the_load() -> None:
-    old = Target("A", "A", 1, wanted=0, spec=2, live=2, ready=2)
-    new = Target("B", "B", 1, wanted=2, spec=2, live=2, ready=1, rate=10.0)
+    old = ReplicaTarget("A", "A", 1, wanted=0, spec=2, live=2, ready=2)
+    new = ReplicaTarget("B", "B", 1, wanted=2, spec=2, live=2, ready=1, rate=10.0)
 
     assert next_steps([ServerTargets("s", 1, 20, (old, new))], FULL).replicas == {}
 
 
 def test_pods_that_find_no_node_are_given_up_before_anything_that_runs() -> None:
-    stuck = Target("A", "A", 1, wanted=5, spec=5, live=5, ready=3, unscheduled=2, rate=10.0)
+    stuck = ReplicaTarget("A", "A", 1, wanted=5, spec=5, live=5, ready=3, unscheduled=2, rate=10.0)
 
     steps = next_steps([ServerTargets("s", 1, 50, (stuck,))], FULL)
 
@@ -227,13 +227,13 @@ def test_pods_that_find_no_node_are_given_up_before_anything_that_runs() -> None
 
 
 def test_pods_that_were_given_up_and_still_exist_are_not_given_up_twice() -> None:
-    stuck = Target("A", "A", 1, wanted=5, spec=3, live=5, ready=3, unscheduled=2, rate=10.0)
+    stuck = ReplicaTarget("A", "A", 1, wanted=5, spec=3, live=5, ready=3, unscheduled=2, rate=10.0)
 
     assert next_steps([ServerTargets("s", 1, 50, (stuck,))], FULL).replicas == {}
 
 
 def test_nothing_is_added_while_a_server_pauses() -> None:
-    waits = Target("A", "A", 1, wanted=5, spec=3, live=3, ready=3, rate=10.0)
+    waits = ReplicaTarget("A", "A", 1, wanted=5, spec=3, live=3, ready=3, rate=10.0)
 
     steps = next_steps([ServerTargets("s", 1, 50, (waits,), is_paused=True)], FULL)
 
@@ -242,7 +242,11 @@ def test_nothing_is_added_while_a_server_pauses() -> None:
 
 def test_the_cards_of_servers_that_others_scale_count_as_used() -> None:
     others = ServerTargets(
-        "o", 1, 0, (Target("A", "A", 1, wanted=3, spec=2, live=2, ready=2),), is_writable=False
+        "o",
+        1,
+        0,
+        (ReplicaTarget("A", "A", 1, wanted=3, spec=2, live=2, ready=2),),
+        is_writable=False,
     )
 
     steps = next_steps([others, targets(A=(4, 0, 0))], {"A": 4})

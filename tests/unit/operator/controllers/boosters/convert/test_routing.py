@@ -2,8 +2,8 @@
 
 import pytest
 
+from inferno_operator.controllers.boosters.changes import ChildWrites, decide
 from inferno_operator.controllers.boosters.convert.children import convert
-from inferno_operator.controllers.boosters.plan import Plan, plan
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.unit.operator.controllers.boosters.making import Manifest, backend, booster, there
 
@@ -15,7 +15,7 @@ def decided(
     available: dict[str, int],
     before: dict[str, int] | None = None,
     dialect: Dialect = KTHENA,
-) -> Plan:
+) -> ChildWrites:
     """What is planned with these replicas, available and asked for before, by backend."""
     asked = booster(*backends, dialect=dialect)
     children = [there(child) for child in convert(asked, dialect)]
@@ -26,10 +26,10 @@ def decided(
             child["spec"]["replicas"] = (before or {}).get(backend_name, child["spec"]["replicas"])
         if child["kind"] == dialect.route.kind:
             child["spec"] = {}
-    return plan(asked, children, dialect)
+    return decide(asked, children, dialect)
 
 
-def rules(decided: Plan) -> dict[str, list[str]]:
+def rules(decided: ChildWrites) -> dict[str, list[str]]:
     """Names of the backends that each rule of the route leads to."""
     (route,) = (a.manifest["spec"] for a in decided.applies if a.kind.kind == "ModelRoute")
     return {
@@ -118,12 +118,12 @@ def test_what_comes_and_goes_rolls_no_pods_and_is_written_once() -> None:
     serving = next(child for child in children if child["kind"] == "ModelServing")
     serving["status"] = {"availableReplicas": 1}
 
-    (route,) = plan(asked, children, KTHENA).applies
+    (route,) = decide(asked, children, KTHENA).applies
 
     assert route.kind == KTHENA.route
     written = there(dict(route.manifest))
     current = [written if child["kind"] == "ModelRoute" else child for child in children]
-    assert plan(asked, current, KTHENA).applies == ()
+    assert decide(asked, current, KTHENA).applies == ()
 
 
 def test_a_backend_loses_its_last_replica_after_its_requests() -> None:
@@ -149,4 +149,4 @@ def test_a_backend_that_became_bad_keeps_its_requests_while_it_serves() -> None:
 
     broken = booster(other, {**before, "minReplicas": 9, "maxReplicas": 4})
 
-    assert plan(broken, children, KTHENA).applies == ()
+    assert decide(broken, children, KTHENA).applies == ()

@@ -1,0 +1,196 @@
+"""A Server with its workloads as they are, and the replicas to scale that follow; pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from inferno_operator.controllers.actuation.decision import Wanted, placements
+from inferno_operator.controllers.actuation.status import ACTUATED, RECHECK, refusal
+from inferno_operator.controllers.actuation.workloads.conflicts import ForeignWriter
+from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
+from inferno_operator.controllers.actuation.workloads.pods import PodCounts
+from inferno_operator.controllers.actuation.workloads.status import (
+    no_workload,
+    published,
+    tells_given_up,
+)
+from inferno_operator.controllers.actuation.workloads.supply import Supply
+from inferno_operator.resources import Condition, Server, Workload, moved
+from inferno_operator.resources.conditions import ALLOCATED, Verdict
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.ports import Scale
+from inferno_optimizer.system import Reason
+
+PATIENCE = timedelta(seconds=240)
+"""Time without progress after which a server is blocked: twice the lead time of a replica."""
+
+LOSES_UNREADY_FIRST = frozenset({"Deployment", "ReplicaSet"})
+"""Kinds that remove pods that are not ready before those that are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedWorkload:
+    """A workload as it is; without `scale`, `problem` says why it cannot be scaled.
+
+    `is_behind` says that somebody has written it after what was watched: who, is not known yet.
+    """
+
+    workload: Workload
+    scale: Scale | None = None
+    pods: PodCounts = field(default_factory=PodCounts)
+    foreign: ForeignWriter | None = None
+    problem: Verdict | None = None
+    is_behind: bool = False
+
+    @property
+    def replicas(self) -> int:
+        """The number of replicas that the workload asks for."""
+        return self.scale.replicas if self.scale else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledServer:
+    """A Server, the decision for it, and its workloads."""
+
+    observation: Observation
+    server: Server
+    wanted: Wanted
+    found: tuple[ObservedWorkload, ...]
+
+    @property
+    def replicas(self) -> Mapping[str, int]:
+        """The wanted replicas by accelerator; those that there are if nothing is decided."""
+        if self.wanted.replicas is not None:
+            return self.wanted.replicas
+        return {item.workload.accelerator: item.replicas for item in self.found}
+
+    @property
+    def running(self) -> Mapping[str, int]:
+        """The ready replicas by accelerator."""
+        return {item.workload.accelerator: item.pods.ready for item in self.found}
+
+    @property
+    def condition(self) -> Condition | None:
+        """The condition that the Server has."""
+        return self.observation.status.condition(ACTUATED)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the whole decision is known, and who has written the workloads."""
+        return self.wanted.fresh and not any(item.is_behind for item in self.found)
+
+    @property
+    def obstacle(self) -> Verdict | None:
+        """Why the operator writes nothing; None if it may write."""
+        problems = [item.problem for item in self.found if item.problem]
+        if problems:
+            return problems[0]
+        if self.wanted.replicas is None:
+            return refusal(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
+        known = {item.workload.accelerator for item in self.found}
+        if unknown := sorted(self.wanted.replicas.keys() - known):
+            return no_workload(unknown)
+        if self.server.spec.actuation == "Publish":
+            return published(self.wanted.replicas)
+        foreign = self.foreign
+        return refusal("ForeignWriter", foreign.message) if foreign else None
+
+    @property
+    def foreign(self) -> ForeignWriter | None:
+        """Another writer of a number of replicas that is not the wanted one."""
+        writers = (
+            item.foreign
+            for item in self.found
+            if item.replicas != self.replicas.get(item.workload.accelerator, 0)
+        )
+        return next(filter(None, writers), None)
+
+    @property
+    def changed(self) -> datetime | None:
+        """When something last changed: a pod, or the decision."""
+        times = [item.pods.changed for item in self.found]
+        before = self.condition
+        if before is not None and before.status == "Unknown":
+            times.append(before.last_transition_time)
+        return max((time for time in times if time is not None), default=None)
+
+
+def server_targets(subject: ScaledServer, supply: Supply, now: datetime) -> ServerTargets:
+    """Return the replicas of a Server as the order of steps takes them."""
+    allocated = subject.observation.status.condition(ALLOCATED)
+    changed = subject.changed
+    return ServerTargets(
+        name=subject.server.metadata.name,
+        priority=supply.priority(subject.server),
+        load=supply.demand(subject.server),
+        targets=tuple(_target(subject, item, supply) for item in subject.found),
+        is_best_effort=allocated is not None and allocated.reason != Reason.ALLOCATED,
+        is_as_decided=_is_as_decided(subject.server),
+        is_writable=subject.is_known and subject.obstacle is None,
+        is_paused=pause_left(subject, now) > timedelta(),
+        is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(subject),
+    )
+
+
+def _is_as_decided(server: Server) -> bool:
+    """Whether the load is that of the decision, within the tolerance for Plans."""
+    desired, current = server.spec.desired_alloc, server.spec.current_alloc
+    if desired is None or desired.load is None or current is None or current.load is None:
+        return False
+    return not moved(desired.load, current.load)
+
+
+def pause_left(subject: ScaledServer, now: datetime) -> timedelta:
+    """Return for how long no replica is added, after pods were given up."""
+    before = subject.condition
+    if before is None or not tells_given_up(before):
+        return timedelta()
+    return max(before.last_transition_time + PATIENCE - now, timedelta())
+
+
+def due_after(subject: ScaledServer, targets: ServerTargets, now: datetime) -> float | None:
+    """Return after how many seconds a Server needs another look; None if only after a change."""
+    if subject.foreign is not None and subject.foreign.until is not None:
+        return (subject.foreign.until - now).total_seconds()
+    if subject.foreign is not None or any(i.problem or i.is_behind for i in subject.found):
+        return RECHECK.total_seconds()
+    if subject.obstacle is not None:
+        return None
+    if left := pause_left(subject, now):
+        return left.total_seconds()
+    if targets.is_overdue or not _is_moving(subject):
+        return None
+    waited = now - (subject.changed or now)
+    return max((PATIENCE - waited).total_seconds(), 0.0) + 1.0
+
+
+def _is_moving(subject: ScaledServer) -> bool:
+    """Whether pods appear, start or end."""
+    return any(
+        item.pods.ready != item.replicas or item.pods.terminating or item.pods.live != item.replicas
+        for item in subject.found
+    )
+
+
+def _reported(server: Server, accelerator: str) -> int:
+    """Return the replicas on an accelerator that were there when they were last read."""
+    parts = placements(server.spec.current_alloc)
+    return sum(part.num_replicas for part in parts if part.accelerator == accelerator)
+
+
+def _target(subject: ScaledServer, item: ObservedWorkload, supply: Supply) -> ReplicaTarget:
+    accelerator = item.workload.accelerator
+    unit = supply.unit(subject.server.spec.model, accelerator)
+    return ReplicaTarget(
+        accelerator=accelerator,
+        card_type=unit.card_type,
+        cards=unit.cards,
+        wanted=subject.replicas.get(accelerator, 0),
+        spec=item.replicas if item.scale else _reported(subject.server, accelerator),
+        live=item.pods.live,
+        ready=item.pods.ready,
+        unscheduled=item.pods.unscheduled,
+        terminating=item.pods.terminating,
+        rate=supply.rate(subject.server, accelerator),
+        loses_unready_first=item.workload.kind in LOSES_UNREADY_FIRST,
+    )

@@ -1,0 +1,64 @@
+"""What a plan only adds: it does not wait because of what the plan takes away; pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from inferno_operator.controllers.approval.contents import StoredDecision, placements, replicas
+from inferno_operator.controllers.approval.guard import hold_of
+from inferno_operator.controllers.approval.proposal import Proposal
+from inferno_operator.controllers.approval.reduction import cards_of, priority_of, standing
+from inferno_operator.controllers.approval.totals import totals_of
+from inferno_operator.controllers.optimization.permission import Optimization
+from inferno_operator.resources import Server
+from inferno_operator.resources.observation import readable
+from inferno_optimizer.sizing.cases import Catalogue
+
+
+def additions(optimization: Optimization, proposal: Proposal, now: datetime) -> frozenset[str]:
+    """Return the Servers that only get replicas, on cards that nobody has to give up for them.
+
+    They are none if they are beyond the guard by themselves, or if every plan waits.
+
+    Parameters
+    ----------
+    optimization, proposal
+        What was decided, and its changes.
+    now
+        The time of day.
+    """
+    catalogue = Catalogue(optimization.snapshot.system)
+    resources = readable(optimization.observations)
+    servers = {r.metadata.name: r for r in resources if isinstance(r, Server)}
+    adding = [decision for decision in proposal.decisions if _only_adds(decision)]
+    adding.sort(key=lambda d: (priority_of(servers[d.server], catalogue), d.server))
+    if not optimization.optimizer.spec.data.optimizer.unlimited:
+        adding = _fitting(adding, servers, catalogue)
+    totals = totals_of(adding, resources, catalogue, ())
+    if not adding or hold_of(optimization.optimizer, totals, now) is not None:
+        return frozenset()
+    return frozenset(decision.server for decision in adding)
+
+
+def _only_adds(decision: StoredDecision) -> bool:
+    """Whether no replica is taken away on any accelerator."""
+    after = replicas(placements(decision.after))
+    return all(after.get(name, 0) >= n for name, n in replicas(decision.before).items())
+
+
+def _fitting(
+    adding: Iterable[StoredDecision], servers: Mapping[str, Server], catalogue: Catalogue
+) -> list[StoredDecision]:
+    """Return the decisions, in their order, that fit into the cards beside all that stands."""
+    free = Counter(catalogue.system.capacity)
+    for server in servers.values():
+        free.subtract(cards_of(placements(standing(server, catalogue)), server, catalogue))
+    found = []
+    for decision in adding:
+        server = servers[decision.server]
+        more = Counter(cards_of(placements(decision.after), server, catalogue))
+        more.subtract(cards_of(decision.before, server, catalogue))
+        if all(count <= 0 or count <= free[card] for card, count in more.items()):
+            free.subtract(more)
+            found.append(decision)
+    return found

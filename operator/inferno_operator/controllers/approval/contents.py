@@ -1,0 +1,244 @@
+"""What a Plan keeps in compressed form: decisions to write later, and the optimized system."""
+
+import binascii
+import gzip
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from inferno_operator.controllers.optimization.changes import Update, spec_change
+from inferno_operator.resources import (
+    DIGITS,
+    Allocation,
+    Placement,
+    PlanDecision,
+    PlanSpec,
+    PlanStep,
+    Server,
+    ServerAllocation,
+)
+from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.objects import Manifest
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.system import Reason
+
+MAX_INPUTS = 512 * 1024
+"""Largest snapshot of the inputs [characters of base64]."""
+
+MAX_DECISIONS = 640 * 1024
+"""Largest decisions [characters of base64]; an object has at most 1.5 MiB."""
+
+MAX_LISTED = 256 * 1024
+"""Largest list of changes [characters of JSON]."""
+
+MAX_UNPACKED = 32 * 1024 * 1024
+"""Largest decisions before they are compressed [bytes]: a small text can unpack to anything."""
+
+CENT = 10.0**-DIGITS
+"""Largest error of a number that is written."""
+
+GZIP = 31
+"""`wbits` of zlib for one member of gzip."""
+
+DECISIONS = TypeAdapter(tuple[PlanDecision, ...])
+
+
+class UnreadablePlanError(InputError):
+    """The decisions of a Plan cannot be read: they are left out, or were damaged."""
+
+    reason = "Unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDecision:
+    """A decision for one Server, as it is written when the Plan is carried out.
+
+    `load` is the load of the Server that it was decided for, as in `currentAlloc`, or None;
+    `before` and `cost_before` [cents/hour] are what there was before.
+    """
+
+    server: str
+    spec: Manifest
+    verdicts: tuple[Verdict, ...]
+    active: bool
+    load: Manifest | None
+    before: tuple[Placement, ...] = ()
+    cost_before: float = 0.0
+
+    @classmethod
+    def of(
+        cls, observation: Observation, update: Update, before: Allocation | None
+    ) -> "StoredDecision":
+        """Return the decision in the update of a Server, which changes its spec."""
+        server = observation.resource
+        current = server.spec.current_alloc if isinstance(server, Server) else None
+        return cls(
+            update.reference.key.name,
+            update.spec or {},
+            update.verdicts,
+            update.active,
+            current.load.to_json() if current and current.load else None,
+            placements(before),
+            cost_of(before),
+        )
+
+    @property
+    def after(self) -> ServerAllocation:
+        """What is decided."""
+        return ServerAllocation.model_validate(self.spec["desiredAlloc"])
+
+    @property
+    def step(self) -> PlanStep:
+        """The change as a Plan lists it."""
+        verdict, after = self.verdicts[-1], self.after
+        return PlanStep(
+            server=self.server,
+            before=self.before,
+            after=placements(after),
+            cost_change=round(cost_of(after) - self.cost_before, DIGITS),
+            reason=verdict.reason,
+            message="" if verdict.reason == Reason.ALLOCATED else verdict.message,
+        )
+
+    def update(self, observation: Observation) -> Update:
+        """Return the update that writes the decision on the Server as it is now."""
+        server = observation.resource
+        spec = spec_change(server, self.spec["desiredAlloc"]) if server else None
+        return Update.of(observation, self.verdicts, active=self.active, spec=spec)
+
+
+def placements(whole: Allocation | None) -> tuple[Placement, ...]:
+    """Return the replicas by accelerator of an allocation, in order of the accelerators."""
+    parts = whole.parts if whole else ()
+    found = (
+        Placement(
+            accelerator=p.accelerator, replicas=p.num_replicas, batch=max(p.max_batch or 0, 0)
+        )
+        for p in parts
+        if p.accelerator and p.num_replicas > 0
+    )
+    return tuple(sorted(found, key=lambda placement: placement.accelerator))
+
+
+def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:
+    """Return the replicas by accelerator."""
+    return {placement.accelerator: placement.replicas for placement in placed}
+
+
+def cost_of(allocation: Allocation | None) -> float:
+    """Return the cost of an allocation [cents/hour]."""
+    return (allocation.cost if allocation else None) or 0.0
+
+
+def in_order(steps: Iterable[PlanStep]) -> list[PlanStep]:
+    """Return steps as a Plan lists them: those with the largest change of cost first."""
+    return sorted(steps, key=lambda step: (-abs(step.cost_change), step.server))
+
+
+def pack(document: object) -> str:
+    """Return a JSON document as gzip and base64; the same document gives the same text."""
+    text = json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def inflate(packed: str, limit: int = MAX_UNPACKED) -> bytes:
+    """Return what `pack` compressed, without ever having more than `limit` bytes of it.
+
+    Raises
+    ------
+    UnreadablePlanError
+        The text is damaged, or larger.
+    """
+    decoder = zlib.decompressobj(GZIP)
+    try:
+        text = decoder.decompress(b64decode(packed, validate=True), limit)
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise UnreadablePlanError(f"its contents cannot be read: {error}") from error
+    if decoder.unconsumed_tail:
+        raise UnreadablePlanError(f"its contents are larger than {limit // 1024} KiB")
+    if not decoder.eof or decoder.unused_data:
+        raise UnreadablePlanError("its contents cannot be read: they do not end where they should")
+    return text
+
+
+def pack_decisions(decisions: Iterable[StoredDecision]) -> str:
+    """Return decisions in compressed form; "" if they are larger than what is ever unpacked."""
+    document = [_document(decision) for decision in decisions]
+    packed = pack(document)
+    return packed if len(json.dumps(document)) <= MAX_UNPACKED else ""
+
+
+def unpack_decisions(packed: str) -> tuple[StoredDecision, ...]:
+    """Return the decisions of `pack_decisions`, each of them checked.
+
+    Raises
+    ------
+    UnreadablePlanError
+        They are left out, damaged, or none that can be carried out.
+    """
+    if not packed:
+        raise UnreadablePlanError("its decisions are left out, because there are too many")
+    try:
+        found = DECISIONS.validate_json(inflate(packed), by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise UnreadablePlanError(_told(error)) from error
+    if len({decision.server for decision in found}) < len(found):
+        raise UnreadablePlanError("its decisions cannot be read: a Server has more than one")
+    return tuple(map(_decision, found))
+
+
+def _told(error: ValidationError) -> str:
+    """Return the first thing that is wrong with decisions, in one line."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"its decisions cannot be read: {where}: {first['msg']}"
+
+
+def _document(decision: StoredDecision) -> Manifest:
+    verdicts = [
+        {"type": v.type, "holds": v.holds, "reason": v.reason, "message": v.message}
+        for v in decision.verdicts
+    ]
+    return {
+        "server": decision.server,
+        "spec": decision.spec,
+        "verdicts": verdicts,
+        "active": decision.active,
+        "load": decision.load,
+        "before": [placement.to_json() for placement in decision.before],
+        "costBefore": decision.cost_before,
+    }
+
+
+def _decision(found: PlanDecision) -> StoredDecision:
+    return StoredDecision(
+        found.server,
+        found.spec.to_json(),
+        tuple(Verdict(v.type, v.holds, v.reason, v.message) for v in found.verdicts),
+        found.active,
+        found.load.to_json() if found.load else None,
+        found.before,
+        found.cost_before,
+    )
+
+
+def contradiction(spec: PlanSpec, decisions: Sequence[StoredDecision]) -> str:
+    """Return what a Plan says that its decisions do not; "" if it says what they do."""
+    steps = in_order(decision.step for decision in decisions)
+    listed = steps[: len(spec.steps)]
+    for told, decided in zip(spec.steps, listed, strict=False):
+        if told != decided:
+            return f"its text about Server {told.server} is not what its decisions say"
+    if (len(spec.steps), spec.steps_omitted) != (len(listed), len(steps) - len(listed)):
+        return f"it lists other Servers than the {len(steps)} that its decisions are about"
+    totals, change = spec.totals, sum(step.cost_change for step in steps)
+    if totals.servers != len(steps):
+        return f"its totals count {totals.servers} Servers, its decisions {len(steps)}"
+    if abs(totals.cost_after - totals.cost_before - change) > CENT * (1 + len(steps)):
+        return f"its totals do not have the change of cost of its decisions, {change:+.2f}"
+    return ""

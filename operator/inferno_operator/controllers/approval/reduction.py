@@ -1,0 +1,222 @@
+"""What a Plan takes away from Servers that are in service: replicas, and load; pure.
+
+Only Servers whose replicas follow from decisions count: those with workloads or a ModelBooster, and
+those whose decisions are published. Replicas on other cards are compared by what they carry within
+the targets, where it is known: one faster card may replace several slower ones. Load that a Server
+loses because a more important one gets cards of its type does not count: priorities ask for that.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from inferno_operator.controllers.actuation.decision import UNDECIDED
+from inferno_operator.controllers.approval.contents import StoredDecision, placements
+from inferno_operator.controllers.optimization.snapshot import priced_current
+from inferno_operator.resources import (
+    DIGITS,
+    MAX_EMPTIED,
+    Placement,
+    Reduction,
+    Server,
+    ServerAllocation,
+)
+from inferno_operator.resources.conditions import ALLOCATED
+from inferno_optimizer import system as core
+from inferno_optimizer.capacity import cards_in_use
+from inferno_optimizer.sizing.candidates import build_candidates
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.system import Reason
+
+ReplicaRates = Mapping[tuple[str, str], float]
+"""What a replica carries, by spec.name of a Server and by accelerator."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A decision for a Server that is in service, and what runs there."""
+
+    server: Server
+    decision: StoredDecision
+    before: tuple[Placement, ...]
+
+    @property
+    def after(self) -> tuple[Placement, ...]:
+        return placements(self.decision.after)
+
+    @property
+    def moves(self) -> bool:
+        """Whether it goes on, on other accelerators."""
+        return bool(self.after) and _names(self.after) != _names(self.before)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the whole load is served."""
+        return bool(self.after) and self.decision.verdicts[-1].reason == Reason.ALLOCATED
+
+
+def standing(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
+    """Return what was decided before, or what runs if nothing was.
+
+    A decision that was cleared because none was possible left what runs as it is.
+    """
+    desired, told = server.spec.desired_alloc, server.status.condition(ALLOCATED)
+    is_cleared = not placements(desired) and told is not None and told.reason in UNDECIDED
+    if desired is None or is_cleared:
+        return priced_current(server, catalogue)
+    return desired
+
+
+def reduction_of(
+    decisions: Sequence[StoredDecision], servers: Iterable[Server], catalogue: Catalogue
+) -> Reduction | None:
+    """Return what decisions take away; None if no Server is in service.
+
+    Parameters
+    ----------
+    decisions
+        Those of a Plan.
+    servers
+        All Servers of the namespace, as they are now.
+    catalogue
+        The system that was optimized.
+    """
+    in_service = {s.metadata.name: s for s in servers if _follows(s)}
+    if not in_service:
+        return None
+    running = {name: _running(server, catalogue) for name, server in in_service.items()}
+    changes = [
+        _Change(in_service[d.server], d, running[d.server])
+        for d in decisions
+        if running.get(d.server)
+    ]
+    rates = _rates([change for change in changes if change.moves], catalogue)
+    gained = _gained(decisions, {s.metadata.name: s for s in servers}, catalogue)
+    losses = [c for c in changes if not c.is_served and not _is_displaced(c, gained, catalogue)]
+    emptied = sorted(c.decision.server for c in losses if not c.after and _load(c.server) > 0)
+    return Reduction(
+        replicas=sum(map(_count, running.values())),
+        replicas_taken=round(sum(_taken(change, rates) for change in changes), DIGITS),
+        load=round(sum(_load(s) for name, s in in_service.items() if running[name]), DIGITS),
+        load_lost=round(sum(_lost(change, rates) for change in losses), DIGITS),
+        emptied=tuple(emptied[:MAX_EMPTIED]),
+    )
+
+
+def _follows(server: Server) -> bool:
+    """Whether replicas follow from the decisions for a Server."""
+    spec = server.spec
+    return bool(spec.workloads or spec.model_booster or spec.actuation == "Publish")
+
+
+def _running(server: Server, catalogue: Catalogue) -> tuple[Placement, ...]:
+    """Return the replicas that run; where the operator does not see them, those decided before."""
+    if server.spec.workloads or server.spec.model_booster:
+        return placements(server.spec.current_alloc)
+    return placements(standing(server, catalogue))
+
+
+def _load(server: Server) -> float:
+    """Return the load of a Server [requests/min]."""
+    current = server.spec.current_alloc
+    return max(current.load.arrival_rate, 0.0) if current and current.load else 0.0
+
+
+def _count(placed: Iterable[Placement]) -> int:
+    return sum(placement.replicas for placement in placed)
+
+
+def _names(placed: Iterable[Placement]) -> frozenset[str]:
+    return frozenset(placement.accelerator for placement in placed)
+
+
+def _taken(change: _Change, rates: ReplicaRates) -> float:
+    """Return the replicas that a Server loses, in replicas of what runs."""
+    return max(_count(change.before) - _worth(change, rates), 0.0)
+
+
+def _lost(change: _Change, rates: ReplicaRates) -> float:
+    """Return the load that a Server loses: as large a share as that of its replicas."""
+    return _load(change.server) * _taken(change, rates) / _count(change.before)
+
+
+def _worth(change: _Change, rates: ReplicaRates) -> float:
+    """Return how many replicas of what runs carry as much as those that are decided."""
+    replicas = float(_count(change.after))
+    if not change.moves:
+        return replicas
+    name = change.server.spec.name
+    before, after = (
+        [(p.replicas, rates.get((name, p.accelerator))) for p in placed]
+        for placed in (change.before, change.after)
+    )
+    carried, carries = (
+        sum(count * rate for count, rate in parts if rate is not None) for parts in (before, after)
+    )
+    if carried <= 0 or any(rate is None for _, rate in (*before, *after)):
+        return replicas
+    return _count(change.before) * carries / carried
+
+
+def _rates(changes: Sequence[_Change], catalogue: Catalogue) -> ReplicaRates:
+    """Return what a replica carries, of Servers that change their accelerators; under load."""
+    names = {change.server.spec.name for change in changes}
+    models = {change.server.spec.model for change in changes}
+    cards = {p.accelerator for change in changes for p in (*change.before, *change.after)}
+    whole = catalogue.system
+    system = replace(
+        whole,
+        servers=tuple(replace(s, keep_accelerator=False) for s in whole.servers if s.name in names),
+        profiles=tuple(p for p in whole.profiles if p.model in models and p.accelerator in cards),
+    )
+    small = Catalogue(system)
+    cases = [case for server in system.servers if isinstance(case := small.case(server), Case)]
+    if not cases:
+        return {}
+    table = build_candidates(small, cases)
+    rows = zip(table.pairs.case, table.pairs.profile, table.sizing.max_rate, strict=True)
+    return {
+        (cases[case].server.name, system.profiles[profile].accelerator): float(rate)
+        for case, profile, rate in rows
+        if 0 < rate < float("inf")
+    }
+
+
+def _gained(
+    decisions: Iterable[StoredDecision], servers: Mapping[str, Server], catalogue: Catalogue
+) -> Mapping[str, int]:
+    """Return the most important priority that gets more cards, by type of card."""
+    gained: dict[str, int] = {}
+    for decision in decisions:
+        server = servers.get(decision.server)
+        if server is None:
+            continue
+        before, after = (
+            cards_of(placed, server, catalogue)
+            for placed in (decision.before, placements(decision.after))
+        )
+        for card in after:
+            if after[card] > before.get(card, 0):
+                priority = priority_of(server, catalogue)
+                gained[card] = min(gained.get(card, priority), priority)
+    return gained
+
+
+def _is_displaced(change: _Change, gained: Mapping[str, int], catalogue: Catalogue) -> bool:
+    """Whether a more important Server gets cards of a type that a Server runs on."""
+    priority = priority_of(change.server, catalogue)
+    cards = cards_of(change.before, change.server, catalogue)
+    return any(gained.get(card, priority) < priority for card in cards)
+
+
+def priority_of(server: Server, catalogue: Catalogue) -> int:
+    """Return the priority of the class of a Server; 1 is the most important."""
+    found = catalogue.classes.get(server.spec.service_class)
+    return found.effective_priority if found else core.LOWEST_PRIORITY
+
+
+def cards_of(
+    placed: Iterable[Placement], server: Server, catalogue: Catalogue
+) -> Mapping[str, int]:
+    """Return the cards by type that replicas of a Server take."""
+    mix = tuple(core.Allocation(accelerator=p.accelerator, replicas=p.replicas) for p in placed)
+    return cards_in_use(catalogue, server.spec.model, core.Allocation(mix=mix))

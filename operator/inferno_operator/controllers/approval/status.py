@@ -1,0 +1,146 @@
+"""What is said on a Plan: its phase, and why it is there; pure."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from inferno_operator.controllers.approval.guard import Hold
+from inferno_operator.controllers.optimization.changes import Update
+from inferno_operator.resources import Phase, PlanStatus
+from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.objects import Manifest
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.errors import InfernoError
+
+CARRIED_OUT = "CarriedOut"
+"""The type of the condition of a Plan."""
+
+STRANGER = (
+    "it has no signature of this operator, so it is not carried out: somebody else wrote or changed"
+    " it, or the operator made it with another key, such as before an upgrade; the next"
+    " optimization proposes what is still to be changed (set spec.optimize of its Optimizer)"
+)
+"""What is said on a Plan that the operator did not make."""
+
+NAMED = 3
+"""How many Servers a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Servers of a Plan that run what was decided, of how many, and why others do not yet."""
+
+    arrived: int
+    servers: int
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all have arrived."""
+        return self.arrived >= self.servers
+
+
+def waiting(observation: Observation, hold: Hold) -> Update:
+    """Return the update of a Plan that waits for a person."""
+    name = observation.reference.key.name
+    message = (
+        f"{hold.message}; look at 'kubectl inferno diff {name}', then"
+        f" 'kubectl inferno approve {name}', or reject it"
+    )
+    verdict = Verdict(CARRIED_OUT, holds=False, reason=hold.reason, message=message)
+    return _update(observation, "Proposed", verdict)
+
+
+def approved(observation: Observation, by: str) -> Update:
+    """Return the update of a Plan that was approved, and is not written yet."""
+    verdict = Verdict(CARRIED_OUT, holds=None, reason="Approved", message=f"approved by {by}")
+    return _update(observation, "Approved", verdict, by=by)
+
+
+def not_written(observation: Observation, error: InfernoError) -> Update:
+    """Return the update of a Plan whose decisions the API server refuses."""
+    verdict = Verdict(CARRIED_OUT, holds=False, reason="NotWritten", message=str(error))
+    return _update(observation, "Approved", verdict)
+
+
+def acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:
+    """Return the update of a Plan whose decisions are written on the Servers."""
+    message = f"{arrivals.arrived} of {arrivals.servers} Servers run what was decided"
+    if arrivals.others:
+        message += f"; not yet: {', '.join(arrivals.others[:NAMED])}"
+        message += ", ..." * (len(arrivals.others) > NAMED)
+    verdict = Verdict(CARRIED_OUT, holds=None, reason="Acting", message=message)
+    return _update(observation, "Acting", verdict, by=by, arrived=arrivals.arrived)
+
+
+def done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -> Update:
+    """Return the update of a Plan whose Servers run what was decided."""
+    message = f"{arrivals.servers} Servers run what was decided, as far as the operator scales them"
+    verdict = Verdict(CARRIED_OUT, holds=True, reason="Done", message=message)
+    return _update(observation, "Done", verdict, by=by, arrived=arrivals.arrived, finished=now)
+
+
+def recommended(observation: Observation, by: str, now: datetime) -> Update:
+    """Return the update of a Plan that is only a recommendation, and is written."""
+    message = "desiredAlloc is written; in mode Recommend the operator scales nothing"
+    verdict = Verdict(CARRIED_OUT, holds=True, reason="Recommended", message=message)
+    return _update(observation, "Done", verdict, by=by, finished=now)
+
+
+def finished(
+    observation: Observation, phase: Phase, reason: str, message: str, now: datetime, by: str = ""
+) -> Update:
+    """Return the update of a Plan that is not carried out, or not to its end."""
+    verdict = Verdict(CARRIED_OUT, holds=False, reason=reason, message=message)
+    return _update(observation, phase, verdict, by=by, finished=now)
+
+
+def unreadable(observation: Observation, now: datetime) -> Update:
+    """Return the update of a Plan whose spec cannot be read."""
+    return finished(observation, "Failed", "Unreadable", observation.problem, now)
+
+
+def stranger(observation: Observation, now: datetime) -> Update:
+    """Return the update of a Plan that the operator did not make."""
+    return finished(observation, "Superseded", "NotSigned", STRANGER, now)
+
+
+def superseded(observation: Observation, why: str, now: datetime) -> Update:
+    """Return the update of a Plan that something newer replaces.
+
+    How far it got is unknown if it was being carried out: that is no reason for a warning.
+    """
+    before = observation.status
+    is_acting = isinstance(before, PlanStatus) and before.phase == "Acting"
+    holds = None if is_acting else False
+    verdict = Verdict(CARRIED_OUT, holds, reason="Superseded", message=why)
+    return _update(observation, "Superseded", verdict, finished=now)
+
+
+def acting_for(observation: Observation, now: datetime) -> timedelta:
+    """Return for how long a Plan has been in its phase Acting."""
+    condition = observation.status.condition(CARRIED_OUT)
+    return now - condition.last_transition_time if condition else timedelta()
+
+
+def _update(
+    observation: Observation,
+    phase: Phase,
+    verdict: Verdict,
+    *,
+    by: str = "",
+    arrived: int | None = None,
+    finished: datetime | None = None,
+) -> Update:
+    """Return an update with all fields of the status that the operator owns."""
+    before = observation.status
+    told = before if isinstance(before, PlanStatus) else PlanStatus()
+    status = PlanStatus(
+        phase=phase,
+        by=by or told.by,
+        arrived=told.arrived if arrived is None else arrived,
+        finished=finished,
+    )
+    extra: Manifest = {
+        key: value for key, value in status.to_json().items() if value not in ("", None)
+    }
+    return Update.of(observation, (verdict,), active=finished is None, extra_status=extra)

@@ -1,0 +1,102 @@
+"""The Servers to measure, and the targets of their classes, kept up to date by watches."""
+
+from collections.abc import Callable, Mapping
+
+from inferno_operator.resources import Server, ServerStatus, ServiceClass, Target
+from inferno_operator.resources.objects import Key, Manifest, kind_of
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.cache import ObjectDifference
+from inferno_operator.runtime.informers import Informers
+
+SERVER, SERVICE_CLASS = kind_of(Server), kind_of(ServiceClass)
+
+
+class Subjects:
+    """Servers that are measured or were, by key; others are not kept.
+
+    Parameters
+    ----------
+    informers
+        What watches.
+    forget
+        Called with the key of a Server that is not to be measured any more.
+    """
+
+    def __init__(self, informers: Informers, forget: Callable[[Key], None]) -> None:
+        self._objects = informers.subscribe([SERVER, SERVICE_CLASS], self._changed)
+        self._forget = forget
+        self._servers: dict[Key, Observation] = {}
+        self._targets: dict[tuple[str, str, str], Target] | None = None
+        """By namespace, service class and model; None if the classes have changed since."""
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await self._objects.run()
+
+    async def complete(self) -> None:
+        """Wait until all objects are known."""
+        await self._objects.complete()
+
+    def all(self) -> Mapping[Key, Observation]:
+        """Return the Servers."""
+        return dict(self._servers)
+
+    def get(self, key: Key) -> Observation | None:
+        """Return a Server; None if it is gone."""
+        return self._servers.get(key)
+
+    def note(self, observation: Observation) -> None:
+        """Take a Server as it is now."""
+        key = observation.reference.key
+        if _is_subject(observation):
+            self._servers[key] = observation
+        else:
+            self._remove(key)
+
+    def target(self, key: Key, server: Server) -> Target | None:
+        """Return the targets of a Server; None if its class or its model has none."""
+        if self._targets is None:
+            self._targets = self._indexed_targets()
+        return self._targets.get((key.namespace, server.spec.service_class, server.spec.model))
+
+    def _changed(self, difference: ObjectDifference) -> None:
+        place, manifest = difference.place, difference.after
+        if place.kind == SERVICE_CLASS:
+            self._targets = None
+        elif manifest is None:
+            self._remove(place.key)
+        elif place.key in self._servers or _may_be_subject(manifest):
+            observation = self._objects.observation(place)
+            if observation is not None:
+                self.note(observation)
+
+    def _indexed_targets(self) -> dict[tuple[str, str, str], Target]:
+        """Return the targets; of several classes with the same name, the oldest one counts."""
+        classes = [
+            (o.reference.key.namespace, o.resource)
+            for o in self._objects.observations(SERVICE_CLASS)
+            if isinstance(o.resource, ServiceClass)
+        ]
+        classes.sort(key=lambda item: item[1].age, reverse=True)
+        return {
+            (namespace, resource.spec.name, target.model): target
+            for namespace, resource in classes
+            for target in resource.spec.data
+        }
+
+    def _remove(self, key: Key) -> None:
+        if self._servers.pop(key, None) is not None:
+            self._forget(key)
+
+
+def _may_be_subject(server: Manifest) -> bool:
+    """Whether a Server asks to be measured, or was measured."""
+    return bool(server.get("spec", {}).get("measure") or server.get("status", {}).get("measured"))
+
+
+def _is_subject(observation: Observation) -> bool:
+    if observation.deleted is not None:
+        return False
+    server, status = observation.resource, observation.status
+    asks = isinstance(server, Server) and server.spec.measure is not None
+    return asks or (isinstance(status, ServerStatus) and status.measured is not None)

@@ -1,0 +1,190 @@
+"""Candidate table and capacity -> a plan with partial service, with what is proven of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from inferno_optimizer.sizing.candidates import ROUNDING, Candidates
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
+from inferno_optimizer.solvers.exact.program import weight_of
+from inferno_optimizer.solvers.greedy import entries_by_rank, serve
+from inferno_optimizer.solvers.ledger import Ledger
+from inferno_optimizer.solvers.partial.levels import solve_by_levels
+from inferno_optimizer.solvers.partial.problem import HOLDS, ReplicaProblem
+from inferno_optimizer.solvers.running import Running
+from inferno_optimizer.solvers.saturation import share_out
+from inferno_optimizer.system import MarginalValue, SaturationPolicy
+
+IN_TURN = frozenset({SaturationPolicy.PRIORITY_ROUND_ROBIN, SaturationPolicy.ROUND_ROBIN})
+"""Policies that share out evenly what serves nobody entirely."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialPlan:
+    """An assignment, and what is proven.
+
+    Attributes
+    ----------
+    assignment
+        Who gets what; with a round robin, after what serves nobody entirely is shared out evenly.
+    served, most_served
+        Load that the plan serves, partial service included, before that; and the most that is
+        possible; by priority [requests/min].
+    objective, least_value
+        Change of the cost of all servers, with the penalties of moves; and the least possible.
+    one_more
+        What one more card of each type is worth.
+    out_of_time
+        Whether the time ended first.
+    """
+
+    assignment: Assignment
+    served: Mapping[int, float]
+    most_served: Mapping[int, float]
+    objective: float
+    least_value: float
+    one_more: tuple[MarginalValue, ...]
+    out_of_time: bool
+
+
+def solve_partial(candidates: Candidates, capacity: IntArray, timer: Timer) -> PartialPlan:
+    """Serve as much as possible by priority, in part where cards are short, at the least value."""
+    options, running = candidates.system.options, Running.of(candidates)
+    problem = ReplicaProblem.of(candidates, capacity, running)
+    outcome = solve_by_levels(
+        problem, timer, options.priority_tolerance, delayed=options.delayed_best_effort
+    )
+    priorities = sorted({candidates.cases[case].priority for case in problem.cases.tolist()})
+    assignment = _assignment(candidates, capacity, problem, outcome.counts, running)
+    besides = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
+    most = dict(zip(priorities, outcome.most_served(), strict=True))
+    for case in besides.tolist():
+        priority, load = candidates.cases[case].priority, weight_of(candidates.cases[case])
+        most[priority] = most.get(priority, 0.0) + load
+    served = loads_served(candidates, assignment)
+    if options.saturation_policy in IN_TURN:
+        assignment = _shared_out(candidates, capacity, assignment, running)
+    others = _other_value(candidates, problem, assignment)
+    value = float(problem.values(_counts_of(problem, assignment)).sum())
+    return PartialPlan(
+        assignment=assignment,
+        served=served,
+        most_served=most,
+        objective=value + others,
+        least_value=min(outcome.least_value, value) + others,
+        one_more=outcome.one_more.described(priorities),
+        out_of_time=outcome.out_of_time,
+    )
+
+
+def total_value(candidates: Candidates, capacity: IntArray, assignment: Assignment) -> float:
+    """Change of the cost of all servers, with the penalties of moves."""
+    problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
+    value = float(problem.values(_counts_of(problem, assignment)).sum())
+    return value + _other_value(candidates, problem, assignment)
+
+
+def _other_value(candidates: Candidates, problem: ReplicaProblem, assignment: Assignment) -> float:
+    """The value of cases that need no replicas, less what all the others cost now."""
+    besides = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
+    costs = [candidates.cases[case].server.current.cost for case in problem.cases.tolist()]
+    return float(candidates.value[assignment.rows[besides]].sum()) - float(np.sum(costs))
+
+
+def loads_served(candidates: Candidates, assignment: Assignment) -> Mapping[int, float]:
+    """Load that an assignment serves by priority, partial service included."""
+    served = {case.priority: 0.0 for case in candidates.cases}
+    for case in np.flatnonzero(assignment.rows != NO_ROW).tolist():
+        wanted = int(candidates.replicas[assignment.rows[case]])
+        share = int(assignment.replicas[case]) / wanted if wanted else 1.0
+        served[candidates.cases[case].priority] += share * weight_of(candidates.cases[case])
+    for case in assignment.mixes:
+        served[candidates.cases[case].priority] += weight_of(candidates.cases[case])
+    return dict(sorted(served.items()))
+
+
+def loads_held(candidates: Candidates, assignment: Assignment) -> Mapping[int, float]:
+    """Load by priority that an assignment serves of what the present replicas carry."""
+    running, policy = Running.of(candidates), candidates.system.options.saturation_policy
+    held = dict.fromkeys(sorted({case.priority for case in candidates.cases}), 0.0)
+    for place, case in enumerate(candidates.cases) if policy in HOLDS else ():
+        row, now = int(assignment.rows[place]), int(running.rows[place])
+        carried = running.replicas[place] / max(candidates.replicas[now], 1) if now != NO_ROW else 0
+        share = 0.0
+        if place in running.parts and policy is SaturationPolicy.HOLD:
+            carried = 1.0
+        if place in assignment.mixes:
+            share = 1.0
+        elif place in assignment.kept:
+            runs = sum(part.replicas for part in running.parts[place])
+            share = sum(part.replicas for part in assignment.kept[place]) / runs
+        elif row != NO_ROW:
+            share = assignment.replicas[place] / max(candidates.replicas[row], 1)
+        held[case.priority] += float(min(share, carried)) * weight_of(case)
+    return held
+
+
+def _assignment(
+    candidates: Candidates,
+    capacity: IntArray,
+    problem: ReplicaProblem,
+    counts: IntArray,
+    running: Running,
+) -> Assignment:
+    """The plan as an assignment; cases that need no replicas get their best row."""
+    ledger = Ledger(candidates, capacity)
+    for column in np.flatnonzero(counts).tolist():
+        row, replicas = int(problem.row[column]), int(counts[column])
+        case = int(problem.cases[problem.case[column]])
+        if row != NO_ROW:
+            ledger.hold(row, replicas)
+        else:
+            parts = running.parts[case]
+            single = len(parts) == 1
+            ledger.keep(case, [replace(p, replicas=replicas) for p in parts] if single else parts)
+    free = np.ones(len(candidates.cases), dtype=np.bool_)
+    free[problem.cases] = False
+    serve(ledger, entries_by_rank(candidates, free))
+    return ledger.assignment()
+
+
+def _shared_out(
+    candidates: Candidates, capacity: IntArray, assignment: Assignment, running: Running
+) -> Assignment:
+    """The same where what serves nobody entirely is given in turns to those that are short."""
+    policy = candidates.system.options.saturation_policy
+    ledger, entire = Ledger(candidates, capacity), assignment.served(candidates)
+    short = np.ones(len(candidates.cases), dtype=np.bool_)
+    short[entire] = False
+    for case in entire.tolist():
+        ledger.take_all(int(assignment.rows[case]))
+    line = entries_by_rank(candidates, short)
+    if policy in HOLDS:
+        for entry in line:
+            row, given = int(assignment.rows[entry.case]), int(assignment.replicas[entry.case])
+            if row != NO_ROW:
+                ledger.hold(row, min(given, _held_of(candidates, running, entry.case, row)))
+    share_out(ledger, line, policy)
+    return ledger.assignment()
+
+
+def _held_of(candidates: Candidates, running: Running, case: int, row: int) -> int:
+    """Replicas of a row that carry what the present replicas of its case carry."""
+    runs = int(running.rows[case])
+    if runs == NO_ROW:
+        return 0
+    share = running.replicas[case] / max(candidates.replicas[runs], 1)
+    return int(np.ceil(share * candidates.replicas[row] * (1 - ROUNDING)))
+
+
+def _counts_of(problem: ReplicaProblem, assignment: Assignment) -> IntArray:
+    """Replicas of each column."""
+    case = problem.cases[problem.case]
+    mine = (assignment.rows[case] == problem.row) & problem.serves
+    counts = np.where(mine, assignment.replicas[case], 0)
+    for place, parts in assignment.kept.items():
+        column = np.flatnonzero((case == place) & ~problem.serves)
+        counts[column] = parts[0].replicas if len(parts) == 1 else 1
+    return counts

@@ -1,0 +1,286 @@
+"""The guard on the way down: what a plan takes away waits for a person, also without a guard."""
+
+import math
+
+import pytest
+
+from inferno_operator.controllers.approval.proposal import Proposal, proposal_of
+from inferno_operator.resources import ManifestError, Reduction, parse
+from tests.unit.operator import objects
+from tests.unit.operator.controllers.approval.scene import MortalCluster, Scene, scene_of
+from tests.unit.operator.controllers.approval.test_proposal import optimization_of
+from tests.unit.operator.objects import Manifest
+
+WORKLOAD = {"workloads": [{"accelerator": "A", "name": "w"}, {"accelerator": "B", "name": "x"}]}
+FAST = (
+    objects.accelerator("B", cost=15),
+    objects.model(data=[objects.performance(), objects.performance("B", alpha=333, beta=0)]),
+)
+"""One replica on B carries three times as much as one on A, and costs half as much more."""
+
+
+def serving(name: str, runs: int, wanted: int, fields: Manifest | None = None) -> Manifest:
+    """A Server with a workload on which so many replicas run, under a load that takes others."""
+    current = {"currentAlloc": objects.running(runs, wanted)}
+    spec = {**WORKLOAD, **current, **(fields or {})}
+    return objects.server(name, spec=spec)
+
+
+def idle(runs: int) -> Manifest:
+    return {
+        "currentAlloc": {**objects.running(runs, 1), "load": {"arrivalRate": 0, "avgLength": 1}}
+    }
+
+
+def reduction(*manifests: Manifest, cards: int = 100) -> Reduction:
+    """What the plan of these objects takes away."""
+    found: Proposal | None = proposal_of(optimization_of(manifests, cards))
+    assert found is not None
+    assert found.spec.totals.reduction is not None
+    return found.spec.totals.reduction
+
+
+def test_replicas_that_run_are_counted_and_those_that_are_taken() -> None:
+    found = reduction(serving("S", 8, 3), serving("T", 4, 4))
+
+    assert (found.replicas, found.replicas_taken) == (12, 5)
+    assert (found.load, found.load_lost, found.emptied) == (150 + 210, 0, ())
+
+
+def test_what_is_added_elsewhere_makes_up_for_nothing() -> None:
+    found = reduction(serving("S", 8, 1), serving("T", 1, 9))
+
+    assert (found.replicas, found.replicas_taken) == (9, 7)
+
+
+def test_faster_replicas_count_as_many_as_they_replace() -> None:
+    """8 on A carry 480/min as do 8/3 on B; 3 on B carry 9/8 of it, so nothing is taken."""
+    found = reduction(serving("S", 8, 8), *FAST)
+
+    assert found.replicas_taken == 0
+
+    found = reduction(serving("S", 8, 3), *FAST)  # 150/min take 1 on B, which is worth 3 on A
+
+    assert found.replicas_taken == pytest.approx(8 - 3, abs=0.01)
+
+
+def test_servers_for_which_only_a_number_is_written_have_nothing_to_lose() -> None:
+    decided = {"desiredAlloc": {"accelerator": "A", "numReplicas": 9, "cost": 90}}
+    found = proposal_of(optimization_of([objects.server("S", wanted=1, spec=decided)], 100))
+
+    assert found is not None
+    assert found.spec.totals.reduction is None
+
+
+def test_what_is_published_counts_as_it_was_decided() -> None:
+    decided = {"desiredAlloc": {"accelerator": "A", "numReplicas": 9, "cost": 90}}
+    published = {**decided, "actuation": "Publish"}
+    found = reduction(objects.server("S", wanted=1, spec=published))
+
+    assert (found.replicas, found.replicas_taken) == (9, 8)
+
+
+def test_a_server_that_gets_nothing_loses_its_load() -> None:
+    found = reduction(serving("S", 2, 2), serving("T", 3, 3), cards=2)
+
+    assert found.load == 90 + 150
+    assert found.load_lost == 150
+    assert found.emptied == ("t",)
+
+
+def test_what_a_more_important_server_gets_is_not_lost() -> None:
+    gold = objects.service_class("G", priority=1)
+    bronze = objects.service_class("C", priority=2)
+    found = reduction(
+        *(gold, bronze, serving("S", 2, 4, {"class": "G"}), serving("T", 2, 2)), cards=4
+    )
+
+    assert (found.load_lost, found.emptied) == (0, ())
+    assert found.replicas_taken == 2
+
+
+def test_an_idle_server_loses_no_load() -> None:
+    found = reduction(serving("S", 4, 1, idle(4)), serving("T", 1, 2))
+
+    assert (found.load_lost, found.emptied) == (0, ())
+
+
+async def carried_out(scene: Scene, **optimizer: object) -> str:
+    """What becomes of the Plan of a scene."""
+    scene.write_optimizer(**optimizer)
+    await scene.optimize()
+    await scene.advance()
+    return scene.phases()["inferno-1"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "wanted", "phase"),
+    [(6, 3, "Acting"), (7, 3, "Proposed"), (3, 1, "Acting"), (4, 1, "Proposed"), (1, 7, "Acting")],
+    ids=["half", "more than half", "two of three", "three of four", "on the way up"],
+)
+async def test_more_than_half_of_the_replicas_waits_for_a_person(
+    runs: int, wanted: int, phase: str
+) -> None:
+    async with scene_of(serving("S", runs, wanted)) as scene:
+        assert await carried_out(scene) == phase
+        assert scene.desired() == ({} if phase == "Proposed" else {"s": wanted})
+
+
+async def test_the_condition_names_the_numbers_and_the_command() -> None:
+    async with scene_of(serving("S", 9, 3), serving("T", 7, 2)) as scene:
+        await carried_out(scene)
+
+        reason, message = scene.told("inferno-1")
+        assert reason == "BeyondGuard"
+        assert message == (
+            "11 of 16 replicas are taken away (69 %), spec.guard.maxReplicasDecreasePercent is 50"
+            " by default; look at 'kubectl inferno diff inferno-1', then 'kubectl inferno approve"
+            " inferno-1', or reject it"
+        )
+        (event,) = (e for e in scene.cluster.events if e.about.kind.kind == "Plan")
+        assert event.message == message
+
+        scene.answer("inferno-1", "Approved")
+        await scene.advance()
+
+        assert scene.desired() == {"s": 3, "t": 2}
+
+
+async def test_the_last_replica_under_load_waits_for_a_person() -> None:
+    many = [serving(f"S{n}", 2, 2) for n in range(9)]
+    async with scene_of(*many, serving("T", 1, 1), objects.capacity(18)) as scene:
+        scene.cluster.add(objects.capacity(18))
+        assert await carried_out(scene) == "Proposed"
+        assert "the last replica is taken from t under load" in scene.told("inferno-1")[1]
+        assert "t" not in scene.desired()
+
+
+async def test_a_capacity_that_is_gone_takes_no_server_out_of_service() -> None:
+    async with scene_of(serving("S", 2, 2), serving("T", 1, 1)) as scene:
+        scene.cluster.add(objects.capacity(0))
+        scene.write_optimizer()
+        await scene.optimize()
+        await scene.advance()
+
+        assert scene.desired() == {}
+        assert set(scene.phases().values()) <= {"Proposed"}
+
+
+@pytest.mark.parametrize(
+    ("guard", "phase"),
+    [
+        ({"maxReplicasDecreasePercent": 100}, "Acting"),
+        ({"maxReplicasDecreasePercent": 90}, "Acting"),
+        ({"maxReplicasDecreasePercent": 80}, "Proposed"),
+        ({"maxServedLoadDecreasePercent": 100}, "Proposed"),
+        ({"maxCostIncreasePercent": 30}, "Proposed"),
+    ],
+    ids=str,
+)
+async def test_what_is_written_in_the_guard_counts(guard: Manifest, phase: str) -> None:
+    async with scene_of(serving("S", 7, 1)) as scene:
+        assert await carried_out(scene, guard=guard) == phase
+
+
+async def test_a_written_limit_is_exact_also_for_few_replicas() -> None:
+    async with scene_of(serving("S", 2, 1)) as scene:
+        assert await carried_out(scene, guard={"maxReplicasDecreasePercent": 0}) == "Proposed"
+
+
+async def test_load_that_is_given_up_can_be_allowed() -> None:
+    async with scene_of(serving("S", 1, 1)) as scene:
+        scene.cluster.add(objects.capacity(0))
+        allowed = {"maxServedLoadDecreasePercent": 100}
+        scene.write_optimizer(guard=allowed)
+        await scene.optimize()
+        await scene.advance()
+
+        assert scene.desired() in ({"s": 0}, {})
+
+
+async def test_a_day_of_a_small_namespace_waits_for_nobody() -> None:
+    """A load that rises and falls within a day, planned every ten minutes, 1 to 9 replicas."""
+    async with scene_of(serving("S", 1, 1), serving("T", 1, 1)) as scene:
+        scene.write_optimizer(optimize=False, interval=600)
+        for step in range(144):
+            wave = 1 - math.cos(2 * math.pi * step / 144)
+            for name in ("s", "t"):
+                now = scene.desired().get(name, 1)
+                rate = {"arrivalRate": 30 + 240 * wave, "avgLength": 1}
+                current = {"accelerator": "A", "numReplicas": now, "cost": 10 * now, "load": rate}
+                scene.change("Server", name, currentAlloc=current)
+            await scene.optimize()
+            await scene.advance()
+            scene.later(seconds=601)
+
+        assert "Proposed" not in scene.phases().values()
+        assert scene.desired() == {"s": 1, "t": 1}
+
+
+async def test_without_plans_the_reduction_is_held_and_it_says_so() -> None:
+    cluster = MortalCluster()
+    cluster.unserved.add("Plan")
+    async with scene_of(serving("S", 7, 1), cluster=cluster) as scene:
+        scene.write_optimizer()
+        await scene.optimize()
+
+        assert scene.desired() == {}
+        assert "not carried out: 6 of 7 replicas are taken away" in scene.optimized()
+        assert "not recorded as Plans" in scene.optimized()
+
+        scene.change("Server", "s", currentAlloc=objects.running(7, 4))
+        scene.change("Optimizer", "inferno", optimize=True)
+        await scene.optimize()
+
+        assert scene.desired() == {"s": 4}
+
+
+@pytest.mark.parametrize(
+    ("cards", "optimizer", "desired"),
+    [
+        (20, {}, {"t": 3, "u": 2}),
+        (17, {}, {"t": 3, "u": 2}),
+        (16, {}, {"t": 3}),
+        (15, {}, {"u": 2}),
+        (14, {}, {}),
+        (20, {"mode": "Approve"}, {}),
+        (20, {"guard": {"maxServersChanged": 1}}, {}),
+        (20, {"guard": {"maxCostIncreasePercent": 0}}, {}),
+        (20, {"guard": {"freeze": [{"start": "0 11 * * *", "duration": "2h"}]}}, {}),
+    ],
+    ids=str,
+)
+async def test_who_only_gets_replicas_on_free_cards_does_not_wait_with_the_others(
+    cards: int, optimizer: Manifest, desired: dict[str, int]
+) -> None:
+    async with scene_of(serving("S", 12, 1), serving("T", 1, 3), serving("U", 1, 2)) as scene:
+        scene.cluster.add(objects.capacity(cards))
+        assert await carried_out(scene, **optimizer) == "Proposed"
+        assert scene.desired() == desired
+        assert ("do not wait" in scene.optimized()) is bool(desired)
+
+        scene.change("Optimizer", "inferno", optimize=True)
+        await scene.optimize()
+        await scene.advance()
+
+        assert scene.phases() == {"inferno-1": "Proposed"}
+
+        scene.answer("inferno-1", "Approved")
+        await scene.advance()
+
+        assert scene.desired() == {"s": 1, "t": 3, "u": 2}
+
+
+async def test_in_mode_recommend_nothing_waits() -> None:
+    async with scene_of(serving("S", 7, 1)) as scene:
+        assert await carried_out(scene, mode="Recommend") == "Done"
+        assert scene.desired() == {"s": 1}
+
+
+@pytest.mark.parametrize("percent", [-1, 101, "half"])
+def test_a_limit_is_a_percentage(percent: object) -> None:
+    manifest = objects.optimizer()
+    manifest["spec"]["guard"] = {"maxReplicasDecreasePercent": percent}
+
+    with pytest.raises(ManifestError, match="maxReplicasDecreasePercent"):
+        parse(manifest)

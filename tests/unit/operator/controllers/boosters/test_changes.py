@@ -1,0 +1,355 @@
+"""What is written and deleted for a booster, and what stays."""
+
+import json
+from typing import Any
+
+import pytest
+
+from inferno_operator.controllers.boosters.booster import Booster, read_booster
+from inferno_operator.controllers.boosters.changes import Apply, decide
+from inferno_operator.controllers.boosters.convert.children import convert
+from inferno_operator.resources.dialects import KTHENA
+from tests.unit.operator.controllers.boosters.making import (
+    METRICS,
+    Manifest,
+    asking,
+    backend,
+    booster,
+    disaggregated,
+    later,
+    manifest,
+    there,
+    worker,
+)
+
+OURS = "inferno-model-booster"
+AUTOSCALER = "autoscaler"
+
+
+def present(asked: Booster, manager: str = OURS) -> list[Manifest]:
+    return [there(child, manager=manager) for child in convert(asked, KTHENA)]
+
+
+def serving_of(applies: tuple[Apply, ...]) -> Manifest:
+    found = [apply.manifest for apply in applies if apply.kind == KTHENA.serving]
+    assert len(found) == 1
+    return dict(found[0])
+
+
+def test_what_is_as_it_should_be_is_not_written() -> None:
+    asked = booster(backend(maxReplicas=3, autoscalingPolicy=METRICS))
+
+    decided = decide(asked, present(asked), KTHENA)
+
+    assert (decided.applies, decided.deletes, decided.problems) == ((), (), ())
+
+
+def test_fields_that_the_api_or_others_added_are_no_drift() -> None:
+    asked = booster()
+    children = present(asked)
+    for child in children:
+        child["spec"] = {**child["spec"], "added": 1}
+        child["metadata"]["labels"] = {**child["metadata"]["labels"], "team": "blue"}
+
+    assert decide(asked, children, KTHENA).applies == ()
+
+
+@pytest.mark.parametrize("field", ["labels", "ownerReferences"])
+def test_metadata_that_was_edited_is_mended(field: str) -> None:
+    asked = booster()
+    children = present(asked)
+    server = next(child for child in children if child["kind"] == "ModelServer")
+    owners = [{"uid": asked.metadata.uid, "name": "other"}]
+    server["metadata"] |= {field: owners if field == "ownerReferences" else {}}
+
+    assert [a.manifest["kind"] for a in decide(asked, children, KTHENA).applies] == ["ModelServer"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("ModelServing", "schedulerName"), ("ModelServer", "model"), ("ModelRoute", "modelName")],
+)
+@pytest.mark.parametrize("more", [{}, {"scalingCost": 1}], ids=["valid", "odd"])
+def test_a_spec_that_was_edited_is_mended(kind: str, field: str, more: Manifest) -> None:
+    asked = booster(backend(**more))
+    children = present(asked)
+    edited = next(child for child in children if child["kind"] == kind)
+    edited["spec"] = {**edited["spec"], field: "of-somebody-else"}
+
+    assert [a.manifest["kind"] for a in decide(asked, children, KTHENA).applies] == [kind]
+
+
+def test_what_is_not_wanted_any_more_is_deleted_bindings_first() -> None:
+    scaled = backend("b", maxReplicas=2, autoscalingPolicy=METRICS)
+    children = present(booster(backend("a"), scaled))
+
+    deletes = decide(booster(backend("a")), children, KTHENA).deletes
+
+    assert [f"{delete.reference.kind.kind} {delete.reference.key.name}" for delete in deletes] == [
+        "AutoscalingPolicyBinding m-b",
+        "AutoscalingPolicy m-b",
+        "ModelServer m-b",
+        "ModelServing m-b",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "new"),
+    [
+        (booster(), []),
+        (
+            booster(backend(maxReplicas=2, scalingCost=1), autoscalingPolicy=METRICS),
+            ["AutoscalingPolicy m", "AutoscalingPolicyBinding m"],
+        ),
+    ],
+    ids=["gone", "moved to the model"],
+)
+def test_a_policy_that_goes_or_moves_leaves_nothing_behind(asked: Booster, new: list[str]) -> None:
+    children = present(booster(backend(maxReplicas=2, autoscalingPolicy=METRICS)))
+
+    decided = decide(asked, children, KTHENA)
+
+    assert [f"{a.kind.kind} {a.manifest['metadata']['name']}" for a in decided.applies] == new
+    assert [
+        f"{delete.reference.kind.kind} {delete.reference.key.name}" for delete in decided.deletes
+    ] == [
+        "AutoscalingPolicyBinding m-a",
+        "AutoscalingPolicy m-a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "now", "then"), [(1, 5, 3, 3), (1, 5, 9, 5), (4, 5, 3, 4), (2, 2, 3, 2)]
+)
+def test_replicas_of_an_autoscaler_stay_within_the_bounds(
+    low: int, high: int, now: int, then: int
+) -> None:
+    policy: Manifest = {"autoscalingPolicy": METRICS} if low < high else {}
+    asked = booster(backend(minReplicas=low, maxReplicas=high, **policy))
+    children = [
+        there(
+            child, manager=AUTOSCALER, **({"replicas": now} if "template" in child["spec"] else {})
+        )
+        for child in convert(asked, KTHENA)
+    ]
+
+    applies = decide(asked, children, KTHENA).applies
+
+    if now == then:
+        assert applies == ()
+    else:
+        assert serving_of(applies)["spec"]["replicas"] == then
+
+
+@pytest.mark.parametrize("manager", ["inferno-actuation", "inferno-operator"])
+def test_replicas_of_the_plan_are_left_out_of_what_is_written(manager: str) -> None:
+    children = present(booster(), manager)
+    for child in children:
+        if child["kind"] == "ModelServing":
+            child["spec"]["replicas"] = 7
+    asked = booster(backend(workers=[worker(image="engine:2")]))
+
+    assert "replicas" not in serving_of(decide(asked, children, KTHENA).applies)["spec"]
+
+
+def test_replicas_that_are_ours_are_sent_with_the_version_that_they_are_of() -> None:
+    children = present(booster(backend(maxReplicas=5, autoscalingPolicy=METRICS)))
+    changed = backend(maxReplicas=5, autoscalingPolicy=METRICS, workers=[worker(image="engine:2")])
+
+    serving = serving_of(decide(booster(changed), children, KTHENA).applies)
+
+    assert serving["spec"]["replicas"] == 1
+    assert serving["metadata"]["resourceVersion"] == "7"
+
+
+def test_replicas_of_an_autoscaler_stay_when_the_template_changes() -> None:
+    scaled: Manifest = {"maxReplicas": 5, "autoscalingPolicy": METRICS}
+    children = present(booster(backend(**scaled)), AUTOSCALER)
+    for child in children:
+        if child["kind"] == "ModelServing":
+            child["spec"]["replicas"] = 3
+    asked = booster(backend(workers=[worker(image="engine:2")], **scaled))
+
+    assert "replicas" not in serving_of(decide(asked, children, KTHENA).applies)["spec"]
+
+
+def test_replicas_that_were_scaled_by_hand_stay_whatever_else_that_manager_wrote() -> None:
+    asked = booster(backend(workers=[worker(image="engine:2")]))
+    children = present(booster())
+    serving = next(child for child in children if child["kind"] == "ModelServing")
+    serving["spec"]["replicas"] = 3
+    fields: Manifest = {"f:spec": {"f:replicas": {}}}
+    serving["metadata"]["managedFields"] += [
+        {"manager": "kubectl", "subresource": "scale", "fieldsV1": fields},
+        {"manager": "kubectl", "fieldsV1": fields},
+    ]
+
+    assert serving_of(decide(asked, children, KTHENA).applies)["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize(
+    "part", ["scalingConfiguration", "homogeneousTarget", "optimizerConfiguration"]
+)
+def test_bounds_of_the_plan_in_a_binding_stay(part: str) -> None:
+    of_model = part == "optimizerConfiguration"
+
+    def asked(costs: Any, tolerance: int) -> Booster:  # noqa: ANN401 - a field
+        policy = {**METRICS, "tolerancePercent": tolerance}
+        if of_model:
+            return booster(backend(maxReplicas=5, scalingCost=costs), autoscalingPolicy=policy)
+        port = [{"name": "RUNTIME_PORT", "value": f"810{costs}"}]
+        if part == "homogeneousTarget":
+            return later(backend(maxReplicas=5, env=port), autoscalingPolicy=policy)
+        return booster(backend(maxReplicas=5, autoscalingPolicy=policy, env=port))
+
+    children = present(asked(1, 10), "inferno-actuation")
+    binding = next(c for c in children if c["kind"] == KTHENA.binding.kind)
+    holder = binding["spec"][part]["params"][0] if of_model else binding["spec"][part]
+    holder |= {"minReplicas": 4, "maxReplicas": 4}
+
+    same = decide(asked(1, 10), children, KTHENA)
+    changed = decide(asked(2, 10), children, KTHENA)
+
+    assert same.applies == ()
+    written = [a.manifest for a in changed.applies if a.kind == KTHENA.binding]
+    assert len(written) == 1
+    configuration = written[0]["spec"][part]
+    if of_model:
+        assert configuration["params"][0]["maxReplicas"] == 4
+    else:
+        assert "maxReplicas" not in configuration
+
+
+def test_a_gang_policy_stays_and_that_is_told() -> None:
+    children = present(asking("gang-scheduling", disaggregated()))
+    workers = [worker("prefill", replicas=2), worker("decode")]
+    old = {"minRoleReplicas": {"prefill": 1, "decode": 1}}
+
+    for changed in (
+        booster(disaggregated(workers=workers)),
+        asking("gang-scheduling", disaggregated(workers=workers)),
+    ):
+        decided = decide(changed, children, KTHENA)
+        assert serving_of(decided.applies)["spec"]["template"]["gangPolicy"] == old
+        assert "m-a keeps its gang policy" in decided.remarks[0]
+
+
+def test_a_child_of_somebody_else_is_told_and_left_alone() -> None:
+    asked = booster()
+    children = present(asked)
+    route = next(child for child in children if child["kind"] == "ModelRoute")
+    route["metadata"] |= {"ownerReferences": []}
+    route["spec"] = {}
+
+    decided = decide(asked, children, KTHENA)
+
+    assert decided.applies == ()
+    assert [str(problem).split(" already exists")[0] for problem in decided.problems] == [
+        "ModelRoute m"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changed"),
+    [
+        ("ModelServer", "m-a", {"ModelRoute"}),
+        ("ModelServer", "m-b", {"ModelRoute"}),
+        ("ModelServing", "m-b", {"ModelRoute", "AutoscalingPolicyBinding"}),
+    ],
+)
+def test_nothing_leads_to_a_child_of_somebody_else(kind: str, name: str, changed: set[str]) -> None:
+    costs = {"scalingCost": 1, "maxReplicas": 2}
+    asked = booster(backend("a", **costs), backend("b", **costs), autoscalingPolicy=METRICS)
+    children = present(asked)
+    stranger = next(c for c in children if (c["kind"], c["metadata"]["name"]) == (kind, name))
+    stranger["metadata"]["ownerReferences"] = [{"uid": "of-somebody-else"}]
+
+    decided = decide(asked, children, KTHENA)
+
+    assert {apply.kind.kind for apply in decided.applies} == changed
+    assert f'"{name}"' not in json.dumps([apply.manifest["spec"] for apply in decided.applies])
+    assert decided.deletes == ()
+    assert [problem.path for problem in decided.problems] == [f"{kind} {name}"]
+
+
+def test_a_route_that_leads_only_to_somebody_else_goes() -> None:
+    children = present(booster())
+    server = next(child for child in children if child["kind"] == "ModelServer")
+    server["metadata"]["ownerReferences"] = [{"uid": "of-somebody-else"}]
+
+    decided = decide(booster(), children, KTHENA)
+
+    assert decided.applies == ()
+    assert [(delete.reference.kind, delete.reference.key.name) for delete in decided.deletes] == [
+        (KTHENA.route, "m")
+    ]
+
+
+def test_what_somebody_else_made_is_not_deleted_where_its_name_is_not_wanted() -> None:
+    children = present(booster(backend(autoscalingPolicy=METRICS)))
+    for child in children[-2:]:  # policy and binding
+        child["metadata"]["ownerReferences"] = [{"uid": "of-somebody-else"}]
+
+    assert decide(booster(), children, KTHENA).deletes == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "MindIE"},
+        {"workers": [worker(config=["a"])]},
+        {"workers": [worker("decode")]},
+        {"minReplicas": 3},
+    ],
+    ids=["type", "config", "role", "bounds"],
+)
+def test_a_bad_backend_does_not_hinder_the_others(change: Manifest) -> None:
+    decided = decide(booster(backend("a"), backend("b", **change)), [], KTHENA)
+
+    assert [a.manifest["metadata"]["name"] for a in decided.applies] == ["m-a", "m-a", "m"]
+    assert [problem.backend for problem in decided.problems] == ["b"]
+
+
+@pytest.mark.parametrize("others", [[backend("a")], []], ids=["beside another", "alone"])
+def test_a_backend_that_became_bad_goes_on_as_it_was(others: list[Manifest]) -> None:
+    children = present(booster(*others, backend("b")))
+    broken = booster(*others, backend("b", workers=[worker(image="a b")]))
+
+    decided = decide(broken, children, KTHENA)
+
+    assert (decided.applies, decided.deletes) == ((), ())
+    assert len(decided.problems) == 1
+
+
+def test_a_backend_that_became_bad_scales_as_it_did() -> None:
+    cost: Manifest = {"scalingCost": 1}
+    good = backend("a", maxReplicas=2, **cost)
+    before = booster(good, backend("b", maxReplicas=4, **cost), autoscalingPolicy=METRICS)
+    bad = backend("b", minReplicas=9, maxReplicas=4, **cost)
+
+    decided = decide(booster(good, bad, autoscalingPolicy=METRICS), present(before), KTHENA)
+
+    (binding,) = (apply.manifest["spec"] for apply in decided.applies)
+    bounds = [
+        (param["minReplicas"], param["maxReplicas"])
+        for param in binding["optimizerConfiguration"]["params"]
+    ]
+    assert bounds == [(1, 2), (1, 4)]
+
+
+def test_a_booster_that_makes_no_sense_as_a_whole_changes_nothing() -> None:
+    children = present(booster(backend("a"), backend("b")))
+
+    decided = decide(read_booster({**manifest(), "spec": {}}, KTHENA), children, KTHENA)
+
+    assert (decided.applies, decided.deletes) == ((), ())
+
+
+def test_a_child_that_is_about_to_go_is_waited_for() -> None:
+    asked = booster()
+    children = present(asked)
+    for child in children:
+        child["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        child["spec"] = {}
+
+    assert decide(asked, children, KTHENA).applies == ()

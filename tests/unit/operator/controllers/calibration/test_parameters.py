@@ -1,0 +1,144 @@
+"""What the status of a Model tells of its parameters."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import isnan
+
+import pytest
+
+from inferno_operator.controllers.calibration.parameters import (
+    calibrations,
+    largest_batch,
+    prior,
+    with_prefill_batch,
+)
+from inferno_operator.resources import CalibratedData, Model, PerformanceData, parse
+from inferno_optimizer.calibration.windows import Window
+from inferno_optimizer.system import PrefillDecodeParameters
+from tests.unit.operator import objects
+from tests.unit.operator.controllers.calibration.seen import (
+    ALPHA,
+    BETA,
+    DELTA,
+    GAMMA,
+    NOW,
+    PAIR,
+    slower_lately,
+    spread,
+    steady,
+    window,
+)
+
+TYPED: Mapping[str, object] = {
+    "decodeParms": {"alpha": 10, "beta": 0.1},
+    "prefillParms": {"gamma": 5, "delta": 0.001},
+}
+
+
+def model(fields: Mapping[str, object] = TYPED, before: Iterable[CalibratedData] = ()) -> Model:
+    data = {**objects.performance("A", **fields), "maxBatchSize": 32, "atTokens": 201}
+    manifest = objects.model("M", [data], namespace="default")
+    manifest["status"] = {"calibration": [row.to_json() for row in before]}
+    resource = parse(manifest)
+    assert isinstance(resource, Model)
+    return resource
+
+
+def rows(windows: list[Window], of: Model | None = None) -> tuple[CalibratedData, ...]:
+    return calibrations({PAIR: windows}, {("default", "M"): of or model()}, NOW)["default", "M"]
+
+
+def data(**fields: object) -> PerformanceData:
+    return model(fields or TYPED).spec.data[0]
+
+
+def test_the_parameters_of_the_engine_are_told_with_their_errors() -> None:
+    (row,) = rows(spread())
+
+    assert (row.acc, row.reason, row.rows, row.time) == ("A", "Calibrated", 60, NOW)
+    assert row.decode is not None
+    assert row.prefill is not None
+    assert (row.decode.alpha, row.decode.beta) == pytest.approx((ALPHA, BETA), rel=0.01)
+    assert (row.prefill.gamma, row.prefill.delta) == pytest.approx((GAMMA, DELTA), rel=0.05)
+    assert row.decode.alpha_error < 0.05 * ALPHA
+    assert (row.least_batch, row.most_batch) == (2, 31)
+    assert row.rejected == ()
+
+
+def test_what_sizing_takes_is_above_what_is_expected() -> None:
+    (row,) = rows(spread())
+
+    assert row.expected is not None
+    assert row.decode_parms is not None
+    for batch in (1, 16, 32):
+        expected = row.expected.alpha + row.expected.beta * batch
+        assert row.decode_parms.alpha + row.decode_parms.beta * batch > expected
+
+
+def test_after_a_refusal_the_usable_parameters_stay_as_they_were() -> None:
+    before = rows(spread())
+
+    (refused,) = rows(steady(), model(before=before))
+
+    assert refused.reason == "NoSpread"
+    assert (refused.decode_parms, refused.prefill_parms) == (
+        before[0].decode_parms,
+        before[0].prefill_parms,
+    )
+
+
+def test_a_refusal_without_an_earlier_success_has_no_usable_parameters() -> None:
+    (refused,) = rows(steady())
+
+    assert (refused.decode_parms, refused.prefill_parms) == (None, None)
+
+
+def test_a_change_of_the_engine_is_told() -> None:
+    (row,) = rows(slower_lately())
+
+    assert row.reason == "Shifted"
+    assert row.shift == pytest.approx(0.3, abs=0.1)
+
+
+def test_a_single_window_shows_no_line() -> None:
+    (row,) = rows([window(1, 5)])
+
+    assert (row.reason, row.rows, row.decode) == ("NotEnoughData", 1, None)
+
+
+def test_windows_of_unknown_models_are_left_out() -> None:
+    assert calibrations({PAIR: spread()}, {}, NOW) == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (TYPED, PrefillDecodeParameters(10, 0.1, 5, 0.001)),
+        ({"alpha": 10, "beta": 0.1}, PrefillDecodeParameters(10, 0.1, 0, 0)),
+        ({"perfParms": {"alpha": 1, "beta": 2, "gamma": 3}}, None),
+    ],
+)
+def test_what_is_typed_is_what_is_believed(
+    fields: dict[str, object], expected: PrefillDecodeParameters | None
+) -> None:
+    assert prior(data(**fields)) == expected
+
+
+def test_the_largest_batch_is_that_of_sizing() -> None:
+    windows = [window(1, 5)]
+
+    assert largest_batch(data(), windows) == 32  # 32 requests of 201 tokens, as they are
+    assert largest_batch(data(alpha=10, beta=1), windows) == 9  # of 701, input and output
+    assert largest_batch(data(**TYPED, maxNumSeqs=20), windows) == 20
+    assert largest_batch(data(**TYPED, maxTokens=7010), windows) == 10
+    assert largest_batch(None, windows) == 0
+
+
+def test_a_window_that_follows_another_of_its_replica_knows_the_batch_of_its_prefills() -> None:
+    known = [replace(window(2, 5), replica="a"), replace(window(9, 5), replica="b")]
+    new = [replace(window(1, 10), replica=name) for name in "abc"]
+
+    found = with_prefill_batch(new, known)
+
+    assert 5 < found[0].prefill_batch < 10
+    assert all(isnan(other.prefill_batch) for other in found[1:])
