@@ -605,8 +605,11 @@ async def test_pods_are_listed_and_watched(scene: Scene, api: ApiServer) -> None
 
 async def test_many_pods_are_listed_page_by_page_with_what_is_read_of_them(scene: Scene) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    container = {"name": "engine", "image": "example.com/engine", "env": [{"name": "A"}]}
-    header = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}
+    cards = {"nvidia.com/gpu": "1"}
+    engine = {"name": "engine", "image": "example.com/engine", "env": [{"name": "A"}]}
+    sidecar = {"name": "sidecar", "image": "example.com/sidecar"}  # takes no cards
+    containers = [{**engine, "resources": {"limits": cards}}, sidecar]
+    header = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
     pods = [{**header, "metadata": {"name": f"p{number}"}} for number in range(5)]
     document = json.dumps({"apiVersion": "v1", "kind": "List", "items": [account, *pods]})
     place = "--namespace", scene.namespace
@@ -618,4 +621,5 @@ async def test_many_pods_are_listed_page_by_page_with_what_is_read_of_them(scene
     assert [pod["metadata"]["name"] for pod in listing.manifests] == [f"p{n}" for n in range(5)]
     newest = max(int(pod["metadata"]["resourceVersion"]) for pod in listing.manifests)
     assert listing.version >= newest
-    assert listing.manifests[0]["spec"]["containers"] == [{"name": "engine", "resources": {}}]
+    (read,) = listing.manifests[0]["spec"]["containers"]
+    assert read == {"name": "engine", "resources": {"limits": cards, "requests": cards}}

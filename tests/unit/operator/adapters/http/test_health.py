@@ -129,10 +129,10 @@ OPERATOR = f"""
 import asyncio, resource, sys
 from inferno_operator.adapters.http import health
 from inferno_operator.logs import configure
-from tests.unit.operator.adapters.http.test_health import DECISIONS, Metrics
+from tests.unit.operator.adapters.http.test_health import DECISIONS, OperatorMetrics
 
 async def serve():
-    page = Metrics().page
+    page = OperatorMetrics().page
     async with health.serve(health.LOOPBACK, 0, (str, str), page, DECISIONS) as port:
         print(port, flush=True)
         await asyncio.Event().wait()
