@@ -57,11 +57,7 @@ def value_of_one_more(
     """
     found = OneMoreCard.unknown(len(program.capacity))
     for level in levels:
-        rows = np.flatnonzero(program.level <= level)
-        part = program.take(rows)
-        objective = np.where(part.level == level, -part.weight, 0.0)
-        earlier = Floors(floors.loads[:level], floors.whole)
-        gain = savings(part, objective, earlier, known[rows], seconds_left)
+        gain = savings(*_of_level(program, level, floors, known), seconds_left)
         if gain is None:
             return found
         found.add_gain(level, gain)
@@ -111,17 +107,23 @@ def _gain(
     None where there is no time to prove it.
     """
     for level in levels:
-        rows = np.flatnonzero(program.level <= level)
-        part = program.take(rows)
-        objective = np.where(part.level == level, -part.weight, 0.0)
-        earlier = Floors(floors.loads[:level], floors.whole)
-        saved = _saved(part, objective, earlier, known[rows], seconds_left)
+        saved = _saved(*_of_level(program, level, floors, known), seconds_left)
         if saved is None:
             return None
         if saved > SMALLEST_GAIN:
             return level, saved
     saved = _saved(program, program.value, floors, known, seconds_left)
     return None if saved is None else (NO_LEVEL, saved)
+
+
+def _of_level(
+    program: Program, level: int, floors: Floors, known: BoolArray
+) -> tuple[Program, FloatArray, Floors, BoolArray]:
+    """What serves most of a level: the rows up to it, objective, floors before it, and choice."""
+    rows = np.flatnonzero(program.level <= level)
+    part = program.take(rows)
+    objective = np.where(part.level == level, -part.weight, 0.0)
+    return part, objective, Floors(floors.loads[:level], floors.whole), known[rows]
 
 
 def _saved(
