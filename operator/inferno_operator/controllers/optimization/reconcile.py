@@ -30,7 +30,7 @@ from inferno_operator.controllers.optimization.ports import (
 from inferno_operator.controllers.optimization.schedule import ScheduleStep, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.source import ObjectSource
-from inferno_operator.resources import Optimizer as OptimizerResource
+from inferno_operator.resources import Optimizer
 from inferno_operator.resources.objects import Key, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.finalizers import DefinitionTerminatingError, release
@@ -41,7 +41,7 @@ from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import Solution
 
-OPTIMIZER = kind_of(OptimizerResource)
+OPTIMIZER = kind_of(Optimizer)
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ async def reconcile(key: Key, context: Context) -> ReconcileResult:
 
 async def _reconcile(key: Key, context: Context, *, is_urgent: bool) -> ReconcileResult:
     try:
-        observation = observe(OptimizerResource, await context.cluster.get(OPTIMIZER, key))
+        observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
         if observation.deleted is not None:
             return await _release(observation, context)
         others = await _others(observation, context)
@@ -119,14 +119,14 @@ async def _release(observation: Observation, context: Context) -> ReconcileResul
 async def _others(observation: Observation, context: Context) -> list[Observation]:
     """Return all Optimizers of the namespace, if this one has an interval; else none."""
     resource = observation.resource
-    if not isinstance(resource, OptimizerResource) or resource.spec.interval is None:
+    if not isinstance(resource, Optimizer) or resource.spec.interval is None:
         return []
     listing = await context.cluster.list(OPTIMIZER, observation.reference.key.namespace)
-    return [observe(OptimizerResource, manifest) for manifest in listing.manifests]
+    return [observe(Optimizer, manifest) for manifest in listing.manifests]
 
 
 async def _attempt(
-    observation: Observation, step: ScheduleStep, optimizer: OptimizerResource, context: Context
+    observation: Observation, step: ScheduleStep, optimizer: Optimizer, context: Context
 ) -> ReconcileResult:
     """Optimize, or write on the Optimizer why that failed."""
     key = observation.reference.key
@@ -145,7 +145,7 @@ async def _attempt(
 
 
 async def _optimize(
-    observation: Observation, step: ScheduleStep, optimizer: OptimizerResource, context: Context
+    observation: Observation, step: ScheduleStep, optimizer: Optimizer, context: Context
 ) -> None:
     """Read the objects, solve, write the results on every object, and then clear the request.
 
@@ -207,7 +207,7 @@ async def _write_status(observation: Observation, update: Update, writer: Writer
     manifest = await writer.write(update)
     if manifest is None:
         return observation
-    written = observe(OptimizerResource, manifest)
+    written = observe(Optimizer, manifest)
     if written.generation != observation.generation:
         raise StaleError(f"{observation.reference} changed during the optimization")
     return written
