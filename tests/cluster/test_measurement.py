@@ -203,18 +203,13 @@ def test_every_expression_of_the_catalogue_is_one_of_prometheus(world: World) ->
 
 @pytest.fixture(scope="module")
 def warm(processes: Processes, prometheus_program: Path) -> Iterator[World]:
-    """A server whose load shows in windows of a minute."""
+    """A server whose load is known: enough requests of it were counted."""
     with Fleet(seed=3) as fleet, Prometheus(processes, prometheus_program) as prometheus:
         world = World(fleet, prometheus)
         world.add("llama", 6.0)
         world.scrape()
         world.prometheus.wait_for_scrapes()
-        wait_until(
-            lambda: world.prometheus.query("sum(rate(vllm:request_success_total[60s]))"),
-            lambda samples: bool(samples) and samples[0].value > 1,
-            "a load in the window",
-            PATIENCE_S,
-        )
+        world.wait("llama", lambda found: found.arrival_rate is not None, "has a first load")
         yield world
 
 
