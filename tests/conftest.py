@@ -21,7 +21,7 @@ from tests.controlplane.errors import BinaryError
 from tests.controlplane.operator_process import OperatorProcess, refusal_to_start
 from tests.controlplane.processes import Processes
 from tests.loops import PatientLoop
-from tests.workers import Sharing
+from tests.workers import Sharing, places
 
 ROOT = Path(__file__).parents[1]
 NEEDS = {
@@ -90,12 +90,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let workers begin with slow tests, so that none of them is alone at the end.
+    """Let workers begin with what takes long, so that none of them is alone at the end.
 
     Without workers the tests keep their order: those of a file follow each other.
     """
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+        slow = {item.nodeid: item.get_closest_marker("slow") is not None for item in items}
+        place = places(slow)
+        items.sort(key=lambda item: place[item.nodeid])
 
 
 @pytest.hookimpl(optionalhook=True)  # only where there are workers

@@ -1,16 +1,38 @@
-"""Which tests run on the same worker: those that share what takes long to make."""
+"""Which tests run on the same worker, those that share what takes long to make, and when."""
 
+from collections import Counter
+from collections.abc import Mapping
+from enum import IntEnum
 from pathlib import PurePath
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 CLUSTER = PurePath("tests/cluster")
-TOGETHER = (CLUSTER / "deployment", CLUSTER / "test_model_booster_crds.py")
+DEPLOYMENT = CLUSTER / "deployment"
+TOGETHER = (DEPLOYMENT, CLUSTER / "test_model_booster_crds.py")
 """Tests of a cluster that share a second control plane; others share no more than the first."""
 
 
+class Turn(IntEnum):
+    """When a group is given to a worker: the longest first, so that all workers end together.
+
+    What computes all the time comes early, beside the deployments, which wait a lot.
+    """
+
+    DEPLOYMENT = 0
+    SLOW = 1
+    SLOW_ON_CLUSTER = 2
+    ON_CLUSTER = 3
+    OTHERS = 4
+
+
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives a worker a group of tests at a time, the largest groups first."""
+    """Gives a worker a group of tests at a time, in the order in which they were collected."""
+
+    def __init__(self, config: pytest.Config, log: object) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # it would give the groups with most tests first
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
@@ -21,8 +43,40 @@ def group_of(nodeid: str) -> str:
 
     A file is a group, for its tests share fixtures and what they have computed.
     """
-    path = PurePath(nodeid.partition("::")[0])
+    path = _path(nodeid)
     for group in TOGETHER:
         if path.is_relative_to(group):
             return str(group)
     return nodeid if path.is_relative_to(CLUSTER) else str(path)
+
+
+def places(slow: Mapping[str, bool]) -> dict[str, tuple[int, int]]:
+    """Keys that sort tests in the order in which workers begin their groups.
+
+    Groups whose turn is the same come by their number of tests, the largest first. A group begins
+    with its slow tests.
+
+    Parameters
+    ----------
+    slow
+        Whether a test is slow, by its name.
+    """
+    sizes = Counter(map(group_of, slow))
+    return {
+        test: (turn_of(test, slow=is_slow), -sizes[group_of(test)])
+        for test, is_slow in slow.items()
+    }
+
+
+def turn_of(nodeid: str, *, slow: bool) -> Turn:
+    """When the group of a test is to begin because of this test."""
+    path = _path(nodeid)
+    if path.is_relative_to(DEPLOYMENT):
+        return Turn.DEPLOYMENT
+    if path.is_relative_to(CLUSTER):
+        return Turn.SLOW_ON_CLUSTER if slow else Turn.ON_CLUSTER
+    return Turn.SLOW if slow else Turn.OTHERS
+
+
+def _path(nodeid: str) -> PurePath:
+    return PurePath(nodeid.partition("::")[0])

@@ -12,7 +12,11 @@ from tests.docs.elsewhere import elsewhere
 from tests.plugin import Plugin
 from tests.reference.shown import ROOT, pages, run, shown
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("crds_installed")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("crds_installed"),
+]
 
 OURS = {
     page: [c for c in shown(page) if "kubectl " in c.text and not elsewhere(c)] for page in pages()

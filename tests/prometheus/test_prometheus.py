@@ -39,6 +39,7 @@ def wait_for_history(prometheus: Prometheus, pod: str, scrapes: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_prometheus_sees_what_really_happens(prometheus: Prometheus, fleet: Fleet) -> None:
     chat = fleet.add("chat", SETTINGS, replicas=2, rate=20.0)
     sglang = Settings(ENGINE, WORKLOAD, "qwen", SGLANG, {"namespace": "prod"})
@@ -65,6 +66,7 @@ def test_prometheus_sees_what_really_happens(prometheus: Prometheus, fleet: Flee
     assert arrived == pytest.approx(code.truth(end - WINDOW_S, end).arrivals, rel=0.15)
 
 
+@pytest.mark.slow
 def test_targets_come_and_go_with_their_labels(prometheus: Prometheus, fleet: Fleet) -> None:
     server = fleet.add("chat", SETTINGS, replicas=2, rate=1.0)
     prometheus.set_targets(fleet.targets())

@@ -162,6 +162,7 @@ async def work_of(scene: Scene) -> int:
     return work.steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("few", "names", "stateless"),
     [

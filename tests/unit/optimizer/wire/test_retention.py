@@ -132,6 +132,7 @@ def random_scene(random: Random) -> System:
     return system_of(demands, accelerators(X=10, Y=12), CAPACITY, HOLD)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.randoms(use_true_random=False), st.sampled_from(KNOWN))
 def test_whatever_is_answered_only_a_more_important_server_takes_cards_of_what_runs(

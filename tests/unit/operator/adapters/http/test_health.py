@@ -143,6 +143,7 @@ asyncio.run(serve())
 """
 
 
+@pytest.mark.slow
 def test_probes_are_answered_while_thousands_of_half_requests_are_open() -> None:
     with (
         subprocess.Popen(
