@@ -7,7 +7,7 @@ from inferno_operator.cli.selection import choose_optimizer
 from inferno_operator.controllers.measurement.load import with_last_good
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.resources import Optimizer, Server
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.explain.changes import parse_change
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Solution
@@ -54,6 +54,6 @@ def decide(
     """
     chosen = choose_optimizer(observations, namespace, optimizer)
     resources = [with_last_good(r) if isinstance(r, Server) else r for r in readable(observations)]
-    snapshot = build_system(resources, chosen, time_limit)
+    snapshot = build_system([*resources, *still_running(observations)], chosen, time_limit)
     changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
     return DryRun(chosen, replace(snapshot, system=changed), optimize(changed), idle)

@@ -22,7 +22,7 @@ from inferno_operator.resources import (
     Target,
 )
 from inferno_operator.resources.conditions import COUNTED, READY, WARNINGS
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Gain, Reason, System
@@ -118,7 +118,8 @@ def overview(observations: Sequence[Observation]) -> Overview:
     optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
     known = [r for r in resources if not (isinstance(r, Capacity) and r.is_uncounted)]
-    snapshot = build_system([with_last_good(r) if isinstance(r, Server) else r for r in known])
+    loaded = [with_last_good(r) if isinstance(r, Server) else r for r in known]
+    snapshot = build_system([*loaded, *still_running(observations)])
     catalogue = Catalogue(snapshot.system)
     return Overview(
         servers=tuple(_view(o, targets, catalogue) for o in sorted(servers, key=_name)),

@@ -10,17 +10,20 @@ from inferno_operator.resources import (
     ManifestError,
     Metadata,
     Resource,
+    Server,
     Status,
     parse,
 )
 from inferno_operator.resources.objects import Key, Manifest, Reference, kind_of
+from inferno_operator.resources.running import remains_of
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """An object; if its spec is invalid, `resource` is None, and `problem` has the reason.
 
-    `deleted` is the time at which its deletion was requested.
+    `deleted` is the time at which its deletion was requested; `remains` is what runs of a Server
+    whose spec is invalid, if that can be read.
     """
 
     kind: type[Resource]
@@ -31,6 +34,7 @@ class Observation:
     problem: str = ""
     finalizers: tuple[str, ...] = ()
     deleted: datetime | None = None
+    remains: Server | None = None
 
 
 def observe(kind: type[Resource], manifest: Manifest) -> Observation:
@@ -40,12 +44,13 @@ def observe(kind: type[Resource], manifest: Manifest) -> Observation:
     reference = Reference(kind_of(kind), key, metadata.uid, metadata.resource_version)
     resource: Resource | None
     status: Status
+    remains = None
     try:
         resource = parse(manifest)
     except ManifestError as error:
         status = _readable_status(kind, manifest.get("status", {}))
         problem = f"{error.path} {error.problem}"
-        resource = None
+        resource, remains = None, remains_of(manifest) if kind is Server else None
     else:
         status, problem = resource.status, ""
     return Observation(
@@ -57,6 +62,7 @@ def observe(kind: type[Resource], manifest: Manifest) -> Observation:
         problem,
         metadata.finalizers,
         metadata.deletion_timestamp,
+        remains,
     )
 
 
@@ -76,3 +82,8 @@ def _readable_status(kind: type[Resource], fields: Manifest) -> Status:
 def readable(observations: Iterable[Observation]) -> list[Resource]:
     """Return the resources of the observations whose spec is valid."""
     return [o.resource for o in observations if o.resource is not None]
+
+
+def still_running(observations: Iterable[Observation]) -> list[Server]:
+    """Return what runs of the Servers whose spec is invalid: no decision is made for them."""
+    return [o.remains for o in observations if o.remains is not None]

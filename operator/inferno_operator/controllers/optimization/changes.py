@@ -30,7 +30,7 @@ from inferno_operator.resources.conditions import (
     merge_conditions,
 )
 from inferno_operator.resources.objects import Event, Manifest, Reference
-from inferno_operator.resources.observation import Observation
+from inferno_operator.resources.observation import Observation, still_running
 from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.system import Allocation, Decision, Load, Reason, Solution
 from inferno_optimizer.validation import Problem
@@ -163,12 +163,14 @@ def _desired(observation: Observation) -> Manifest:
     return desired.to_json() if desired else {}
 
 
-def plan_troubles(observations: Iterable[Observation], snapshot: Snapshot) -> list[str]:
+def plan_troubles(observations: Sequence[Observation], snapshot: Snapshot) -> list[str]:
     """The problems of the observed objects, one line each."""
     unreadable = [f"{o.reference}: {o.problem}" for o in observations if o.resource is None]
+    remains = set(map(id, still_running(observations)))
     excluded = [
         f"{resource.kind} {resource.metadata.name}: {problem.field}: {problem.message}"
         for resource, problem in snapshot.excluded
+        if id(resource) not in remains
     ]
     return [*unreadable, *excluded, *map(str, snapshot.problems)]
 

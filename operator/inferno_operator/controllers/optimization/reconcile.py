@@ -32,7 +32,7 @@ from inferno_operator.controllers.optimization.snapshot import Snapshot, build_s
 from inferno_operator.controllers.optimization.source import ObjectSource
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.objects import Key, Now, Reference, kind_of
-from inferno_operator.resources.observation import Observation, observe, readable
+from inferno_operator.resources.observation import Observation, observe, readable, still_running
 from inferno_operator.runtime.finalizers import DefinitionTerminatingError, release
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, StaleError
@@ -159,7 +159,8 @@ async def _optimize(
     objects = await context.source.objects(key.namespace)
     observations = await context.loads.with_loads(objects)
     resources = readable(observations)
-    snapshot = build_system(resources, optimizer, context.time_limit)
+    known = [*resources, *still_running(observations)]
+    snapshot = build_system(known, optimizer, context.time_limit)
     where = Nodes(nodes, spanning(resources))
     placed = await solve_on_nodes(snapshot.system, where, context.optimizer)
     updates = _updates(observations, snapshot, placed.solution, context)

@@ -61,7 +61,9 @@ def test_a_cost_that_is_not_told_is_worked_out() -> None:
 def test_cards_are_counted_in_the_same_way_in_every_view() -> None:
     lost = server("Lost", spec={"class": "gone", "currentAlloc": running(2, 2)})
     mute = server("Mute", spec={"currentAlloc": {"accelerator": "A", "numReplicas": 1}})
-    scene = [accelerator(), model(), service_class(), capacity(9), server(wanted=2), lost, mute]
+    torn = server("Torn", spec={"currentAlloc": running(1, 1), "minNumReplicas": "1"})
+    served = server(wanted=2)
+    scene = [accelerator(), model(), service_class(), capacity(9), served, lost, mute, torn]
     asking = optimizer()
     observations = [observed(item) for item in (*scene, asking)]
     solution = decide(observations, "default", None).solution
@@ -70,13 +72,13 @@ def test_cards_are_counted_in_the_same_way_in_every_view() -> None:
     planned = str(cards_table(solution.capacity))
     top = lines(*scene, {**asking, "status": dict(written)})
 
-    # Two of the nine cards are for S; Lost and Mute hold two and one.
-    assert planned.splitlines()[1].split() == ["T", "2", "3", "9"]
+    # Two of the nine cards are for S; Lost, Mute and Torn hold two, one and one.
+    assert planned.splitlines()[1].split() == ["T", "2", "4", "9"]
     assert written["lastOptimization"]["capacity"] == [
-        {"type": "T", "used": 2, "available": 9, "held": 3}
+        {"type": "T", "used": 2, "available": 9, "held": 4}
     ]
     place = top.index("CARDS IN USE PLANNED HELD AVAILABLE PRICE")
-    assert top[place + 1] == "T 3 2 3 9 -"
+    assert top[place + 1] == "T 4 2 4 9 -"
 
 
 def test_warnings_are_told_below_the_servers() -> None:

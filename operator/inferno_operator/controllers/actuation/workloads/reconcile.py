@@ -38,7 +38,7 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import EVENTS, Event, Manifest, Now, Reference, kind_of
-from inferno_operator.resources.observation import Observation, observe, readable
+from inferno_operator.resources.observation import Observation, observe, readable, still_running
 from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import Cluster, FieldManager, Scale, StaleError
 from inferno_operator.runtime.work_queue import ReconcileResult
@@ -127,10 +127,9 @@ def _supply(objects: Objects, observations: Sequence[Observation], context: Cont
 
 
 def _capacity(supply: Supply, observations: Iterable[Observation]) -> Mapping[str, int]:
-    """Return the cards by type that Servers without workloads do not use."""
+    """Return the cards by type that Servers without workloads, or without a valid spec, leave."""
     left = dict(supply.capacity)
-    for observation in observations:
-        server = observation.resource
+    for server in (*readable(observations), *still_running(observations)):
         if isinstance(server, Server) and not server.spec.workloads:
             for card_type, count in supply.cards(server).items():
                 left[card_type] = left.get(card_type, 0) - count

@@ -17,7 +17,7 @@ from inferno_operator.controllers.optimization.changes import (
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources.allocation import ServerAllocation
 from inferno_operator.resources.objects import Key
-from inferno_operator.resources.observation import readable
+from inferno_operator.resources.observation import readable, still_running
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
     Allocation,
@@ -54,7 +54,7 @@ CERTIFICATE = Certificate("greedy", SolverStatus.FEASIBLE, 0.0, None, 0.0)
 def plan(*manifests: Manifest) -> dict[str, Update]:
     """What each object is to say after an optimization, by its metadata.name."""
     observations = [observed(item) for item in manifests]
-    snapshot = build_system(readable(observations))
+    snapshot = build_system([*readable(observations), *still_running(observations)])
     updates = plan_updates(observations, snapshot, optimize(snapshot.system))
     return {update.reference.key.name: update for update in updates}
 
@@ -440,6 +440,11 @@ def cards_used(updates: Iterable[Update], asked: dict[str, Manifest]) -> int:
     [
         pytest.param({"class": "gone"}, id="unknown class"),
         pytest.param({"name": "S"}, id="name taken by an older server"),
+        pytest.param({"minNumReplicas": "2"}, id="spec that cannot be read"),
+        pytest.param(
+            {"currentAlloc": {**running(2, 2), "load": {"arrivalRate": 60}}},
+            id="load that cannot be read",
+        ),
     ],
 )
 def test_what_an_undecided_server_runs_on_is_given_to_nobody_else(trouble: dict[str, Any]) -> None:

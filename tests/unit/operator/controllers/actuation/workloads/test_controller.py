@@ -685,9 +685,17 @@ async def test_a_server_that_names_no_workload_any_more_says_that_they_are_relea
     assert scene.replicas("a") == 1
 
 
-async def test_cards_of_servers_without_workloads_are_not_used() -> None:
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param({}, id="no workloads"),
+        pytest.param({"workloads": "o"}, id="spec that cannot be read"),
+    ],
+)
+async def test_cards_of_servers_that_are_not_scaled_are_not_used(others: Manifest) -> None:
     scene = Scene(a=3)
-    scene.cluster.add(objects.server("O", spec={"currentAlloc": objects.running(2, 2)}))
+    spec = {"currentAlloc": objects.running(2, 2), **others}
+    scene.cluster.add(objects.server("O", spec=spec))
     scene.add("S", workload("A", "a"))
     scene.deploy("a")
     scene.decide("S", A=2)

@@ -1,0 +1,49 @@
+"""What runs of a Server whose spec cannot be read as a whole; what is wrong may be elsewhere."""
+
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from inferno_operator.resources.base import Metadata
+from inferno_operator.resources.objects import Manifest
+from inferno_operator.resources.schema import Amount, Items, NonEmptyText, Part, Quantity
+from inferno_operator.resources.server import Server
+
+
+class _Running(Part):
+    """The part of an allocation that cards and their cost follow from."""
+
+    accelerator: str
+    num_replicas: Amount
+    cost: Quantity | None = None
+
+
+class _AllRunning(_Running):
+    """All of a server."""
+
+    mix: Items[_Running] = ()
+
+
+class _Spec(Part):
+    """The part of a spec that names what runs."""
+
+    name: NonEmptyText
+    service_class: Annotated[NonEmptyText, Field(alias="class")]
+    model: NonEmptyText
+    current_alloc: _AllRunning
+
+
+class _Remains(Part):
+    """The part of a Server that is read."""
+
+    metadata: Metadata
+    spec: _Spec
+
+
+def remains_of(manifest: Manifest) -> Server | None:
+    """Return a Server with its names and what runs alone; None if not even that can be read."""
+    try:
+        remains = _Remains.model_validate(manifest, by_alias=True, by_name=False)
+    except ValidationError:
+        return None
+    return Server.model_validate(remains.to_json(), by_alias=True, by_name=False)
