@@ -20,6 +20,12 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 
+class OwnerReference(Part):
+    """An object that another one is deleted with."""
+
+    uid: str
+
+
 class Metadata(Part):
     """The part of a Kubernetes object's metadata that a reconciler needs."""
 
@@ -31,6 +37,7 @@ class Metadata(Part):
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     finalizers: Items[str] = ()
+    owner_references: Items[OwnerReference] = ()
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
 

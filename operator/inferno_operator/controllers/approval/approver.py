@@ -8,6 +8,7 @@ from inferno_operator.controllers.approval import status
 from inferno_operator.controllers.approval.additions import additions
 from inferno_operator.controllers.approval.guard import hold_of
 from inferno_operator.controllers.approval.proposal import Proposal, is_undecided, proposal_of
+from inferno_operator.controllers.approval.seal import is_of
 from inferno_operator.controllers.approval.store import Book
 from inferno_operator.controllers.approval.transitions import (
     Next,
@@ -67,7 +68,7 @@ class Gate:
         """Finish the Plans that wait, as nothing is to be changed any more."""
         for observation in plans:
             plan = observation.resource
-            if not isinstance(plan, Plan) or plan.spec.optimizer != optimizer.metadata.name:
+            if not isinstance(plan, Plan) or not is_of(plan, optimizer):
                 continue
             if plan.status.phase == "Proposed":
                 why = "a newer optimization changes nothing"
@@ -82,7 +83,7 @@ class Gate:
         plan = plans[-1].resource if plans else None
         if not isinstance(plan, Plan) or plan.is_finished:
             return None
-        if plan.spec.optimizer != proposal.spec.optimizer:
+        if not is_of(plan, optimization.optimizer):
             return None
         if is_same(plan, proposal):
             return plans[-1]
@@ -116,6 +117,8 @@ def _rejected(
     """Return the name of the newest Plan, if a person rejected what is proposed again."""
     plan = plans[-1].resource if plans else None
     if not isinstance(plan, Plan) or plan.status.phase != "Rejected":
+        return None
+    if not is_of(plan, optimization.optimizer):
         return None
     resources = readable(optimization.observations)
     is_again = is_same(plan, proposal) or is_close(plan, proposal, resources)

@@ -25,6 +25,7 @@ from inferno_operator.controllers.approval.inputs import (
     missing_cards,
     moved_load,
 )
+from inferno_operator.controllers.approval.seal import is_of
 from inferno_operator.controllers.approval.store import OPTIMIZER, Book
 from inferno_operator.controllers.approval.totals import totals_of
 from inferno_operator.controllers.approval.transitions import (
@@ -159,7 +160,8 @@ async def _optimizer(plan: Plan, context: Context) -> Optimizer | None:
         found = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
     except GoneError:
         return None
-    return found.resource if isinstance(found.resource, Optimizer) else None
+    optimizer = found.resource
+    return optimizer if isinstance(optimizer, Optimizer) and is_of(plan, optimizer) else None
 
 
 async def _carry_out(

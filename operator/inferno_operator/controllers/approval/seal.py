@@ -2,7 +2,8 @@
 
 Anybody can compute the digest of a Plan, and so check that a Plan says what was approved. Only
 who has the operator's key can sign it. The signature is over the digest and over the place of the
-Plan, so that a copy of a Plan under another name, or in another namespace, counts for nothing.
+Plan, so that a copy of a Plan under another name, or in another namespace, counts for nothing. The
+Optimizer is part of the place, by its uid: a later one of the same name has Plans of its own.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import hmac
 import json
 from dataclasses import dataclass
 
-from inferno_operator.resources import Plan, PlanSpec
+from inferno_operator.resources import Optimizer, Plan, PlanSpec
 from inferno_operator.resources.objects import Key, Manifest
 
 PREFIX = "hmac-sha256:"
@@ -31,18 +32,29 @@ class Seal:
 
     key: bytes
 
-    def signature(self, place: Key, digest: str) -> str:
-        """Return the signature of a Plan with this digest at this place."""
-        text = json.dumps([place.namespace, place.name, digest])
+    def signature(self, place: Key, optimizer: str, digest: str) -> str:
+        """Return the signature of a Plan of an Optimizer, with this digest at this place."""
+        text = json.dumps([place.namespace, place.name, optimizer, digest])
         return PREFIX + hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
 
     def made(self, plan: Plan) -> bool:
         """Whether the operator made a Plan; the digest of a finished one is not computed again."""
         place = Key(plan.metadata.namespace, plan.metadata.name)
-        expected = self.signature(place, plan.spec.digest)
+        expected = self.signature(place, optimizer_of(plan), plan.spec.digest)
         if not hmac.compare_digest(expected.encode(), plan.spec.signature.encode()):
             return False
         return plan.is_finished or plan_digest(plan.spec) == plan.spec.digest
+
+
+def optimizer_of(plan: Plan) -> str:
+    """Return the uid of the Optimizer that a Plan is of; "" if it is not told."""
+    owners = plan.metadata.owner_references
+    return owners[0].uid if owners else ""
+
+
+def is_of(plan: Plan, optimizer: Optimizer) -> bool:
+    """Whether a Plan is of this Optimizer, and not of an earlier one of the same name."""
+    return optimizer_of(plan) == optimizer.metadata.uid
 
 
 def plan_digest(spec: PlanSpec) -> str:

@@ -97,7 +97,8 @@ class Book:
         }
         metadata = {"name": key.name, "namespace": key.namespace, "ownerReferences": [owner]}
         header = {"apiVersion": API_VERSION, "kind": Plan.kind, "metadata": metadata}
-        signature = Seal(await self._key()).signature(key, proposal.spec.digest)
+        seal, uid = Seal(await self._key()), optimizer.metadata.uid
+        signature = seal.signature(key, uid, proposal.spec.digest)
         manifest = {**header, "spec": {**spec_manifest(proposal.spec), "signature": signature}}
         return self._written(await self._cluster.apply(PLAN, manifest, FieldManager.DECISIONS))
 

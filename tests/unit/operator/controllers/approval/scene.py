@@ -10,7 +10,7 @@ from typing import Any
 from inferno_operator.controllers.approval.approver import Gate
 from inferno_operator.controllers.approval.reconcile import Context
 from inferno_operator.controllers.approval.reconcile import reconcile as reconcile_a_namespace
-from inferno_operator.controllers.approval.seal import Seal, plan_digest
+from inferno_operator.controllers.approval.seal import Seal, optimizer_of, plan_digest
 from inferno_operator.controllers.approval.store import OPTIMIZER, PLAN, Book
 from inferno_operator.controllers.optimization.ports import Loads, TypedLoads
 from inferno_operator.controllers.optimization.reconcile import Context as OptimizationContext
@@ -40,7 +40,7 @@ def signed(manifest: Manifest) -> Manifest:
     assert isinstance(plan, Plan)
     place = Key(plan.metadata.namespace, plan.metadata.name)
     digest = plan_digest(plan.spec)
-    signature = Seal(KEY).signature(place, digest)
+    signature = Seal(KEY).signature(place, optimizer_of(plan), digest)
     return {**manifest, "spec": {**manifest["spec"], "digest": digest, "signature": signature}}
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.approval.contents import UnreadablePlanError, inflate, pack
+from inferno_operator.controllers.approval.store import OPTIMIZER
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.ports import RejectedError
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.approval.scene import (
+    INFERNO,
     NAMESPACE,
     MortalCluster,
     Scene,
@@ -37,7 +39,7 @@ async def propose(scene: Scene) -> Manifest:
 
 def copy_of(plan: Manifest, name: str, **spec: object) -> Manifest:
     """The same Plan under another name, and with other fields."""
-    copied = {"name": name, "namespace": NAMESPACE, "creationTimestamp": objects.born(1)}
+    copied = {**plan["metadata"], "name": name, "creationTimestamp": objects.born(1), "uid": name}
     whole = {"apiVersion": plan["apiVersion"], "kind": "Plan", "metadata": copied}
     return {**whole, "spec": {**plan["spec"], **spec}}
 
@@ -107,6 +109,55 @@ async def test_a_copy_of_a_plan_counts_for_nothing(place: dict[str, str]) -> Non
 
         assert status["phase"] == "Superseded"
         assert scene.desired() == {}
+
+
+def replace_optimizer(scene: Scene) -> None:
+    """Delete the Optimizer, and create one of the same name that carries Plans out."""
+    scene.cluster.remove(OPTIMIZER, INFERNO)
+    manifest = objects.optimizer(optimize=False, uid="later")
+    manifest["spec"]["mode"] = "Auto"
+    scene.cluster.add(manifest)
+
+
+async def test_a_later_optimizer_of_the_same_name_has_plans_of_its_own() -> None:
+    async with scene_of() as scene:
+        await propose(scene)
+        replace_optimizer(scene)
+        await scene.advance()
+        before = scene.desired()
+        scene.change("Optimizer", "inferno", optimize=True)
+        await scene.optimize()
+        await scene.advance()
+
+        assert before == {}
+        assert scene.desired() == {"s": 2, "t": 1}
+        assert scene.phases() == {"inferno-1": "Superseded", "inferno-2": "Done"}
+
+
+async def test_a_rejection_for_an_earlier_optimizer_of_the_same_name_is_none_for_a_later_one() -> (
+    None
+):
+    async with scene_of() as scene:
+        await propose(scene)
+        scene.answer("inferno-1", "Rejected")
+        await scene.advance()
+        replace_optimizer(scene)
+        scene.change("Optimizer", "inferno", interval=60)
+        await scene.optimize()
+
+        assert scene.desired() == {"s": 2, "t": 1}
+
+
+async def test_a_plan_that_is_given_to_a_later_optimizer_is_not_signed() -> None:
+    async with scene_of() as scene:
+        plan = await propose(scene)
+        replace_optimizer(scene)
+        owner = {**plan["metadata"]["ownerReferences"][0], "uid": "later"}
+        scene.cluster.add({**plan, "metadata": {**plan["metadata"], "ownerReferences": [owner]}})
+        await scene.advance()
+
+        assert scene.desired() == {}
+        assert scene.told("inferno-1")[0] == "NotSigned"
 
 
 async def test_a_plan_of_an_earlier_release_is_superseded_with_words_and_proposed_again() -> None:

@@ -40,7 +40,7 @@ def made(place: Key) -> Manifest:
     """A Plan as an operator makes it, with some key: S gets 2 replicas."""
     found = proposed([objects.server("S")])
     assert found is not None
-    signature = Seal(b"a key").signature(place, found.spec.digest)
+    signature = Seal(b"a key").signature(place, "", found.spec.digest)
     spec = {**spec_manifest(found.spec), "signature": signature}
     return objects.manifest("Plan", spec, name=place.name, namespace=place.namespace)
 
