@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from inferno_operator.controllers.optimization.changes import (
     Update,
     desired_allocation,
+    plan_troubles,
     plan_updates,
 )
 from inferno_operator.controllers.optimization.snapshot import build_system
@@ -458,6 +459,16 @@ def test_what_an_undecided_server_runs_on_is_given_to_nobody_else(trouble: dict[
     assert said(updates["u"])["Allocated"][0] is False
     assert not updates["u"].active
     assert cards_used(updates.values(), {"s": fine, "u": undecided}) <= 3
+
+
+def test_a_server_that_cannot_be_read_is_told_once() -> None:
+    torn = server(spec={"currentAlloc": running(2, 2), "minNumReplicas": "2"})
+    observations = [observed(item) for item in (*SCENE, torn)]
+    snapshot = build_system([*readable(observations), *still_running(observations)])
+
+    (trouble,) = plan_troubles(observations, snapshot)
+
+    assert "spec.minNumReplicas" in trouble
 
 
 @pytest.mark.parametrize("current", [None, {"accelerator": "A", "numReplicas": 2}])
