@@ -324,12 +324,17 @@ class Replica:
         return steps
 
     def _count_decode(self, size: int, steps: int, duration: float) -> None:
-        """Count the tokens of decode steps; the first ones may have waited for prefills."""
+        """Count the tokens of decode steps; the first ones may have waited for prefills.
+
+        Who did not wait gets the step's exact duration, wherever a look has split the steps: it
+        may be the bound of a bucket.
+        """
         first_end, fresh = self._now + duration, self._batch.fresh
         if size > len(fresh):
-            self._count_intervals(first_end - self._last_step_end, size - len(fresh), first_end)
+            waited = self._now - self._last_step_end
+            self._count_intervals(waited + duration, size - len(fresh), first_end)
         for request in fresh:
-            self._count_intervals(first_end - request.last_token, 1, first_end)
+            self._count_intervals(self._now - request.last_token + duration, 1, first_end)
         if steps > 1:
             self._count_intervals(duration, size * (steps - 1), first_end)
         self.totals.generation_tokens += size * steps

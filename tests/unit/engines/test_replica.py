@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.engines.engine import Engine
@@ -118,6 +118,7 @@ def test_what_arrives_is_poisson_and_as_long_as_it_should_be() -> None:
     kv_tokens=st.sampled_from([2000, 4000, 1_000_000]),
     looks=st.lists(st.floats(0.0, 30.0), max_size=30),
 )
+@example(seed=163, rate=5.0, kv_tokens=1_000_000, looks=[17.5])  # a step of 10 ms, a bucket's bound
 def test_the_result_does_not_depend_on_when_one_looks(
     seed: int, rate: float, kv_tokens: int, looks: list[float]
 ) -> None:
