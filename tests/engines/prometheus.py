@@ -264,6 +264,7 @@ class Prometheus(AbstractContextManager["Prometheus"]):
                 f"--storage.tsdb.path={self._data}",
                 f"--web.config.file={self._folder / 'web.yml'}",
                 f"--web.listen-address={HOST}:{port}",
+                "--scrape.discovery-reload-interval=100ms",  # by default it waits 5 s
                 *self._options,
             ],
         )

@@ -107,13 +107,13 @@ def test_its_metrics_deviate_from_those_of_vllm_as_we_know(
 def test_its_load_is_found_within_5_percent_after_two_windows(
     processes: Processes, inference_sim: Path, prometheus: Prometheus
 ) -> None:
-    windows = RateWindows(short=20, long=40)
+    windows = RateWindows(short=10, long=20)
     wanted = Measure(source="vLLM", labels={"model_name": "granite", "namespace": "measured"})
     replicas = [InferenceSim(processes, inference_sim, f"sim-{n}", SETTINGS) for n in (3, 4)]
     with replicas[0] as first, replicas[1] as second:
         prometheus.set_targets([r.target(namespace="measured") for r in (first, second)])
         prometheus.wait_for_scrapes()
-        with Load([first.url, second.url], "granite", WORKLOAD, rate=30.0, seed=2) as load:
+        with Load([first.url, second.url], "granite", WORKLOAD, rate=60.0, seed=2) as load:
             began = time.time()
             wait_until(
                 time.time,
