@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,15 +25,18 @@ from inferno_operator.resources import Load, Measure, Measured, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.prometheus import Prometheus as Client
 from tests.cluster.connection import connected
-from tests.cluster.scene import Mode, Scene, condition, in_mode
+from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
+from tests.engines.clocked import Clocked
 from tests.engines.engine import Engine
 from tests.engines.exposition import Dialect
 from tests.engines.fleet import Fleet, Scrapes, Settings
 from tests.engines.fleet import Server as Simulated
+from tests.engines.history import Change, Scraping, VirtualClock, scraped
 from tests.engines.prometheus import Access, Prometheus
 from tests.engines.sglang import SGLANG
 from tests.engines.vllm import VLLM, VLLM_OLD
@@ -70,11 +74,26 @@ def processes() -> Iterator[Processes]:
 
 
 class World:
-    """Simulated servers, a Prometheus that scrapes them, and surveys of it."""
+    """Simulated servers, a Prometheus that scrapes them, and surveys of it.
 
-    def __init__(self, fleet: Fleet, prometheus: Prometheus) -> None:
+    Parameters
+    ----------
+    fleet
+        Simulates them.
+    clock
+        Unix time [s] of which Prometheus is asked.
+
+    Attributes
+    ----------
+    prometheus
+        Set by who starts it.
+    """
+
+    prometheus: Prometheus
+
+    def __init__(self, fleet: Fleet, clock: Callable[[], float] = time.time) -> None:
         self.fleet = fleet
-        self.prometheus = prometheus
+        self.clock = clock
         self.servers: dict[str, Simulated] = {}
 
     def add(self, name: str, rate: float, dialect: Dialect = VLLM, replicas: int = 2) -> None:
@@ -90,9 +109,13 @@ class World:
     ) -> dict[str, Measured]:
         """What one survey finds; nothing is remembered."""
         async with connect(endpoint or PrometheusEndpoint(self.prometheus.url)) as client:
-            survey = Survey(client, built_in(), time.time, WINDOWS)
+            survey = self.over(client)
             results = await survey.ask({Key("prod", n): m for n, m in measures.items()})
         return {key.name: measured(r.reading, r.source, None, r.hint) for key, r in results.items()}
+
+    def over(self, client: Client) -> Survey:
+        """Ask a client as of the time of the clock."""
+        return Survey(Clocked(client, self.clock()), built_in(), self.clock, WINDOWS)
 
     def find(self, name: str, **fields: str) -> Measured:
         """What is found about one server."""
@@ -102,42 +125,113 @@ class World:
         return wait_until(lambda: self.find(name), holds, f"{name} {what}", PATIENCE_S)
 
 
+Events = Mapping[int, Callable[[World], object]]
+"""What happens to simulated servers, and when [s]."""
+
+
+class Past(World):
+    """A world whose past Prometheus has, and in which one looks at any time of it.
+
+    It takes virtual time only. The present is the end of the past.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._clock = VirtualClock(fleet.began)
+        super().__init__(fleet, self._clock)
+
+    def go_to(self, second: float) -> None:
+        """Look from a time [s] on."""
+        self._clock.now = self.fleet.began + second
+
+    def first(self, name: str, holds: Callable[[Measured], bool], since: int = 1) -> Measured:
+        """What is found about a server at the first second at which something holds."""
+        for second in range(since, int(self.fleet.now) + 1):
+            self.go_to(second)
+            if holds(found := self.find(name)):
+                return found
+        raise AssertionError(f"it never holds for {name}: {found}")
+
+
+EVERY_SECOND = Scraping(1, 1, ("--query.lookback-delta=2s",))
+"""As if the ends of series were marked."""
+
+
+@contextmanager
+def past(
+    processes: Processes,
+    programs: tuple[Path, Path],
+    seconds: int,
+    events: Events,
+    scraping: Scraping = EVERY_SECOND,
+) -> Iterator[Past]:
+    """Yield servers to which events have happened."""
+    worlds: list[Past] = []
+
+    def populate(fleet: Fleet) -> Change:
+        world, due = Past(fleet), sorted(events)
+        worlds.append(world)
+
+        def change(now: float) -> None:
+            while due and due[0] <= round(now):
+                events[due.pop(0)](world)
+
+        change(0)
+        return change
+
+    name = f"past-{time.monotonic_ns()}"
+    with scraped(
+        processes,
+        programs,
+        seconds,
+        populate,
+        buckets=False,
+        name=name,
+        scraping=scraping,
+    ) as prometheus:
+        (world,) = worlds
+        world.prometheus = prometheus
+        world.go_to(seconds)
+        yield world
+
+
 def measure(name: str, source: str = "vLLM", **labels: str) -> Measure:
     return Measure(source=source, labels={"model_name": name, "namespace": "prod", **labels})
 
 
-@pytest.fixture
-def world(processes: Processes, prometheus_program: Path) -> Iterator[World]:
-    """No servers yet."""
-    name = f"prometheus-{time.monotonic_ns()}"
-    with Fleet(seed=1) as fleet, Prometheus(processes, prometheus_program, name=name) as prometheus:
-        yield World(fleet, prometheus)
+@pytest.fixture(scope="session")
+def programs(prometheus_program: Path, promtool: Path) -> tuple[Path, Path]:
+    """What a past takes."""
+    return prometheus_program, promtool
+
+
+DIALECTS = ((VLLM, "vLLM"), (VLLM_OLD, "vLLM"), (SGLANG, "SGLang"))
+"""What engines tell, and the source that measures it."""
+
+
+def twenty(world: World) -> None:
+    """Add servers with loads from 2 to 34 requests/s."""
+    for number in range(20):
+        rate = OVERLOAD if number % 4 == 0 else 2.0 + number
+        world.add(f"model-{number}", rate, DIALECTS[number % 3][0])
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("crds_installed")
 def test_loads_are_within_5_percent_of_what_is_sent_also_of_overloaded_servers(
-    world: World, scene: Scene
+    processes: Processes, programs: tuple[Path, Path], scene: Scene
 ) -> None:
     for number in range(20):
-        name = f"model-{number}"
-        dialect, source = ((VLLM, "vLLM"), (VLLM_OLD, "vLLM"), (SGLANG, "SGLang"))[number % 3]
-        world.add(name, OVERLOAD if number % 4 == 0 else 2.0 + number, dialect)
+        name, source = f"model-{number}", DIALECTS[number % 3][1]
         spec = {"measure": measure(name, source).to_json(), "currentAlloc": None}
         scene.apply(server(name, spec=spec))
-    world.scrape()
-    began = time.monotonic()
-    wait_until(
-        lambda: time.monotonic() - began,
-        lambda elapsed: elapsed > 2 * WINDOWS.long + 5,
-        "two windows have passed",
-        3 * WINDOWS.long,
-    )
+    end = 2 * WINDOWS.long + 5
+    with past(processes, programs, end, {0: twenty}) as world:
+        asyncio.run(cycle(world, scene))
+        check_loads(world, scene.servers(), end)
 
-    asyncio.run(cycle(world, scene))
 
-    end = world.fleet.now
-    stored = scene.servers()
+def check_loads(world: World, stored: Mapping[str, Manifest], end: int) -> None:
+    """What was stored about servers is what was sent to them until a time [s]."""
     for name, subject in world.servers.items():
         truth = subject.truth(end - WINDOWS.long, end)
         recent = subject.truth(end - WINDOWS.short, end)
@@ -151,7 +245,7 @@ def test_loads_are_within_5_percent_of_what_is_sent_also_of_overloaded_servers(
         assert seen["avgInTokens"] == pytest.approx(truth.input_tokens, rel=0.05)
         assert seen["avgOutTokens"] == pytest.approx(truth.output_tokens, rel=0.05)
         if subject.waiting() > 100:
-            completed = world.prometheus.query(completions(name))[0].value * 60
+            completed = world.prometheus.query(completions(name), world.clock())[0].value * 60
             assert completed < 0.8 * sent[0]
     assert sum(subject.waiting() > 100 for subject in world.servers.values()) == 5
 
@@ -160,7 +254,7 @@ async def cycle(world: World, scene: Scene) -> None:
     """One measuring cycle of all Servers of the namespace."""
 
     def now() -> datetime:
-        return datetime.now(UTC)
+        return datetime.fromtimestamp(world.clock(), UTC)
 
     async with (
         connected(scene.control_plane.kubeconfig, now) as api,
@@ -169,8 +263,7 @@ async def cycle(world: World, scene: Scene) -> None:
         subjects = Subjects(Informers(api), lambda _: None)
         for manifest in (await api.list(SERVER, scene.namespace)).manifests:
             subjects.note(observe(Server, manifest))
-        survey = Survey(client, built_in(), time.time, WINDOWS)
-        await measure_servers(Context(api, subjects, survey, now))
+        await measure_servers(Context(api, subjects, world.over(client), now))
 
 
 def completions(name: str) -> str:
@@ -181,14 +274,14 @@ def completions(name: str) -> str:
     )
 
 
-def test_every_expression_of_the_catalogue_is_one_of_prometheus(world: World) -> None:
+def test_every_expression_of_the_catalogue_is_one_of_prometheus(known: World) -> None:
     measures = {
         name: Measure(source=name, labels={"model_name": 'a "quoted\\ \n name', "namespace": "p"})
         for name in built_in()
     }
 
     async def ask() -> list[Asked]:
-        async with connect(PrometheusEndpoint(world.prometheus.url)) as client:
+        async with connect(PrometheusEndpoint(known.prometheus.url)) as client:
             recorder = QueryRecorder(client)
             survey = Survey(recorder, built_in(), time.time, WINDOWS)
             await survey.ask({Key("p", n): m for n, m in measures.items()})
@@ -198,18 +291,26 @@ def test_every_expression_of_the_catalogue_is_one_of_prometheus(world: World) ->
 
     assert len(asked) > 5 * len(measures)
     assert [query.problem for query in asked if query.problem] == []
-    assert all(world.prometheus.parse(query.expression) for query in asked)
+    assert all(known.prometheus.parse(query.expression) for query in asked)
+
+
+def add_llama(world: World) -> None:
+    world.add("llama", 6.0)
 
 
 @pytest.fixture(scope="module")
-def warm(processes: Processes, prometheus_program: Path) -> Iterator[World]:
-    """A server whose load is known: enough requests of it were counted."""
-    with Fleet(seed=3) as fleet, Prometheus(processes, prometheus_program) as prometheus:
-        world = World(fleet, prometheus)
-        world.add("llama", 6.0)
-        world.scrape()
+def warm(processes: Processes, programs: tuple[Path, Path]) -> Iterator[World]:
+    """A server whose load is known, and that goes on."""
+    scraping = Scraping(1, 1, goes_on=True)
+    with past(processes, programs, 320, {0: add_llama}, scraping) as world:
         world.prometheus.wait_for_scrapes()
-        world.wait("llama", lambda found: found.arrival_rate is not None, "has a first load")
+        yield world
+
+
+@pytest.fixture(scope="module")
+def known(processes: Processes, programs: tuple[Path, Path]) -> Iterator[World]:
+    """The same server, of which nothing is scraped any more."""
+    with past(processes, programs, 30, {0: add_llama}) as world:
         yield world
 
 
@@ -227,39 +328,49 @@ def planned(found: Measured) -> float:
     return newest.arrival_rate
 
 
-@pytest.fixture
-def busy(world: World) -> World:
-    """Servers with four replicas each."""
+def busy(world: World) -> None:
+    """Add servers with four replicas each."""
     for name in ("a", "b"):
         world.add(name, 8.0, replicas=4)
-    world.scrape()
-    world.wait("a", lambda m: bool(m.arrival_rate), "has a load")
-    return world
 
 
-def test_replicas_that_do_not_report_and_engines_that_died_lower_no_load(busy: World) -> None:
-    half = ["a-0", "a-1"]
-    busy.servers["a"].set_scrapes(Scrapes.REFUSED, *half)
-    for name in list(busy.servers["b"].pods):
-        busy.servers["b"].kill(name)
+FAULT_S = 20
+"""When something happens to busy servers [s]."""
 
-    partial = busy.wait("a", lambda m: "2 of 4" in m.message, "is partial")
-    stale = busy.wait("b", lambda m: m.quality == "Stale", "is stale")
 
+def fall_silent(world: World) -> None:
+    """Half of the replicas of one server do not report, and all of the other one are killed."""
+    world.servers["a"].set_scrapes(Scrapes.REFUSED, "a-0", "a-1")
+    for name in list(world.servers["b"].pods):
+        world.servers["b"].kill(name)
+
+
+def test_replicas_that_do_not_report_and_engines_that_died_lower_no_load(
+    processes: Processes, programs: tuple[Path, Path]
+) -> None:
+    with past(processes, programs, 3 * FAULT_S, {0: busy, FAULT_S: fall_silent}) as world:
+        before = world.first("a", lambda m: bool(m.arrival_rate))
+        partial = world.first("a", lambda m: "2 of 4" in m.message, FAULT_S)
+        stale = world.first("b", lambda m: m.quality == "Stale", FAULT_S)
+
+    assert "2 of 4" not in before.message
     assert "2 of 4 replicas report" in partial.message
     assert "no replica reports now: the newest sample is" in stale.message
     assert planned(partial) >= STANDING.arrival_rate
     assert planned(stale) == STANDING.arrival_rate
 
 
-def test_a_prometheus_that_hangs_or_is_down_lowers_no_load(busy: World) -> None:
-    quick = PrometheusEndpoint(busy.prometheus.url, timeout=2.0)
-    busy.prometheus.suspend()
-    hanging = asyncio.run(busy.survey({"a": measure("a")}, quick))["a"]
-    busy.prometheus.resume()
-    after = busy.wait("a", lambda m: m.quality == "Partial", "is back")
-    busy.prometheus.stop()
-    down = asyncio.run(busy.survey({"a": measure("a")}, quick))["a"]
+def test_a_prometheus_that_hangs_or_is_down_lowers_no_load(
+    processes: Processes, programs: tuple[Path, Path]
+) -> None:
+    with past(processes, programs, FAULT_S, {0: busy}) as world:
+        quick = PrometheusEndpoint(world.prometheus.url, timeout=2.0)
+        world.prometheus.suspend()
+        hanging = asyncio.run(world.survey({"a": measure("a")}, quick))["a"]
+        world.prometheus.resume()
+        after = world.wait("a", lambda m: m.quality == "Partial", "is back")
+        world.prometheus.stop()
+        down = asyncio.run(world.survey({"a": measure("a")}, quick))["a"]
 
     assert (hanging.quality, down.quality) == ("Stale", "Stale")
     assert "no answer within 2 s" in hanging.message
@@ -268,28 +379,28 @@ def test_a_prometheus_that_hangs_or_is_down_lowers_no_load(busy: World) -> None:
     assert planned(hanging) == planned(down) == STANDING.arrival_rate
 
 
-def test_a_wrong_label_is_missing_and_the_message_has_the_right_one(warm: World) -> None:
-    found = warm.find("llama", namespace="prodd")
+def test_a_wrong_label_is_missing_and_the_message_has_the_right_one(known: World) -> None:
+    found = known.find("llama", namespace="prodd")
 
     assert found.quality == "Missing"
     assert 'there is {model_name="llama", namespace="prod"}' in found.message
     assert planned(found) == STANDING.arrival_rate
 
 
-def test_a_wrong_source_is_missing_and_the_message_has_the_metrics(warm: World) -> None:
-    found = warm.find("llama", source="SGLang")
+def test_a_wrong_source_is_missing_and_the_message_has_the_metrics(known: World) -> None:
+    found = known.find("llama", source="SGLang")
 
     assert found.quality == "Missing"
     assert "but there are vllm:num_requests_running" in found.message
 
 
-@pytest.mark.slow
-def test_a_server_without_requests_is_idle_after_the_long_window(world: World) -> None:
-    world.add("quiet", 0.0)
-    world.scrape()
-
-    young = world.wait("quiet", lambda m: m.arrival_rate is not None, "is known")
-    idle = world.wait("quiet", lambda m: m.quality == "Idle", "is idle")
+def test_a_server_without_requests_is_idle_after_the_long_window(
+    processes: Processes, programs: tuple[Path, Path]
+) -> None:
+    events: Events = {0: lambda world: world.add("quiet", 0.0)}
+    with past(processes, programs, WINDOWS.long + 20, events) as world:
+        young = world.first("quiet", lambda m: m.arrival_rate is not None)
+        idle = world.first("quiet", lambda m: m.quality == "Idle")
 
     assert (young.quality, young.arrival_rate) == ("Partial", 0)
     assert idle.arrival_rate == 0
@@ -297,15 +408,22 @@ def test_a_server_without_requests_is_idle_after_the_long_window(world: World) -
     assert planned(idle) == 0
 
 
-def test_a_restarted_replica_whose_counters_begin_anew_is_no_peak(busy: World) -> None:
-    before = busy.wait("a", lambda m: m.arrival_rate is not None, "has a load")
-    busy.servers["a"].restart("a-0")
-
-    after = busy.wait("a", lambda m: m.replicas is not None, "is there again")
+def test_a_restarted_replica_whose_counters_begin_anew_is_no_peak(
+    processes: Processes, programs: tuple[Path, Path]
+) -> None:
+    events = {0: busy, FAULT_S: lambda world: world.servers["a"].restart("a-0")}
+    with past(processes, programs, 2 * FAULT_S, events) as world:
+        before = world.first("a", lambda m: m.arrival_rate is not None)
+        after = []
+        for second in range(FAULT_S, 2 * FAULT_S):
+            world.go_to(second)
+            after.append(world.find("a"))
 
     assert before.arrival_rate is not None
-    assert after.arrival_rate is not None
-    assert after.arrival_rate < 2 * 60 * 8
+    for found in after:
+        assert found.replicas is not None
+        assert found.arrival_rate is not None
+        assert found.arrival_rate < 2 * 60 * 8
 
 
 def test_a_wrong_password_is_refused_in_the_words_of_prometheus(
@@ -318,7 +436,8 @@ def test_a_wrong_password_is_refused_in_the_words_of_prometheus(
         Fleet(seed=2) as fleet,
         Prometheus(processes, prometheus_program, name="guarded", access=access) as prometheus,
     ):
-        world = World(fleet, prometheus)
+        world = World(fleet)
+        world.prometheus = prometheus
         world.add("a", 4.0)
         world.scrape()
         good = PrometheusEndpoint(prometheus.url, user="inferno", password=password)
@@ -353,11 +472,11 @@ def test_a_wrong_password_is_refused_in_the_words_of_prometheus(
     ],
 )
 def test_an_own_query_is_answered_by_a_number_or_a_message(
-    warm: World, expression: str, quality: str, words: str
+    known: World, expression: str, quality: str, words: str
 ) -> None:
     own = Measure.model_validate({"source": "Custom", "queries": {"arrivalRate": expression}})
 
-    found = asyncio.run(warm.survey({"own": own}))["own"]
+    found = asyncio.run(known.survey({"own": own}))["own"]
 
     assert found.quality == quality
     assert words in found.message

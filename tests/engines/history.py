@@ -18,20 +18,23 @@ Change = Callable[[float], None]
 
 
 class VirtualClock:
-    """A clock that others move.
+    """A clock that others move, until it shows the time of day.
 
     Attributes
     ----------
     now
         Unix time [s].
+    is_real
+        Whether it shows the time of day.
     """
 
     def __init__(self, now: float) -> None:
         self.now = now
+        self.is_real = False
 
     def __call__(self) -> float:
         """The time."""
-        return self.now
+        return time.time() if self.is_real else self.now
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,14 @@ class Scraping:
         Time between two scrapes, and between two changes of the fleet [s].
     options
         Of the program.
+    goes_on
+        Whether the fleet goes on in real time, scraped every second.
     """
 
     interval_s: int = SCRAPE_INTERVAL_S
     step_s: int = SCRAPE_INTERVAL_S
     options: Sequence[str] = ()
+    goes_on: bool = False
 
 
 EVERY_15_S = Scraping()
@@ -99,11 +105,14 @@ def scraped(
                 if passed % scraping.interval_s == 0:
                     file.writelines(_scrape(fleet, clock.now, buckets=buckets))
             file.write("# EOF\n")
-    Promtool(promtool).create_blocks(text, data)
-    with Prometheus(
-        processes, prometheus, name=name, data=data, options=scraping.options
-    ) as server:
-        yield server
+        Promtool(promtool).create_blocks(text, data)
+        with Prometheus(
+            processes, prometheus, name=name, data=data, options=scraping.options
+        ) as server:
+            if scraping.goes_on:
+                clock.is_real = True
+                server.set_targets(fleet.targets())
+            yield server
 
 
 def _moments(clock: VirtualClock, end: float, step_s: int) -> Iterator[int]:

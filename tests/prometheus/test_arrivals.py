@@ -16,9 +16,9 @@ from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.prometheus import Prometheus, QueryResult
 from tests.controlplane.processes import Processes
 from tests.engines import prometheus as engines
+from tests.engines.clocked import Clocked
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Scrapes, Server, Settings
 from tests.engines.history import Change, Scraping, scraped
@@ -110,20 +110,6 @@ SCENES: Mapping[str, Timeline] = {
     },
     OVERLOADED: {0: [(START, FOUR)], EVENT_S: [(RESTART, [0])], EVENT_S + 200: [(KILL, [1])]},
 }
-
-
-@dataclass
-class Clocked(Prometheus):
-    """Answers as of a time that others set."""
-
-    client: Prometheus
-    now: float = 0.0
-
-    async def query(self, expression: str, at: float | None = None) -> QueryResult:
-        return await self.client.query(expression, self.now if at is None else at)
-
-    async def metric_names(self, matcher: str) -> tuple[str, ...]:
-        return await self.client.metric_names(matcher)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Measure
 from inferno_operator.resources.objects import Key
 from tests.controlplane.processes import Processes
+from tests.engines.clocked import Clocked
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Server, Settings
 from tests.engines.history import Change, Scraping, scraped
 from tests.engines.workload import Uniform, Workload
-from tests.prometheus.test_arrivals import Clocked
 
 ENGINE = Engine(alpha=6.0, beta=0.07, gamma=0.8, delta=0.00004, max_batch_size=32)
 LENGTHS = Workload(Uniform(50, 150), Uniform(100, 300))
