@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from inferno_operator.cli.inferno import main
+from inferno_operator.resources import SYSTEM_RESOURCES
 from tests.docs.elsewhere import ELSEWHERE, elsewhere
 from tests.in_process import called
 from tests.reference.commands import contexts
@@ -53,6 +54,14 @@ def test_every_other_command_is_run_somewhere() -> None:
 
 def test_where_they_are_run_is_there() -> None:
     assert [place for place in ELSEWHERE.values() if not (ROOT / place).exists()] == []
+
+
+@pytest.mark.parametrize("command", those("kubectl wait --for=delete"), ids=str)
+def test_definitions_that_are_waited_for_are_those_that_the_original_has(command: Shown) -> None:
+    """It has no Plans, so its uninstallation never deletes them."""
+    (braces,) = re.findall(r"crd/{([a-z,]+)}", command.text)
+
+    assert {*braces.split(",")} == {kind.plural for kind in SYSTEM_RESOURCES}
 
 
 @pytest.mark.parametrize("command", those("make "), ids=str)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.resources import API_VERSION, SYSTEM_RESOURCES, parse
+from inferno_operator.resources import API_VERSION, SYSTEM_RESOURCES, Server, parse
 
 SAMPLES = Path(__file__).parents[4] / "samples"
 NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
@@ -47,3 +47,15 @@ def test_a_sample_has_all_kinds_and_leaves_the_namespace_open(sample: str) -> No
 
     assert {type(resource) for resource in resources} == set(SYSTEM_RESOURCES)
     assert {resource.metadata.namespace for resource in resources} == {""}
+
+
+def test_servers_that_are_measured_have_no_load_of_a_person() -> None:
+    """The guide says to leave it out: the operator writes what it measures."""
+    servers = [parse(item) for item in manifests("measured") if item["kind"] == "Server"]
+
+    assert servers
+    for server in servers:
+        assert isinstance(server, Server)
+        assert server.spec.measure is not None
+        assert server.spec.current_alloc is not None
+        assert server.spec.current_alloc.load is None
