@@ -1,8 +1,9 @@
 """Who got what, and how many cards are left, while capacity is handed out."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +35,11 @@ class Ledger:
         self._given = [0] * len(candidates.cases)
         self._mixes: dict[int, Mix] = {}
         self._kept: dict[int, tuple[KeptReplicas, ...]] = {}
-        self._holding: list[tuple[int, int]] = []
-        self._keeping: list[tuple[int, Sequence[KeptReplicas]]] = []
+        self._holding: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        """Rows and replicas that run, by type, of cases that got fewer."""
+        self._keeping: defaultdict[int, list[tuple[int, Sequence[KeptReplicas]]]]
+        self._keeping = defaultdict(list)
+        """Cases that got less than what runs, by each of its types."""
 
     def room(self, row: int) -> int:
         """Replicas of a row that fit besides those that its case has, at most those it wants.
@@ -81,13 +85,12 @@ class Ledger:
         """
         case = self._case[row]
         gives_back = self._rows[case] not in (NO_ROW, row) or case in self._kept
-        if gives_back:
-            self._give_back(case)
+        freed = self._give_back(case) if gives_back else set()
         self._left[self._type[row]] -= replicas * self._cards[row]
         self._rows[case] = row
         self._given[case] += replicas
-        if gives_back:
-            self._return_to_holders()
+        if freed:
+            self._return_to_holders(freed)
 
     def take_all(self, row: int) -> None:
         """Give a case all the replicas of a row that it wants."""
@@ -97,13 +100,14 @@ class Ledger:
         """Give a case the replicas of a row that run, as many as fit; others as they are freed."""
         self._hold(row, replicas)
         if self.given(row) < replicas:
-            self._holding.append((row, replicas))
+            self._holding[self._type[row]].append((row, replicas))
 
     def keep(self, case: int, parts: Sequence[KeptReplicas]) -> None:
         """Leave a case what runs as it is, as much of it as fits; the rest as it is freed."""
         self._keep(case, parts)
         if self._kept.get(case) != tuple(parts):
-            self._keeping.append((case, parts))
+            for card_type in {part.type for part in parts}:
+                self._keeping[card_type].append((case, parts))
 
     def _hold(self, row: int, replicas: int) -> None:
         if (fitting := min(replicas - self.given(row), self.room(row))) > 0:
@@ -135,13 +139,13 @@ class Ledger:
         rows, given = np.array(self._rows, dtype=np.int64), np.array(self._given, np.int64)
         return Assignment(rows, given, self._mixes, self._kept)
 
-    def _return_to_holders(self) -> None:
-        """Give freed cards to those that hold less than what runs, before anybody else."""
-        for row, replicas in self._holding:
+    def _return_to_holders(self, freed: Collection[int]) -> None:
+        """Give cards of freed types to those that hold less than what runs, before anybody else."""
+        for row, replicas in chain.from_iterable(map(self._holding.__getitem__, freed)):
             case = self._case[row]
             if self._rows[case] in (NO_ROW, row):
                 self._hold(row, replicas)
-        for case, parts in self._keeping:
+        for case, parts in chain.from_iterable(map(self._keeping.__getitem__, freed)):
             if self._rows[case] == NO_ROW:
                 self._give_back(case)
                 self._keep(case, parts)
@@ -157,11 +161,14 @@ class Ledger:
             return 0
         return self._given[case] * self._cards[mine]
 
-    def _give_back(self, case: int) -> None:
-        """Take from a case all that it has."""
-        mine = self._rows[case]
+    def _give_back(self, case: int) -> set[int]:
+        """Take from a case all that it has; returns the types of the cards."""
+        mine, freed = self._rows[case], set[int]()
         if mine != NO_ROW:
             self._left[self._type[mine]] += self._given[case] * self._cards[mine]
             self._rows[case], self._given[case] = NO_ROW, 0
+            freed.add(self._type[mine])
         for part in self._kept.pop(case, ()):
             self._left[part.type] += part.cards * part.replicas
+            freed.add(part.type)
+        return freed
