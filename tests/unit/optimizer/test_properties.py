@@ -19,6 +19,7 @@ from inferno_optimizer.system import (
     SaturationPolicy,
     Server,
     Solution,
+    SolverStatus,
     System,
     Target,
 )
@@ -192,6 +193,17 @@ def test_no_plan_is_better_than_its_bound(system: System) -> None:
     else:
         slack = ROUNDING * max(1.0, abs(certificate.objective))
         assert certificate.bound <= certificate.objective + slack
+
+
+@several
+@given(system=ANY)
+def test_a_plan_is_called_optimal_where_a_small_gap_is_proven_and_nowhere_else(
+    system: System,
+) -> None:
+    certificate = optimize(system).certificate
+
+    proven = certificate.gap is not None and certificate.gap <= 1e-4
+    assert (certificate.status is SolverStatus.OPTIMAL) is proven
 
 
 @several
