@@ -18,7 +18,7 @@ ELIDED = "..."
 
 OFFLINE = (
     *("inferno calibrate ", "inferno catalogue ", "inferno explain ", "inferno optimize "),
-    "inferno --version",
+    *("inferno floor ", "inferno replay ", "inferno --version"),
 )
 """Commands that need nothing but the program."""
 

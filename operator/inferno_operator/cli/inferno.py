@@ -39,6 +39,7 @@ from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+    from inferno_optimizer.system import System
 
 app = typer.Typer(
     add_completion=False,
@@ -55,6 +56,28 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class ReplayFormat(StrEnum):
+    """Output format of a replay."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+TraceFile = Annotated[
+    Path,
+    typer.Option(
+        metavar="FILE",
+        help="The load: CSV, also gzip. With a step of a client on each line (client, start_s, "
+        "rate_per_s, input_mean, output_mean), or a request (arrival_s, input_tokens, "
+        "output_tokens).",
+    ),
+]
+Step = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time between two decisions.")]
+Hours = Annotated[
+    float, typer.Option(metavar="H", min=0, help="How much of the trace; 0: all of it.")
+]
+Scale = Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Multiplies all rates.")]
 Paths = Annotated[
     list[str],
     typer.Argument(
@@ -353,6 +376,108 @@ def generate(  # noqa: PLR0913 - an argument for each option
     text = manifests(autoscaler, found, access, namespace)
     warn(warnings(found))
     typer.echo(text, nl=False)
+
+
+@app.command(
+    epilog="Example: inferno replay samples/fleet --trace samples/traces/servegen-m-large.csv "
+    "--scale 0.3 --policy inferno --policy hpa"
+    "\n\nExample: inferno replay samples/episode --trace samples/traces/slo-aware.csv --step 5 "
+    "--lead-time 100 --policy keda-slo --policy mine:Mine"
+)
+def replay(  # noqa: PLR0913 - an argument for each option
+    paths: Paths,
+    output: Annotated[
+        ReplayFormat, typer.Option("--output", "-o", help="How to print the result.")
+    ] = ReplayFormat.TABLE,
+    *,
+    trace: TraceFile,
+    policies: Annotated[
+        list[str],
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            help="inferno, inferno-exact, inferno-reactive, hpa, keda-slo, static-peak or "
+            "clairvoyant; module:name of your own; with @best, on the best single accelerator of "
+            "each server. Can be repeated.",
+        ),
+    ],
+    step: Step = 60.0,
+    hours: Hours = 0.0,
+    scale: Scale = 1.0,
+    lead_time: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Mean time until a replica serves.")
+    ] = 120.0,
+    lead_time_cov: Annotated[
+        float, typer.Option(metavar="SHARE", min=0, help="Its coefficient of variation.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the random lead times.")] = 0,
+    lenient: Lenient = False,
+) -> None:
+    """Show what policies would have made of a recorded load.
+
+    Needs no cluster and changes nothing. It simulates replicas that start, queue and drain, and
+    prints for each policy the cost, the share of requests within the targets, and the regret:
+    the cost above that of a policy that knows the load and whose replicas start at once.
+    """
+    from inferno_operator.cli.replay import (
+        ReplayOptions,
+        replay_csv,
+        replay_document,
+        replays,
+        scenario_of,
+    )
+    from inferno_operator.cli.tables.replay import replay_parts
+    from inferno_optimizer.replay.plant import LeadTime
+
+    lead = LeadTime(lead_time, lead_time_cov)
+    options = ReplayOptions(step, hours, scale, lead, seed)
+    system = _system_to_replay(paths, lenient=lenient)
+    scenario = scenario_of(system, str(trace), options, warn)
+    with working("replaying") as tell:
+        found = replays(scenario, policies, tell)
+    if output is ReplayFormat.CSV:
+        typer.echo(replay_csv(found))
+        return
+    show(
+        Format(output.value),
+        lambda: replay_document(scenario, found),
+        lambda: replay_parts(found),
+    )
+
+
+@app.command(
+    epilog="Example: inferno floor samples/fleet --trace samples/traces/servegen-m-large.csv "
+    "--scale 0.3"
+)
+def floor(
+    paths: Paths,
+    output: Output = Format.TABLE,
+    *,
+    trace: TraceFile,
+    step: Step = 60.0,
+    hours: Hours = 0.0,
+    scale: Scale = 1.0,
+    lenient: Lenient = False,
+) -> None:
+    """Show the least that an ideal autoscaler could have got away with.
+
+    In each step each server has the replicas of least cost that meet its targets, at once and
+    without a limit of cards.
+    """
+    from inferno_operator.cli.replay import ReplayOptions, floor_document, scenario_of
+    from inferno_operator.cli.tables.replay import floor_parts
+    from inferno_optimizer.replay.floor import floor_of
+
+    system = _system_to_replay(paths, lenient=lenient)
+    scenario = scenario_of(system, str(trace), ReplayOptions(step, hours, scale), warn)
+    found = floor_of(scenario.believed, scenario.trace)
+    show(output, lambda: floor_document(found), lambda: floor_parts(found))
+
+
+def _system_to_replay(paths: list[str], *, lenient: bool) -> "System":
+    from inferno_operator.cli.offline.system import read_system, refuse_unknown
+
+    return read_system(paths, warn if lenient else refuse_unknown, remark=warn)
 
 
 catalogue = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

@@ -149,7 +149,7 @@ def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
     """Size every case on every accelerator with a usable profile of its model."""
     system = catalogue.system
     types = tuple(sorted({a.type for a in system.accelerators}))
-    pairs = _pairs(system, cases, catalogue, types)
+    pairs = build_pairs(catalogue, cases, types)
     sizing = _size_each_once(pairs)
     usable, replicas = _replicas(cases, pairs, sizing)
     prices = np.array([a.cost for a in system.accelerators], dtype=np.float64)
@@ -162,9 +162,12 @@ def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
     )
 
 
-def _pairs(
-    system: System, cases: Sequence[Case], catalogue: Catalogue, types: tuple[str, ...]
-) -> Pairs:
+def build_pairs(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, ...]) -> Pairs:
+    """The pairs of all cases and their profiles, before they are sized.
+
+    `types` are the sorted types of the cards.
+    """
+    system = catalogue.system
     case = np.repeat(np.arange(len(cases)), [len(c.profiles) for c in cases])
     profile = np.fromiter((i for c in cases for i in c.profiles), dtype=np.int64, count=len(case))
     accelerator = _integers(catalogue.accelerators.get(p.accelerator, -1) for p in system.profiles)[

@@ -1,0 +1,205 @@
+"""Recorded loads from CSV files, also compressed ones: steps with rates, or single requests."""
+
+import csv
+import gzip
+import io
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.replay.trace import Trace
+from inferno_optimizer.sizing.queueing import FloatArray
+
+STEPS = ("client", "start_s", "rate_per_s", "input_mean", "output_mean")
+"""Columns of a file with a step of a client on each line."""
+
+REQUESTS = ("arrival_s", "input_tokens", "output_tokens")
+"""Columns of a file with a request on each line; `client` is optional."""
+
+REQUESTS_STEP_S = 60.0
+"""Steps into which single requests are counted [s]."""
+
+ONLY_CLIENT = "all"
+"""The client of requests without one."""
+
+TOLERANCE_S = 1e-6
+
+GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """A line of a file: what a client sends in a step, or one request.
+
+    `rate` is in requests/s; lengths are NaN where nothing is sent.
+    """
+
+    origin: str
+    client: str
+    time_s: float
+    rate: float
+    input_tokens: float
+    output_tokens: float
+
+
+def read_trace(path: str) -> Trace:
+    """Read a trace.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, lacks a column or has no line; or a value is not valid, a step is
+        missing, or time goes back. The text names the file and the line.
+    """
+    reader = csv.reader(io.StringIO(_text(path)))
+    header = [name.strip() for name in next(reader, [])]
+    if not header:
+        raise InputError(f"{path}: is empty")
+    requests = "arrival_s" in header
+    _refuse_missing(path, header, REQUESTS if requests else STEPS)
+    lines = ((number, line) for number, line in enumerate(reader, 2) if any(line))
+    named = ((f"{path}:{n}", dict(zip(header, line, strict=False))) for n, line in lines)
+    rows = [_request(*row) if requests else _step(*row) for row in named]
+    if not rows:
+        raise InputError(f"{path}: has no line below its header")
+    return _counted(rows) if requests else _stepwise(path, rows)
+
+
+def _text(path: str) -> str:
+    try:
+        content = Path(path).read_bytes()
+        plain = gzip.decompress(content) if content.startswith(GZIP) else content
+        return plain.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start + 1})") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: not a whole gzip file: {error}") from error
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+
+
+def _refuse_missing(path: str, header: Sequence[str], wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in header]
+    if missing:
+        raise InputError(
+            f"{path}:1: no column {', '.join(missing)}; a file of steps has {', '.join(STEPS)},"
+            f" one of requests {', '.join(REQUESTS)}"
+        )
+
+
+def _step(origin: str, cells: Mapping[str, str]) -> TraceRow:
+    rate = _number(origin, cells, "rate_per_s")
+    lengths = [_length(origin, cells, name, needed=rate > 0) for name in STEPS[3:]]
+    client = cells.get("client", "").strip()
+    if not client:
+        raise InputError(f"{origin}: client: is empty")
+    return TraceRow(origin, client, _number(origin, cells, "start_s"), rate, *lengths)
+
+
+def _request(origin: str, cells: Mapping[str, str]) -> TraceRow:
+    lengths = [_length(origin, cells, name, needed=True) for name in REQUESTS[1:]]
+    client = cells.get("client", "").strip() or ONLY_CLIENT
+    return TraceRow(origin, client, _number(origin, cells, "arrival_s"), 1.0, *lengths)
+
+
+def _length(origin: str, cells: Mapping[str, str], column: str, *, needed: bool) -> float:
+    if not needed and not cells.get(column, "").strip():
+        return math.nan
+    return _number(origin, cells, column)
+
+
+def _number(origin: str, cells: Mapping[str, str], column: str) -> float:
+    text = cells.get(column, "")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{origin}: {column}: must be a number of at least 0, not {text!r}")
+    return value
+
+
+def _stepwise(path: str, rows: Sequence[TraceRow]) -> Trace:
+    """The trace of a file with steps."""
+    by_client: dict[str, list[TraceRow]] = {}
+    for row in rows:
+        by_client.setdefault(row.client, []).append(row)
+    first = next(iter(by_client.values()))
+    if len(first) == 1:
+        raise InputError(f"{path}: client {first[0].client!r} has one step; a trace has several")
+    step_s = first[1].time_s - first[0].time_s
+    for own in by_client.values():
+        _refuse_gaps(own, step_s)
+        _refuse_other_times(own, first)
+    columns = [
+        np.array([[getattr(row, name) for row in own] for own in by_client.values()]).T
+        for name in ("rate", "input_tokens", "output_tokens")
+    ]
+    return Trace(tuple(by_client), step_s, columns[0], *map(_filled, columns[1:]))
+
+
+def _refuse_gaps(rows: Sequence[TraceRow], step_s: float) -> None:
+    for before, row in pairwise(rows):
+        passed = row.time_s - before.time_s
+        if passed <= 0:
+            raise InputError(
+                f"{row.origin}: start_s: time goes back for client {row.client!r},"
+                f" from {before.time_s:g} to {row.time_s:g}"
+            )
+        if abs(passed - step_s) > TOLERANCE_S:
+            raise InputError(
+                f"{row.origin}: start_s: {passed:g} s after the step before of client"
+                f" {row.client!r}, where steps are {step_s:g} s"
+            )
+
+
+def _refuse_other_times(rows: Sequence[TraceRow], first: Sequence[TraceRow]) -> None:
+    for one, other in ((rows[0], first[0]), (rows[-1], first[-1])):
+        if abs(one.time_s - other.time_s) > TOLERANCE_S:
+            raise InputError(
+                f"{one.origin}: start_s: client {one.client!r} has {one.time_s:g} here, where"
+                f" client {other.client!r} has {other.time_s:g} ({other.origin})"
+            )
+
+
+def _filled(lengths: FloatArray) -> FloatArray:
+    """Lengths without NaN: those of the step before, at the beginning of the first step after."""
+    filled = np.ones_like(lengths)
+    for client, column in enumerate(lengths.T):
+        known = np.flatnonzero(~np.isnan(column))
+        if known.size:
+            newest = np.searchsorted(known, np.arange(len(column)), side="right") - 1
+            filled[:, client] = column[known[np.maximum(newest, 0)]]
+    return filled
+
+
+def _counted(rows: Sequence[TraceRow]) -> Trace:
+    """The trace of single requests: how many came in each step."""
+    for before, row in pairwise(rows):
+        if row.time_s < before.time_s:
+            raise InputError(
+                f"{row.origin}: arrival_s: time goes back, from {before.time_s:g} to {row.time_s:g}"
+            )
+    clients = list(dict.fromkeys(row.client for row in rows))
+    step = np.array([int(row.time_s // REQUESTS_STEP_S) for row in rows])
+    column = np.array([clients.index(row.client) for row in rows])
+    shape = (int(step.max()) + 1, len(clients))
+
+    def total(values: Iterator[float]) -> FloatArray:
+        sums = np.zeros(shape)
+        np.add.at(sums, (step, column), np.array(list(values)))
+        return sums
+
+    count = total(row.rate for row in rows)
+    own = np.where(count > 0, count, np.nan)
+    lengths = (
+        total(row.input_tokens for row in rows) / own,
+        total(row.output_tokens for row in rows) / own,
+    )
+    return Trace(tuple(clients), REQUESTS_STEP_S, count / REQUESTS_STEP_S, *map(_filled, lengths))

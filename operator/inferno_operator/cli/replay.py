@@ -1,0 +1,268 @@
+"""Replays of a trace with several policies: input for the library, and documents of its answer."""
+
+import csv
+import importlib
+import io
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from inferno_operator.cli.offline.traces import read_trace
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.replay.account import Account, share
+from inferno_optimizer.replay.fleet import fleet_of
+from inferno_optimizer.replay.floor import FloorOfTrace
+from inferno_optimizer.replay.hindsight import best_homes
+from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
+from inferno_optimizer.replay.policies import BOUND, POLICIES, NamedPolicy
+from inferno_optimizer.replay.replay import Scenario, replay
+from inferno_optimizer.replay.trace import Trace, for_servers
+from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.system import System
+
+BEST = "@best"
+"""End of the name of a policy that runs each server on its best single accelerator."""
+
+SECONDS_PER_HOUR = 3600.0
+
+TOLD_STEPS = 1000
+"""Steps of a replay after which it is told how far it is."""
+
+Warn = Callable[[Iterable[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """What the options of the command say; times in seconds."""
+
+    step_s: float = 60.0
+    hours: float = 0.0
+    scale: float = 1.0
+    lead: LeadTime = DEFAULT_LEAD
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a policy came to, beside the bound of hindsight."""
+
+    policy: str
+    account: Account
+    bound: Account
+
+    @property
+    def regret(self) -> float:
+        """Cost above that of the bound [cents]."""
+        return self.account.total_cost - self.bound.total_cost
+
+    @property
+    def share_of_optimum(self) -> float:
+        """Cost of the bound divided by the cost."""
+        return share_of(self.bound.total_cost, self.account.total_cost)
+
+
+def share_of(part: float, whole: float) -> float:
+    """A quotient; 1 of nothing."""
+    return part / whole if whole > 0 else 1.0
+
+
+def scenario_of(system: System, trace_file: str, options: ReplayOptions, warn: Warn) -> Scenario:
+    """What is to be replayed; tells which servers are left out and how clients are dealt."""
+    fleet, refused = fleet_of(system)
+    warn(f"server {d.server!r} is left out: {d.message}" for d in refused)
+    trace = read_trace(trace_file)
+    names = [server.name for server in fleet.servers]
+    _refuse_unknown_clients(trace, names, [d.server for d in refused], trace_file)
+    if not set(names) & set(trace.clients):
+        dealt = f"its {len(trace.clients)} clients are dealt to {len(names)} servers in turn"
+        warn([f"{trace_file}: no client is named as a server: {dealt}, scaled to their loads"])
+    whole = for_servers(trace, fleet.servers).scaled(options.scale)
+    part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
+    return Scenario(fleet, fleet, part.every(options.step_s), options.lead, seed=options.seed)
+
+
+def _refuse_unknown_clients(
+    trace: Trace, servers: Sequence[str], left_out: Sequence[str], origin: str
+) -> None:
+    """Where some clients are named as servers, all have to be."""
+    unknown = [c for c in trace.clients if c not in servers and c not in left_out]
+    if unknown and len(unknown) < len(trace.clients):
+        known = alternatives(unknown[0], sorted(servers))
+        raise InputError(f"{origin}: client {unknown[0]!r} is no server of the fleet{known}")
+
+
+def find_policy(name: str) -> NamedPolicy:
+    """The policy of a name, or of `module:name`, with the folder of the command to look in.
+
+    Raises
+    ------
+    InputError
+        There is none, or its module cannot be imported.
+    """
+    if name in POLICIES:
+        return POLICIES[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise InputError(f"no policy is named {name!r}{alternatives(name, sorted(POLICIES))}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"policy {name!r}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    return NamedPolicy(name, found)
+
+
+def replays(
+    scenario: Scenario, names: Sequence[str], tell: Callable[[str], None]
+) -> list[Replayed]:
+    """Replay with each policy, and with the bound of hindsight."""
+    policies = [(name, find_policy(name.removesuffix(BEST))) for name in names]
+    bound = run(scenario, BOUND, BOUND.name, tell)
+    found = []
+    for name, policy in policies:
+        account = bound if policy is BOUND else run(scenario, policy, name, tell)
+        found.append(Replayed(name, account, bound))
+    return found
+
+
+def run(scenario: Scenario, policy: NamedPolicy, name: str, tell: Callable[[str], None]) -> Account:
+    """Replay with one policy, and tell how far it is."""
+    steps = scenario.trace.steps
+    home = (
+        best_homes(scenario.believed, scenario.trace)
+        if name.endswith(BEST)
+        else scenario.fleet.home
+    )
+    tell(f"replaying {name}")
+
+    def progress(step: int) -> None:
+        if step and step % TOLD_STEPS == 0:
+            tell(f"replaying {name}: {step / steps:.0%}")
+
+    return replay(scenario, policy.make, home, hindsight=policy.hindsight, tell=progress)
+
+
+def replay_document(scenario: Scenario, found: Sequence[Replayed]) -> Mapping[str, object]:
+    """The result as JSON; costs in cents, with all servers and each of them."""
+    trace = scenario.trace
+    return {
+        "hours": trace.seconds / SECONDS_PER_HOUR,
+        "stepSeconds": trace.step_s,
+        "policies": [_policy_document(one) for one in found],
+    }
+
+
+def _policy_document(one: Replayed) -> Mapping[str, object]:
+    account = one.account
+    everything = Row.of(one, "", slice(None))
+    return {
+        **everything.document(),
+        "regret": one.regret,
+        "shareOfOptimum": one.share_of_optimum,
+        "cardHours": account.card_hours,
+        "servers": [row.document() for row in server_rows(one)],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a policy came to with one server, or with all of them."""
+
+    policy: str
+    server: str
+    cost: float
+    requests: float
+    within: float
+    delay_within: float
+    itl_within: float
+    missed_minutes: float
+    replicas: float
+    started: int
+    moves: int
+
+    @classmethod
+    def of(cls, one: Replayed, server: str, which: slice) -> "Row":
+        """The sums over some servers."""
+        account = one.account
+        requests = account.requests[which]
+        return cls(
+            policy=one.policy,
+            server=server,
+            cost=float(account.cost[which].sum()),
+            requests=float(requests.sum()),
+            within=share(account.within[which], requests),
+            delay_within=share(account.delay_within[which], requests),
+            itl_within=share(account.itl_within[which], requests),
+            missed_minutes=float(account.missed_minutes[which].sum()),
+            replicas=float(account.replicas[which].sum()),
+            started=int(account.started[which].sum()),
+            moves=int(account.moves[which].sum()),
+        )
+
+    def document(self) -> dict[str, object]:
+        """The row as JSON."""
+        names = ("policy", *(["server"] if self.server else []), *COLUMNS)
+        return {_camel(name): getattr(self, name) for name in names}
+
+
+COLUMNS = (
+    *("cost", "requests", "within", "delay_within", "itl_within", "missed_minutes"),
+    *("replicas", "started", "moves"),
+)
+
+
+def server_rows(one: Replayed) -> list[Row]:
+    """A row for each server."""
+    names = enumerate(one.account.servers)
+    return [Row.of(one, name, slice(place, place + 1)) for place, name in names]
+
+
+def replay_csv(found: Sequence[Replayed]) -> str:
+    """A line for each policy and server, and one for all servers of a policy."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = ("policy", "server", *COLUMNS)
+    writer.writerow(_camel(name) for name in names)
+    for one in found:
+        for row in (Row.of(one, "", slice(None)), *server_rows(one)):
+            writer.writerow(getattr(row, name) for name in names)
+    return text.getvalue().rstrip("\n")
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
+    """The floor as JSON; costs in cents."""
+    servers = zip(
+        floor.servers,
+        floor.cost,
+        floor.replicas,
+        floor.most_replicas,
+        floor.accelerators,
+        strict=True,
+    )
+    cards = zip(floor.types, floor.cards, floor.most_cards, floor.capacity, strict=True)
+    return {
+        "hours": floor.hours,
+        "cost": float(floor.cost.sum()),
+        "servers": [
+            {
+                "server": name,
+                "cost": float(cost),
+                "replicas": float(replicas),
+                "mostReplicas": int(most),
+                "accelerators": dict(accelerators),
+            }
+            for name, cost, replicas, most, accelerators in servers
+        ],
+        "cards": {
+            name: {"mean": float(mean), "most": int(most), "available": int(available)}
+            for name, mean, most, available in cards
+        },
+    }

@@ -1,0 +1,76 @@
+"""Text output of `inferno replay` and `inferno floor`: costs in cents/hour."""
+
+from collections.abc import Iterator, Sequence
+
+from inferno_operator.cli.replay import Replayed, Row
+from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_optimizer.replay.floor import FloorOfTrace
+
+SHOWN = 2
+"""Accelerators of a server that the floor names."""
+
+
+def replay_parts(found: Sequence[Replayed]) -> Iterator[Part]:
+    """Yield a row for each policy, and what cards they used."""
+    yield TextTable(
+        (
+            *("POLICY", ">COST/H", ">REGRET/H", ">OF OPTIMUM", ">WITHIN", ">DELAY", ">ITL"),
+            *(">MISSED MIN", ">REPLICAS", ">STARTED", ">MOVES"),
+        ),
+        [_policy_row(one) for one in found],
+    )
+    yield ""
+    types = [kind for kind in found[0].account.card_hours if _used(found, kind)]
+    rows = [(one.policy, *(_mean_cards(one, kind) for kind in types)) for one in found]
+    yield TextTable(("CARDS", *(f">{kind}" for kind in types)), rows)
+
+
+def _policy_row(one: Replayed) -> Sequence[str]:
+    row, hours = Row.of(one, "", slice(None)), one.account.hours
+    return (
+        one.policy,
+        f"{row.cost / hours:.2f}",
+        f"{one.regret / hours:+.2f}",
+        f"{one.share_of_optimum:.1%}",
+        *(f"{share:.2%}" for share in (row.within, row.delay_within, row.itl_within)),
+        f"{row.missed_minutes:.0f}",
+        f"{row.replicas:.2f}",
+        *map(str, (row.started, row.moves)),
+    )
+
+
+def _used(found: Sequence[Replayed], kind: str) -> bool:
+    return any(one.account.card_hours[kind] > 0 for one in found)
+
+
+def _mean_cards(one: Replayed, kind: str) -> str:
+    return f"{one.account.card_hours[kind] / one.account.hours:.2f}"
+
+
+def floor_parts(floor: FloorOfTrace) -> Iterator[Part]:
+    """Yield the floor of each server, the total, and the cards that it takes."""
+    rows = [_server_row(floor, place) for place in range(len(floor.servers))]
+    yield TextTable(("SERVER", ">COST/H", ">REPLICAS", ">MOST", "MOSTLY ON"), rows)
+    yield ""
+    yield f"floor: {floor.cost.sum() / floor.hours:.2f} cents/hour over {floor.hours:g} h"
+    yield ""
+    cards = zip(floor.types, floor.cards, floor.most_cards, floor.capacity, strict=True)
+    yield TextTable(
+        ("CARDS", ">MEAN", ">MOST", ">AVAILABLE"),
+        [
+            (kind, f"{mean:.2f}", f"{most:.0f}", f"{available:.0f}")
+            for kind, mean, most, available in cards
+            if most
+        ],
+    )
+
+
+def _server_row(floor: FloorOfTrace, place: int) -> Sequence[str]:
+    mostly = floor.accelerators[place][:SHOWN]
+    return (
+        floor.servers[place],
+        f"{floor.cost[place] / floor.hours:.2f}",
+        f"{floor.replicas[place]:.2f}",
+        f"{floor.most_replicas[place]:.0f}",
+        ", ".join(f"{name} {share:.0%}" for name, share in mostly),
+    )

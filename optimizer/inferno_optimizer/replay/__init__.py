@@ -1,0 +1,1 @@
+"""Replay: what a policy would have done with a recorded load, and what that would have cost."""

@@ -1,0 +1,153 @@
+"""The account of a replay: what it cost, what it kept of its targets, what it moved."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferno_optimizer.replay.fleet import ReplayFleet
+from inferno_optimizer.replay.plant import Plant, StepResult
+from inferno_optimizer.replay.trace import Trace
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+
+SECONDS_PER_HOUR = 3600.0
+
+ENOUGH = 0.95
+"""Share of the requests of a step that must be within the targets, else the step counts as missed.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What happened in a replay; sums and means over the whole trace.
+
+    Attributes
+    ----------
+    servers
+        Names of the servers; arrays of shape (servers,) are in this order.
+    hours
+        Length of the trace.
+    cost
+        What the replicas of each server cost, with those that start and drain [cents].
+    card_hours
+        Hours of cards by type.
+    requests
+        Requests that arrived.
+    delay_within, itl_within, within
+        Requests within the targets of wait and TTFT, within that of the ITL, and within both.
+    missed_minutes
+        Minutes in which fewer than `ENOUGH` of the requests were within both.
+    replicas
+        Mean number of replicas.
+    started
+        Replicas that were started.
+    moves
+        Changes of accelerator.
+    replicas_over_time
+        Replicas of each server in each step, with those that start.
+    """
+
+    servers: tuple[str, ...]
+    hours: float
+    cost: FloatArray
+    card_hours: dict[str, float]
+    requests: FloatArray
+    delay_within: FloatArray
+    itl_within: FloatArray
+    within: FloatArray
+    missed_minutes: FloatArray
+    replicas: FloatArray
+    started: IntArray
+    moves: IntArray
+    replicas_over_time: IntArray
+    within_over_time: FloatArray
+
+    @property
+    def total_cost(self) -> float:
+        """Cost of all servers [cents]."""
+        return float(self.cost.sum())
+
+    @property
+    def attainment(self) -> float:
+        """Share of all requests within both targets; 1 without requests."""
+        return share(self.within, self.requests)
+
+
+def share(part: FloatArray, whole: FloatArray) -> float:
+    """Share of a sum; 1 of nothing."""
+    total = float(whole.sum())
+    return float(part.sum()) / total if total > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Writes down each step of a replay; arrays of shape (steps, servers)."""
+
+    fleet: ReplayFleet
+    trace: Trace
+    drain_s: float
+    cards: FloatArray
+    cost: FloatArray
+    replicas: IntArray
+    delay_within: FloatArray
+    itl_within: FloatArray
+    started: IntArray
+    drained: IntArray
+    moves: IntArray
+    place: IntArray
+
+    @classmethod
+    def of(cls, fleet: ReplayFleet, trace: Trace, drain_s: float) -> "Recorder":
+        """An empty record; a replica that is taken away costs for `drain_s` seconds more."""
+        steps, servers = trace.steps, len(fleet.servers)
+        rows = [np.zeros((steps, servers)) for _ in range(3)]
+        return cls(
+            fleet,
+            trace,
+            drain_s,
+            cards=np.zeros(len(fleet.types)),
+            cost=rows[0],
+            replicas=np.zeros((steps, servers), dtype=np.int64),
+            delay_within=rows[1],
+            itl_within=rows[2],
+            started=np.zeros(fleet.shape, dtype=np.int64),
+            drained=np.zeros(fleet.shape, dtype=np.int64),
+            moves=np.zeros(servers, dtype=np.int64),
+            place=np.full(servers, -1),
+        )
+
+    def record(self, step: int, plant: Plant, served: StepResult) -> None:
+        """Write down a step, after the plant has served it."""
+        present = plant.present
+        draining = (plant.drained - self.drained) * (self.drain_s / self.trace.step_s)
+        paid = present + draining
+        self.cost[step] = self.fleet.cost(paid)
+        self.cards[:] += self.fleet.used_cards(paid)
+        self.replicas[step] = present.sum(axis=1)
+        self.delay_within[step], self.itl_within[step] = served.delay_within, served.itl_within
+        self.started[:], self.drained[:] = plant.started, plant.drained
+        place = np.where(plant.ready.any(axis=1), plant.ready.argmax(axis=1), self.place)
+        self.moves[:] += (place != self.place) & (self.place >= 0)
+        self.place[:] = place
+
+    def account(self) -> Account:
+        """The sums."""
+        trace, hours = self.trace, self.trace.step_s / SECONDS_PER_HOUR
+        requests = trace.rate * trace.step_s
+        both = self.delay_within * self.itl_within
+        missed = (both < ENOUGH) & (requests > 0)
+        return Account(
+            servers=tuple(server.name for server in self.fleet.servers),
+            hours=trace.seconds / SECONDS_PER_HOUR,
+            cost=self.cost.sum(axis=0) * hours,
+            card_hours=dict(zip(self.fleet.types, (self.cards * hours).tolist(), strict=True)),
+            requests=requests.sum(axis=0),
+            delay_within=(requests * self.delay_within).sum(axis=0),
+            itl_within=(requests * self.itl_within).sum(axis=0),
+            within=(requests * both).sum(axis=0),
+            missed_minutes=missed.sum(axis=0) * trace.step_s / 60,
+            replicas=self.replicas.mean(axis=0),
+            started=self.started.sum(axis=1),
+            moves=self.moves.copy(),
+            replicas_over_time=self.replicas,
+            within_over_time=both,
+        )

@@ -1,0 +1,150 @@
+"""How a replica responds to the number of requests in it, as tables of the queueing model.
+
+The plant knows how many requests are in a replica, not at which rate they come. A stationary
+queue at rate r holds L(r) requests, so a replica that holds L(r) departs at r: a fluid whose
+stationary state is that of the queue [Wang, Tipper and Banerjee, IEEE INFOCOM 1996, pointwise
+stationary fluid flow approximation]. Beyond the highest stable rate, what is more waits in line
+and is served at that rate.
+"""
+
+import numpy as np
+
+from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, loaded, rows_of
+from inferno_optimizer.replay.trace import changed
+from inferno_optimizer.sizing.candidates import build_pairs
+from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
+from inferno_optimizer.sizing.rates import Replicas
+from inferno_optimizer.sizing.waiting import log_tail, wait_percentile
+
+LOADS = np.concatenate((np.linspace(0.0, 0.8, 17), 1.0 - np.geomspace(0.18, 0.001, 24)))
+"""Knots: shares of the rate of a full batch; the first one stands for an empty replica."""
+
+LEAST_LOAD = 1e-4
+"""The share at which an empty replica is evaluated."""
+
+DELAYS = np.array([0.125, 0.25, 0.5, 0.75, 1.0, 1000.0])
+"""Knots beyond the last load: waits in line, as shares of the tightest limit of a delay."""
+
+NO_LIMIT_MS = 60_000.0
+"""Stands for the limit of a server that has no target of a delay."""
+
+KNOTS = len(LOADS) + len(DELAYS)
+
+P90 = 0.9
+
+REQUESTS, RATE, RUNNING, ITL, TTFT_P90, WAIT, FIRST, WITHIN = range(8)
+"""The columns: requests in a replica; departures [requests/s]; requests in service; ITL [ms];
+90th percentile of the TTFT, mean wait, mean time from the start of service to the first token
+[ms]; share of requests within the targets of wait and TTFT."""
+
+COLUMNS = 8
+
+
+class Curves:
+    """Tables of the replicas of each server on each accelerator, made when they are needed.
+
+    `table` has the shape (servers, accelerators, `COLUMNS`, `KNOTS`); what it has of other pairs
+    than those asked for last means nothing.
+    """
+
+    def __init__(self, fleet: ReplayFleet) -> None:
+        self._fleet = fleet
+        self._lengths = np.zeros((2, len(fleet.servers)))
+        self._filled = np.zeros(fleet.shape, dtype=np.bool_)
+        self.table = np.zeros((*fleet.shape, COLUMNS, KNOTS))
+
+    def ask(self, lengths: FloatArray, server: IntArray, accelerator: IntArray) -> None:
+        """Fill the tables of pairs at mean lengths of shape (2, servers)."""
+        other = changed(lengths, self._lengths)
+        self._lengths = np.where(other, lengths, self._lengths)
+        self._filled[other] = False
+        new = np.flatnonzero(~self._filled[server, accelerator])
+        if new.size:
+            self._fill(server[new], accelerator[new])
+
+    def _fill(self, server: IntArray, accelerator: IntArray) -> None:
+        servers, case = np.unique(server, return_inverse=True)
+        cases = loaded(self._fleet, servers, self._lengths)
+        pairs = build_pairs(self._fleet.catalogue, cases, self._fleet.types)
+        rows = rows_of(pairs, (len(servers), self._fleet.shape[1]))[case, accelerator]
+        for group in pairs.groups:
+            mine, place = group.among(rows)
+            if mine.size:
+                found = response(group.replicas.take(place))
+                self.table[server[mine], accelerator[mine]] = found
+        self._filled[server, accelerator] = True
+
+
+def response(replicas: Replicas) -> FloatArray:
+    """The tables of replicas in descending order of batch; shape (rows, columns, knots)."""
+    count, knots = len(replicas.model.batch), len(LOADS)
+    every = replicas.take(np.repeat(np.arange(count), knots))
+    batch = every.model.batch.astype(np.float64)
+    loads = np.tile(np.maximum(LOADS, LEAST_LOAD), count)
+    rate = loads / every.model.intervals(slice(0, len(batch)), batch)
+    stable = _stable(every, rate).reshape(COLUMNS, count, knots).transpose(1, 0, 2)
+    stable[:, [REQUESTS, RATE, RUNNING, WAIT], 0] = 0.0
+    return np.concatenate((stable, _overloaded(replicas, stable[:, :, -1])), axis=2)
+
+
+def _stable(replicas: Replicas, rate: FloatArray) -> FloatArray:
+    """The columns of queues at rates [requests/ms]; shape (columns, rows)."""
+    queue = replicas.averages(rate)
+    first = replicas.model.first_token_ms(queue)
+    percentile = wait_percentile(queue, np.full(len(rate), P90))
+    return np.stack(
+        (
+            queue.in_service + queue.waiting,
+            rate * MS_PER_S,
+            queue.in_service,
+            replicas.model.itl_ms(queue),
+            percentile + first,
+            queue.wait_ms,
+            first,
+            _within(replicas, queue, first, 0.0),
+        )
+    )
+
+
+def _within(
+    replicas: Replicas, queue: Averages, first: FloatArray, delay_ms: FloatArray | float
+) -> FloatArray:
+    """Share of requests within the limits of wait and TTFT, if each waits for a delay more."""
+    limits = replicas.limits
+    slack = np.minimum(limits.wait, limits.ttft - first) - delay_ms
+    free = np.isinf(slack)
+    missed = np.exp(log_tail(queue, np.where(free, 0.0, slack)))
+    return np.where(free, 1.0, 1.0 - missed)
+
+
+def _overloaded(replicas: Replicas, last: FloatArray) -> FloatArray:
+    """The columns beyond the last stable knot, whose columns are `last`."""
+    limits = replicas.limits
+    limit = np.minimum(limits.wait, limits.ttft)
+    limit = np.where(np.isinf(limit), NO_LIMIT_MS, limit)
+    queue = replicas.averages(last[:, RATE] / MS_PER_S)
+    full = 1.0 / queue.interval  # the rate of a full batch [requests/ms]
+    found = np.repeat(last[:, :, None], len(DELAYS), axis=2)
+    for knot, share in enumerate(DELAYS):
+        delay = share * limit
+        found[:, REQUESTS, knot] += delay * full
+        found[:, RATE, knot] = full * MS_PER_S
+        found[:, [TTFT_P90, WAIT], knot] += delay[:, None]
+        found[:, WITHIN, knot] = _within(replicas, queue, last[:, FIRST], delay)
+    return found
+
+
+def interpolated(table: FloatArray, column: int, knot: IntArray, share: FloatArray) -> FloatArray:
+    """A column of tables (rows, columns, knots) at a share of the way from a knot to the next."""
+    rows = np.arange(len(table))
+    low, high = table[rows, column, knot], table[rows, column, knot + 1]
+    value: FloatArray = low + share * (high - low)
+    return value
+
+
+def located(values: FloatArray, wanted: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Knots below values in rising rows of shape (rows, knots), and the shares of the way on."""
+    knot = np.clip((values <= wanted[:, None]).sum(axis=1) - 1, 0, values.shape[1] - 2)
+    rows = np.arange(len(values))
+    low, high = values[rows, knot], values[rows, knot + 1]
+    return knot, (wanted - low) / (high - low)

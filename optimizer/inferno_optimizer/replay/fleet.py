@@ -1,0 +1,177 @@
+"""What can run where: servers and accelerators as matrices, and their sizing at some lengths."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.sizing.candidates import Candidates, Pairs, build_candidates
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.rates import TargetLimits
+from inferno_optimizer.system import Decision, Load, Server, System
+
+NOWHERE = -1
+"""Row of a server on an accelerator on which it cannot run."""
+
+MS_PER_S = 1000.0
+SECONDS_PER_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFleet:
+    """Servers and accelerators; matrices have the shape (servers, accelerators).
+
+    `home` is the accelerator on which each server runs now, or would be the cheapest.
+    `unit_cost` is the cost of a replica [cents/hour] and `cards` are its cards, 0 where it
+    cannot run; `card_type` is the place of the type of each accelerator in `types`, and
+    `capacity` are the cards by type. `least` are the fewest replicas of each server; `itl_limit`,
+    `ttft_limit` and `wait_limit` are its targets [ms], infinite without one.
+    """
+
+    catalogue: Catalogue
+    cases: tuple[Case, ...]
+    accelerators: tuple[str, ...]
+    types: tuple[str, ...]
+    home: IntArray
+    unit_cost: FloatArray
+    cards: IntArray
+    card_type: IntArray
+    capacity: IntArray
+    least: IntArray
+    itl_limit: FloatArray
+    ttft_limit: FloatArray
+    wait_limit: FloatArray
+
+    @property
+    def system(self) -> System:
+        """The servers, accelerators and profiles."""
+        return self.catalogue.system
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """The servers."""
+        return self.system.servers
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of servers and accelerators."""
+        return len(self.servers), len(self.accelerators)
+
+    def at_home(self, replicas: IntArray, home: IntArray | None = None) -> IntArray:
+        """The matrix with this many replicas of each server on one accelerator."""
+        matrix = np.zeros(self.shape, dtype=np.int64)
+        matrix[np.arange(len(replicas)), self.home if home is None else home] = replicas
+        return matrix
+
+    def used_cards(self, replicas: IntArray | FloatArray) -> FloatArray:
+        """Cards by type that a matrix of replicas uses."""
+        by_accelerator = (replicas * self.cards).sum(axis=0)
+        return np.bincount(self.card_type, by_accelerator, len(self.types)).astype(np.float64)
+
+    def cost(self, replicas: IntArray | FloatArray) -> FloatArray:
+        """Cost of each server with a matrix of replicas [cents/hour]."""
+        total: FloatArray = (replicas * self.unit_cost).sum(axis=1)
+        return total
+
+
+def fleet_of(system: System) -> tuple[ReplayFleet, list[Decision]]:
+    """The servers of a system that can be sized, and why others cannot.
+
+    Raises
+    ------
+    InputError
+        No server can be sized.
+    """
+    catalogue = Catalogue(system.by_name())
+    outcomes = [catalogue.case(server) for server in catalogue.system.servers]
+    cases = [case for case in outcomes if isinstance(case, Case)]
+    refused = [decision for decision in outcomes if isinstance(decision, Decision)]
+    if not cases:
+        raise InputError(refused[0].message if refused else "there is no server")
+    kept = Catalogue(replace(catalogue.system, servers=tuple(case.server for case in cases)))
+    return _matrices(kept, build_candidates(kept, cases)), refused
+
+
+def _matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet:
+    system = catalogue.system
+    row = rows_of(candidates.pairs, (len(system.servers), len(system.accelerators)))
+    possible = row != NOWHERE
+    multiplicity = candidates.pairs.cards[row]
+    types = candidates.types
+    limits = TargetLimits.of([case.target for case in candidates.cases])
+    return ReplayFleet(
+        catalogue=catalogue,
+        cases=candidates.cases,
+        accelerators=tuple(a.name for a in system.accelerators),
+        types=types,
+        home=_home(system, candidates, row),
+        unit_cost=np.where(possible, candidates.unit_cost[row], 0.0),
+        cards=np.where(possible, multiplicity, 0),
+        card_type=np.array([types.index(a.type) for a in system.accelerators], dtype=np.int64),
+        capacity=np.array([system.capacity.get(t, 0) for t in types], dtype=np.int64),
+        least=np.array([server.min_replicas for server in system.servers], dtype=np.int64),
+        itl_limit=limits.itl,
+        ttft_limit=limits.ttft,
+        wait_limit=limits.wait,
+    )
+
+
+def rows_of(pairs: Pairs, shape: tuple[int, int]) -> IntArray:
+    """The row of each case on each accelerator, or `NOWHERE`."""
+    row = np.full(shape, NOWHERE)
+    row[pairs.case, pairs.accelerator] = np.arange(len(pairs.case))
+    return row
+
+
+def _home(system: System, candidates: Candidates, row: IntArray) -> IntArray:
+    """Where each server runs; of the others, the cheapest that meets the targets."""
+    cost = np.where(candidates.usable, candidates.cost, np.inf)[row]
+    cost = np.where(row == NOWHERE, np.inf, cost)
+    home: IntArray = cost.argmin(axis=1)
+    places = {accelerator.name: i for i, accelerator in enumerate(system.accelerators)}
+    for server, (name, own) in enumerate(zip(_current(system), row, strict=True)):
+        place = places.get(name)
+        if place is not None and own[place] != NOWHERE:
+            home[server] = place
+    return home
+
+
+def _current(system: System) -> list[str]:
+    return [server.current.accelerator for server in system.servers]
+
+
+def with_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
+    """The system with another load of each server; rates in requests/s."""
+    columns = (rate.tolist(), *lengths.tolist())
+    servers = (
+        _with(server, _load(server.load, *values))
+        for server, *values in zip(system.servers, *columns, strict=True)
+    )
+    return replace(system, servers=tuple(servers))
+
+
+def loaded(fleet: ReplayFleet, servers: IntArray, lengths: FloatArray) -> list[Case]:
+    """The cases of some servers with requests of other lengths, of shape (2, all servers)."""
+    told, generated = lengths[:, servers].tolist()
+    return [
+        replace(case, server=_with(case.server, _load(case.server.load, 1.0, *columns)))
+        for case, *columns in zip((fleet.cases[i] for i in servers), told, generated, strict=True)
+    ]
+
+
+def _with(server: Server, load: Load) -> Server:
+    return replace(server, current=replace(server.current, load=load))
+
+
+def _load(own: Load, rate: float, input_tokens: float, output_tokens: float) -> Load:
+    """A load with rounded lengths; a load in the form of generation 1 stays in it."""
+    told, generated = max(round(input_tokens), 0), max(round(output_tokens), 1)
+    plain = own.tokens_per_request > 0 and not own.output_tokens
+    return replace(
+        own,
+        arrival_rate=rate * SECONDS_PER_MINUTE,
+        tokens_per_request=told + generated,
+        input_tokens=told,
+        output_tokens=0 if plain else generated,
+    )

@@ -1,0 +1,57 @@
+"""A bound of the load after a lead time, from the newest load and how loads have grown so far.
+
+Conformal: the newest rate times a quantile of the ratios that were realised over that time in the
+last day. Until there is enough history, a fixed ratio.
+"""
+
+import math
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray
+
+QUANTILE = 0.9
+HISTORY_S = 24 * 3600.0
+ENOUGH_S = 2 * 3600.0
+REFRESH_S = 600.0
+
+FIRST_RATIO = 1.15
+"""The ratio until there is enough history."""
+
+MOST = 10.0
+"""The largest ratio; what comes after nothing cannot be foretold by a ratio."""
+
+
+class ConformalBound:
+    """The bound for each server; rates are given one step after the other."""
+
+    def __init__(self, servers: int, horizon_s: float, step_s: float) -> None:
+        self._ahead = max(1, math.ceil(horizon_s / step_s))
+        self._needed = math.ceil(ENOUGH_S / step_s)
+        self._refresh = max(1, round(REFRESH_S / step_s))
+        self._kept = math.ceil(HISTORY_S / step_s)
+        self._rates = np.zeros((self._kept, servers))
+        self._known = 0
+        self._ratio = np.full(servers, FIRST_RATIO)
+
+    def add(self, rate: FloatArray) -> None:
+        """Remember the rate of a step."""
+        self._rates[self._known % self._kept] = rate
+        self._known += 1
+        if self._known >= self._needed and self._known % self._refresh == 0:
+            self._ratio = self._quantile()
+
+    @property
+    def ratio(self) -> FloatArray:
+        """What the newest rate is multiplied by."""
+        return self._ratio
+
+    def _quantile(self) -> FloatArray:
+        count = min(self._known, self._kept)
+        rates = self._rates[np.arange(self._known - count, self._known) % self._kept]
+        before, after = rates[: -self._ahead], rates[self._ahead :]
+        something = before > 0
+        ratios = np.where(something, after / np.where(something, before, 1.0), 1.0)
+        limited = np.minimum(np.where(~something & (after > 0), MOST, ratios), MOST)
+        bound: FloatArray = np.quantile(limited, QUANTILE, axis=0)
+        return bound

@@ -1,0 +1,108 @@
+"""Policies that know the whole load beforehand: what others are measured against."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.replay.fleet import ReplayFleet, with_loads
+from inferno_optimizer.replay.policy import Seen, Setting
+from inferno_optimizer.replay.sized import sizings
+from inferno_optimizer.replay.trace import Trace
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.system import Allocation
+
+
+class StaticPeak:
+    """The replicas at home for the largest load of the trace, all the time."""
+
+    def __init__(self, setting: Setting) -> None:
+        servers = np.arange(len(setting.home))
+        self._wanted = setting.fleet.least.copy()
+        for steps, sized in sizings(setting.fleet, setting.trace):
+            highest = setting.trace.rate[steps].max(axis=0)
+            needed = sized.replicas_for(highest)
+            self._wanted = np.maximum(self._wanted, needed[servers, setting.home])
+
+    def __call__(self, _: Seen) -> IntArray:
+        """Replicas at home."""
+        return self._wanted
+
+
+class Clairvoyant:
+    """The cheapest replicas that meet the targets in the next step, which it knows.
+
+    Each server is on the accelerator that is the cheapest for its load. Where there are too few
+    cards for that, it is the plan of the optimizer for this load.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._place, self._count = cheapest(setting.fleet, setting.trace)
+        self._planned = np.zeros(setting.fleet.shape, dtype=np.int64)
+        self._planned_for = np.zeros(len(setting.home))
+
+    def __call__(self, seen: Seen) -> IntArray:
+        """Replicas of each server on each accelerator."""
+        fleet, trace = self._setting.fleet, self._setting.trace
+        step = min(round(seen.time_s / trace.step_s), trace.steps - 1)
+        wanted = fleet.at_home(self._count[step], self._place[step])
+        if (fleet.used_cards(wanted) <= fleet.capacity).all():
+            return wanted
+        if (trace.rate[step] != self._planned_for).any():
+            self._planned, self._planned_for = planned(fleet, trace, step), trace.rate[step]
+        return self._planned
+
+
+def cheapest(fleet: ReplayFleet, trace: Trace) -> tuple[IntArray, IntArray]:
+    """Accelerator and replicas of least cost in each step, as if there were cards without end.
+
+    Arrays have the shape (steps, servers).
+    """
+    place = np.zeros(trace.rate.shape, dtype=np.int64)
+    count = np.zeros(trace.rate.shape, dtype=np.int64)
+    servers = np.arange(len(fleet.servers))
+    for step, (needed, cost) in enumerate(_step_costs(fleet, trace)):
+        place[step] = cost.argmin(axis=1)
+        count[step] = np.maximum(needed[servers, place[step]], 0)
+    return place, count
+
+
+def best_homes(fleet: ReplayFleet, trace: Trace) -> IntArray:
+    """The accelerator of each server that alone would cost least over a trace."""
+    total = np.zeros(fleet.shape)
+    for _, cost in _step_costs(fleet, trace):
+        total += cost
+    best: IntArray = total.argmin(axis=1)
+    return best
+
+
+def _step_costs(fleet: ReplayFleet, trace: Trace) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Replicas that meet the targets in each step, and their cost [cents/hour]."""
+    for steps, sized in sizings(fleet, trace):
+        able = sized.max_rate > 0
+        for step in range(steps.start, steps.stop):
+            needed = sized.replicas_for(trace.rate[step])
+            yield needed, np.where(able, needed * fleet.unit_cost, np.inf)
+
+
+def planned(fleet: ReplayFleet, trace: Trace, step: int) -> IntArray:
+    """The replicas of the optimizer's plan for the load of a step, from nothing."""
+    system = with_loads(fleet.system, trace.rate[step], trace.lengths[step])
+    servers = tuple(
+        replace(server, current=Allocation(load=server.load)) for server in system.servers
+    )
+    return matrix_of(fleet, optimize(replace(system, servers=servers)).allocations)
+
+
+def matrix_of(fleet: ReplayFleet, allocations: Mapping[str, Allocation]) -> IntArray:
+    """Allocations by name of server as a matrix of replicas."""
+    places = {name: place for place, name in enumerate(fleet.accelerators)}
+    matrix = np.zeros(fleet.shape, dtype=np.int64)
+    for row, server in enumerate(fleet.servers):
+        allocation = allocations.get(server.name)
+        for part in allocation.parts if allocation else ():
+            if part.replicas > 0:
+                matrix[row, places[part.accelerator]] = part.replicas
+    return matrix

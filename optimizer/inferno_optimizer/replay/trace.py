@@ -1,0 +1,161 @@
+"""Loads over time: the rate and the mean lengths of the requests of each server, step by step."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.system import Server
+
+SECONDS_PER_MINUTE = 60.0
+
+SAME_LENGTH = 0.02
+"""Relative change of a mean length below which a replica is taken to perform as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The load of some clients, each a column; rows are steps of `step_s` seconds.
+
+    `rate` is in requests/s, `input_tokens` and `output_tokens` are means per request; arrays
+    have the shape (steps, clients). Where nothing arrives, the lengths are those of before.
+    """
+
+    clients: tuple[str, ...]
+    step_s: float
+    rate: FloatArray
+    input_tokens: FloatArray
+    output_tokens: FloatArray
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return len(self.rate)
+
+    @property
+    def lengths(self) -> FloatArray:
+        """Mean input and output tokens; shape (steps, 2, clients)."""
+        return np.stack((self.input_tokens, self.output_tokens), axis=1)
+
+    @property
+    def seconds(self) -> float:
+        """Its length [s]."""
+        return self.steps * self.step_s
+
+    def between(self, start_s: float, end_s: float) -> "Trace":
+        """The part between two times since its start."""
+        first, last = (round(time / self.step_s) for time in (start_s, end_s))
+        if not 0 <= first < last:
+            raise InputError(f"nothing of the trace is between {start_s:g} s and {end_s:g} s")
+        return self._of(slice(first, last))
+
+    def every(self, step_s: float) -> "Trace":
+        """The same load in other steps; rates of longer steps are means.
+
+        Raises
+        ------
+        InputError
+            Neither step is a multiple of the other.
+        """
+        finer, longer = self.step_s / step_s, step_s / self.step_s
+        if finer >= 1 and finer.is_integer():
+            rows = np.repeat(np.arange(self.steps), int(finer))
+            return replace(self._of(rows), step_s=step_s)
+        if not longer.is_integer():
+            raise InputError(f"steps of {step_s:g} s do not fit into those of {self.step_s:g} s")
+        return self._in_groups(int(longer))
+
+    def scaled(self, factor: float) -> "Trace":
+        """The same shape with more or fewer requests."""
+        return replace(self, rate=self.rate * factor)
+
+    def _of(self, rows: slice | np.ndarray[tuple[int], np.dtype[np.int64]]) -> "Trace":
+        columns = (self.rate[rows], self.input_tokens[rows], self.output_tokens[rows])
+        return Trace(self.clients, self.step_s, *columns)
+
+    def _in_groups(self, size: int) -> "Trace":
+        starts = np.arange(0, self.steps, size)
+        counts = np.diff([*starts, self.steps])[:, None]
+        sums = np.add.reduceat(self.rate, starts)
+
+        def mean(lengths: FloatArray) -> FloatArray:
+            total = np.add.reduceat(lengths * self.rate, starts)
+            plain = np.add.reduceat(lengths, starts) / counts
+            return np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), plain)
+
+        return Trace(
+            self.clients,
+            self.step_s * size,
+            sums / counts,
+            mean(self.input_tokens),
+            mean(self.output_tokens),
+        )
+
+
+def for_servers(trace: Trace, servers: Sequence[Server]) -> Trace:
+    """The load of each server, in the order of the servers.
+
+    Where clients are named as servers, each server gets the load of its client as it is, and
+    none without one. Where no client is, the clients are dealt to the servers in turn: of a
+    client, the server gets the shape, scaled so that its highest rate and its mean lengths are
+    those of the server's own load.
+    """
+    names = [server.name for server in servers]
+    if set(names) & set(trace.clients):
+        return _by_name(trace, names)
+    return _dealt(trace, servers)
+
+
+def _by_name(trace: Trace, names: Sequence[str]) -> Trace:
+    places = {client: place for place, client in enumerate(trace.clients)}
+
+    def column(of: FloatArray, name: str, missing: float) -> FloatArray:
+        return of[:, places[name]] if name in places else np.full(trace.steps, missing)
+
+    return Trace(
+        tuple(names),
+        trace.step_s,
+        np.stack([column(trace.rate, name, 0.0) for name in names], axis=1),
+        np.stack([column(trace.input_tokens, name, 1.0) for name in names], axis=1),
+        np.stack([column(trace.output_tokens, name, 1.0) for name in names], axis=1),
+    )
+
+
+def _dealt(trace: Trace, servers: Sequence[Server]) -> Trace:
+    dealt = np.arange(len(servers)) % len(trace.clients)
+    loads = [server.load for server in servers]
+    rates = np.array([load.arrival_rate / SECONDS_PER_MINUTE for load in loads])
+    own_input = [float(load.input_tokens) for load in loads]
+    own_output = [float(load.output_tokens or load.tokens_per_request) for load in loads]
+    return Trace(
+        tuple(server.name for server in servers),
+        trace.step_s,
+        _relative(trace.rate, trace.rate.max(axis=0))[:, dealt] * rates,
+        _relative(trace.input_tokens, trace.input_tokens.mean(axis=0))[:, dealt] * own_input,
+        _relative(trace.output_tokens, trace.output_tokens.mean(axis=0))[:, dealt] * own_output,
+    )
+
+
+def _relative(values: FloatArray, whole: FloatArray) -> FloatArray:
+    """Values over time as shares; 0 of nothing."""
+    return np.where(whole > 0, values / np.where(whole > 0, whole, 1.0), 0.0)
+
+
+def epochs(trace: Trace) -> Iterator[slice]:
+    """Steps in a row in which no mean length changes by more than `SAME_LENGTH`."""
+    lengths, start = trace.lengths, 0
+    moves = np.flatnonzero((lengths[1:] != lengths[:-1]).any(axis=(1, 2))) + 1
+    for step in moves.tolist():
+        if changed(lengths[step], lengths[start]).any():
+            yield slice(start, step)
+            start = step
+    yield slice(start, trace.steps)
+
+
+def changed(lengths: FloatArray, known: FloatArray) -> npt.NDArray[np.bool_]:
+    """Which clients have other mean lengths; arrays of shape (2, clients)."""
+    other: npt.NDArray[np.bool_] = np.any(np.abs(lengths - known) > SAME_LENGTH * known, axis=0)
+    return other

@@ -1,0 +1,110 @@
+"""`inferno replay` and `inferno floor`, as their users run them."""
+
+import csv
+import io
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import ROOT, inferno
+
+EPISODE = ROOT / "samples/episode"
+LOAD = ROOT / "samples/traces/slo-aware.csv"
+
+OWN = """\
+import numpy as np
+
+
+class OnePerRequest:
+    def __init__(self, setting):
+        self.least = setting.fleet.least
+
+    def __call__(self, seen):
+        return np.maximum(np.ceil(seen.load.rate), self.least).astype(int)
+"""
+
+
+def replay(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    common = ("--trace", LOAD, "--step", "30", "--lead-time", "100")
+    return inferno("replay", EPISODE, *common, *arguments, cwd=cwd)
+
+
+def test_the_table_has_a_row_for_each_policy() -> None:
+    done = replay("--policy", "hpa", "--policy", "inferno", "--policy", "hpa@best")
+    lines = done.stdout.decode().splitlines()
+
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in lines[:4]] == ["POLICY", "hpa", "inferno", "hpa@best"]
+
+
+def test_json_and_csv_say_the_same() -> None:
+    document = json.loads(replay("--policy", "hpa", "-o", "json").stdout)
+    rows = list(csv.DictReader(io.StringIO(replay("--policy", "hpa", "-o", "csv").stdout.decode())))
+
+    (policy,) = document["policies"]
+    assert [row["server"] for row in rows] == ["", "qwen3-32b"]
+    assert float(rows[0]["cost"]) == policy["cost"] == policy["servers"][0]["cost"]
+    assert float(rows[0]["within"]) == policy["within"]
+    assert policy["regret"] > 0
+    assert 0 < policy["shareOfOptimum"] < 1
+    assert policy["cardHours"]["H100"] > 0
+
+
+def test_a_policy_of_the_user_is_found_where_the_command_runs(tmp_path: Path) -> None:
+    (tmp_path / "own_policy.py").write_text(OWN)
+
+    done = replay("--policy", "own_policy:OnePerRequest", "-o", "json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["policies"][0]["replicas"] > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hpaa", "no policy is named 'hpaa'"),
+        ("no_such_module:Policy", "policy 'no_such_module:Policy': No module named"),
+        ("math:nothing", "policy 'math:nothing': module 'math' has no attribute 'nothing'"),
+    ],
+)
+def test_an_unknown_policy_is_refused(name: str, message: str) -> None:
+    done = replay("--policy", name)
+
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+
+
+def test_a_client_that_is_no_server_is_refused_if_others_are(tmp_path: Path) -> None:
+    load = tmp_path / "load.csv"
+    names = ("qwen3-32b", "qwen3-23b")
+    lines = [f"{name},{start},1,10,10" for name in names for start in (0, 60)]
+    load.write_text("\n".join(["client,start_s,rate_per_s,input_mean,output_mean", *lines]))
+
+    done = inferno("replay", EPISODE, "--trace", load, "--policy", "hpa")
+
+    assert done.returncode == 2
+    assert b"load.csv: client 'qwen3-23b' is no server of the fleet" in done.stderr
+
+
+def test_a_bad_trace_is_one_line_with_status_2(tmp_path: Path) -> None:
+    load = tmp_path / "load.csv"
+    load.write_text("client,start_s,rate_per_s,input_mean,output_mean\na,0,-1,1,1\n")
+
+    for command, *options in (("replay", "--policy", "hpa"), ("floor",)):
+        done = inferno(command, EPISODE, "--trace", load, *options)
+
+        assert done.returncode == 2
+        assert done.stderr.decode().count("\n") == 1
+        assert b"load.csv:2: rate_per_s: must be" in done.stderr
+
+
+def test_the_floor_is_not_above_the_bound() -> None:
+    floor = json.loads(
+        inferno("floor", EPISODE, "--trace", LOAD, "--step", "30", "-o", "json").stdout
+    )
+    document = json.loads(replay("--policy", "clairvoyant", "-o", "json").stdout)
+
+    assert 0 < floor["cost"] <= document["policies"][0]["cost"]
+    assert floor["cards"]["H100"]["most"] <= 16

@@ -1,0 +1,105 @@
+"""Traces in files: what is read, and the line of what is wrong."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inferno_operator.cli.offline.traces import read_trace
+from inferno_optimizer.errors import InputError
+
+HEADER = "client,start_s,rate_per_s,input_mean,output_mean\n"
+GOOD = f"{HEADER}a,0,1.5,10,20\na,60,0,,\na,120,2,12,22\nb,0,0,,\nb,60,1,5,6\nb,120,0,,\n"
+
+BAD = {
+    "empty": ("", "{path}: is empty"),
+    "only-a-header": (HEADER, "{path}: has no line below its header"),
+    "no-column": (
+        "client,start_s\na,0\n",
+        "{path}:1: no column rate_per_s, input_mean, output_mean; a file of steps has ",
+    ),
+    "negative": (
+        f"{HEADER}a,0,1,1,1\na,60,-2,1,1\n",
+        "{path}:3: rate_per_s: must be a number of at least 0, not '-2'",
+    ),
+    "no-number": (
+        f"{HEADER}a,0,1,x,1\n",
+        "{path}:2: input_mean: must be a number of at least 0, not 'x'",
+    ),
+    "infinite": (f"{HEADER}a,0,inf,1,1\n", "{path}:2: rate_per_s: must be a number of at least 0"),
+    "no-lengths": (f"{HEADER}a,0,1,,1\n", "{path}:2: input_mean: must be a number of at least 0"),
+    "no-client": (f"{HEADER},0,1,1,1\n", "{path}:2: client: is empty"),
+    "short-line": (f"{HEADER}a,0\n", "{path}:2: rate_per_s: must be a number of at least 0"),
+    "gap": (
+        f"{HEADER}a,0,1,1,1\na,60,1,1,1\na,180,1,1,1\n",
+        "{path}:4: start_s: 120 s after the step before of client 'a', where steps are 60 s",
+    ),
+    "back": (
+        f"{HEADER}a,0,1,1,1\na,60,1,1,1\na,30,1,1,1\n",
+        "{path}:4: start_s: time goes back for client 'a', from 60 to 30",
+    ),
+    "twice": (
+        f"{HEADER}a,0,1,1,1\na,0,1,1,1\n",
+        "{path}:3: start_s: time goes back for client 'a', from 0 to 0",
+    ),
+    "shorter-client": (
+        f"{HEADER}a,0,1,1,1\na,60,1,1,1\nb,0,1,1,1\n",
+        "{path}:4: start_s: client 'b' has 0 here, where client 'a' has 60 ({path}:3)",
+    ),
+    "one-step": (f"{HEADER}a,0,1,1,1\n", "{path}: client 'a' has one step; a trace has several"),
+    "requests-back": (
+        "arrival_s,input_tokens,output_tokens\n5,1,1\n4,1,1\n",
+        "{path}:3: arrival_s: time goes back, from 5 to 4",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_trace_is_refused_with_file_and_line(name: str, tmp_path: Path) -> None:
+    text, message = BAD[name]
+    file = tmp_path / f"{name}.csv"
+    file.write_text(text)
+
+    with pytest.raises(InputError) as refusal:
+        read_trace(str(file))
+
+    assert str(refusal.value).startswith(message.replace("{path}", str(file)))
+    assert "\n" not in str(refusal.value)
+
+
+def test_steps_of_several_clients_are_columns(tmp_path: Path) -> None:
+    file = tmp_path / "good.csv"
+    file.write_text(GOOD)
+
+    trace = read_trace(str(file))
+
+    assert (trace.clients, trace.step_s) == (("a", "b"), 60.0)
+    assert trace.rate.T.tolist() == [[1.5, 0.0, 2.0], [0.0, 1.0, 0.0]]
+    assert trace.input_tokens.T.tolist() == [[10.0, 10.0, 12.0], [5.0, 5.0, 5.0]]
+
+
+def test_a_compressed_file_is_read_as_a_plain_one(tmp_path: Path) -> None:
+    file = tmp_path / "good.csv.gz"
+    file.write_bytes(gzip.compress(GOOD.encode()))
+
+    assert read_trace(str(file)).steps == 3
+
+
+def test_half_a_compressed_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "half.csv.gz"
+    file.write_bytes(gzip.compress(GOOD.encode())[:40])
+
+    with pytest.raises(InputError, match=r"half\.csv\.gz: not a whole gzip file"):
+        read_trace(str(file))
+
+
+def test_single_requests_are_counted_in_minutes(tmp_path: Path) -> None:
+    file = tmp_path / "requests.csv"
+    file.write_text("arrival_s,input_tokens,output_tokens\n0,10,1\n59.9,20,3\n130,5,5\n")
+
+    trace = read_trace(str(file))
+
+    assert (trace.clients, trace.step_s) == (("all",), 60.0)
+    assert np.array_equal(trace.rate[:, 0] * 60, [2, 0, 1])
+    assert trace.input_tokens[:, 0].tolist() == [15.0, 15.0, 5.0]

@@ -1,0 +1,163 @@
+"""What the policies want, step by step, and what a replay makes of it."""
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.replay.floor import floor_of
+from inferno_optimizer.replay.forecast import FIRST_RATIO, ConformalBound
+from inferno_optimizer.replay.plant import LeadTime
+from inferno_optimizer.replay.policies import POLICIES
+from inferno_optimizer.replay.policy import Decide, Policy, Seen, Setting
+from inferno_optimizer.replay.replay import Scenario, replay
+from inferno_optimizer.replay.sized import SizedFleet
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from tests.unit.optimizer.replay.fleets import fleet, load, plant, trace
+
+BOUNDED = ["hpa", "keda-slo", "inferno", "inferno-reactive", "static-peak"]
+
+
+def scenario(rates: FloatArray, servers: int = 1, lead_s: float = 120.0) -> Scenario:
+    of = fleet(servers)
+    clients = [server.name for server in of.servers]
+    return Scenario(of, of, trace(rates.tolist(), clients=clients), LeadTime(lead_s))
+
+
+def wave(hours: int = 6) -> FloatArray:
+    """Between 2 and 10 requests/s, twice in the time."""
+    time = np.linspace(0, 4 * np.pi, hours * 60)
+    return 6.0 - 4.0 * np.cos(time)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_nothing_costs_less_than_the_bound_at_an_equal_attainment(name: str) -> None:
+    shown, policy = scenario(wave()), POLICIES[name]
+    bound = replay(shown, POLICIES["clairvoyant"].make, shown.fleet.home, hindsight=True)
+
+    account = replay(shown, policy.make, shown.fleet.home, hindsight=policy.hindsight)
+
+    assert account.total_cost > bound.total_cost or account.attainment < bound.attainment
+    assert bound.attainment > 0.95
+
+
+@pytest.mark.parametrize("name", [*BOUNDED, "clairvoyant"])
+def test_a_replay_is_the_same_each_time(name: str) -> None:
+    shown, policy = scenario(wave(1), servers=2), POLICIES[name]
+
+    accounts = [
+        replay(shown, policy.make, shown.fleet.home, hindsight=policy.hindsight) for _ in range(2)
+    ]
+
+    assert accounts[0].cost.tolist() == accounts[1].cost.tolist()
+    assert accounts[0].within.tolist() == accounts[1].within.tolist()
+
+
+def test_the_cost_is_that_of_replicas_and_hours() -> None:
+    shown = scenario(np.full(120, 1.0))
+
+    account = replay(shown, always(3), shown.fleet.home)
+
+    assert account.replicas.tolist() == [pytest.approx(3.0, rel=0.02)]
+    assert account.total_cost == pytest.approx(3 * 20.0 * 2, rel=0.02)
+    assert account.card_hours == {"B": 0.0, "S": pytest.approx(6.0, rel=0.02)}
+
+
+def always(count: int) -> Policy:
+    def decide(_: Seen) -> IntArray:
+        return np.array([count])
+
+    return lambda _: decide
+
+
+def test_the_floor_is_the_sum_of_the_cheapest_replicas_of_each_step() -> None:
+    rates = wave(1)
+    shown = scenario(rates)
+    sized = SizedFleet(shown.fleet).at(load(1.0).lengths).max_rate[0]
+    costs = np.ceil(rates[:, None] / sized) * [40.0, 20.0]
+
+    floor = floor_of(shown.fleet, shown.trace)
+
+    assert floor.cost.sum() == pytest.approx(costs.min(axis=1).sum() / 60)
+
+
+def test_the_hpa_keeps_the_most_of_five_minutes() -> None:
+    rates = np.concatenate((np.full(20, 8.0), np.full(20, 1.0)))
+    shown = scenario(rates)
+
+    replicas = replay(shown, POLICIES["hpa"].make, shown.fleet.home).replicas_over_time[:, 0]
+
+    assert replicas[20 + 4] == replicas[19]
+    assert replicas[-1] < replicas[19]
+
+
+def test_keda_grows_by_at_most_four_or_double_a_minute_and_falls_by_one_in_two() -> None:
+    rates = np.concatenate((np.full(60, 1.0), np.full(60, 20.0), np.full(240, 0.2)))
+    of = fleet()
+    shown = Scenario(of, of, trace(rates.tolist(), step_s=15.0), LeadTime(60.0))
+
+    replicas = replay(shown, POLICIES["keda-slo"].make, of.home).replicas_over_time[:, 0]
+    grown, fallen = replicas[4:] - replicas[:-4], replicas[:-8] - replicas[8:]
+
+    assert replicas.max() > 5
+    assert (grown <= np.maximum(replicas[:-4], 4)).all()
+    assert fallen.max() == 1
+
+
+def test_keda_counts_what_already_starts() -> None:
+    of = fleet()
+    setting = Setting(of, 60.0, 120.0, of.home, trace([8.0]))
+    served = plant(of, 0).serve(load(8.0))
+    grown = []
+    for ready in (4, 1):
+        decide = POLICIES["keda-slo"].make(setting)
+        present, serving = of.at_home(np.array([4])), of.at_home(np.array([ready]))
+        grown.append(int(decide(Seen(60.0, load(8.0), served, present, serving)).sum()))
+
+    assert grown[0] == 8
+    assert grown[1] == 4
+
+
+def test_inferno_plans_no_reduction_within_its_window() -> None:
+    rates = np.tile(np.repeat([8.0, 2.0], 3), 20)
+    shown = scenario(rates)
+
+    replicas = replay(shown, POLICIES["inferno"].make, shown.fleet.home).replicas_over_time[:, 0]
+
+    assert len(set(replicas[30:].tolist())) == 1
+
+
+def test_a_constant_load_changes_no_plan_after_the_first_hours() -> None:
+    shown = scenario(np.full(24 * 60, 5.0))
+
+    account = replay(shown, POLICIES["inferno"].make, shown.fleet.home)
+
+    assert len(np.unique(account.replicas_over_time[150:])) == 1
+    assert account.moves.sum() <= 1
+
+
+def test_the_bound_of_a_load_covers_the_share_that_it_names() -> None:
+    random = np.random.default_rng(5)
+    rates = np.exp(np.cumsum(random.normal(0, 0.02, (3000, 1)), axis=0))
+    bound, covered = ConformalBound(1, 600.0, 60.0), []
+
+    for step in range(len(rates) - 10):
+        bound.add(rates[step])
+        if step > 1440:
+            covered.append(rates[step + 10] <= rates[step] * bound.ratio)
+
+    assert bound.ratio[0] != FIRST_RATIO
+    assert 0.85 < np.mean(covered) < 0.95
+
+
+def test_a_policy_may_choose_accelerators() -> None:
+    shown = scenario(np.full(10, 1.0))
+
+    account = replay(shown, on_the_big_one, shown.fleet.home)
+
+    assert account.moves.tolist() == [1]
+
+
+def on_the_big_one(_: Setting) -> Decide:
+    def decide(_: Seen) -> IntArray:
+        return np.array([[1, 0]])
+
+    return decide
