@@ -138,7 +138,9 @@ def _with_partial_service(
     failures: Failures,
 ) -> SolverResult:
     """An answer whose levels count partial service."""
-    plan = failures.attempt("search", lambda: solve_partial(candidates, capacity, timer))
+    plan = None
+    if timer.to_search() > 0:
+        plan = failures.attempt("search", lambda: solve_partial(candidates, capacity, timer))
     wanted, fallback = (
         _loads(candidates, range(len(candidates.cases))),
         SolverResult(
