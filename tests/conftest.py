@@ -207,8 +207,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.create_namespace(name)
     yield name
-    # Nobody is there to finish the deletion, so there is nothing to wait for; and what stayed
-    # would be work for operators that watch all namespaces.
+    # What stayed would be work for operators that watch all namespaces.
     for kinds in ("inferno", "plans"):
         control_plane.api.delete_all(kinds, name)
     control_plane.api.delete_namespace(name)
