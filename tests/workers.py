@@ -10,8 +10,14 @@ from xdist.scheduler import LoadScopeScheduling
 
 CLUSTER = PurePath("tests/cluster")
 DEPLOYMENT = CLUSTER / "deployment"
-TOGETHER = (DEPLOYMENT, CLUSTER / "test_model_booster_crds.py")
-"""Tests of a cluster that share a second control plane; others share no more than the first."""
+TOGETHER = (
+    DEPLOYMENT,
+    CLUSTER / "test_autoscalers.py",
+    CLUSTER / "test_kthena_releases.py",
+    CLUSTER / "test_measurement.py",
+    CLUSTER / "test_model_booster_crds.py",
+)
+"""Tests of a cluster that share more than its control plane: a second one, or a Prometheus."""
 
 
 class Turn(IntEnum):
