@@ -15,6 +15,7 @@ from inferno_optimizer.system import (
     PerformanceProfile,
     PrefillDecodeParameters,
     Server,
+    StepParameters,
     TokenBudgetParameters,
 )
 
@@ -94,7 +95,7 @@ def has_prefill(profile: PerformanceProfile) -> bool:
     match profile.parameters:
         case PrefillDecodeParameters() as parameters:
             return parameters.has_prefill
-        case TokenBudgetParameters():
+        case TokenBudgetParameters() | StepParameters():
             return True
         case _:
             return False

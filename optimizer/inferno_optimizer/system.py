@@ -35,6 +35,7 @@ class Generation(IntEnum):
     DECODE = 1
     PREFILL_DECODE = 2
     TOKEN_BUDGET = 3
+    STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,30 @@ class TokenBudgetParameters:
     gamma: float
 
 
-PerformanceParameters = DecodeParameters | PrefillDecodeParameters | TokenBudgetParameters
+@dataclass(frozen=True, slots=True)
+class StepParameters:
+    """Fourth generation: time of the steps of an engine that mixes prefill and decode [ms].
+
+    A step takes `alpha`, plus `kappa` for each token in the cache, plus `delta` for each prompt
+    token that it computes; and with a prefill, `u` more for each token in the cache. `ahead` steps
+    are queued before a request's own; a step computes at most `budget` tokens (0: any number). A
+    request costs as much as `overhead` tokens in the cache besides its own.
+    """
+
+    generation: ClassVar[Generation] = Generation.STEPS
+
+    alpha: float
+    kappa: float
+    delta: float
+    u: float = 0.0
+    ahead: float = 0.0
+    budget: float = 0.0
+    overhead: float = 0.0
+
+
+PerformanceParameters = (
+    DecodeParameters | PrefillDecodeParameters | TokenBudgetParameters | StepParameters
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +168,9 @@ class Load:
 
     Generation 1 counts all tokens of a request (`tokens_per_request`), the later generations
     count input and output tokens. If a load has the fields of one generation only, `tokens_of`
-    converts it for the others, without input tokens. Coefficients of variation and throughput
-    [requests/min] are only passed through; no model uses them.
+    converts it for the others, without input tokens. Only generation 4 uses the coefficients of
+    variation: of the times between arrivals, and of the lengths of requests. The throughput
+    [requests/min] is only passed through.
     """
 
     arrival_rate: float = 0.0

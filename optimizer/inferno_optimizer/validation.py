@@ -6,7 +6,7 @@ the object that refers to it.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 from inferno_optimizer.card_types import no_accelerator, strange_types, without_count
@@ -21,6 +21,7 @@ from inferno_optimizer.system import (
     Reason,
     Server,
     ServiceClass,
+    StepParameters,
     System,
     TokenBudgetParameters,
 )
@@ -51,6 +52,7 @@ _MEASURED: Mapping[Generation, tuple[tuple[str, ...], str]] = MappingProxyType(
             ("perfParms.alpha", "perfParms.beta", "perfParms.gamma"),
             "alpha, beta and gamma of perfParms are all",
         ),
+        Generation.STEPS: (("stepParms.alpha",), "alpha of stepParms is"),
     }
 )
 """Parameters of which at least one must be above 0, and the start of the message if none is."""
@@ -167,6 +169,8 @@ def _parameters(parameters: PerformanceParameters) -> Mapping[str, float]:
         case TokenBudgetParameters(alpha, beta, gamma):
             compute = {"perfParms.alpha": alpha, "perfParms.beta": beta}
             return {**compute, "perfParms.gamma": gamma}
+        case StepParameters():
+            return {f"stepParms.{name}": value for name, value in asdict(parameters).items()}
 
 
 def _class_problems(service_class: ServiceClass) -> Iterator[Problem]:

@@ -77,6 +77,16 @@ _PARAMETERS: Mapping[int, Callable[[float, float], JsonObject]] = MappingProxyTy
         3: lambda alpha, beta: {
             "perfParms": {"alpha": alpha, "beta": beta / 10, "gamma": beta / AT_TOKENS}
         },
+        4: lambda alpha, beta: {
+            "stepParms": {
+                "alpha": alpha,
+                "kappa": beta / AT_TOKENS,
+                "delta": beta / 10,
+                "u": beta / AT_TOKENS,
+                "ahead": 1,
+                "budget": 2048,
+            }
+        },
     }
 )
 

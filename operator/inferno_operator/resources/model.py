@@ -47,18 +47,41 @@ class PerfParms(Part):
     """Time that each token read from the cache adds [ms]."""
 
 
+class StepParms(Part):
+    """Parameters of the steps of an engine that computes prefills and decode steps together.
+
+    A step takes alpha + kappa * tokens in the cache + delta * prompt tokens; with a prefill, u more
+    for each token in the cache.
+    """
+
+    alpha: Number
+    """Time of a step without load [ms]."""
+    kappa: Number
+    """Time that each token in the cache adds to a step [ms]."""
+    delta: Number
+    """Time that each token of a prompt adds to the step that computes it [ms]."""
+    u: Number = 0
+    """Time that each token in the cache adds besides to a step with a prefill [ms]."""
+    ahead: Number = 0
+    """Steps that are queued before the first one of a request."""
+    budget: NonNegativeInteger = 0
+    """Most tokens that a step computes; 0 means any number."""
+    overhead: Number = 0
+    """Tokens in the cache that a request costs besides its own, as of blocks that are not full."""
+
+
 class PerformanceData(Part):
     """How one replica of the model performs on one accelerator.
 
-    The parameters come in one of three generations: alpha and beta; decodeParms, with
-    prefillParms if there is a prefill time; or perfParms.
+    The parameters come in one of four generations: alpha and beta; decodeParms, with
+    prefillParms if there is a prefill time; perfParms; or stepParms.
     """
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "give one of: alpha and beta, decodeParms, perfParms",
-            "[has(self.alpha) || has(self.beta), has(self.decodeParms), has(self.perfParms)]"
-            ".exists_one(given, given)",
+            "give one of: alpha and beta, decodeParms, perfParms, stepParms",
+            "[has(self.alpha) || has(self.beta), has(self.decodeParms), has(self.perfParms),"
+            " has(self.stepParms)].exists_one(given, given)",
             lambda data: data.generations_given == 1,
         ),
         Rule(
@@ -87,6 +110,8 @@ class PerformanceData(Part):
     """Prefill time; absent means none."""
     perf_parms: PerfParms | None = None
     """Iteration time; the third generation of parameters."""
+    step_parms: StepParms | None = None
+    """Step time; the fourth generation of parameters, the most exact one."""
     max_batch_size: Integer
     """Largest batch at atTokens tokens per request [requests]."""
     at_tokens: Integer
@@ -100,7 +125,8 @@ class PerformanceData(Part):
     def generations_given(self) -> int:
         """Number of generations of parameters that are present; one in valid data."""
         first = self.alpha is not None or self.beta is not None
-        return [first, self.decode_parms is not None, self.perf_parms is not None].count(True)
+        later = (self.decode_parms, self.perf_parms, self.step_parms)
+        return first + sum(parms is not None for parms in later)
 
 
 ErrorPercent = Annotated[float, AllowInfNan(False), Field(ge=0, le=100)]

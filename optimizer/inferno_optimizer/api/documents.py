@@ -141,6 +141,9 @@ PERFORMANCE = _document(
         "decodeParms": _document({"alpha": NUMBER, "beta": NUMBER}),
         "prefillParms": _document({"gamma": NUMBER, "delta": NUMBER}),
         "perfParms": _document({"alpha": NUMBER, "beta": NUMBER, "gamma": NUMBER}),
+        "stepParms": _document(
+            dict.fromkeys(("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead"), NUMBER)
+        ),
         "maxTokens": INTEGER,
         "maxNumSeqs": INTEGER,
     },

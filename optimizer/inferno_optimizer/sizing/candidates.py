@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inferno_optimizer.sizing.cases import Case, Catalogue
-from inferno_optimizer.sizing.performance import Requests, model_of
+from inferno_optimizer.sizing.generations import model_of
+from inferno_optimizer.sizing.performance import Requests
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Latencies, Replicas, Sizing, TargetLimits, size
 from inferno_optimizer.system import Generation, System
@@ -56,7 +57,7 @@ class Pairs:
     profiles, its accelerators and the sorted types; `cards` are the cards of one replica, and
     `batch` is its largest batch; `demand` is the rate to provide for [requests/ms], 0 for an
     idle server. `released` rows use no accelerator: the server is idle, has no minimum of
-    replicas, and the profile is of generation 2 or 3.
+    replicas, and the profile is of generation 2, 3 or 4.
     """
 
     case: IntArray
@@ -207,7 +208,15 @@ def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: In
         tokens=tokens,
         input_tokens=_integers(load.input_tokens for load in loads)[case],
         max_queue_size=_integers(c.server.max_queue_size for c in cases)[case],
+        arrival_cov=_variations(load.arrival_cov for load in loads)[case],
+        length_cov=_variations(load.service_cov for load in loads)[case],
     )
+
+
+def _variations(values: Iterable[float]) -> FloatArray:
+    """Coefficients of variation; 0 means unknown: random arrivals, exponential lengths."""
+    given = np.array([*values], dtype=np.float64)
+    return np.where(given > 0, given, 1.0)
 
 
 def _batch(

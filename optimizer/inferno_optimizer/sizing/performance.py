@@ -1,26 +1,31 @@
-"""Computes service times and latencies from performance parameters; one class per generation.
+"""Computes service times and latencies of generations 1 to 3; one class per generation.
 
 The `PerformanceModel` protocol is what sizing needs from a generation: the departure rate with n
 requests in service, the limit of the queue, and the inter-token latency and the time from the
 start of service to the first token as functions of the queue averages. The time to first token
 is the wait plus that time. Every array has one entry per pair of server and accelerator.
+Generation 4 is in `step_model`.
 
 Notation: a request has h input tokens and k output tokens; N is the largest batch. See `sizing.md`,
-section "Three generations of performance data".
+section "Four generations of performance data".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import ArrayTable, Averages, FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import (
+    ArrayTable,
+    Averages,
+    DepartureIntervals,
+    FloatArray,
+    IntArray,
+)
+from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.system import (
     DecodeParameters,
-    Generation,
-    PerformanceParameters,
     PrefillDecodeParameters,
     TokenBudgetParameters,
 )
@@ -29,20 +34,23 @@ TOKENS_PER_ITERATION = 8192.0
 """Largest number of tokens that an iteration computes, in generation 3."""
 
 QUEUE_PER_BATCH = 10
-"""Waiting requests allowed per request of the batch, in generation 2."""
+"""Waiting requests allowed per request of the batch, in generations 2 and 4."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests(ArrayTable):
     """The requests that each replica serves: largest batch, lengths and queue limit.
 
-    Lengths are in tokens; only generation 3 uses `max_queue_size`.
+    Lengths are in tokens; only generation 3 uses `max_queue_size`, and only generation 4 the
+    coefficients of variation of the times between arrivals and of the lengths.
     """
 
     batch: IntArray
     tokens: IntArray
     input_tokens: IntArray
     max_queue_size: IntArray
+    arrival_cov: FloatArray
+    length_cov: FloatArray
 
 
 class PerformanceModel(Protocol):
@@ -68,11 +76,17 @@ class PerformanceModel(Protocol):
     def intervals(self, rows: slice, states: FloatArray) -> FloatArray:
         """Mean time between departures [ms], see `queueing.DepartureIntervals`."""
 
+    def loaded(self, arrival_rate: FloatArray) -> DepartureIntervals:
+        """Times between departures that give the queue its distribution at a rate."""
+
     def itl_ms(self, averages: Averages) -> FloatArray:
         """Mean inter-token latency [ms]."""
 
     def first_token_ms(self, averages: Averages) -> FloatArray:
         """Mean time from the start of service to the first token [ms]."""
+
+    def first_token_spread(self, averages: Averages) -> Spread | None:
+        """How far that time is from its mean; None if it is the same for all requests."""
 
     def idle_itl_ms(self) -> FloatArray:
         """Inter-token latency that is reported for an idle server [ms]."""
@@ -82,7 +96,23 @@ class PerformanceModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LinearModel(ArrayTable):
+class SteadyModel(ArrayTable):
+    """Replicas whose service time depends on the batch alone, the same for all requests."""
+
+    def intervals(self, rows: slice, states: FloatArray) -> FloatArray:
+        """Mean time between departures [ms], see `queueing.DepartureIntervals`."""
+        raise NotImplementedError
+
+    def loaded(self, arrival_rate: FloatArray) -> DepartureIntervals:  # noqa: ARG002 - does not matter
+        """The times between departures, at any rate."""
+        return self.intervals
+
+    def first_token_spread(self, averages: Averages) -> None:
+        """None: the time to the first token varies by the wait only."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearModel(SteadyModel):
     """Replicas where a request in a batch of n is in service for `fixed + slope n` ms.
 
     mu(n) = n / (fixed + slope n) never decreases with n.
@@ -127,7 +157,7 @@ class DecodeModel(LinearModel):
         cls, parameters: Sequence[DecodeParameters], which: IntArray, requests: Requests
     ) -> Self:
         """From records, the record of each pair and its requests."""
-        alpha, beta = (column[which] for column in _columns(parameters, "alpha", "beta"))
+        alpha, beta = (column[which] for column in columns_of(parameters, "alpha", "beta"))
         tokens = requests.tokens.astype(np.float64)
         return cls(requests.batch, tokens * alpha, tokens * beta, alpha, beta, tokens)
 
@@ -176,7 +206,7 @@ class PrefillDecodeModel(LinearModel):
     ) -> Self:
         """From records, the record of each pair and its requests."""
         names = ("alpha", "beta", "gamma", "delta")
-        alpha, beta, gamma, delta = (column[which] for column in _columns(parameters, *names))
+        alpha, beta, gamma, delta = (column[which] for column in columns_of(parameters, *names))
         inputs = requests.input_tokens.astype(np.float64)
         prefill, per_request = np.where(inputs > 0, gamma, 0.0), delta * inputs
         fewest = np.where(prefill + per_request > 0, 0.0, 1.0)
@@ -208,7 +238,7 @@ class PrefillDecodeModel(LinearModel):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenBudgetModel(ArrayTable):
+class TokenBudgetModel(SteadyModel):
     """Generation 3: iterations of a batch mix the prefill of some requests with decode steps.
 
     A request takes c prefill chunks and k decode steps, one per iteration; c is the smallest
@@ -237,7 +267,7 @@ class TokenBudgetModel(ArrayTable):
     ) -> Self:
         """From records, the record of each pair and its requests."""
         names = ("alpha", "beta", "gamma")
-        alpha, beta, gamma = (column[which] for column in _columns(parameters, *names))
+        alpha, beta, gamma = (column[which] for column in columns_of(parameters, *names))
         tokens = requests.tokens.astype(np.float64)
         inputs = requests.input_tokens.astype(np.float64)
         return cls(requests.batch, alpha, beta, gamma, tokens, inputs, requests.max_queue_size)
@@ -329,32 +359,6 @@ class TokenBudgetModel(ArrayTable):
         return self.alpha + self.beta + self.gamma * self.batch
 
 
-def _columns(parameters: Sequence[object], *names: str) -> list[FloatArray]:
+def columns_of(parameters: Sequence[object], *names: str) -> list[FloatArray]:
+    """Fields of records as arrays."""
     return [np.array([getattr(p, name) for p in parameters], dtype=np.float64) for name in names]
-
-
-_MODELS: Mapping[Generation, Any] = MappingProxyType(
-    {
-        Generation.DECODE: DecodeModel,
-        Generation.PREFILL_DECODE: PrefillDecodeModel,
-        Generation.TOKEN_BUDGET: TokenBudgetModel,
-    }
-)
-
-
-def model_of(
-    parameters: Sequence[PerformanceParameters], which: IntArray, requests: Requests
-) -> PerformanceModel:
-    """The performance model of replicas with profiles of one generation.
-
-    Parameters
-    ----------
-    parameters
-        Performance parameters of one generation, at least one.
-    which
-        The position in `parameters` for each replica.
-    requests
-        The requests that each replica serves.
-    """
-    model: PerformanceModel = _MODELS[parameters[0].generation].of(parameters, which, requests)
-    return model

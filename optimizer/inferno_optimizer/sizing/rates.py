@@ -17,7 +17,13 @@ import numpy.typing as npt
 from inferno_optimizer.sizing.performance import PerformanceModel
 from inferno_optimizer.sizing.queueing import ArrayTable, Averages, FloatArray, IntArray, averages
 from inferno_optimizer.sizing.roots import last_feasible
-from inferno_optimizer.sizing.waiting import log_tail, wait_percentile
+from inferno_optimizer.sizing.spread import Spread
+from inferno_optimizer.sizing.waiting import (
+    delay_percentile,
+    log_delay_tail,
+    log_tail,
+    wait_percentile,
+)
 from inferno_optimizer.system import Tail, Target
 
 LOWEST_SHARE = 0.001
@@ -125,14 +131,16 @@ class Replicas:
     def averages(self, arrival_rate: FloatArray) -> Averages:
         """Averages of the replicas' queues at these rates [requests/ms]."""
         model = self.model
-        return averages(arrival_rate, model.batch, model.queue_limit, model.intervals)
+        intervals = model.loaded(arrival_rate)
+        return averages(arrival_rate, model.batch, model.queue_limit, intervals)
 
     def delays(self, queue: Averages) -> tuple["Delay", "Delay"]:
         """The wait and the time to first token."""
         first, limits = self.model.first_token_ms(queue), self.limits
+        spread = self.model.first_token_spread(queue) if limits.ttft_share.any() else None
         return (
             Delay(queue, np.zeros_like(first), limits.wait_share, MEAN_FACTOR),
-            Delay(queue, first, limits.ttft_share, 1.0),
+            Delay(queue, first, limits.ttft_share, 1.0, spread),
         )
 
     def excess(self, arrival_rate: FloatArray) -> FloatArray:
@@ -150,23 +158,27 @@ class Replicas:
     def latencies(self, arrival_rate: FloatArray) -> Latencies:
         """Latencies at these rates [requests/ms]."""
         queue = self.averages(arrival_rate)
-        first = self.model.first_token_ms(queue)
-        waits = np.stack(
-            [wait_percentile(queue, np.full(len(first), share)) for share in PERCENTILES], axis=1
-        )
+        first, spread = self.model.first_token_ms(queue), self.model.first_token_spread(queue)
+        shares = [np.full(len(first), share) for share in PERCENTILES]
+        waits = np.stack([wait_percentile(queue, share) for share in shares], axis=1)
+        delays = waits + first[:, None]
+        if spread is not None:
+            found = [delay_percentile(queue, first, spread, share) for share in shares]
+            delays = np.stack(found, axis=1)
         return Latencies(
             itl_ms=self.model.itl_ms(queue),
             wait_ms=queue.wait_ms,
             ttft_ms=queue.wait_ms + first,
             wait_percentiles=waits,
-            ttft_percentiles=waits + first[:, None],
+            ttft_percentiles=delays,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """A latency with a target: the wait in a queue plus the fixed time `after` it [ms].
+    """A latency with a target: the wait in a queue plus the time `after` it [ms].
 
+    The time after it has a `spread`; None if it is the same for all requests.
     The share `share` of the requests must stay within the target; where `share` is 0, the mean
     times `factor` must stay within the target.
     """
@@ -175,6 +187,7 @@ class Delay:
     after: FloatArray
     share: FloatArray
     factor: float
+    spread: Spread | None = None
 
     @property
     def _rows(self) -> IntArray:
@@ -186,8 +199,12 @@ class Delay:
         result = self.factor * (self.queue.wait_ms + self.after)
         rows = self._rows
         if rows.size:
-            wait = wait_percentile(self.queue.take(rows), self.share[rows])
-            result[rows] = wait + self.after[rows]
+            queue, after, share = self.queue.take(rows), self.after[rows], self.share[rows]
+            result[rows] = (
+                wait_percentile(queue, share) + after
+                if self.spread is None
+                else delay_percentile(queue, after, self.spread.take(rows), share)
+            )
         return result
 
     def excess(self, limit: FloatArray) -> FloatArray:
@@ -195,7 +212,12 @@ class Delay:
         result = _log(self.factor * (self.queue.wait_ms + self.after) / limit)
         rows = self._rows
         if rows.size:
-            missed = log_tail(self.queue.take(rows), limit[rows] - self.after[rows])
+            queue, after = self.queue.take(rows), self.after[rows]
+            missed = (
+                log_tail(queue, limit[rows] - after)
+                if self.spread is None
+                else log_delay_tail(queue, after, self.spread.take(rows), limit[rows])
+            )
             result[rows] = missed - np.log1p(-self.share[rows])
         return result
 
@@ -209,7 +231,7 @@ class Sizing(ArrayTable):
     """The capacity of one replica, per pair of server and accelerator.
 
     `max_rate` is the highest rate at which the replica meets all targets [requests/ms], 0 if it
-    meets them at no rate; in generations 2 and 3 it counts accepted requests. The floors are the
+    meets them at no rate; from generation 2 on it counts accepted requests. The floors are the
     latencies [ms] at the lowest rate, computed as the targets define them; no number of replicas
     gets below them.
     """

@@ -17,6 +17,7 @@ import numpy as np
 from inferno_optimizer.sizing.erlang import log_erlang_tail
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
 from inferno_optimizer.sizing.roots import last_feasible
+from inferno_optimizer.sizing.spread import Spread
 
 TINY = np.finfo(np.float64).tiny
 
@@ -99,3 +100,35 @@ def _longest(queue: Averages, log_rest: FloatArray) -> FloatArray:
     log_share = np.log(np.maximum(queue.peak, TINY)) - np.log(room) - log_rest
     endless = np.where(stable, np.maximum(log_share, 0.0) / room, np.inf)
     return np.minimum(departures, endless) * queue.interval * (1.0 + 1e-9)
+
+
+def log_delay_tail(
+    queue: Averages, mean_ms: FloatArray, spread: Spread, time_ms: FloatArray
+) -> FloatArray:
+    """Logarithm of the share of requests whose wait and time after it exceed a time [ms].
+
+    A request exceeds it by the time after the wait alone, or it waits longer than the rest that the
+    mean of that time leaves.
+    """
+    alone = spread.tail(time_ms - mean_ms)
+    waits = np.exp(log_tail(queue, np.maximum(time_ms - mean_ms, 0.0)))
+    return np.asarray(np.log(np.maximum(alone + (1.0 - alone) * waits, TINY)))
+
+
+def delay_percentile(
+    queue: Averages, mean_ms: FloatArray, spread: Spread, share: FloatArray
+) -> FloatArray:
+    """The shortest time that a share of the requests does not exceed, see `log_delay_tail` [ms]."""
+    log_rest = np.log1p(-share)
+    half = -np.expm1(log_rest - np.log(2.0))
+    longest = mean_ms + wait_percentile(queue, half) + spread.bound(log_rest - np.log(2.0))
+
+    def excess(some: IntArray, position: FloatArray) -> FloatArray:
+        time_ms = longest[some] * (1.0 - position)
+        tail = log_delay_tail(queue.take(some), mean_ms[some], spread.take(some), time_ms)
+        return np.asarray(tail - log_rest[some])
+
+    every = np.arange(len(share))
+    ends = np.stack((np.zeros(len(share)), np.ones(len(share))))
+    values = np.stack([excess(every, end) for end in ends])
+    return longest * (1.0 - last_feasible(excess, ends, values))

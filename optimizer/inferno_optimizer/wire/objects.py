@@ -27,6 +27,7 @@ from inferno_optimizer.system import (
     Server,
     ServiceClass,
     SolverStatus,
+    StepParameters,
     System,
     Tail,
     Target,
@@ -105,6 +106,7 @@ def _profile(  # noqa: PLR0913 - an argument for each key
     decode: DecodeParameters | None,
     prefill: _Prefill | None,
     budget: TokenBudgetParameters | None,
+    steps: StepParameters | None,
     max_batch_size: int,
     at_tokens: int,
     max_tokens: int,
@@ -112,11 +114,13 @@ def _profile(  # noqa: PLR0913 - an argument for each key
 ) -> PerformanceProfile:
     """Build a profile; if there are parameters of several generations, the latest is used."""
     parameters: PerformanceParameters = DecodeParameters(alpha, beta)
-    if budget is not None:
+    if steps is not None:
+        parameters = steps
+    elif budget is not None:
         parameters = budget
     elif decode is not None or prefill is not None:
-        steps, first = decode or DecodeParameters(0, 0), prefill or _Prefill(0, 0)
-        parameters = PrefillDecodeParameters(steps.alpha, steps.beta, *first)
+        tokens, first = decode or DecodeParameters(0, 0), prefill or _Prefill(0, 0)
+        parameters = PrefillDecodeParameters(tokens.alpha, tokens.beta, *first)
     return PerformanceProfile(
         model,
         accelerator,
@@ -141,6 +145,7 @@ _PARAMETERS = {
     Generation.DECODE: ("alpha", "beta"),
     Generation.PREFILL_DECODE: ("decodeParms", "prefillParms"),
     Generation.TOKEN_BUDGET: ("perfParms",),
+    Generation.STEPS: ("stepParms",),
 }
 
 
@@ -348,6 +353,11 @@ _BUDGET = Object(
     TokenBudgetParameters,
     {"alpha": ("alpha", NUMBER), "beta": ("beta", NUMBER), "gamma": ("gamma", NUMBER)},
 )
+_STEPS = Object(
+    StepParameters,
+    {name: (name, NUMBER) for name in ("alpha", "kappa", "delta", "u", "ahead")}
+    | {name: (name, NUMBER) for name in ("budget", "overhead")},
+)
 
 _ACCELERATORS = List(
     "accelerator",
@@ -380,6 +390,7 @@ _PROFILES = List(
             "decodeParms": ("parameters", optional(_DECODE), "decode"),
             "prefillParms": ("parameters", optional(_PREFILL), "prefill"),
             "perfParms": ("parameters", optional(_BUDGET), "budget"),
+            "stepParms": ("parameters", optional(_STEPS), "steps"),
             "maxBatchSize": ("max_batch_size", INTEGER),
             "atTokens": ("at_tokens", INTEGER),
             "maxTokens": ("max_tokens", INTEGER),

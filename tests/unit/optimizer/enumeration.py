@@ -137,6 +137,8 @@ def _replica(
         case TokenBudgetParameters(alpha, beta, gamma):
             inputs = load.input_tokens
             return BudgetReplica(alpha, beta, gamma, batch, inputs, tokens, queue_size)
+        case _:
+            raise TypeError(parameters)
 
 
 @cache

@@ -68,7 +68,7 @@ def share_waiting_longer(
 class AnyReplica(Protocol):
     """A replica of a generation.
 
-    See `sizing.md`, section "Three generations of performance data".
+    See `sizing.md`, section "Four generations of performance data".
     """
 
     @property
@@ -123,7 +123,7 @@ def highest_rate(replica: AnyReplica, holds: Callable[[Queue], bool], tps: bool 
 class Replica:
     """A replica of the first generation.
 
-    See `sizing.md`, section "Three generations of performance data".
+    See `sizing.md`, section "Four generations of performance data".
     """
 
     alpha: float

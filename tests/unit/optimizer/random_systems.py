@@ -32,8 +32,6 @@ UNITS = (
 """Two types of cards, alone and in groups."""
 
 MODELS = ("one", "two", "three")
-GENERATIONS = tuple(Generation)
-
 PARAMETERS: Mapping[Generation, Sequence[PerformanceParameters]] = MappingProxyType(
     {
         Generation.DECODE: (
@@ -51,6 +49,9 @@ PARAMETERS: Mapping[Generation, Sequence[PerformanceParameters]] = MappingProxyT
         ),
     }
 )
+
+GENERATIONS = tuple(PARAMETERS)
+"""Those that plain oracles exist of."""
 
 TARGETS = (
     Target(),

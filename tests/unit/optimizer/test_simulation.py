@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from inferno_optimizer.sizing.performance import Requests, model_of
+from inferno_optimizer.sizing.generations import model_of
+from inferno_optimizer.sizing.performance import Requests
 from inferno_optimizer.sizing.rates import Latencies, Replicas, TargetLimits
 from inferno_optimizer.system import (
     DecodeParameters,
@@ -70,6 +71,8 @@ def predict(replicas: Sequence[AnyReplica], rates: Sequence[float]) -> Latencies
         np.array(lengths),
         np.array([getattr(r, "inputs", 0) for r in replicas]),
         np.array([getattr(r, "queue_size", 0) for r in replicas]),
+        np.ones(len(replicas)),
+        np.ones(len(replicas)),
     )
     every = np.arange(len(replicas))
     model = model_of([parameters_of(r) for r in replicas], every, requests)

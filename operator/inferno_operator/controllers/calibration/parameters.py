@@ -92,8 +92,8 @@ def _before(model: Model, accelerator: str) -> CalibratedData | None:
 
 
 def prior(data: PerformanceData | None) -> PrefillDecodeParameters | None:
-    """The parameters that a person typed; None if they are of the third generation."""
-    if data is None or data.perf_parms is not None:
+    """The parameters that a person typed; None if they are of the third generation or later."""
+    if data is None or data.perf_parms is not None or data.step_parms is not None:
         return None
     if data.decode_parms is None:
         return PrefillDecodeParameters(data.alpha or 0.0, data.beta or 0.0, 0.0, 0.0)

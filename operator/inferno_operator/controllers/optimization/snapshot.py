@@ -37,6 +37,9 @@ Priced = TypeVar("Priced", bound=AllocationPart)
 
 PERCENT = 100.0
 
+COUNTS = frozenset({"ahead", "budget", "overhead"})
+"""Parameters that are no times."""
+
 DUPLICATE_NAME = "DuplicateName"
 
 KINDS: Mapping[str, str] = {
@@ -179,15 +182,15 @@ def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
     if data.alpha is not None:
         return data.model_copy(update={"alpha": decode.alpha, "beta": decode.beta})
     parameters = {"decode_parms": decode, "prefill_parms": found.prefill_parms}
-    return data.model_copy(update={**parameters, "perf_parms": None})
+    return data.model_copy(update={**parameters, "perf_parms": None, "step_parms": None})
 
 
 def _slower(data: PerformanceData, factor: float) -> PerformanceData:
     """The data with all times longer by a factor."""
-    parts = ("decode_parms", "prefill_parms", "perf_parms")
+    parts = ("decode_parms", "prefill_parms", "perf_parms", "step_parms")
     times = {name: value * factor for name in ("alpha", "beta") if (value := getattr(data, name))}
     longer = {
-        name: part.model_copy(update={n: value * factor for n, value in part})
+        name: part.model_copy(update={n: v * factor for n, v in part if n not in COUNTS})
         for name in parts
         if (part := getattr(data, name))
     }
@@ -209,6 +212,8 @@ def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:
 
 def _parameters(data: PerformanceData) -> core.PerformanceParameters:
     """Performance parameters of the generation that the data have."""
+    if data.step_parms:
+        return core.StepParameters(**data.step_parms.model_dump())
     if data.perf_parms:
         budget = data.perf_parms
         return core.TokenBudgetParameters(budget.alpha, budget.beta, budget.gamma)

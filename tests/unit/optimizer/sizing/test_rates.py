@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
-from inferno_optimizer.sizing.performance import Requests, model_of
+from inferno_optimizer.sizing.generations import model_of
+from inferno_optimizer.sizing.performance import Requests
 from inferno_optimizer.sizing.rates import Replicas, TargetLimits, size
 from inferno_optimizer.system import (
     Allocation,
@@ -51,7 +52,8 @@ def sized(replicas: Sequence[Replica], targets: Sequence[Target]) -> list[float]
     batch, tokens = (
         np.array([getattr(replica, name) for replica in replicas]) for name in ("batch", "tokens")
     )
-    requests = Requests(batch, tokens, np.zeros_like(tokens), np.zeros_like(tokens))
+    nothing, covs = np.zeros_like(tokens), np.ones(len(tokens))
+    requests = Requests(batch, tokens, nothing, nothing, covs, covs)
     model = model_of(parameters, np.arange(len(replicas)), requests)
     return [float(rate) for rate in size(Replicas(model, TargetLimits.of(targets))).max_rate]
 

@@ -33,6 +33,7 @@ from inferno_optimizer.system import (
     ServiceClass,
     Solution,
     SolverStatus,
+    StepParameters,
     System,
     Tail,
     Target,
@@ -231,6 +232,7 @@ def test_a_wrong_type_is_named_with_its_object_and_field(document: object, messa
         ),
         ({"prefillParms": {"gamma": 3}, "alpha": 9}, PrefillDecodeParameters(0, 0, 3, 0)),
         ({"perfParms": {"alpha": 1, "beta": 2, "gamma": 3}}, TokenBudgetParameters(1, 2, 3)),
+        ({"stepParms": {"alpha": 1, "kappa": 2, "delta": 3}}, StepParameters(1, 2, 3)),
         ({"perfParms": None, "alpha": 9}, DecodeParameters(9, 0)),
     ],
 )
@@ -391,6 +393,7 @@ parameters = (
     st.builds(DecodeParameters, numbers, numbers)
     | st.builds(PrefillDecodeParameters, numbers, numbers, numbers, numbers)
     | st.builds(TokenBudgetParameters, numbers, numbers, numbers)
+    | st.builds(StepParameters, *[numbers] * 7)
 )
 
 

@@ -518,6 +518,10 @@ def test_otherwise_the_parameters_are_those_that_were_typed(change: Manifest, mo
             {"perfParms": {"alpha": 10, "beta": 0.5, "gamma": 0.01}},
             core.TokenBudgetParameters(12, 0.6, 0.012),
         ),
+        (
+            {"stepParms": {"alpha": 10, "kappa": 0.5, "delta": 0.01, "ahead": 1, "budget": 2048}},
+            core.StepParameters(12, 0.6, 0.012, 0, 1, 2048),
+        ),
     ],
 )
 @pytest.mark.parametrize("change", [{"acc": "B"}, {"decodeParms": None}])

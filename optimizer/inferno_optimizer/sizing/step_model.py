@@ -1,0 +1,313 @@
+"""Predicts replicas of engines that mix prefills with decode steps: generation 4.
+
+The replica is the birth-death chain of `queueing`; what is different is in its ratios. Prefills
+stop the decoding requests, so that in their time arrivals come in batches; and the time in the
+batch varies less than an exponential one. Both make each ratio of the chain a power of what it is
+for random arrivals and exponential times. See `sizing.md`, section "Steps that mix prefill and
+decode".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, Self
+
+import numpy as np
+
+from inferno_optimizer.sizing.performance import QUEUE_PER_BATCH, Requests, columns_of
+from inferno_optimizer.sizing.queueing import Averages, DepartureIntervals, FloatArray, IntArray
+from inferno_optimizer.sizing.spread import Spread
+from inferno_optimizer.sizing.step_law import MOST_BUSY, Lengths, StepLaw
+from inferno_optimizer.system import StepParameters
+
+FIRST_OCTAVE = 16
+NODES = 6
+"""States below which every ratio is computed, and nodes of an interpolation in an octave above."""
+
+NUDGE = 0.01
+"""Relative change of the requests in the batch with which a derivative is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel(StepLaw):
+    """Replicas whose steps follow `StepLaw`, with `full_ms` the stay in a full batch [ms]."""
+
+    rated_by_throughput: ClassVar[bool] = True
+
+    batch: IntArray
+    full_ms: FloatArray
+    arrival_cov: FloatArray
+
+    @classmethod
+    def of(cls, parameters: Sequence[StepParameters], which: IntArray, requests: Requests) -> Self:
+        """From records, the record of each pair and its requests."""
+        names = ("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead")
+        columns = (column[which] for column in columns_of(parameters, *names))
+        alpha, kappa, delta, extra, ahead, budget, overhead = columns
+        inputs, outputs = (
+            column.astype(np.float64) for column in (requests.input_tokens, requests.tokens)
+        )
+        lengths = Lengths(inputs, outputs, requests.length_cov, budget)
+        cached = lengths.decoding(ahead) * (lengths.context + overhead)
+        law = StepLaw(
+            alpha=alpha,
+            decode_slope=kappa * cached,
+            mixed_slope=extra * cached,
+            prefill_ms=delta * inputs,
+            steps=np.maximum(outputs - 1.0, 0.0) + 2.0 * ahead,
+            ahead=ahead,
+            chunks=lengths.chunks,
+            alone=lengths.alone,
+            budget_share=lengths.budget_share,
+            length_cov=requests.length_cov,
+        )
+        full = law.full_stay_ms(requests.batch.astype(np.float64))
+        return cls(
+            law.alpha,
+            law.decode_slope,
+            law.mixed_slope,
+            law.prefill_ms,
+            law.steps,
+            law.ahead,
+            law.chunks,
+            law.alone,
+            law.budget_share,
+            law.length_cov,
+            requests.batch,
+            full,
+            requests.arrival_cov,
+        )
+
+    @property
+    def queue_limit(self) -> IntArray:
+        """The batch in service, and ten batches that wait."""
+        return (1 + QUEUE_PER_BATCH) * self.batch
+
+    def intervals(self, rows: slice, states: FloatArray) -> FloatArray:
+        """Mean time between departures of a batch that always has n requests [ms]."""
+        model = self.rows(rows)
+        if np.array_equal(states, model.batch):
+            return model.full_ms / states
+        return model.full_stay_ms(np.broadcast_to(states, model.batch.shape)) / states
+
+    def loaded(self, arrival_rate: FloatArray) -> DepartureIntervals:
+        """The times between departures with which the chain has the right distribution.
+
+        With random arrivals and exponential times the ratio of two states is lambda / mu(n). Below
+        a full batch it is taken to a `power` below 1, because arrivals come in batches. In a full
+        batch it is taken to the power of 1 / f, where f is how much shorter waits are than
+        exponential ones; the probability of the full batch grows, so that as many wait at all.
+        """
+        return _Ratios(self, arrival_rate)
+
+    def log_ratio(
+        self, states: FloatArray, arrival_rate: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Logarithm of lambda S(n) times the power, and the power; both are smooth in n."""
+        rate = np.minimum(arrival_rate, self.batch / self.full_ms)
+        step, mixed = self.step_ms(states, rate)
+        power = self.power(states, rate, step, mixed)
+        return power * np.log(arrival_rate * self.stay_ms(states, rate, step)), power
+
+    def power(
+        self, states: FloatArray, rate: FloatArray, step: FloatArray, mixed: FloatArray
+    ) -> FloatArray:
+        """1 / v; prefills that take a share rho of the time let arrivals come in Borel batches."""
+        busy = rate * self.prefill_ms + self.mixed_slope * states * mixed / step
+        left = 1.0 - np.minimum(busy, MOST_BUSY)
+        stopped = self.steps / (self.steps + self.chunks)
+        index = self.arrival_cov**2 + stopped * (1.0 / left**2 - 1.0)
+        return 2.0 / (1.0 + index)
+
+    def wait_factor(self, ratio: FloatArray) -> FloatArray:
+        """How much shorter waits are than those of exponential times and random arrivals.
+
+        Between them and constant times it is linear in the variance [Kimura, Oper. Res. 42 (1994)
+        373-390]; for constant times by Cosmetatos [Oper. Res. Q. 27 (1976) 615-620]; for arrivals
+        by Allen and Cunneen.
+        """
+        n, scv = self.batch.astype(np.float64), self.length_cov**2
+        room = (1.0 - ratio) * (n - 1.0) * (np.sqrt(4.0 + 5.0 * n) - 2.0)
+        term = np.minimum(np.maximum(room / (16.0 * ratio * n), 0.0), 1.0)
+        constant = (1.0 + term) / 2.0
+        general = scv + np.maximum(1.0 - scv, 0.0) * constant
+        return general * (self.arrival_cov**2 + scv) / (1.0 + scv)
+
+    def itl_ms(self, averages: Averages) -> FloatArray:
+        """Mean time of a step [ms], as a request meets it: it is one more than the time average."""
+        met = np.minimum(averages.in_service + 1.0, self.batch)
+        step, _ = self.step_ms(met, averages.throughput)
+        return step
+
+    def first_token_ms(self, averages: Averages) -> FloatArray:
+        """Mean time of the rest of a step, of those ahead, and of the prompt's own [ms]."""
+        return self._first(averages)[0]
+
+    def first_token_spread(self, averages: Averages) -> Spread:
+        """How far that time is from its mean."""
+        return self._first(averages)[1]
+
+    def _first(self, averages: Averages) -> tuple[FloatArray, Spread]:
+        rate, running = averages.throughput, averages.in_service
+        step, mixed = self.step_ms(running, rate)
+        own = self.prefill_ms
+        # A step is D, or longer by `jump` with probability `share`: mean and variance are right.
+        jumps = step - (self.alpha + self.decode_slope * running)
+        prompts = rate * step / np.maximum(mixed, 1e-100)
+        longer = self.mixed_slope * running + own * prompts
+        square = longer**2 + own**2 * (
+            prompts * self.length_cov**2 + np.maximum(prompts - 1.0, 0.0)
+        )
+        jump = square / np.maximum(longer, 1e-100)
+        share = np.minimum(jumps / np.maximum(jump, 1e-100), 1.0)
+        feedback = np.minimum(jumps / step, MOST_BUSY)
+        variance = share * (1.0 - share) * jump**2 / (1.0 - feedback**2)
+        third = share * (1.0 - share) * (1.0 - 2.0 * share) * jump**3 / (1.0 - feedback**3)
+        fourth = 1.5 * third**2 / np.maximum(variance, 1e-100) + 3.0 * variance**2
+        # Moments of the step that an arrival meets, which is longer than others.
+        moments = (
+            step + variance / step,
+            step**2 + 3.0 * variance + third / step,
+            step**3 + 6.0 * step * variance + 4.0 * third + fourth / step,
+        )
+        # It waits for the rest of that step; all of it brings prompts that come with its own.
+        joint = rate * own * (1.0 - self.alone)
+        raw = (
+            moments[0] * (0.5 + joint),
+            moments[1] * (1.0 / 3.0 + joint + joint**2),
+            moments[2] * (0.25 + joint + 1.5 * joint**2 + joint**3),
+        )
+        beyond = np.maximum(moments[1] - moments[0] ** 2, 0.0)
+        met = moments[1] / 12.0 + (0.5 + joint) ** 2 * beyond
+        busy = self.busy(running, rate)
+        prompt = self.prompt_ms(running, np.zeros_like(rate), self.waited(busy))
+        mean = prompt + raw[0] + self.ahead * step
+        others, scv = rate * moments[0] * (1.0 - self.alone), self.length_cov**2
+        chunk = self.alpha + (self.decode_slope + self.mixed_slope) * running + own / self.chunks
+        steps = self._steps_spread(busy)
+        crowd = self._crowd_variance(averages)
+        return mean, Spread(
+            met
+            + self.ahead * variance
+            + own**2 * (scv + others * (1.0 + scv))
+            + chunk**2 * steps.variance
+            + crowd,
+            raw[2]
+            - 3.0 * raw[1] * raw[0]
+            + 2.0 * raw[0] ** 3
+            + self.ahead * third
+            + own**3 * others * (1.0 + 3.0 * scv)
+            + chunk**3 * steps.third,
+        )
+
+    def _crowd_variance(self, averages: Averages) -> FloatArray:
+        """How the time varies because there are more requests at some times than at others.
+
+        Without an end of the batch their number has a variance of v times its mean.
+        """
+        rate, running = averages.throughput, averages.in_service
+        step, mixed = self.step_ms(running, rate)
+        more, _ = self.step_ms(running * (1.0 + NUDGE), rate)
+        slope = (more - step) / (NUDGE * running) * (0.5 + self.ahead)
+        slope = slope + (self.decode_slope + self.mixed_slope) * self.chunks
+        return slope**2 * running / self.power(running, rate, step, mixed)
+
+    def _steps_spread(self, busy: FloatArray) -> Spread:
+        """How the number of steps of a prompt varies: its chunks, and the wait for the budget.
+
+        The wait is 0, or exponential with the probability that the budget is taken.
+        """
+        wait, part, waits = busy * self.turn_steps(busy), self.chunks % 1.0, self.alone * busy
+        return Spread(
+            part * (1.0 - part) + waits * (2.0 - busy) * wait**2,
+            waits * (6.0 - 6.0 * busy + 2.0 * busy**2) * wait**3,
+        )
+
+    def idle_itl_ms(self) -> FloatArray:
+        """A decode step of a lone request [ms]."""
+        return self.alpha + self.decode_slope
+
+    def idle_ttft_ms(self) -> FloatArray:
+        """The steps of the prompt of a lone request [ms]."""
+        nothing = np.zeros_like(self.alpha)
+        return self.prompt_ms(nothing, nothing, nothing)
+
+
+class _Ratios:
+    """Times between departures at arrival rates, see `StepModel.loaded`.
+
+    Ratios are interpolated in each octave of n, so that they do not depend on how the states are
+    divided into blocks.
+    """
+
+    def __init__(self, model: StepModel, arrival_rate: FloatArray) -> None:
+        self._model, self._rate = model, arrival_rate
+        self._known: dict[tuple[int, int], FloatArray] = {}
+        full = arrival_rate * model.full_ms / model.batch
+        factor = model.wait_factor(full)
+        stable = full < 1.0
+        self._beyond = np.power(full, np.where(stable, 1.0 / factor, 1.0))
+        room = np.where(stable, 1.0 - full, 1.0)
+        self._more = np.where(stable, (1.0 - self._beyond) / room, 1.0 / factor)
+
+    def __call__(self, rows: slice, states: FloatArray) -> FloatArray:
+        """1 / mu(n) of the queues `rows` [ms], see `queueing.DepartureIntervals`."""
+        if states.ndim == 1:
+            return np.asarray(self._beyond[rows] / self._rate[rows])
+        first, width = int(states[0, 0]), len(states)
+        ratios = np.empty((width, rows.stop - rows.start))
+        for octave in range(_octave_of(first), _octave_of(first + width - 1) + 1):
+            start, design = _design(octave)
+            low, high = max(start, first), min(start + len(design), first + width)
+            part = ratios[low - first : high - first]
+            np.matmul(design[low - start : high - start], self._values(octave, rows), out=part)
+        np.exp(ratios, out=ratios)
+        last = self._model.batch[rows] - first
+        full = np.flatnonzero((last >= 0) & (last < width))
+        ratios[last[full], full] *= self._more[rows][full]
+        ratios /= self._rate[rows]
+        return ratios
+
+    def _values(self, octave: int, rows: slice) -> FloatArray:
+        """Logarithms of the ratios, and powers, at the nodes of an octave.
+
+        Later blocks have a part of the rows of the earlier ones, from the same first row on.
+        """
+        key = octave, rows.start
+        if key not in self._known:
+            model, nodes = self._model.rows(rows), _nodes(octave)[:, None]
+            self._known[key] = np.concatenate(model.log_ratio(nodes, self._rate[rows]))
+        return self._known[key][:, : rows.stop - rows.start]
+
+
+def _octave_of(state: int) -> int:
+    """The number of the octave of a state; the first one has all states below `FIRST_OCTAVE`."""
+    return (state // FIRST_OCTAVE).bit_length()
+
+
+def _states(octave: int) -> FloatArray:
+    """The states of an octave."""
+    first = FIRST_OCTAVE << octave >> 1 if octave else 1
+    return np.arange(first, FIRST_OCTAVE << octave, dtype=np.float64)
+
+
+@cache
+def _nodes(octave: int) -> FloatArray:
+    """Chebyshev points of an octave in ln n; the first octave has a node at each state."""
+    states = _states(octave)
+    if octave == 0:
+        return states
+    first, last = np.log(states[0]), np.log(states[-1])
+    points = np.cos(np.pi * np.arange(NODES) / (NODES - 1))
+    return np.asarray(np.exp((points * (last - first) + first + last) / 2.0))
+
+
+@cache
+def _design(octave: int) -> tuple[int, FloatArray]:
+    """The first state of an octave, and the factors of `_Ratios._values` in each state."""
+    states, nodes = np.log(_states(octave)), np.log(_nodes(octave))
+    weights = np.ones((len(states), len(nodes)))
+    for place, node in enumerate(nodes):
+        for other in np.delete(nodes, place):
+            weights[:, place] *= (states - other) / (node - other)
+    return int(_states(octave)[0]), np.concatenate((weights, -states[:, None] * weights), axis=1)

@@ -1,0 +1,126 @@
+"""Predictions of generation 4 against a real GPU, and the laws that every prediction obeys."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferno_optimizer.sizing.performance import Requests
+from inferno_optimizer.sizing.rates import Replicas, TargetLimits, highest_rate
+from inferno_optimizer.sizing.step_model import StepModel
+from inferno_optimizer.system import StepParameters, Target
+from tests.h100.runs import Measured, fitted, latencies, measured, predicted, replica
+
+ONE_SHAPE, ALL_SHAPES = "closed-512-128.csv", "closed-all.csv"
+OPEN = [run for run in measured() if not run.clients]
+CLOSED = [run for run in measured() if run.clients]
+MODERATE = [run for run in OPEN if run.batch == 64 and run.rate <= 18]
+ELSEWHERE = [run for run in CLOSED if not 400 < run.inputs < 700]
+"""Runs with lengths that were not calibrated."""
+
+FULL = [run for run in CLOSED if run.clients >= 32]
+
+
+def name_of(run: Measured) -> str:
+    return run.name
+
+
+@pytest.mark.parametrize("run", MODERATE, ids=name_of)
+def test_calibrated_with_clients_it_predicts_random_arrivals(run: Measured) -> None:
+    found = predicted(fitted(ONE_SHAPE), run)
+
+    assert found.itl == pytest.approx(run.itl, rel=0.07)
+    assert found.ttft == pytest.approx(run.ttft, rel=0.10)
+    assert found.ttft_p95 == pytest.approx(run.ttft_p95, rel=0.15)
+
+
+@pytest.mark.parametrize("run", [r for r in ELSEWHERE if r.clients <= 32], ids=name_of)
+def test_calibrated_with_one_shape_it_predicts_others(run: Measured) -> None:
+    assert predicted(fitted(ONE_SHAPE), run).itl == pytest.approx(run.itl, rel=0.10)
+
+
+@pytest.mark.parametrize("run", measured(), ids=name_of)
+def test_calibrated_with_three_shapes_no_inter_token_latency_is_far_off(run: Measured) -> None:
+    assert predicted(fitted(ALL_SHAPES), run).itl == pytest.approx(run.itl, rel=0.12)
+
+
+@pytest.mark.parametrize("run", FULL, ids=name_of)
+def test_a_full_batch_has_the_measured_throughput(run: Measured) -> None:
+    assert predicted(fitted(ALL_SHAPES), run).rate == pytest.approx(run.rate, rel=0.06)
+
+
+def test_a_lone_request_takes_its_steps_and_its_prompt() -> None:
+    model = replica(StepParameters(9.0, 0.001, 0.02, ahead=1.0), 8, 500, 101)
+    m = 100 / 103  # of the time it decodes: 100 of its steps, 2 beside them, and the prompt's
+
+    decode = 9.0 + 0.001 * m * (500 + 101 * (1 + 0.29**2) / 2)
+    (lone,) = model.intervals(slice(0, 1), np.ones(1))
+    assert lone == pytest.approx(103 * decode + 0.02 * 500)
+    assert latencies(model, 1e-6).itl_ms[0] == pytest.approx(decode)
+    assert latencies(model, 1e-6).ttft_ms[0] == pytest.approx(2.5 * 9.0 + 0.02 * 500)
+
+
+def test_one_request_at_a_time_of_one_token_is_the_queue_of_pollaczek_and_khinchine() -> None:
+    model = replica(StepParameters(10.0, 0.0, 0.1), 1, 400, 1, cov=1.0)
+    stay = 10 + 0.1 * 400
+
+    found = latencies(model, 1000 * 0.5 / stay)
+    # rho / (1 - rho) of exponential times, and a little for prompts that might come together
+    assert found.wait_ms[0] == pytest.approx(stay, rel=0.06)
+
+
+REQUESTS = st.tuples(
+    st.integers(1, 300), st.integers(0, 9000), st.integers(1, 1500), st.floats(0.05, 1.0)
+)
+PARAMETERS = st.builds(
+    StepParameters,
+    st.floats(1, 40),
+    st.floats(0, 1e-3),
+    st.floats(0, 0.1),
+    st.floats(0, 1e-3),
+    st.floats(0, 2),
+    st.sampled_from([0, 512, 2048, 8192]),
+    st.floats(0, 512),
+)
+
+
+@given(REQUESTS, PARAMETERS)
+def test_latencies_never_fall_with_the_rate(
+    requests: tuple[int, int, int, float], parameters: StepParameters
+) -> None:
+    batch, inputs, outputs, cov = requests
+    shares = np.linspace(0.05, 0.999, 40)
+    every = np.zeros(len(shares), np.int64)
+    same = np.ones(len(shares))
+    asked = Requests(every + batch, every + outputs, every + inputs, every, same, cov * same)
+    model = StepModel.of([parameters], every, asked)
+    replicas = Replicas(model, TargetLimits.of([Target()] * len(shares)))
+
+    found = replicas.latencies(shares * model.batch / model.full_ms)
+    for column in (found.itl_ms, found.wait_ms, found.ttft_ms, *found.ttft_percentiles.T):
+        assert np.isfinite(column).all()
+        assert (np.diff(column) >= -2e-3 * column[:-1]).all()
+
+
+@given(REQUESTS, PARAMETERS, st.floats(1.05, 5.0), st.sampled_from([0.0, 95.0]))
+def test_the_highest_rate_is_the_last_that_meets_the_targets(
+    requests: tuple[int, int, int, float],
+    parameters: StepParameters,
+    patience: float,
+    percentile: float,
+) -> None:
+    batch, inputs, outputs, cov = requests
+    model = replica(parameters, batch, inputs, outputs, cov)
+    idle = latencies(model, 1e-3 / model.full_ms[0])
+    target = Target(
+        itl_ms=patience * idle.itl_ms[0],
+        ttft_ms=3 * patience * idle.ttft_ms[0],
+        ttft_percentile=percentile,
+    )
+    replicas = Replicas(model, TargetLimits.of([target]))
+
+    highest = 0.999 * batch / model.full_ms
+    (rate,) = highest_rate(replicas, 1e-4 * highest, highest)
+    assert rate > 0
+    assert replicas.excess(np.array([rate * (1 - 1e-6)])) <= 0
+    assert rate == highest or replicas.excess(np.array([rate * (1 + 1e-6)])) > 0
