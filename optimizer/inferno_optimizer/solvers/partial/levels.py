@@ -7,8 +7,9 @@ replicas of these and of the cases that the multipliers say lose the least by a 
 cases, where they are few.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from inferno_optimizer.solvers.assignment import (
 )
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.dive import Diver
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
@@ -29,6 +31,7 @@ from inferno_optimizer.solvers.partial.goals import (
     least_of,
     levels_of,
 )
+from inferno_optimizer.solvers.partial.neighbourhood import by_loss, few_columns
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
 from inferno_optimizer.solvers.partial.rounding import WHOLE, in_turn, rounded
@@ -55,16 +58,25 @@ NEAR_VALUE = 1e-4
 
 EXCHANGED, SPREAD, PATIENCE = 30, 10, 6
 """Cases that exchange replicas at first, among so many times as many; how often in vain before
-they are twice as many, or no more cases are decided."""
+they are twice as many."""
 
 HALF = 0.5
 
-HARDLY = 0.02
-"""Part of what is near enough by which a decision hardly makes a bound closer."""
+SEARCHED = 0.7
+"""Share of the time of a goal in which columns are decided; then replicas are exchanged."""
 
-REFERENCE, ROUNDED = 0.75, 0.5
-"""Where between a floor and what was reached later goals are proven, and where they are rounded:
-the plan has the whole tolerance, what is proven has a part of it."""
+DECISIONS = 5
+"""Decisions of the tree between two dives."""
+
+PARTS = (5, 1, 3, 2, 10, 20)
+"""Dive after dive, one of so many parts of the split cases is decided at a time."""
+
+LARGE = 5e-3
+"""Share of the cards of a type from which the first dive leaves a case where it is."""
+
+ROUNDED = 0.2
+"""How far above the floors a dive stays, as a part of the way to what was reached: whole replicas
+miss them by a little."""
 
 LEAST_SLACK = 0.2
 """Part of the tolerance that later goals have where more than all of it is missing."""
@@ -72,17 +84,15 @@ LEAST_SLACK = 0.2
 OPEN = (150, 500, 2_000)
 """Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
 
-COLUMNS = 6
-"""Open columns of an open case at most: the ones that lose the least."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A goal, what the plan had of it when it was done, and what no plan exceeds."""
+    """A goal, what the plan had of it when it was done, and what no plan that keeps floors has."""
 
     goal: Goal
     bound: float
     has: float = 0.0
+    floors: tuple[Floor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +177,9 @@ class _Search:
         self._reached: tuple[Reached, ...] = ()
         self._card_prices: dict[Goal, FloatArray] = {}
         self._ends_at = 0.0
-        self._near, self._part = 0.0, 0.0
-        self._leaves: tuple[BoolArray, ...] = (np.zeros(len(problem.case), dtype=np.bool_),)
+        self._near = 0.0
+        self._everywhere = np.zeros(len(problem.case), dtype=np.bool_)
+        self._leaves: tuple[BoolArray, ...] = (self._everywhere,)
         self._tree: Tree | None = None
 
     def outcome(self) -> Outcome:
@@ -264,7 +275,8 @@ class _Search:
     def reach(self, goal: Goal, ahead: int) -> None:
         """Reach the most of a goal, in its share of the time."""
         problem = self._problem
-        self._ends_at = self._timer.to_search() * (1 - 2 / (ahead + 1))
+        shares = 1 if goal.kind is GoalKind.HELD else 2
+        self._ends_at = self._timer.to_search() * (1 - shares / (ahead + 1))
         if goal.kind is GoalKind.HELD:
             self._extend(goal)
             self._hold_all(goal)
@@ -272,7 +284,7 @@ class _Search:
         if self._worth(goal) < most * (1 - SLACK) or goal.kind is GoalKind.VALUE:
             self._maximize(goal)
         else:
-            self._keep(goal, most)
+            self._keep(goal, most, self._floors)
 
     def _worth(self, goal: Goal) -> float:
         return goal.worth(self._problem, self._counts)
@@ -305,12 +317,12 @@ class _Search:
         for plan in self._roundings(serve, floors, vertex):
             if self._offer(goal, self._floors, plan) and self._done(goal):
                 return
-        tree = Tree(self._problem, relaxation, vertex, self._leaves, self._seconds_left)
-        base = self._counts
-        for plan in self._rounded(serve, floors, relaxation, tree):
+        base, before = self._counts, self._before(goal)
+        diver = Diver(self._problem, relaxation, before, lambda: -np.inf, self._seconds_left)
+        for plan in self._rounded(serve, floors, diver.dive(self._everywhere, PARTS[0])):
             base = plan
             self._offer(goal, self._floors, plan)
-        for opening in self._openings(serve, floors, vertex, base, tree.touched):
+        for opening in self._openings(serve, floors, vertex, base, diver.touched):
             if self._done(goal) or self._seconds_left() <= 0:
                 return
             self._search(goal, opening, serve, floors)
@@ -333,9 +345,10 @@ class _Search:
             found = best_of(self._problem, goal, self._floors, opening, limits, self._counts)
             if found.counts is not None:
                 self._offer(goal, self._floors, found.counts)
-            self._keep(goal, min(most, found.bound))
+            self._keep(goal, min(most, found.bound), self._floors)
             return
-        self._keep(goal, min(most, self._improve(goal)))
+        bound, floors = self._improve(goal)
+        self._keep(goal, min(most, bound), floors)
 
     def _relaxation(self, goal: Goal, floors: tuple[Floor, ...]) -> Relaxation:
         start = replace(self._start, known=self._start.known | (self._counts > 0))
@@ -349,53 +362,32 @@ class _Search:
             self._start = Start((vertex.amounts > 0) | basis.moved, basis)
         return vertex
 
-    def _raised(self, floors: tuple[Floor, ...], part: float) -> tuple[Floor, ...]:
-        """Floors a part of the way up to what was reached in its turn.
+    def _improve(self, goal: Goal) -> tuple[float, tuple[Floor, ...]]:
+        """Decide columns, round, and exchange replicas; what no plan that keeps floors exceeds."""
+        floors, relaxation = self._floors, self._relaxation(goal, self._floors)
+        ends_at = self._seconds_left() * (1 - SEARCHED)
 
-        The last bit of load of a level may take many cards of the next one. What is proven of that
-        holds for plans that keep more than the floors, and whole replicas have room above them.
-        """
-        tops = {
-            reached.goal: min(reached.bound, max(reached.has, self._worth(reached.goal)))
-            for reached in self._reached
-        }
-        return tuple(
-            replace(
-                floor, load=floor.load + part * max(tops.get(floor.goal, 0.0) - floor.load, 0.0)
-            )
-            for floor in floors
-        )
+        def to_decide() -> float:
+            return self._seconds_left() - ends_at
 
-    def _improve(self, goal: Goal) -> float:
-        """Round, decide columns, and exchange replicas; what no plan exceeds."""
-        floors = self._floors
-        relaxation = self._relaxation(goal, floors)
-        vertex = None
-        for self._part in (REFERENCE, 0.0):
-            relaxation.keep(self._raised(floors, self._part))
-            vertex = self._solved(relaxation)
-            if vertex is None or vertex.missing <= WHOLE:
-                break
-        if vertex is None or vertex.missing > WHOLE:
-            return np.inf
+        begun = self._begun(relaxation, to_decide)
+        if begun is None:
+            return np.inf, floors
+        vertex, tree, part = begun
+        reference = self._raised(part, self._was_reached)
         self._card_prices[goal] = vertex.prices
         self._near = self._near_of(goal, vertex.bound)
         for plan in self._roundings(goal, floors, vertex):
             self._offer(goal, floors, plan)
         if self._near_enough(goal, vertex.bound):
-            return vertex.bound
-        ends_at = self._seconds_left() * HALF
-        tree = Tree(
-            self._problem,
-            relaxation,
-            vertex,
-            self._leaves,
-            lambda: self._seconds_left() - ends_at,
-        )
-        base = self._decide(goal, relaxation, tree)
+            return vertex.bound, reference
+        before = self._before(goal)
+        diver = Diver(self._problem, relaxation, before, lambda: self._worth(goal), to_decide)
+        self._dive_around(goal, relaxation, diver)
+        base = self._decide(goal, relaxation, tree, diver, part)
         bound = min(vertex.bound, max(tree.bound, self._worth(goal)))
         self._tree = tree
-        for opening in self._openings(goal, floors, tree.vertex or vertex, base, tree.touched):
+        for opening in self._openings(goal, floors, tree.vertex or vertex, base, diver.touched):
             if self._seconds_left() <= 0 or self._near_enough(goal, bound):
                 break
             limits = SearchLimits(self._seconds_left() * HALF, self._near * HALF)
@@ -403,37 +395,93 @@ class _Search:
             if found.counts is not None:
                 self._offer(goal, floors, found.counts)
             self._exchange(goal, floors, vertex, bound)
-        return bound
+        return bound, reference
 
-    def _decide(self, goal: Goal, relaxation: Relaxation, tree: Tree) -> IntArray:
-        """Decide columns of large cases; the best plan on the way, if it does not keep a floor."""
-        base, best, last, in_vain = self._counts, -np.inf, np.inf, 0
-        while in_vain < PATIENCE:
-            if tree.bound < last - self._near:
-                last = tree.bound
-                for plan in self._rounded(goal, self._floors, relaxation, tree):
-                    self._offer(goal, self._floors, plan)
-                    worth = goal.worth(self._problem, plan)
-                    base, best = (plan, worth) if worth > best else (base, best)
-            done = self._near_enough(goal, tree.bound) or tree.out_of_time
-            before = tree.bound
-            if done or not tree.branch(self._worth(goal), self._near):
+    def _begun(
+        self, relaxation: Relaxation, seconds_left: Callable[[], float]
+    ) -> tuple[Vertex, Tree, float] | None:
+        """The best vertex and a tree, with floors at what was reached before: 1; or as they are: 0.
+
+        The last bit of load of a level may take many cards of the next one. What is proven of that
+        holds for plans that keep what was reached; there are none where two goals exclude another.
+        """
+        for part, leaves in ((1.0, self._leaves), (0.0, (self._everywhere,))):
+            relaxation.keep(self._raised(part, self._was_reached))
+            vertex = self._solved(relaxation)
+            if vertex is None:
+                return None
+            if vertex.missing <= WHOLE:
+                tree = Tree(self._problem, relaxation, vertex, leaves, seconds_left)
+                if np.isfinite(tree.bound):
+                    return vertex, tree, part
+        return None
+
+    def _raised(self, part: float, top: Callable[[Goal], float]) -> tuple[Floor, ...]:
+        """Floors a part of the way up to a top."""
+        return tuple(
+            replace(floor, load=floor.load + part * max(top(floor.goal) - floor.load, 0.0))
+            for floor in self._floors
+        )
+
+    def _was_reached(self, goal: Goal) -> float:
+        """What was reached of a goal in its turn, or later."""
+        reached = next(reached for reached in self._reached if reached.goal == goal)
+        return min(reached.bound, max(reached.has, self._worth(goal)))
+
+    def _before(self, goal: Goal) -> BoolArray:
+        """Cases that only goals before this one serve."""
+        before: BoolArray = (self._problem.level < goal.level) | (goal.kind is GoalKind.VALUE)
+        return before
+
+    def _dive_around(self, goal: Goal, relaxation: Relaxation, diver: Diver) -> None:
+        """Offer what a dive finds in which large cases of earlier goals stay in their columns.
+
+        There is always such a plan, whatever the floors are.
+        """
+        problem = self._problem
+        stays = self._before(goal) & (self._sizes() > LARGE)
+        if np.any(stays):
+            forbidden = problem.columns_of(stays) & (self._counts == 0)
+            relaxation.keep(self._raised(ROUNDED, self._worth))
+            for plan in self._rounded(goal, self._floors, diver.dive(forbidden, PARTS[0])):
+                self._offer(goal, self._floors, plan)
+
+    def _decide(
+        self, goal: Goal, relaxation: Relaxation, tree: Tree, diver: Diver, part: float
+    ) -> IntArray:
+        """Decide columns of large cases, and dive; the best plan, if it does not keep a floor."""
+        base, best, in_vain = self._counts, -np.inf, 0
+        for number in count():
+            relaxation.keep(self._raised(part, self._was_reached))
+            self._branch(goal, tree)
+            place, parts = divmod(number, len(PARTS))
+            forbidden, before = tree.best(place), self._worth(goal)
+            done = in_vain == len(PARTS) or self._near_enough(goal, tree.bound)
+            if forbidden is None or done or tree.out_of_time:
                 break
-            in_vain = 0 if tree.bound < before - HARDLY * self._near else in_vain + 1
+            relaxation.keep(self._raised(min(ROUNDED, part), self._was_reached))
+            for plan in self._rounded(goal, self._floors, diver.dive(forbidden, PARTS[parts])):
+                self._offer(goal, self._floors, plan)
+                worth = goal.worth(self._problem, plan)
+                base, best = (plan, worth) if worth > best else (base, best)
+            in_vain = 0 if self._worth(goal) > before else in_vain + 1
         return base
+
+    def _branch(self, goal: Goal, tree: Tree) -> None:
+        """Make the bound closer by a few decisions."""
+        for _ in range(DECISIONS):
+            if tree.out_of_time or self._near_enough(goal, tree.bound):
+                return
+            if not tree.branch(self._worth(goal), self._near):
+                return
 
     def _near_enough(self, goal: Goal, bound: float) -> bool:
         return self._worth(goal) >= bound - self._near
 
     def _rounded(
-        self, goal: Goal, floors: tuple[Floor, ...], relaxation: Relaxation, tree: Tree
+        self, goal: Goal, floors: tuple[Floor, ...], vertex: Vertex | None
     ) -> Iterator[IntArray]:
-        """Whole replicas from a dive that keeps a little more than the floors."""
-        problem = self._problem
-        relaxation.keep(self._raised(floors, min(ROUNDED, self._part)))
-        valued = goal.kind is GoalKind.VALUE
-        vertex = tree.dive((problem.level < goal.level) | valued)
-        relaxation.keep(self._raised(floors, self._part))
+        """Plans close to the vertex of a dive, if it found one."""
         return iter(()) if vertex is None else self._roundings(goal, floors, vertex)
 
     def _roundings(
@@ -468,7 +516,7 @@ class _Search:
         problem = self._problem
         matter = levels_of(goal, problem)
         matter[problem.case[self._counts > 0]] = True  # less important ones may have what it takes
-        order = _by_loss(problem, vertex, self._counts, least_of(problem, floors))
+        order = by_loss(problem, vertex, self._counts, least_of(problem, floors))
         order = order[matter[order]]
         few, failures = EXCHANGED, 0
         numbers = np.random.default_rng(len(self._reached))
@@ -477,7 +525,7 @@ class _Search:
             for among in (order, self._largest(matter), self._short(goal)):
                 some = among[: few * SPREAD]
                 cases[numbers.choice(some, min(few // 2, len(some)), replace=False)] = True
-            columns = _few_columns(problem, vertex, self._counts) & cases[problem.case]
+            columns = few_columns(problem, vertex, self._counts) & cases[problem.case]
             limits = SearchLimits(self._seconds_left(), self._near * HALF)
             before, opening = self._worth(goal), Opening(columns, self._counts)
             found = best_of(problem, goal, floors, opening, limits, self._counts)
@@ -491,11 +539,16 @@ class _Search:
 
     def _largest(self, matter: BoolArray) -> IntArray:
         """Cases that matter, those first that have the largest part of the cards of a type."""
+        return np.argsort(-np.where(matter, self._sizes(), 0.0), kind="stable")
+
+    def _sizes(self) -> FloatArray:
+        """Part of the cards of a type that each case has, shape (cases,)."""
         problem, entries = self._problem, self._problem.cards
         capacity = np.maximum(problem.capacity, 1)[entries.type]
         part = self._counts[entries.column] * entries.count / capacity
-        size = np.bincount(problem.case[entries.column], part, len(problem.cases))
-        return np.argsort(-np.where(matter, size, 0.0), kind="stable")
+        return np.bincount(problem.case[entries.column], part, len(problem.cases)).astype(
+            np.float64
+        )
 
     def _short(self, goal: Goal) -> IntArray:
         """Cases of a level that are not served entirely, those first that miss the most load."""
@@ -526,13 +579,13 @@ class _Search:
     ) -> Iterator[Opening]:
         """More and more of the problem, around a plan; of the touched cases always all."""
         problem, matter = self._problem, self._matter(goal)
-        order = _by_loss(problem, vertex, counts, least_of(problem, floors))
+        order = by_loss(problem, vertex, counts, least_of(problem, floors))
         order = order[matter[order]]
         for most in OPEN:
             around = counts if self._worth(goal) < goal.worth(problem, counts) else self._counts
             cases = touched.copy()
             cases[order[:most]] = True
-            few = _few_columns(problem, vertex, around + self._counts)
+            few = few_columns(problem, vertex, around + self._counts)
             yield Opening(few & cases[problem.case], around)
             if most >= len(order):
                 break
@@ -552,11 +605,11 @@ class _Search:
             self._counts = counts
         return better
 
-    def _keep(self, goal: Goal, bound: float) -> None:
-        """Record what is proven, and what later goals keep."""
+    def _keep(self, goal: Goal, bound: float, floors: tuple[Floor, ...]) -> None:
+        """Record what is proven of plans that keep floors, and what later goals keep."""
         has, most = self._worth(goal), goal.most(self._problem)
         bound = max(bound, has)
-        self._reached = (*self._reached, Reached(goal, bound, has))
+        self._reached = (*self._reached, Reached(goal, bound, has, floors))
         if goal.kind is GoalKind.VALUE:
             return
         if has >= most * (1 - SLACK):
@@ -569,41 +622,5 @@ class _Search:
         if load > 0:
             self._floors = (*self._floors, Floor(goal, load, whole=False))
         if self._tree is not None:
-            self._leaves = self._tree.leaves(load)
+            self._leaves = self._tree.leaves(load) or (self._everywhere,)
             self._tree = None
-
-
-def _by_loss(
-    problem: ReplicaProblem, vertex: Vertex, counts: IntArray, least: FloatArray
-) -> IntArray:
-    """The cases, those first that lose the least by a small change; of each type in turn.
-
-    A case that has no more than its least share can only change to another column.
-    """
-    shares = np.bincount(problem.case, counts / problem.full, len(problem.cases))
-    loss = np.maximum(vertex.lost, 0.0)
-    loss = np.where(shares[problem.case] > 0, loss, loss / problem.full)
-    fewer = np.maximum(vertex.share, 0.0)[problem.case] / problem.full
-    spare = (shares > least * (1 + SLACK))[problem.case]
-    loss = np.where(counts > 0, np.where(spare, fewer, np.inf), loss)
-    entries = problem.cards
-    case, loss = problem.case[entries.column], loss[entries.column]
-    order = np.lexsort((problem.weight[case], loss, entries.type))
-    order = order[np.isfinite(loss[order])]
-    first = np.searchsorted(entries.type[order], np.arange(len(problem.capacity)))
-    rank = np.arange(len(order)) - first[entries.type[order]]
-    in_turn = case[order[np.lexsort((entries.type[order], rank))]]
-    distinct, seen = np.unique(in_turn, return_index=True)
-    return distinct[np.argsort(seen)]
-
-
-def _few_columns(problem: ReplicaProblem, vertex: Vertex, counts: IntArray) -> BoolArray:
-    """The columns of each case that lose the least, and those that it has or that run."""
-    loss: FloatArray = np.where((counts > 0) | (problem.runs > 0), -np.inf, vertex.lost)
-    order = np.lexsort((loss, problem.case))
-    case = problem.case[order]
-    first = np.flatnonzero(np.diff(case, prepend=-1))
-    rank = np.arange(len(case)) - np.repeat(first, np.diff(first, append=len(case)))
-    few = np.zeros(len(case), dtype=np.bool_)
-    few[order[rank < COLUMNS]] = True
-    return few & np.isfinite(vertex.lost)

@@ -164,6 +164,7 @@ class Relaxation:
         seconds_left: Callable[[], float],
         forbidden: BoolArray | None = None,
         fixed: Mapping[int, float] = MappingProxyType({}),
+        least: float = -np.inf,
     ) -> Vertex | None:
         """Solve it; None where there is no time or no solution.
 
@@ -175,7 +176,10 @@ class Relaxation:
             Columns that nobody has, shape (columns,).
         fixed
             Amounts of some columns.
+        least
+            A solution with less of the goal is none; but not each such solution is recognized.
         """
+        self._solver.setOptionValue("objective_bound", -least / self._scale)
         self._bound(np.zeros_like(self._open) if forbidden is None else forbidden, fixed)
         best, vertex = np.inf, None
         for _ in range(ROUNDS):
@@ -373,8 +377,10 @@ class Relaxation:
         holds = columns[held[problem.case[columns]] >= 0]
         bound = columns[must[problem.case[columns]] >= 0]
         mine = self._open[problem.cards.column]
+        # Of one column a case has at most its limit. A mixture of columns, each below its own
+        # limit, is therefore no plan beyond the sum of amounts / limits = 1, the convex hull.
         entries: list[Entries] = [
-            (place[problem.case[columns]], columns, np.ones(len(columns))),
+            (place[problem.case[columns]], columns, 1.0 / self._limit[columns]),
             (must[problem.case[bound]], bound, self._towards_least(bound)),
             (held[problem.case[holds]], holds, np.ones(len(holds))),
             (

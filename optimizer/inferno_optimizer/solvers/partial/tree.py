@@ -1,8 +1,8 @@
-"""Decisions on the columns of split cases, one after the other: plans, and a closer bound.
+"""Decisions on the columns of large split cases, one after the other: a closer bound.
 
 A vertex of the relaxation splits few cases, but a large one among them may carry several percent
-of a level's load. The tree decides the columns of the cases whose cards are worth the most; the
-others, and small cases, are rounded. What no node of the tree exceeds, no plan does.
+of a level's load. The tree decides the columns of the cases whose cards are worth the most. What
+no node of the tree exceeds, no plan does.
 """
 
 import heapq
@@ -11,22 +11,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
-
-WHOLE = 1e-6
-"""Distance from a whole number up to which replicas are whole."""
-
-SOME = 1e-7
-"""Share of a case from which a column has some of it."""
-
-AT_ONCE = 1
-"""A dive decides a part of the split cases at a time: one of so many."""
-
-SIZE = 1e-2
-"""Part of the worth of all cards that each type has for the order of decisions."""
+from inferno_optimizer.solvers.partial.splits import (
+    SOME,
+    main_column,
+    other_columns,
+    split_cases,
+    worth_of_cards,
+)
 
 SMALL = 0.5
 """Part of the distance that is near enough, below which a case is not worth a decision."""
@@ -42,7 +36,7 @@ class _Node:
 
 
 class Tree:
-    """A search for plans and a bound of one goal.
+    """A search for a bound of one goal.
 
     Parameters
     ----------
@@ -70,8 +64,8 @@ class Tree:
         for forbidden in leaves:
             vertex = relaxation.solve(seconds_left, forbidden) if np.any(forbidden) else root
             known = root if vertex is None else vertex
-            self._push(min(known.bound, root.bound), forbidden, known)
-        self.touched = np.zeros(len(problem.cases), dtype=np.bool_)
+            if known.missing <= SOME:
+                self._push(min(known.bound, root.bound), forbidden, known)
 
     @property
     def bound(self) -> float:
@@ -88,95 +82,33 @@ class Tree:
         """That of the highest bound."""
         return self._nodes[0].vertex if self._nodes else None
 
-    def _push(self, bound: float, forbidden: BoolArray, vertex: Vertex) -> None:
-        self._count += 1
-        heapq.heappush(self._nodes, _Node((-bound, self._count), forbidden, vertex))
+    def best(self, place: int) -> BoolArray | None:
+        """What is forbidden in the node at this place in the order of the bounds, if there is."""
+        nodes = heapq.nsmallest(place + 1, self._nodes)
+        return nodes[place].forbidden if place < len(nodes) else None
 
     def leaves(self, worth: float) -> tuple[BoolArray, ...]:
         """What is forbidden in the nodes that may have plans of some worth."""
         return tuple(node.forbidden for node in self._nodes if -node.order[0] >= worth)
 
-    def dive(self, whole: BoolArray) -> Vertex | None:
-        """A vertex that splits few cases, below the node of the highest bound; None without any.
+    def branch(self, worth: float, near: float) -> bool:
+        """Decide a case in the node of the highest bound; whether any is worth it.
 
-        A case that cannot have the column that it has most of, gets another one. Some cases, shape
-        (cases,), get whole replicas, too.
+        Nodes without a plan of more than some worth are dropped.
         """
         if not self._nodes:
-            return None
-        node = self._nodes[0]
-        vertex, forbidden, at_once = node.vertex, node.forbidden, AT_ONCE
-        while self._seconds_left() > 0:
-            split = self._split(vertex)
-            self.touched[split] = True
-            if not len(split):
-                return self._with_whole(vertex, forbidden, whole)
-            some = split[: max(len(split) // at_once, 1)].tolist()
-            found, decided = self._decided(vertex, forbidden, some)
-            if found is None and len(some) > 1:
-                at_once = len(split)
-                continue
-            if found is None:
-                decided = forbidden.copy()
-                decided[self._most(vertex, some[0])] = True
-                found = self._relaxation.solve(self._seconds_left, decided)
-            if found is None:
-                break
-            vertex, forbidden = found, decided
-        return vertex
-
-    def _with_whole(self, vertex: Vertex, forbidden: BoolArray, cases: BoolArray) -> Vertex:
-        """The same with whole replicas of some cases; of all at once, where that is possible."""
-        problem, fixed, at_once = self._problem, dict[int, float](), len(cases)
-        mine = cases[problem.case]
-        while self._seconds_left() > 0:
-            amounts = vertex.amounts * problem.full
-            part = np.abs(amounts - np.rint(amounts)) > WHOLE * np.maximum(amounts, 1.0)
-            columns = np.flatnonzero(part & mine)
-            if not len(columns):
-                break
-            self.touched[problem.case[columns]] = True
-            columns = columns[np.argsort(-problem.weight[problem.case[columns]], kind="stable")]
-            columns = columns[:at_once]
-            near = np.rint(amounts[columns])
-            other = np.floor(amounts[columns]) + np.ceil(amounts[columns]) - near
-            for replicas in (near, other):
-                shares = (replicas / problem.full[columns]).tolist()
-                more = {**fixed, **dict(zip(columns.tolist(), shares, strict=True))}
-                found = self._relaxation.solve(self._seconds_left, forbidden, more)
-                if found is not None and found.missing <= SOME:
-                    vertex, fixed = found, more
-                    break
-                if len(columns) > 1:
-                    at_once = 1
-                    break
-            else:
-                mine[columns] = False
-        return vertex
-
-    def _decided(
-        self, vertex: Vertex, forbidden: BoolArray, cases: list[int]
-    ) -> tuple[Vertex | None, BoolArray]:
-        """The vertex where cases have only the column that they have most of."""
-        decided = forbidden.copy()
-        for case in cases:
-            decided[self._others(vertex, case)] = True
-        found = self._relaxation.solve(self._seconds_left, decided)
-        good = found is not None and found.missing <= SOME
-        return found if good else None, decided
-
-    def branch(self, worth: float, near: float) -> bool:
-        """Decide a case in the node of the highest bound; whether any is worth it."""
-        if not self._nodes:
             return False
-        node = self._nodes[0]
-        important = self._importance(node.vertex)
-        split = self._split(node.vertex)
-        if not len(split) or important[split[0]] < SMALL * near:
+        problem, node = self._problem, self._nodes[0]
+        split = split_cases(problem, node.vertex)
+        if not len(split) or worth_of_cards(problem, node.vertex)[split[0]] < SMALL * near:
             return False
         heapq.heappop(self._nodes)
         case = int(split[0])
-        for columns in (self._others(node.vertex, case), self._most(node.vertex, case)):
+        one, others = (
+            main_column(problem, node.vertex, case),
+            other_columns(problem, node.vertex, case),
+        )
+        for columns in (others, one):
             forbidden = node.forbidden.copy()
             forbidden[columns] = True
             vertex = self._relaxation.solve(self._seconds_left, forbidden)
@@ -185,29 +117,6 @@ class Tree:
                 self._push(bound, forbidden, vertex or node.vertex)
         return True
 
-    def _split(self, vertex: Vertex) -> IntArray:
-        """Cases with several columns, those first whose cards are worth the most."""
-        problem = self._problem
-        several = np.bincount(problem.case[vertex.amounts > SOME], minlength=len(problem.cases)) > 1
-        cases = np.flatnonzero(several)
-        return cases[np.argsort(-self._importance(vertex)[cases], kind="stable")]
-
-    def _importance(self, vertex: Vertex) -> FloatArray:
-        """What the cards of each case are worth."""
-        problem, entries = self._problem, self._problem.cards
-        cards = vertex.amounts[entries.column] * problem.full[entries.column] * entries.count
-        worth = np.abs(vertex.prices)
-        some = SIZE * (worth @ problem.capacity + 1.0) / np.maximum(problem.capacity, 1)
-        paid = (worth + some)[entries.type] * cards
-        return np.bincount(problem.case[entries.column], paid, len(problem.cases)).astype(
-            np.float64
-        )
-
-    def _most(self, vertex: Vertex, case: int) -> IntArray:
-        """The column that a case has most of."""
-        first, last = np.searchsorted(self._problem.case, (case, case + 1))
-        return np.array([first + int(np.argmax(vertex.amounts[first:last]))])
-
-    def _others(self, vertex: Vertex, case: int) -> IntArray:
-        first, last = np.searchsorted(self._problem.case, (case, case + 1))
-        return np.setdiff1d(np.arange(first, last), self._most(vertex, case))
+    def _push(self, bound: float, forbidden: BoolArray, vertex: Vertex) -> None:
+        self._count += 1
+        heapq.heappush(self._nodes, _Node((-bound, self._count), forbidden, vertex))

@@ -9,8 +9,10 @@ from inferno_optimizer.capacity import cards_to_hand_out
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solvers.assignment import Timer
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.partial.levels import GIVEN_UP, Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy, System
 from tests.unit.optimizer.solvers.partial_plans import random_fleet, reached_by, with_policy
@@ -50,6 +52,29 @@ def test_nothing_that_is_possible_exceeds_the_bound_of_the_first_level(running: 
         assert reached <= goals[0] * (1 + 1e-6), fleet
         if reached >= goals[0] * (1 - 1e-6):
             assert served.bound >= goals[1] * (1 - 1e-6), fleet
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("running", [False, True], ids=["from nothing", "running"])
+def test_no_plan_that_keeps_the_floors_of_a_bound_exceeds_it(running: bool) -> None:
+    random = Random(f"floors {running}")  # noqa: S311 - a repeatable choice, not a secret
+    limits = SearchLimits(SECONDS, 0.0)
+    proven = 0
+    for _ in range(60):
+        fleet = random_fleet(random, 12, running=running)
+
+        problem, outcome = solved_as_large(fleet.system(EXHAUSTIVE))
+
+        everything = Opening(np.ones(len(problem.case), np.bool_), np.zeros_like(outcome.counts))
+        for reached in outcome.reached:
+            found = best_of(
+                problem, reached.goal, reached.floors, everything, limits, outcome.counts
+            )
+            if found.counts is not None:
+                most = reached.goal.worth(problem, found.counts)
+                assert reached.bound >= most - 1e-6 * max(abs(most), 1.0), (fleet, reached)
+                proven += bool(reached.floors)
+    assert proven > 60
 
 
 def test_a_large_server_that_the_relaxation_splits_is_decided() -> None:

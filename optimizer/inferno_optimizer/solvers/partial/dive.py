@@ -1,0 +1,150 @@
+"""A dive: from a vertex of the relaxation down to one that splits no case.
+
+Split cases get the column that they have most of, the largest first. The relaxation is solved
+again after each decision, so that all others make up for it. Where it cannot keep the floors,
+fewer cases are decided at a time; if one is too many, the dive turns back: the case loses that
+column instead, or the one that was decided before it.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
+from inferno_optimizer.solvers.partial.rounding import WHOLE
+from inferno_optimizer.solvers.partial.splits import (
+    SOME,
+    main_column,
+    other_columns,
+    split_cases,
+)
+
+TURNS = 12
+"""How often a dive turns back at most."""
+
+Path = list[tuple[Vertex, BoolArray]]
+"""Vertices on the way, and what is forbidden in each."""
+
+
+class Diver:
+    """Makes dives for one goal.
+
+    Parameters
+    ----------
+    problem, relaxation
+        The problem, and its relaxation, which keeps the floors of the dives.
+    whole
+        Cases that get whole replicas, too; shape (cases,).
+    least
+        How much of the goal the next dive must have, to be of use.
+    seconds_left
+        Time that remains.
+    """
+
+    def __init__(
+        self,
+        problem: ReplicaProblem,
+        relaxation: Relaxation,
+        whole: BoolArray,
+        least: Callable[[], float],
+        seconds_left: Callable[[], float],
+    ) -> None:
+        self._problem, self._relaxation = problem, relaxation
+        self._whole, self._least_of, self._least = whole, least, -np.inf
+        self._seconds_left = seconds_left
+        self.touched = np.zeros(len(problem.cases), dtype=np.bool_)
+
+    def dive(self, forbidden: BoolArray, parts: int) -> Vertex | None:
+        """A vertex that splits no case; None where the dive finds none.
+
+        Parameters
+        ----------
+        forbidden
+            Columns that nobody has, shape (columns,).
+        parts
+            One of so many parts of the split cases is decided at a time.
+        """
+        path: Path = []
+        turns, self._least = TURNS, self._least_of()
+        vertex = self._solved(forbidden)
+        while vertex is not None:
+            split = split_cases(self._problem, vertex)
+            self.touched[split] = True
+            if not len(split):
+                return self._with_whole(vertex, forbidden)
+            path.append((vertex, forbidden))
+            vertex, forbidden = self._decided(vertex, forbidden, split, parts)
+            while vertex is None and path and turns > 0:
+                turns -= 1
+                vertex, forbidden = self._turned(*path.pop())
+        return None
+
+    def _solved(self, forbidden: BoolArray, fixed: dict[int, float] | None = None) -> Vertex | None:
+        """The vertex without some columns; None where a floor is missed, or nothing is gained."""
+        vertex = self._relaxation.solve(
+            self._seconds_left, forbidden, fixed or {}, least=self._least
+        )
+        return vertex if vertex is not None and vertex.missing <= SOME else None
+
+    def _decided(
+        self, vertex: Vertex, forbidden: BoolArray, split: IntArray, parts: int
+    ) -> tuple[Vertex | None, BoolArray]:
+        """The vertex where as many cases as possible have only the column they have most of."""
+        cases = split[: -(-len(split) // parts)].tolist()
+        while cases:
+            decided = forbidden.copy()
+            for case in cases:
+                decided[other_columns(self._problem, vertex, case)] = True
+            found = self._solved(decided)
+            if found is not None:
+                return found, decided
+            cases = cases[: len(cases) // 2]
+        return None, forbidden
+
+    def _turned(self, vertex: Vertex, forbidden: BoolArray) -> tuple[Vertex | None, BoolArray]:
+        """The vertex where the largest split case cannot have the column that it has most of."""
+        case = int(split_cases(self._problem, vertex)[0])
+        other = forbidden.copy()
+        other[main_column(self._problem, vertex, case)] = True
+        return self._solved(other), other
+
+    def _with_whole(self, vertex: Vertex, forbidden: BoolArray) -> Vertex:
+        """The same with whole replicas of some cases, of as many at once as possible."""
+        problem, fixed = self._problem, dict[int, float]()
+        mine, at_once = self._whole[problem.case], len(problem.case)
+        while self._seconds_left() > 0:
+            amounts = vertex.amounts * problem.full
+            part = np.abs(amounts - np.rint(amounts)) > WHOLE * np.maximum(amounts, 1.0)
+            columns = np.flatnonzero(part & mine)
+            if not len(columns):
+                break
+            self.touched[problem.case[columns]] = True
+            order = np.argsort(-problem.weight[problem.case[columns]], kind="stable")
+            columns = columns[order][:at_once]
+            found, more = self._with_these_whole(forbidden, fixed, columns, amounts[columns])
+            if found is not None:
+                vertex, fixed, at_once = found, more, 2 * at_once
+                continue
+            if len(columns) == 1:
+                mine[columns] = False
+            at_once = max(len(columns) // 2, 1)
+        return vertex
+
+    def _with_these_whole(
+        self,
+        forbidden: BoolArray,
+        fixed: dict[int, float],
+        columns: IntArray,
+        amounts: FloatArray,
+    ) -> tuple[Vertex | None, dict[int, float]]:
+        """The vertex with whole replicas of some columns: the nearest number, more, or less."""
+        for replicas in (np.rint(amounts), np.ceil(amounts), np.floor(amounts)):
+            shares = (replicas / self._problem.full[columns]).tolist()
+            more = {**fixed, **dict(zip(columns.tolist(), shares, strict=True))}
+            found = self._solved(forbidden, more)
+            if found is not None:
+                return found, more
+        return None, fixed

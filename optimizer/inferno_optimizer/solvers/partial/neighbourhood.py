@@ -1,0 +1,50 @@
+"""Which cases and columns are worth a change of a plan, by the multipliers of the relaxation."""
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.relaxation import Vertex
+
+SLACK = 1e-9
+"""Share of a case that is none."""
+
+COLUMNS = 6
+"""Columns of a case at most: the ones that lose the least."""
+
+
+def by_loss(
+    problem: ReplicaProblem, vertex: Vertex, counts: IntArray, least: FloatArray
+) -> IntArray:
+    """The cases, those first that lose the least by a small change; of each type in turn.
+
+    A case that has no more than its least share can only change to another column.
+    """
+    shares = np.bincount(problem.case, counts / problem.full, len(problem.cases))
+    loss = np.maximum(vertex.lost, 0.0)
+    loss = np.where(shares[problem.case] > 0, loss, loss / problem.full)
+    fewer = np.maximum(vertex.share, 0.0)[problem.case] / problem.full
+    spare = (shares > least * (1 + SLACK))[problem.case]
+    loss = np.where(counts > 0, np.where(spare, fewer, np.inf), loss)
+    entries = problem.cards
+    case, loss = problem.case[entries.column], loss[entries.column]
+    order = np.lexsort((problem.weight[case], loss, entries.type))
+    order = order[np.isfinite(loss[order])]
+    first = np.searchsorted(entries.type[order], np.arange(len(problem.capacity)))
+    rank = np.arange(len(order)) - first[entries.type[order]]
+    in_turn = case[order[np.lexsort((entries.type[order], rank))]]
+    distinct, seen = np.unique(in_turn, return_index=True)
+    return distinct[np.argsort(seen)]
+
+
+def few_columns(problem: ReplicaProblem, vertex: Vertex, counts: IntArray) -> BoolArray:
+    """The columns of each case that lose the least, and those that it has or that run."""
+    loss: FloatArray = np.where((counts > 0) | (problem.runs > 0), -np.inf, vertex.lost)
+    order = np.lexsort((loss, problem.case))
+    case = problem.case[order]
+    first = np.flatnonzero(np.diff(case, prepend=-1))
+    rank = np.arange(len(case)) - np.repeat(first, np.diff(first, append=len(case)))
+    few = np.zeros(len(case), dtype=np.bool_)
+    few[order[rank < COLUMNS]] = True
+    return few & np.isfinite(vertex.lost)

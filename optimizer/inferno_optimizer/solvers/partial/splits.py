@@ -1,0 +1,42 @@
+"""Which cases a vertex of the relaxation splits over several columns, and how large they are."""
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.relaxation import Vertex
+
+SOME = 1e-7
+"""Share of a case from which a column has some of it; or from which a share is missing."""
+
+SIZE = 1e-2
+"""Part of the worth of all cards that each type has for the order of decisions."""
+
+
+def split_cases(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
+    """Cases with several columns, those first whose cards are worth the most."""
+    several = np.bincount(problem.case[vertex.amounts > SOME], minlength=len(problem.cases)) > 1
+    cases = np.flatnonzero(several)
+    return cases[np.argsort(-worth_of_cards(problem, vertex)[cases], kind="stable")]
+
+
+def worth_of_cards(problem: ReplicaProblem, vertex: Vertex) -> FloatArray:
+    """What the cards of each case are worth, shape (cases,)."""
+    entries = problem.cards
+    cards = vertex.amounts[entries.column] * problem.full[entries.column] * entries.count
+    worth = np.abs(vertex.prices)
+    some = SIZE * (worth @ problem.capacity + 1.0) / np.maximum(problem.capacity, 1)
+    paid = (worth + some)[entries.type] * cards
+    return np.bincount(problem.case[entries.column], paid, len(problem.cases)).astype(np.float64)
+
+
+def main_column(problem: ReplicaProblem, vertex: Vertex, case: int) -> int:
+    """The column that a case has most of."""
+    first, last = np.searchsorted(problem.case, (case, case + 1))
+    return int(first + np.argmax(vertex.amounts[first:last]))
+
+
+def other_columns(problem: ReplicaProblem, vertex: Vertex, case: int) -> IntArray:
+    """All columns of a case but that one."""
+    first, last = np.searchsorted(problem.case, (case, case + 1))
+    return np.setdiff1d(np.arange(first, last), main_column(problem, vertex, case))
