@@ -9,6 +9,9 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 
+SLACK = 1e-9
+"""What later goals may take from the load of a level, relative: room for rounding."""
+
 
 class GoalKind(Enum):
     """The load of a level that is held, served or served entirely; or the value of all."""
@@ -57,6 +60,16 @@ class Floor:
     goal: Goal
     load: float
     whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A goal, what the plan had of it when it was done, and what no plan that keeps floors has."""
+
+    goal: Goal
+    bound: float
+    has: float = 0.0
+    floors: tuple[Floor, ...] = ()
 
 
 def least_shares(problem: ReplicaProblem, floors: tuple[Floor, ...], kind: GoalKind) -> FloatArray:

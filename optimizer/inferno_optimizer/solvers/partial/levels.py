@@ -14,24 +14,22 @@ from itertools import count
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import (
-    NO_LEVEL,
-    SMALLEST_GAIN,
-    OneMoreCard,
-    Timer,
-)
+from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.dive import Diver
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import (
+    SLACK,
     Floor,
     Goal,
     GoalKind,
+    Reached,
     least_of,
     levels_of,
 )
 from inferno_optimizer.solvers.partial.neighbourhood import by_loss, few_columns
+from inferno_optimizer.solvers.partial.one_more import WorthOfCards
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
 from inferno_optimizer.solvers.partial.rounding import WHOLE, in_turn, rounded
@@ -40,12 +38,6 @@ from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 
 SMALL = 1_500
 """Up to so many columns the mixed integer program has all of them, to the last digit."""
-
-SLACK = 1e-9
-"""What later goals may take from the load of a level, relative: room for rounding."""
-
-SOLVED = 1e-6
-"""Relative distance of a goal from what is proven up to which nothing better is left."""
 
 GIVEN_UP = 9e-4
 """The same as `SLACK` of a larger problem: the last bit of load may take most cards of the rest."""
@@ -83,16 +75,6 @@ LEAST_SLACK = 0.2
 
 OPEN = (150, 500, 2_000)
 """Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """A goal, what the plan had of it when it was done, and what no plan that keeps floors has."""
-
-    goal: Goal
-    bound: float
-    has: float = 0.0
-    floors: tuple[Floor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,74 +176,15 @@ class _Search:
         return Outcome(self._counts, reached, unknown, out_of_time=False)
 
     def _one_more(self) -> OneMoreCard:
-        """What one more card of each type is worth, by the multipliers of the relaxations.
+        """What one more card of each type is worth.
 
         A small problem that is solved to the end is solved again with each.
         """
-        found = OneMoreCard.unknown(len(self._problem.capacity))
-        floors: tuple[Floor, ...] = ()
-        for reached in self._reached:
-            goal = reached.goal
-            short = self._worth(goal) < goal.most(self._problem) * (1 - SLACK)
-            if goal.kind is GoalKind.VALUE or (goal.kind is GoalKind.SERVED and short):
-                prices = self._prices(goal, floors)
-                if prices is None:
-                    break
-                if goal.kind is GoalKind.VALUE:
-                    found.add_price(prices)
-                else:
-                    found.add_gain(goal.level, prices)
-            floors = (*floors, *(floor for floor in self._floors if floor.goal == goal))
-        if self._exact and self._is_best():
-            self._solve_with_one_more(found)
+        cards = WorthOfCards(self._problem, self._counts, self._reached, self._floors)
+        found = cards.by_prices(self._prices)
+        if self._exact and cards.plan_is_best():
+            cards.by_solving_again(self._timer, found)
         return found
-
-    def _is_best(self) -> bool:
-        """Whether it is proven of every goal that no plan has more of it."""
-        gaps = [
-            (reached.bound - self._worth(reached.goal), reached.bound) for reached in self._reached
-        ]
-        return all(gap <= SOLVED * max(1.0, abs(bound)) for gap, bound in gaps)
-
-    def _solve_with_one_more(self, found: OneMoreCard) -> None:
-        """Tell what solving again with a card more of each type shows, if there is time for it."""
-        types = len(self._problem.capacity)
-        for card_type in range(types):
-            capacity = self._problem.capacity + (np.arange(types) == card_type)
-            grown = replace(self._problem, capacity=capacity)
-            ends_at = self._timer.seconds_left() * (1 - 1 / (types - card_type))
-            gain = self._gain(grown, ends_at)
-            if gain is not None:
-                found.tell(card_type, *gain)
-
-    def _gain(self, problem: ReplicaProblem, ends_at: float) -> tuple[int, float] | None:
-        """The first level that serves more in another problem, or none, and how much better it is.
-
-        None where there is no time to prove it, or where more is held, or served entirely.
-        """
-        floors: tuple[Floor, ...] = ()
-        for goal in (reached.goal for reached in self._reached):
-            before = self._worth(goal)
-            if before < goal.most(problem) * (1 - SLACK) or goal.kind is GoalKind.VALUE:
-                seconds = self._timer.seconds_left() - ends_at
-                matter = problem.columns_of(levels_of(goal, problem))
-                opening = Opening(matter, np.zeros_like(self._counts))
-                if seconds <= 0:
-                    return None
-                best = best_of(
-                    problem, goal, floors, opening, SearchLimits(seconds, 0.0), self._counts
-                )
-                after = before if best.counts is None else goal.worth(problem, best.counts)
-                rounding = SOLVED * max(1.0, abs(before))
-                if best.bound - after > rounding:
-                    return None
-                saved = after - before if after - before > rounding else 0.0
-                if goal.kind is GoalKind.VALUE:
-                    return NO_LEVEL, saved
-                if saved > SMALLEST_GAIN:
-                    return (goal.level, saved) if goal.kind is GoalKind.SERVED else None
-            floors = (*floors, *(floor for floor in self._floors if floor.goal == goal))
-        return None
 
     def _prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
         """What a card of each type is worth to a goal; None where there is no time to tell."""
