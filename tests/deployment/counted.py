@@ -44,10 +44,11 @@ class CountedNode:
 
         self._control_plane.wait_for("capacity", "h100", is_counted, NAMESPACE, 60.0)
 
-    def delete(self) -> None:
-        """Delete what would stay."""
-        self._control_plane.kubectl("delete", "node", NODE)
-        self._control_plane.kubectl("delete", "--wait", "namespace", NAMESPACE)
+    @property
+    def left(self) -> list[Manifest]:
+        """What would stay."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        return [_node(), namespace]
 
 
 def _ours(kind: str, spec: Manifest) -> Manifest:

@@ -1,8 +1,8 @@
 """A Prometheus with the past of simulated replicas, which takes virtual time only."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,26 +93,67 @@ def scraped(
     scraping
         How often it scrapes.
     """
-    prometheus, promtool = programs
-    end = time.time()
-    clock = VirtualClock(end - seconds)
-    text, data = (processes.folder / f"{name}.{what}" for what in ("openmetrics", "data"))
+    clock = VirtualClock(time.time() - seconds)
+    text = processes.folder / f"{name}.openmetrics"
     with Fleet(1, clock) as fleet:
-        change = populate(fleet)
-        with text.open("w") as file:
-            for passed in _moments(clock, end, scraping.step_s):
-                change(fleet.now)
-                if passed % scraping.interval_s == 0:
-                    file.writelines(_scrape(fleet, clock.now, buckets=buckets))
-            file.write("# EOF\n")
-        Promtool(promtool).create_blocks(text, data)
-        with Prometheus(
-            processes, prometheus, name=name, data=data, options=scraping.options
-        ) as server:
+        write_past(fleet, clock, seconds, populate(fleet), {text: scraping}, buckets=buckets)
+        with answering(processes, programs, text, scraping) as server:
             if scraping.goes_on:
                 clock.is_real = True
                 server.set_targets(fleet.targets())
             yield server
+
+
+@contextmanager
+def answering(
+    processes: Processes, programs: tuple[Path, Path], text: Path, scraping: Scraping
+) -> Iterator[Prometheus]:
+    """Yield a Prometheus that has what was written as its past; both have the name of the text."""
+    prometheus, promtool = programs
+    data = processes.folder / f"{text.stem}.data"
+    Promtool(promtool).create_blocks(text, data)
+    with Prometheus(
+        processes, prometheus, name=text.stem, data=data, options=scraping.options
+    ) as server:
+        yield server
+
+
+def write_past(
+    fleet: Fleet,
+    clock: VirtualClock,
+    seconds: float,
+    change: Change,
+    texts: Mapping[Path, Scraping],
+    *,
+    buckets: bool,
+) -> None:
+    """Let time [s] pass, and write what is scraped meanwhile, in one way or in several.
+
+    Parameters
+    ----------
+    fleet, clock
+        What is scraped, and its time.
+    seconds
+        How long.
+    change
+        Called before each scrape.
+    texts
+        Where it is written, and how often it is scraped for that; all have the same steps.
+    buckets
+        Whether the buckets of histograms are there.
+    """
+    (step_s,) = {scraping.step_s for scraping in texts.values()}
+    with ExitStack() as files:
+        opened = {files.enter_context(text.open("w")): texts[text] for text in texts}
+        for passed in _moments(clock, clock.now + seconds, step_s):
+            change(fleet.now)
+            due = [file for file, each in opened.items() if passed % each.interval_s == 0]
+            if due:
+                page = list(_scrape(fleet, clock.now, buckets=buckets))
+                for file in due:
+                    file.writelines(page)
+        for file in opened:
+            file.write("# EOF\n")
 
 
 def _moments(clock: VirtualClock, end: float, step_s: int) -> Iterator[int]:

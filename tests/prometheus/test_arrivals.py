@@ -1,9 +1,9 @@
 """Arrivals that a real Prometheus measures while replicas begin, end, drain and restart."""
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,11 +17,10 @@ from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.objects import Key
 from tests.controlplane.processes import Processes
-from tests.engines import prometheus as engines
 from tests.engines.clocked import Clocked
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Scrapes, Server, Settings
-from tests.engines.history import Change, Scraping, scraped
+from tests.engines.history import Change, Scraping, VirtualClock, answering, write_past
 from tests.engines.workload import LogNormal, Workload
 
 ENGINE = Engine(alpha=40.0, beta=0.02, gamma=5.0, delta=0.0001, max_batch_size=512)
@@ -153,22 +152,31 @@ class History:
         return fleet.add(name, settings, 0, RATE)
 
 
-@contextmanager
-def answering(
-    processes: Processes, programs: tuple[Path, Path], interval_s: int, history: History
-) -> Iterator[engines.Prometheus]:
-    """Yield a Prometheus that has scraped the servers at an interval."""
-    options = (f"--query.lookback-delta={interval_s + 1}s",)  # as if ends were marked
-    with scraped(
-        processes,
-        programs,
-        LENGTH_S,
-        history.populate,
-        buckets=False,
-        name=f"arrivals-{interval_s}",
-        scraping=Scraping(interval_s, 1, options),
-    ) as prometheus:
-        yield prometheus
+INTERVALS_S = (3, 15, 30)
+
+
+def scraping(interval_s: int) -> Scraping:
+    """Scrapes at an interval; as if the ends of series were marked."""
+    return Scraping(interval_s, 1, (f"--query.lookback-delta={interval_s + 1}s",))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was scraped of the servers, by the interval [s], and their begin, Unix time [s]."""
+
+    texts: Mapping[int, Path]
+    began: float
+
+
+@pytest.fixture(scope="module")
+def recorded(processes: Processes) -> Recorded:
+    """One simulation, scraped at each interval."""
+    texts = {each: processes.folder / f"arrivals-{each}.openmetrics" for each in INTERVALS_S}
+    history, clock = History(), VirtualClock(time.time() - LENGTH_S)
+    scrapings = {text: scraping(each) for each, text in texts.items()}
+    with Fleet(1, clock) as fleet:
+        write_past(fleet, clock, LENGTH_S, history.populate(fleet), scrapings, buckets=False)
+    return Recorded(texts, history.began)
 
 
 async def looks(url: str, began: float) -> Mapping[str, Sequence[Look]]:
@@ -199,13 +207,17 @@ def summary(seen: Sequence[Look]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("interval_s", [3, 15, 30])
+@pytest.mark.parametrize("interval_s", INTERVALS_S)
 def test_a_constant_load_is_measured_as_constant_whatever_the_replicas_do(
-    processes: Processes, prometheus_program: Path, promtool: Path, interval_s: int
+    processes: Processes,
+    prometheus_program: Path,
+    promtool: Path,
+    recorded: Recorded,
+    interval_s: int,
 ) -> None:
-    history = History()
-    with answering(processes, (prometheus_program, promtool), interval_s, history) as prometheus:
-        found = asyncio.run(looks(prometheus.url, history.began))
+    programs, text = (prometheus_program, promtool), recorded.texts[interval_s]
+    with answering(processes, programs, text, scraping(interval_s)) as prometheus:
+        found = asyncio.run(looks(prometheus.url, recorded.began))
 
     for name, seen in found.items():
         print(f"{interval_s:3} s  {name:55} {summary(seen)}")
