@@ -484,6 +484,16 @@ def test_an_own_query_is_answered_by_a_number_or_a_message(
     assert found.arrival_rate == (150 if quality == "Fresh" else None)
 
 
+def wait_for_measurement(scene: Scene, *reasons: str) -> None:
+    """Wait until the operator says this of the measurement."""
+    wait_until(
+        lambda: condition(scene.servers()["s"], "Measured").get("reason"),
+        lambda reason: reason in reasons,
+        f"a measurement that is {reasons}",
+        PATIENCE_S,
+    )
+
+
 @pytest.mark.usefixtures("crds_installed")
 def test_an_optimization_uses_the_measured_load_in_every_mode(
     warm: World, scene: Scene, operator: StartOperator, mode: Mode
@@ -498,12 +508,7 @@ def test_an_optimization_uses_the_measured_load_in_every_mode(
     scene.request("inferno")
     scene.wait_until_done("inferno")
 
-    wait_until(
-        lambda: condition(scene.servers()["s"], "Measured").get("reason"),
-        lambda reason: reason in ("Fresh", "Partial"),
-        "the measurement is written",
-        PATIENCE_S,
-    )
+    wait_for_measurement(scene, "Fresh", "Partial")
     stored = scene.servers()["s"]
     assert condition(stored, "Allocated")["status"] == "True"
     planned_for = stored["spec"]["desiredAlloc"]["load"]
@@ -522,17 +527,13 @@ def test_a_prometheus_that_stops_takes_no_replica_from_a_server(
     scene.apply(*resources, server(spec=spec), optimizer(optimize=False))
     environment = {"INFERNO_PROMETHEUS_URL": warm.prometheus.url, "INFERNO_MEASURE_INTERVAL": "1"}
     operator(environment=environment)
+    wait_for_measurement(scene, "Fresh", "Partial")
     scene.request("inferno")
     scene.wait_until_done("inferno")
     before = scene.servers()["s"]["spec"]["desiredAlloc"]
 
     warm.prometheus.stop()
-    wait_until(
-        lambda: condition(scene.servers()["s"], "Measured").get("reason"),
-        lambda reason: reason == "Stale",
-        "the operator notices",
-        PATIENCE_S,
-    )
+    wait_for_measurement(scene, "Stale")
     scene.request("inferno")
     scene.wait_until_done("inferno")
     warm.prometheus.start()
