@@ -61,6 +61,49 @@ def test_a_run_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     assert printed.stderr.decode() == f"warning: {file}:9: is not used: Invalid\n"
 
 
+H100 = ROOT / "tests/data/h100"
+"""Runs of a real engine, which mixes prefills with decode steps."""
+
+
+def test_runs_of_an_engine_that_mixes_prefills_with_decode_steps_give_step_parameters() -> None:
+    printed = inferno("calibrate", H100 / "closed-512-128.csv", *NAMES)
+    (data,) = yaml.safe_load(printed.stdout)["spec"]["data"]
+
+    steps = data["stepParms"]
+    assert steps["alpha"] == pytest.approx(9.01, rel=0.02)  # a regression over the single steps
+    assert steps["ahead"] == pytest.approx(1, abs=0.05)  # the engine is one step ahead
+    assert "decodeParms" not in data
+    assert b"stepParms 1.2%, decodeParms 4.5%" in printed.stdout
+    assert b"hold for 250 to 1150 input and 58 to 267 output tokens" in printed.stdout
+    assert (printed.returncode, printed.stderr) == (0, b"")
+
+
+def test_a_run_that_is_three_times_off_is_named_and_does_not_spoil_the_rest(tmp_path: Path) -> None:
+    text = (H100 / "closed-512-128.csv").read_text()
+    file = tmp_path / "runs.csv"
+    file.write_text(text.replace("10.266,43.652", "10.266,130.956"))
+
+    printed, clean = (
+        inferno("calibrate", runs, *NAMES) for runs in (file, H100 / "closed-512-128.csv")
+    )
+
+    found, expected = (
+        yaml.safe_load(run.stdout)["spec"]["data"][0]["stepParms"] for run in (printed, clean)
+    )
+    assert found["alpha"] == pytest.approx(expected["alpha"], rel=0.01)
+    assert found["delta"] == pytest.approx(expected["delta"], rel=0.01)
+    assert printed.stderr.decode().startswith(f"warning: {file}:5: is far from what fits the other")
+    assert printed.stderr.count(b"\n") == 1
+
+
+def test_what_calibrate_prints_draws_no_warning_of_memory() -> None:
+    printed = inferno("calibrate", H100 / "closed-all.csv", *NAMES)
+    (data,) = yaml.safe_load(printed.stdout)["spec"]["data"]
+
+    kept = data["maxBatchSize"] * (884 + 134)  # the mean lengths of the runs
+    assert kept <= data["maxTokens"]
+
+
 def test_the_plot_has_every_run_and_the_lines(tmp_path: Path) -> None:
     file = tmp_path / "fit.svg"
 

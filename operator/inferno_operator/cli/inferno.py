@@ -285,6 +285,14 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
             metavar="N", min=0, help="Largest batch of a replica; 0: the largest that was seen."
         ),
     ] = 0,
+    token_budget: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Most tokens that a step of the engine computes (vLLM: max-num-batched-tokens).",
+        ),
+    ] = 2048,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the lines and what was measured (SVG)."),
@@ -312,7 +320,7 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.calibration import parse_labels, read_windows
     from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
     from inferno_operator.cli.plot import plot as draw
-    from inferno_operator.cli.tables.calibration import CalibratedPair, manifest
+    from inferno_operator.cli.tables.calibration import CalibratedPair, manifest, named
     from inferno_optimizer.errors import InputError
 
     if files and (labels or (endpoint is not None and URL not in os.environ)):
@@ -324,10 +332,11 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     else:
         measured = runs_of(files)
     warn(measured.warnings)
-    result = calibrate_windows(measured, max_batch_size)
+    found = calibrate_windows(measured, max_batch_size, token_budget)
     if plot is not None:
-        write(plot, draw(measured.windows, result, measured.requirements))
-    typer.echo(manifest(CalibratedPair(model, accelerator, acc_count), result, measured.name))
+        write(plot, draw(measured.windows, found.lines, measured.requirements))
+    warn([*named(found, measured.used)])
+    typer.echo(manifest(CalibratedPair(model, accelerator, acc_count), found, measured))
 
 
 def _known(endpoint: "PrometheusEndpoint | None") -> "PrometheusEndpoint":

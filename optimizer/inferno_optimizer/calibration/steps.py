@@ -36,9 +36,6 @@ ITERATIONS = 6
 FEWEST = 4
 """Runs at different concurrencies that are needed."""
 
-NAMED = 0.15
-"""Relative residual from which a run is named."""
-
 REACH = 2.0
 """How far beyond the lengths of the runs the parameters hold, as a factor."""
 
@@ -67,26 +64,10 @@ class StepFit:
     outputs: tuple[float, float]
 
     @property
-    def residual(self) -> float:
-        """Root mean square of all residuals."""
-        return root_mean_square((*self.itl, *self.ttft))
-
-    @property
     def reach(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Input tokens and output tokens for which the parameters hold."""
         (least_in, most_in), (least_out, most_out) = self.inputs, self.outputs
         return (least_in / REACH, most_in * REACH), (least_out / REACH, most_out * REACH)
-
-    @property
-    def bad(self) -> tuple[int, ...]:
-        """Positions of the runs that are far from what fits the others."""
-        pairs = enumerate(zip(self.itl, self.ttft, strict=True))
-        return tuple(i for i, pair in pairs if max(map(abs, pair)) > NAMED)
-
-
-def root_mean_square(residuals: Sequence[float]) -> float:
-    """Root mean square of residuals."""
-    return float(np.sqrt(np.mean(np.square(residuals))))
 
 
 def fit_steps(windows: Sequence[Window], budget: float) -> StepFit | None:

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
+from inferno_optimizer.calibration.choice import Laws, laws
+from inferno_optimizer.calibration.steps import fit_steps
 from inferno_optimizer.calibration.verdict import next_batch
 from inferno_optimizer.calibration.windows import Requirements, Window, judged
 from inferno_optimizer.errors import CalibrationError, InputError
@@ -24,12 +27,20 @@ class Measurements:
         What they are called, in the plural: `runs`, `windows`.
     warnings
         Which of them are not used, and why.
+    of_clients
+        Whether each is of a fixed number of clients that wait for their answers.
     """
 
     windows: Sequence[Window]
     requirements: Requirements
     name: str
     warnings: Sequence[str]
+    of_clients: bool = False
+
+    @property
+    def used(self) -> list[Window]:
+        """Those that can be used."""
+        return [window for window, reason in judged(self.windows, self.requirements) if not reason]
 
 
 def runs_of(files: Sequence[str]) -> Measurements:
@@ -49,10 +60,11 @@ def runs_of(files: Sequence[str]) -> Measurements:
         for window, reason in judged(windows, REQUIREMENTS)
         if reason
     )
-    return Measurements(windows, REQUIREMENTS, "runs", [*warnings, *unused])
+    of_clients = all(isfinite(run.concurrency) for run in runs)
+    return Measurements(windows, REQUIREMENTS, "runs", [*warnings, *unused], of_clients)
 
 
-def calibrate_windows(measured: Measurements, largest_batch: float) -> Calibration:
+def calibrate_windows(measured: Measurements, largest_batch: float, budget: float = 0.0) -> Laws:
     """Calibrate a model on an accelerator; older windows count less than the newest.
 
     Parameters
@@ -61,6 +73,8 @@ def calibrate_windows(measured: Measurements, largest_batch: float) -> Calibrati
         What was measured.
     largest_batch
         Largest batch of a replica [requests]; 0: the largest one of the windows.
+    budget
+        Most tokens that a step of the engine computes; 0: any number.
 
     Raises
     ------
@@ -70,9 +84,11 @@ def calibrate_windows(measured: Measurements, largest_batch: float) -> Calibrati
     newest = max((window.end for window in measured.windows), default=0.0)
     evidence = Evidence(measured.windows, largest_batch=largest_batch)
     (result,) = calibrate([evidence], newest, measured.requirements)
-    if not result.reason.usable:
+    steps = fit_steps(measured.used, budget) if measured.of_clients else None
+    found = laws(result, steps, measured.used)
+    if not (result.reason.usable or found.chosen_steps):
         raise CalibrationError(f"{result.reason}: {result.message}. {_helpful_run(result)}")
-    return result
+    return found
 
 
 def _helpful_run(result: Calibration) -> str:

@@ -1,12 +1,19 @@
 """A calibration as the manifest of a Model, with standard errors as comments; pure."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import zip_longest
+from math import ceil
 
+from inferno_operator.cli.offline.calibration import Measurements
 from inferno_operator.cli.offline.manifests import object_name
 from inferno_operator.resources import API_VERSION
 from inferno_optimizer.calibration.calibrate import Calibration
+from inferno_optimizer.calibration.choice import Laws
+from inferno_optimizer.calibration.steps import StepFit
 from inferno_optimizer.calibration.verdict import Facts, LineFit
+from inferno_optimizer.calibration.windows import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,33 +25,54 @@ class CalibratedPair:
     count: int
 
 
-def manifest(named: CalibratedPair, result: Calibration, measurements: str) -> str:
+def manifest(pair: CalibratedPair, found: Laws, measured: Measurements) -> str:
     """The manifest of a Model with the parameters that sizing needs.
 
-    Its decode parameters include the waits for prefills of other requests; a comment has those
-    of a decode step alone.
+    They are those of the law that fits better. Decode parameters include the waits for prefills of
+    other requests; a comment has those of a decode step alone.
 
     Parameters
     ----------
-    named
+    pair
         What the calibration is of.
-    result
+    found
         The calibration.
-    measurements
-        What it was calculated from, in the plural: `runs`, `windows`.
+    measured
+        What it was calculated from.
     """
-    facts, expected = result.facts, result.expected
+    facts, steps = found.lines.facts, found.chosen_steps
     lines = [
-        *_header(facts, measurements),
+        *_header(facts, measured.name),
+        *([] if steps else ["# decodeParms include the waits for prefills of other requests."]),
+        *_both(found),
         f"apiVersion: {API_VERSION}",
         "kind: Model",
         "metadata:",
-        f"  name: {object_name(named.model)}",
+        f"  name: {object_name(pair.model)}",
         "spec:",
-        f"  name: {_quoted(named.model)}",
+        f"  name: {_quoted(pair.model)}",
         "  data:",
-        f"  - acc: {_quoted(named.accelerator)}",
-        f"    accCount: {named.count}",
+        f"  - acc: {_quoted(pair.accelerator)}",
+        f"    accCount: {pair.count}",
+        *(_steps(steps) if steps else _lines(found.lines)),
+        f"    maxBatchSize: {facts.largest_batch:.0f}",
+        f"    atTokens: {facts.output_tokens:.0f}",
+        *_kept(facts, measured),
+    ]
+    return "\n".join(lines)
+
+
+def named(found: Laws, windows: Sequence[Window]) -> Iterator[str]:
+    """Warnings about the runs that are far from the law that fits the others."""
+    far = found.distances
+    for place in far.far:
+        away = f"ITL {far.itl[place]:+.0%}, TTFT {far.ttft[place]:+.0%}"
+        yield f"{windows[place].replica}: is far from what fits the other runs: {away}"
+
+
+def _lines(result: Calibration) -> list[str]:
+    facts, expected = result.facts, result.expected
+    return [
         f"    # {_step(facts)}: {_line(facts.decode, 'alpha', 'beta')}",
         "    decodeParms:",
         f"      alpha: {expected.alpha:.6g}",
@@ -53,10 +81,42 @@ def manifest(named: CalibratedPair, result: Calibration, measurements: str) -> s
         "    prefillParms:",
         f"      gamma: {expected.gamma:.6g}",
         f"      delta: {expected.delta:.6g}",
-        f"    maxBatchSize: {facts.largest_batch:.0f}",
-        f"    atTokens: {facts.output_tokens:.0f}",
     ]
-    return "\n".join(lines)
+
+
+def _steps(fit: StepFit) -> list[str]:
+    """Parameters of the steps, with standard errors where there are any."""
+    names = [field.name for field in fields(fit.parameters)]
+    errors = [f" # ± {error:.2g}" for error in fit.errors]
+    values = (getattr(fit.parameters, name) for name in names)
+    return [
+        "    stepParms:",
+        *(
+            f"      {name}: {value:.6g}{error}"
+            for name, value, error in zip_longest(names, values, errors, fillvalue="")
+        ),
+    ]
+
+
+def _both(found: Laws) -> list[str]:
+    """How far the runs are from both laws, and for which lengths the steps hold."""
+    if found.steps is None or found.from_steps is None:
+        return []
+    ways = f"stepParms {found.from_steps.mean:.1%}, decodeParms {found.from_lines.mean:.1%}"
+    (least_in, most_in), (least_out, most_out) = found.steps.reach
+    lengths = f"{least_in:.0f} to {most_in:.0f} input and {least_out:.0f} to {most_out:.0f}"
+    valid = f"# stepParms hold for {lengths} output tokens."
+    return [f"# Mean distance of the runs: {ways}.", *([valid] if found.chosen_steps else [])]
+
+
+def _kept(facts: Facts, measured: Measurements) -> list[str]:
+    """The tokens that a full batch of such requests keeps, as runs showed that they fit."""
+    if not measured.of_clients:
+        return []
+    length = ceil(facts.input_tokens) + ceil(facts.output_tokens)
+    tokens = max(w.batch * (w.input_tokens + w.output_tokens) for w in measured.used)
+    most = max(ceil(tokens), ceil(facts.largest_batch * length))
+    return [f"    maxTokens: {most} # what the runs kept; the KV cache may hold more"]
 
 
 def _header(facts: Facts, measurements: str) -> list[str]:
@@ -67,7 +127,6 @@ def _header(facts: Facts, measurements: str) -> list[str]:
     return [
         f"# Calibrated with {rows}, {tokens}.",
         f"# Median distance from the lines: decode {decode:.1%}, prefill {prefill:.1%}.",
-        "# decodeParms include the waits for prefills of other requests.",
     ]
 
 
