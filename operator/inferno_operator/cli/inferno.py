@@ -405,7 +405,8 @@ def replay(  # noqa: PLR0913 - an argument for each option
         typer.Option(
             "--policy",
             metavar="NAME",
-            help="inferno, inferno-exact, inferno-reactive, hpa, keda-slo, static-peak or "
+            help="inferno, inferno-exact, inferno-reactive, hpa, keda-slo, keda-queue, "
+            "keda-queue-guard, keda-saturation, keda-token, dynamo-sla, static-peak or "
             "clairvoyant; module:name of your own; with @best, on the best single accelerator of "
             "each server. Can be repeated.",
         ),
@@ -413,6 +414,14 @@ def replay(  # noqa: PLR0913 - an argument for each option
     step: Step = 60.0,
     hours: Hours = 0.0,
     scale: Scale = 1.0,
+    slower: Annotated[
+        float,
+        typer.Option(
+            metavar="FACTOR",
+            min=0.1,
+            help="Replicas take longer for everything than the Models say, which policies believe.",
+        ),
+    ] = 1.0,
     lead_time: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Mean time until a replica serves.")
     ] = 120.0,
@@ -439,7 +448,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.replay.plant import LeadTime
 
     lead = LeadTime(lead_time, lead_time_cov)
-    options = ReplayOptions(step, hours, scale, lead, seed)
+    options = ReplayOptions(step, hours, scale, slower, lead, seed)
     system = _system_to_replay(paths, lenient=lenient)
     scenario = scenario_of(system, str(trace), options, warn)
     with working("replaying") as tell:

@@ -11,7 +11,7 @@ from pathlib import Path
 from inferno_operator.cli.offline.traces import read_trace
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.account import Account, share
-from inferno_optimizer.replay.fleet import fleet_of
+from inferno_optimizer.replay.fleet import fleet_of, slower
 from inferno_optimizer.replay.floor import FloorOfTrace
 from inferno_optimizer.replay.hindsight import best_homes
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
@@ -34,11 +34,15 @@ Warn = Callable[[Iterable[str]], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What the options of the command say; times in seconds."""
+    """What the options of the command say; times in seconds.
+
+    Replicas are slower than the Models say by the factor `slower`.
+    """
 
     step_s: float = 60.0
     hours: float = 0.0
     scale: float = 1.0
+    slower: float = 1.0
     lead: LeadTime = DEFAULT_LEAD
     seed: int = 0
 
@@ -79,7 +83,13 @@ def scenario_of(system: System, trace_file: str, options: ReplayOptions, warn: W
         warn([f"{trace_file}: no client is named as a server: {dealt}, scaled to their loads"])
     whole = for_servers(trace, fleet.servers).scaled(options.scale)
     part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
-    return Scenario(fleet, fleet, part.every(options.step_s), options.lead, seed=options.seed)
+    return Scenario(
+        fleet=fleet_of(slower(fleet.system, options.slower))[0],
+        believed=fleet,
+        trace=part.every(options.step_s),
+        lead=options.lead,
+        seed=options.seed,
+    )
 
 
 def _refuse_unknown_clients(

@@ -1,6 +1,6 @@
 """What can run where: servers and accelerators as matrices, and their sizing at some lengths."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -149,6 +149,21 @@ def with_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
         for server, *values in zip(system.servers, *columns, strict=True)
     )
     return replace(system, servers=tuple(servers))
+
+
+def slower(system: System, factor: float) -> System:
+    """The system where everything that replicas do takes longer by a factor."""
+    profiles = (
+        replace(
+            profile,
+            parameters=replace(
+                profile.parameters,
+                **{name: factor * value for name, value in asdict(profile.parameters).items()},
+            ),
+        )
+        for profile in system.profiles
+    )
+    return replace(system, profiles=tuple(profiles))
 
 
 def loaded(fleet: ReplayFleet, servers: IntArray, lengths: FloatArray) -> list[Case]:

@@ -68,7 +68,8 @@ class StepLoad:
 class StepResult:
     """How the servers did in a step.
 
-    `running` and `waiting` are requests in service and in line at its end; latencies [ms] are
+    `running` and `waiting` are requests in service and in line at its end, and `batch_use` are
+    the full batches that run, as many replicas' worth of KV cache; latencies [ms] are
     those of a request that arrives at its end. `delay_within` and `itl_within` are the shares of
     the arrivals of the step within the targets of wait and TTFT, and of the ITL. All have the
     shape (servers,).
@@ -76,6 +77,7 @@ class StepResult:
 
     running: FloatArray
     waiting: FloatArray
+    batch_use: FloatArray
     itl_ms: FloatArray
     wait_ms: FloatArray
     ttft_ms: FloatArray
@@ -235,11 +237,14 @@ class Plant:
             return interpolated(table, column, *at_end)
 
         itl = interpolated(table, ITL, *midway)
-        running = np.bincount(server, last(RUNNING) * count, size).astype(np.float64)
+        in_service = last(RUNNING) * count
+        running = np.bincount(server, in_service, size).astype(np.float64)
+        batches = in_service / table[:, RUNNING, KNOTS - 1]
         wait, first = last(WAIT), last(FIRST)
         return StepResult(
             running=running,
             waiting=np.maximum(self.requests - running, 0.0),
+            batch_use=np.bincount(server, batches, size).astype(np.float64),
             itl_ms=mean(last(ITL), np.inf),
             wait_ms=mean(wait, np.inf),
             ttft_ms=mean(wait + first, np.inf),

@@ -5,9 +5,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from inferno_optimizer.replay.hindsight import Clairvoyant, StaticPeak
+from inferno_optimizer.replay.keda import (
+    KedaQueue,
+    KedaQueueGuard,
+    KedaSaturation,
+    KedaSlo,
+    KedaToken,
+)
 from inferno_optimizer.replay.planning import PlanningRules, planner
 from inferno_optimizer.replay.policy import Policy
-from inferno_optimizer.replay.scaling import Hpa, KedaSlo
+from inferno_optimizer.replay.scaling import DynamoSla, Hpa
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,11 @@ POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
             NamedPolicy("inferno-reactive", planner(PlanningRules(ahead=False))),
             NamedPolicy("hpa", Hpa),
             NamedPolicy("keda-slo", KedaSlo),
+            NamedPolicy("keda-queue", KedaQueue),
+            NamedPolicy("keda-queue-guard", KedaQueueGuard),
+            NamedPolicy("keda-saturation", KedaSaturation),
+            NamedPolicy("keda-token", KedaToken),
+            NamedPolicy("dynamo-sla", DynamoSla),
             NamedPolicy("static-peak", StaticPeak, hindsight=True),
             BOUND,
         )

@@ -1,11 +1,8 @@
-"""Policies that scale each server on one accelerator, by formulas that are in use today.
-
-Each sees what its formula reads, and nothing of the other servers. Windows and intervals shorter
-than a step of the replay last one step.
-"""
+"""Policies that scale each server on one accelerator by its load, or by its requests."""
 
 import numpy as np
 
+from inferno_optimizer.replay.behaviour import Behaviour, BehaviourRules, worst_ratio
 from inferno_optimizer.replay.policy import Seen, Setting
 from inferno_optimizer.replay.recent import RecentValues
 from inferno_optimizer.replay.sized import SizedFleet
@@ -21,22 +18,19 @@ class Hpa:
     """
 
     TOLERANCE = 0.1
-    WINDOW_S = 300.0
 
     def __init__(self, setting: Setting) -> None:
-        self._setting = setting
         self._target = requests_per_replica(setting)
-        self._wanted = RecentValues(self.WINDOW_S, setting.step_s)
+        self._behaviour = Behaviour(setting, BehaviourRules())
 
     def __call__(self, seen: Seen) -> IntArray:
         """Replicas at home."""
-        present = seen.present.sum(axis=1)
+        present = seen.present.sum(axis=1).astype(np.float64)
         requests = seen.served.running + seen.served.waiting
-        ratio = requests / (self._target * np.maximum(present, 1))
+        ratio = requests / (self._target * np.maximum(present, 1.0))
         inside = np.abs(ratio - 1.0) <= self.TOLERANCE
         wanted = np.where(inside, present, np.ceil(requests / self._target))
-        self._wanted.add(np.maximum(wanted, np.maximum(self._setting.fleet.least, 1)))
-        return np.where(wanted > present, wanted, self._wanted.highest()).astype(np.int64)
+        return self._behaviour.follow(wanted, present)
 
 
 def requests_per_replica(setting: Setting) -> FloatArray:
@@ -46,65 +40,34 @@ def requests_per_replica(setting: Setting) -> FloatArray:
     return np.maximum(found[np.arange(len(found)), setting.home], 1.0)
 
 
-class KedaSlo:
-    """llm-d's SLO-aware scaling with KEDA: the P90 of TTFT and TPOT against their targets.
+class DynamoSla:
+    """Dynamo's planner: replicas for the throughput, and by what is above it.
 
-    The signal is the mean over 45 s of the larger ratio, at most 2. Above .55 the replicas grow
-    with it, less what already starts, by at most 100 % or 4 a minute, if it has been so for 30 s;
-    below .40 they fall by one in 120 s to the largest number of the last 180 s.
-    See llm-d, guides/workload-autoscaling, README.slo-aware.md (2026-09).
+    Every 180 s as many as carry the mean load of the last 180 s within the targets (its constant
+    forecast). In between one more where a latency is above its target, up to 8 above that number,
+    and one less where all are below .8 of theirs, while none starts.
     """
 
-    UP, DOWN, CLAMP = 0.55, 0.40, 2.0
-    SIGNAL_S, UP_S, DOWN_S = 45.0, 30.0, 180.0
-    BURST, BURST_S, FALL_S = 4, 60.0, 120.0
+    INTERVAL_S, MOST, DOWN = 180.0, 8, 0.8
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        step_s = setting.step_s
-        self._signal = RecentValues(self.SIGNAL_S, step_s)
-        self._up = RecentValues(self.UP_S, step_s)
-        self._down = RecentValues(self.DOWN_S, step_s)
-        self._minute = RecentValues(self.BURST_S, step_s)
-        self._fall = RecentValues(self.FALL_S, step_s)
+        self._sized = SizedFleet(setting.fleet)
+        self._load = RecentValues(self.INTERVAL_S, setting.step_s)
+        self._base = np.maximum(setting.fleet.least, 1)
+        self._due_s = 0.0
 
     def __call__(self, seen: Seen) -> IntArray:
         """Replicas at home."""
-        present = seen.present.sum(axis=1).astype(np.float64)
-        wanted = self._formula(seen, present)
-        for memory in (self._up, self._down):
-            memory.add(wanted)
-        for memory in (self._minute, self._fall):
-            memory.add(present)
-        before = self._minute.oldest()
-        most = before + np.maximum(before, self.BURST)
-        least = np.maximum(self._fall.highest() - 1, self._setting.fleet.least)
-        up, down = np.minimum(self._up.lowest(), most), np.maximum(self._down.highest(), least)
-        grown = np.where(up > present, up, np.minimum(present, down))
-        return np.maximum(grown, 1).astype(np.int64)
-
-    def _formula(self, seen: Seen, present: FloatArray) -> FloatArray:
-        self._signal.add(self._ratio(seen))
-        signal = self._signal.mean()
-        ready = seen.ready.sum(axis=1)
-        credit = np.where((ready > 0) & (ready < present), ready / np.maximum(present, 1), 1.0)
-        up = present + np.ceil(present * (signal * credit / self.UP - 1.0))
-        down = present - np.floor(present * (1.0 - signal / self.DOWN))
-        wanted = np.where(signal > self.UP, up, np.where(signal < self.DOWN, down, present))
-        return np.maximum(wanted, self._setting.fleet.least)
-
-    def _ratio(self, seen: Seen) -> FloatArray:
-        """The largest ratio to a target; a target of the wait stands for one of the TTFT."""
-        fleet, served = self._setting.fleet, seen.served
-        ratios = (
-            _of_limit(served.ttft_p90_ms, fleet.ttft_limit),
-            _of_limit(served.wait_p90_ms, fleet.wait_limit),
-            _of_limit(served.itl_ms, fleet.itl_limit),
-        )
-        worst = np.minimum(np.max(ratios, axis=0), self.CLAMP)
-        return np.where(seen.load.rate > 0, worst, 0.0)
-
-
-def _of_limit(latency: FloatArray, limit: FloatArray) -> FloatArray:
-    """The ratio of a latency to its limit; 0 without a limit."""
-    return np.divide(latency, limit, out=np.zeros_like(latency), where=np.isfinite(limit))
+        self._load.add(seen.load.rate)
+        present, ready = seen.present.sum(axis=1), seen.ready.sum(axis=1)
+        if seen.time_s >= self._due_s:
+            self._due_s = seen.time_s + self.INTERVAL_S
+            needed = self._sized.at(seen.load.lengths).replicas_for(self._load.mean())
+            at_home = needed[np.arange(len(needed)), self._setting.home]
+            self._base = np.maximum(at_home, np.maximum(self._setting.fleet.least, 1))
+        use = worst_ratio(self._setting.fleet, seen)
+        step = np.where(use > 1.0, 1, np.where(use < self.DOWN, -1, 0))
+        changed = present + np.where(present > ready, 0, step)
+        bounded: IntArray = np.clip(changed, self._base, self._base + self.MOST)
+        return bounded
