@@ -15,7 +15,8 @@ from inferno_optimizer.replay.fleet import fleet_of, slower
 from inferno_optimizer.replay.floor import FloorOfTrace
 from inferno_optimizer.replay.hindsight import best_homes
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
-from inferno_optimizer.replay.policies import BOUND, POLICIES, NamedPolicy
+from inferno_optimizer.replay.policies import BOUND, POLICIES
+from inferno_optimizer.replay.policy import NamedPolicy
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.trace import Trace, for_servers
 from inferno_optimizer.suggestions import alternatives
@@ -152,7 +153,7 @@ def run(scenario: Scenario, policy: NamedPolicy, name: str, tell: Callable[[str]
         if step and step % TOLD_STEPS == 0:
             tell(f"replaying {name}: {step / steps:.0%}")
 
-    return replay(scenario, policy.make, home, hindsight=policy.hindsight, tell=progress)
+    return replay(scenario, policy, home, tell=progress)
 
 
 def replay_document(scenario: Scenario, found: Sequence[Replayed]) -> Mapping[str, object]:

@@ -30,6 +30,8 @@ class PlanningRules:
         Whether the options of the fleet choose the solver; else it is the greedy one.
     interval_s
         Between two plans; the load is the mean over this time.
+    lengths_s
+        The lengths of requests are means over this time.
     moved
         Relative change of a load from which there is a new plan.
     catch_up_s
@@ -45,6 +47,7 @@ class PlanningRules:
     ahead: bool = True
     exact: bool = False
     interval_s: float = 30.0
+    lengths_s: float = 300.0
     moved: float = 0.05
     catch_up_s: float = 60.0
     window_s: float = 300.0
@@ -65,6 +68,7 @@ class Planner:
         interval = max(rules.interval_s, setting.step_s)
         self._system = _system(setting.fleet.system, rules)
         self._measured = RecentValues(interval, setting.step_s)
+        self._lengths = RecentValues(rules.lengths_s, setting.step_s)
         window = max(rules.window_s, 2 * setting.lead_s)
         self._plans = RecentValues(window if rules.ahead else 0.0, interval)
         servers = len(setting.fleet.servers)
@@ -79,6 +83,7 @@ class Planner:
     def __call__(self, seen: Seen) -> IntArray:
         """Replicas of each server on each accelerator."""
         self._measured.add(seen.load.rate)
+        self._lengths.add(seen.load.lengths)
         self._bound.add(seen.load.rate)
         self._note_moves(seen)
         if seen.time_s < self._due_s:
@@ -113,8 +118,7 @@ class Planner:
 
     def _optimized(self, seen: Seen) -> IntArray:
         """The plan of the optimizer for this load, from what is there."""
-        load = seen.load
-        system = with_loads(self._system, self._load, load.lengths)
+        system = with_loads(self._system, self._load, self._lengths.mean())
         servers = tuple(
             self._as_it_is(server, row, seen) for row, server in enumerate(system.servers)
         )

@@ -1,7 +1,6 @@
 """The policies by their names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from inferno_optimizer.replay.hindsight import Clairvoyant, StaticPeak
@@ -13,37 +12,27 @@ from inferno_optimizer.replay.keda import (
     KedaToken,
 )
 from inferno_optimizer.replay.planning import PlanningRules, planner
-from inferno_optimizer.replay.policy import Policy
+from inferno_optimizer.replay.policy import NamedPolicy
 from inferno_optimizer.replay.scaling import DynamoSla, Hpa
 
-
-@dataclass(frozen=True, slots=True)
-class NamedPolicy:
-    """A policy, and whether it knows the whole load beforehand."""
-
-    name: str
-    make: Policy
-    hindsight: bool = False
-
-
-BOUND = NamedPolicy("clairvoyant", Clairvoyant, hindsight=True)
+BOUND = NamedPolicy("clairvoyant", Clairvoyant, hindsight=True, percentiles=False)
 """What the others are measured against."""
 
 POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
     {
         policy.name: policy
         for policy in (
-            NamedPolicy("inferno", planner(PlanningRules())),
-            NamedPolicy("inferno-exact", planner(PlanningRules(exact=True))),
-            NamedPolicy("inferno-reactive", planner(PlanningRules(ahead=False))),
-            NamedPolicy("hpa", Hpa),
+            NamedPolicy("inferno", planner(PlanningRules()), percentiles=False),
+            NamedPolicy("inferno-exact", planner(PlanningRules(exact=True)), percentiles=False),
+            NamedPolicy("inferno-reactive", planner(PlanningRules(ahead=False)), percentiles=False),
+            NamedPolicy("hpa", Hpa, percentiles=False),
             NamedPolicy("keda-slo", KedaSlo),
-            NamedPolicy("keda-queue", KedaQueue),
-            NamedPolicy("keda-queue-guard", KedaQueueGuard),
-            NamedPolicy("keda-saturation", KedaSaturation),
-            NamedPolicy("keda-token", KedaToken),
+            NamedPolicy("keda-queue", KedaQueue, percentiles=False),
+            NamedPolicy("keda-queue-guard", KedaQueueGuard, percentiles=False),
+            NamedPolicy("keda-saturation", KedaSaturation, percentiles=False),
+            NamedPolicy("keda-token", KedaToken, percentiles=False),
             NamedPolicy("dynamo-sla", DynamoSla),
-            NamedPolicy("static-peak", StaticPeak, hindsight=True),
+            NamedPolicy("static-peak", StaticPeak, hindsight=True, percentiles=False),
             BOUND,
         )
     }

@@ -62,3 +62,17 @@ Decide = Callable[[Seen], IntArray]
 
 Policy = Callable[[Setting], Decide]
 """Makes the function that decides; it is made anew for each replay and may remember."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy, and what it needs.
+
+    A policy with `hindsight` knows the whole load: it also decides how a replay begins, and its
+    replicas serve at once. Without `percentiles` it sees none, and the replay is faster.
+    """
+
+    name: str
+    make: Policy
+    hindsight: bool = False
+    percentiles: bool = True

@@ -8,7 +8,7 @@ import numpy as np
 from inferno_optimizer.replay.account import Account, Recorder
 from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.plant import LeadTime, Plant, StepLoad, StepResult
-from inferno_optimizer.replay.policy import Policy, Seen, Setting
+from inferno_optimizer.replay.policy import NamedPolicy, Seen, Setting
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import IntArray
@@ -35,10 +35,9 @@ def _silent(_: int) -> None:
 
 def replay(
     scenario: Scenario,
-    policy: Policy,
+    policy: NamedPolicy,
     home: IntArray,
     *,
-    hindsight: bool = False,
     tell: Callable[[int], None] = _silent,
 ) -> Account:
     """Replay a load with a policy.
@@ -52,20 +51,18 @@ def replay(
     home
         The accelerator of each server, for a policy that does not choose it. Replicas for the
         load of the first step run there at the beginning.
-    hindsight
-        Whether the policy knows the load beforehand: then it also decides how it begins, and its
-        replicas serve at once.
     tell
         Called with the number of each step that is done.
     """
     trace = scenario.trace
     setting = Setting(scenario.believed, trace.step_s, scenario.lead.mean_s, home, trace)
-    decide = policy(setting)
-    lead = LeadTime(0.0) if hindsight else scenario.lead
-    plant = Plant(scenario.fleet, trace.step_s, lead, np.random.default_rng(scenario.seed))
+    decide = policy.make(setting)
+    lead = LeadTime(0.0) if policy.hindsight else scenario.lead
+    random = np.random.default_rng(scenario.seed)
+    plant = Plant(scenario.fleet, trace.step_s, lead, random, percentiles=policy.percentiles)
     plant.begin(_first(setting))
-    recorder = Recorder.of(scenario.fleet, trace, 0.0 if hindsight else scenario.drain_s)
-    if hindsight:
+    recorder = Recorder.of(scenario.fleet, trace, 0.0 if policy.hindsight else scenario.drain_s)
+    if policy.hindsight:
         plant.begin(_matrix(decide(_seen(plant, -1, trace, _nothing(plant))), setting))
     for step in range(trace.steps):
         plant.begin_step()

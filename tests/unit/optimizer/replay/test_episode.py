@@ -26,7 +26,7 @@ def episode(name: str) -> Account:
     fleet, _ = fleet_of(read_system([str(SAMPLES / "episode")]))
     load = for_servers(read_trace(str(SAMPLES / "traces/slo-aware.csv")), fleet.servers)
     shown, policy = Scenario(fleet, fleet, load.every(STEP_S), LeadTime(100.0)), POLICIES[name]
-    return replay(shown, policy.make, fleet.home, hindsight=policy.hindsight)
+    return replay(shown, policy, fleet.home)
 
 
 def replicas(account: Account) -> float:

@@ -7,7 +7,7 @@ from inferno_optimizer.replay.floor import floor_of
 from inferno_optimizer.replay.forecast import FIRST_RATIO, ConformalBound
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import POLICIES
-from inferno_optimizer.replay.policy import Decide, Policy, Seen, Setting
+from inferno_optimizer.replay.policy import Decide, NamedPolicy, Policy, Seen, Setting
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
@@ -22,7 +22,7 @@ def scenario(rates: FloatArray, servers: int = 1, lead_s: float = 120.0) -> Scen
     return Scenario(of, of, trace(rates.tolist(), clients=clients), LeadTime(lead_s))
 
 
-def wave(hours: int = 6) -> FloatArray:
+def wave(hours: int = 2) -> FloatArray:
     """Between 2 and 10 requests/s, twice in the time."""
     time = np.linspace(0, 4 * np.pi, hours * 60)
     return 6.0 - 4.0 * np.cos(time)
@@ -31,9 +31,9 @@ def wave(hours: int = 6) -> FloatArray:
 @pytest.mark.parametrize("name", BOUNDED)
 def test_nothing_costs_less_than_the_bound_at_an_equal_attainment(name: str) -> None:
     shown, policy = scenario(wave()), POLICIES[name]
-    bound = replay(shown, POLICIES["clairvoyant"].make, shown.fleet.home, hindsight=True)
+    bound = replay(shown, POLICIES["clairvoyant"], shown.fleet.home)
 
-    account = replay(shown, policy.make, shown.fleet.home, hindsight=policy.hindsight)
+    account = replay(shown, policy, shown.fleet.home)
 
     assert account.total_cost > bound.total_cost or account.attainment < bound.attainment
     assert bound.attainment > 0.95
@@ -43,9 +43,7 @@ def test_nothing_costs_less_than_the_bound_at_an_equal_attainment(name: str) -> 
 def test_a_replay_is_the_same_each_time(name: str) -> None:
     shown, policy = scenario(wave(1), servers=2), POLICIES[name]
 
-    accounts = [
-        replay(shown, policy.make, shown.fleet.home, hindsight=policy.hindsight) for _ in range(2)
-    ]
+    accounts = [replay(shown, policy, shown.fleet.home) for _ in range(2)]
 
     assert accounts[0].cost.tolist() == accounts[1].cost.tolist()
     assert accounts[0].within.tolist() == accounts[1].within.tolist()
@@ -54,7 +52,7 @@ def test_a_replay_is_the_same_each_time(name: str) -> None:
 def test_the_cost_is_that_of_replicas_and_hours() -> None:
     shown = scenario(np.full(120, 1.0))
 
-    account = replay(shown, always(3), shown.fleet.home)
+    account = replay(shown, NamedPolicy("always", always(3)), shown.fleet.home)
 
     assert account.replicas.tolist() == [pytest.approx(3.0, rel=0.02)]
     assert account.total_cost == pytest.approx(3 * 20.0 * 2, rel=0.02)
@@ -83,7 +81,7 @@ def test_the_hpa_keeps_the_most_of_five_minutes() -> None:
     rates = np.concatenate((np.full(20, 8.0), np.full(20, 1.0)))
     shown = scenario(rates)
 
-    replicas = replay(shown, POLICIES["hpa"].make, shown.fleet.home).replicas_over_time[:, 0]
+    replicas = replay(shown, POLICIES["hpa"], shown.fleet.home).replicas_over_time[:, 0]
 
     assert replicas[20 + 4] == replicas[19]
     assert replicas[-1] < replicas[19]
@@ -94,7 +92,7 @@ def test_keda_grows_by_at_most_four_or_double_a_minute_and_falls_by_one_in_two()
     of = fleet()
     shown = Scenario(of, of, trace(rates.tolist(), step_s=15.0), LeadTime(60.0))
 
-    replicas = replay(shown, POLICIES["keda-slo"].make, of.home).replicas_over_time[:, 0]
+    replicas = replay(shown, POLICIES["keda-slo"], of.home).replicas_over_time[:, 0]
     grown, fallen = replicas[4:] - replicas[:-4], replicas[:-8] - replicas[8:]
 
     assert replicas.max() > 5
@@ -120,7 +118,7 @@ def test_inferno_plans_no_reduction_within_its_window() -> None:
     rates = np.tile(np.repeat([8.0, 2.0], 3), 20)
     shown = scenario(rates)
 
-    replicas = replay(shown, POLICIES["inferno"].make, shown.fleet.home).replicas_over_time[:, 0]
+    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).replicas_over_time[:, 0]
 
     assert len(set(replicas[30:].tolist())) == 1
 
@@ -128,7 +126,7 @@ def test_inferno_plans_no_reduction_within_its_window() -> None:
 def test_a_constant_load_changes_no_plan_after_the_first_hours() -> None:
     shown = scenario(np.full(24 * 60, 5.0))
 
-    account = replay(shown, POLICIES["inferno"].make, shown.fleet.home)
+    account = replay(shown, POLICIES["inferno"], shown.fleet.home)
 
     assert len(np.unique(account.replicas_over_time[150:])) == 1
     assert account.moves.sum() <= 1
@@ -151,7 +149,7 @@ def test_the_bound_of_a_load_covers_the_share_that_it_names() -> None:
 def test_a_policy_may_choose_accelerators() -> None:
     shown = scenario(np.full(10, 1.0))
 
-    account = replay(shown, on_the_big_one, shown.fleet.home)
+    account = replay(shown, NamedPolicy("big", on_the_big_one), shown.fleet.home)
 
     assert account.moves.tolist() == [1]
 
