@@ -6,7 +6,7 @@ fewer cases are decided at a time; if one is too many, the dive turns back: the 
 column instead, or the one that was decided before it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -57,8 +57,8 @@ class Diver:
         self._seconds_left = seconds_left
         self.touched = np.zeros(len(problem.cases), dtype=np.bool_)
 
-    def dive(self, forbidden: BoolArray, parts: int) -> Vertex | None:
-        """A vertex that splits no case; None where the dive finds none.
+    def dive(self, forbidden: BoolArray, parts: int) -> Iterator[Vertex]:
+        """A vertex that splits no case, if the dive finds one; then one with whole replicas.
 
         Parameters
         ----------
@@ -74,13 +74,14 @@ class Diver:
             split = split_cases(self._problem, vertex)
             self.touched[split] = True
             if not len(split):
-                return self._with_whole(vertex, forbidden)
+                yield vertex
+                yield self._with_whole(vertex, forbidden)
+                return
             path.append((vertex, forbidden))
             vertex, forbidden = self._decided(vertex, forbidden, split, parts)
             while vertex is None and path and turns > 0:
                 turns -= 1
                 vertex, forbidden = self._turned(*path.pop())
-        return None
 
     def _solved(self, forbidden: BoolArray, fixed: dict[int, float] | None = None) -> Vertex | None:
         """The vertex without some columns; None where a floor is missed, or nothing is gained."""

@@ -402,10 +402,11 @@ class _Search:
         return self._worth(goal) >= bound - self._near
 
     def _rounded(
-        self, goal: Goal, floors: tuple[Floor, ...], vertex: Vertex | None
+        self, goal: Goal, floors: tuple[Floor, ...], vertices: Iterator[Vertex]
     ) -> Iterator[IntArray]:
-        """Plans close to the vertex of a dive, if it found one."""
-        return iter(()) if vertex is None else self._roundings(goal, floors, vertex)
+        """Plans close to the vertices of a dive."""
+        for vertex in vertices:
+            yield from self._roundings(goal, floors, vertex)
 
     def _roundings(
         self, goal: Goal, floors: tuple[Floor, ...], vertex: Vertex
