@@ -207,7 +207,8 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.create_namespace(name)
     yield name
-    # What stayed would be work for operators that watch all namespaces.
+    # Nobody is there to finish the deletion, so there is nothing to wait for; and what stayed
+    # would be work for operators that watch all namespaces.
     for kinds in ("inferno", "plans"):
         control_plane.api.delete_all(kinds, name)
     control_plane.api.delete_namespace(name)
