@@ -207,11 +207,12 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.create_namespace(name)
     yield name
-    # Nobody is there to finish the deletion, so there is nothing to wait for; and what stayed
-    # would be work for operators that watch all namespaces.
-    for kinds in ("inferno", "plans"):
-        control_plane.api.delete_all(kinds, name)
+    # What stayed would be work for operators that watch all namespaces, and for the controllers of
+    # a later test.
+    gone = [control_plane.api.delete_all(kinds, name) for kinds in ("inferno", "plans")]
     control_plane.api.delete_namespace(name)
+    if all(gone) and control_plane.api.has_namespace(name):
+        control_plane.api.finish_namespace(name)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -126,11 +126,31 @@ class Api(AbstractContextManager["Api"]):
             if "NotFound" not in str(error):
                 raise
 
-    def delete_all(self, category: str, namespace: str) -> None:
-        """Delete what a namespace has of the kinds of a category that were found so far."""
+    def has_namespace(self, name: str) -> bool:
+        """Whether there is a namespace."""
+        return any(item["metadata"]["name"] == name for item in self._list("/api/v1/namespaces"))
+
+    def finish_namespace(self, name: str) -> None:
+        """End a namespace that is being deleted at once; what it has is left to nobody."""
+        header = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        finalized = {**header, "spec": {"finalizers": []}}
+        self._request("PUT", f"/api/v1/namespaces/{name}/finalize", json=finalized)
+
+    def delete_all(self, category: str, namespace: str) -> bool:
+        """Delete what a namespace has of the kinds of a category that were found so far.
+
+        Returns
+        -------
+        Whether all of it is gone: nothing is held, and no definition is missing.
+        """
+        gone = True
         for kind in _find(self._served, category):
-            with suppress(ApiError):  # its definition may be gone
+            try:
                 self._request("DELETE", kind.path(namespace))
+                gone = gone and not self._request("GET", kind.path(namespace))["items"]
+            except ApiError:  # its definition may be gone
+                gone = False
+        return gone
 
     def _list(self, path: str) -> Iterator[Manifest]:
         listed = self._request("GET", path)
