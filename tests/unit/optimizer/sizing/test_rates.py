@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import example as with_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.sizing.generations import model_of
 from inferno_optimizer.sizing.performance import Requests
-from inferno_optimizer.sizing.rates import Replicas, TargetLimits, size
+from inferno_optimizer.sizing.rates import ROUNDING, Replicas, TargetLimits, size
 from inferno_optimizer.system import (
     Allocation,
     DecodeParameters,
@@ -114,6 +115,7 @@ def test_any_targets_give_the_rate_of_bisection(asked: Asked) -> None:
 
 @settings(max_examples=40)
 @given(asked=REPLICAS.flatmap(targets_of))
+@with_example(Asked(Replica(29.908203125, 1.05078125, 2, 1), itl=30.9609375))
 def test_the_highest_rate_keeps_all_targets_and_a_little_more_misses_one(asked: Asked) -> None:
     replica, highest = asked.replica, 0.999 * asked.replica.rate(asked.replica.batch)
     rate = rates([asked])[0]
@@ -121,7 +123,8 @@ def test_the_highest_rate_keeps_all_targets_and_a_little_more_misses_one(asked: 
     if rate == 0:
         assert not replica.keeps(0.001 * replica.rate(1) * (1 + 1e-9), asked.itl, asked.wait)
     else:
-        assert replica.keeps(rate * (1 - 1e-8), asked.itl, asked.wait)
+        rounded = 1 + 2 * ROUNDING  # where latencies hardly depend on the rate, that is more of it
+        assert replica.keeps(rate * (1 - 1e-8), asked.itl * rounded, asked.wait * rounded)
         at_the_limit = rate >= (0.9 if asked.tps else 1.0) * highest * (1 - 1e-9)
         assert at_the_limit or not replica.keeps(rate * 1.0001, asked.itl, asked.wait)
 
