@@ -94,7 +94,7 @@ class Tree:
     def branch(self, worth: float, near: float) -> bool:
         """Decide a case in the node of the highest bound; whether any is worth it.
 
-        Nodes without a plan of more than some worth are dropped.
+        Nodes without a plan of some worth are dropped.
         """
         if not self._nodes:
             return False
@@ -113,7 +113,7 @@ class Tree:
             forbidden[columns] = True
             vertex = self._relaxation.solve(self._seconds_left, forbidden)
             bound = -node.order[0] if vertex is None else min(vertex.bound, -node.order[0])
-            if bound > worth:
+            if bound >= worth:  # a plan of this worth may be better for a later goal
                 self._push(bound, forbidden, vertex or node.vertex)
         return True
 

@@ -7,7 +7,11 @@ import yaml
 from inferno_operator.resources import API_VERSION, SYSTEM_RESOURCES, Server, parse
 
 SAMPLES = Path(__file__).parents[4] / "samples"
-NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
+TRACES = "traces"
+"""Loads to replay, no objects."""
+
+FOLDERS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
+NAMES = [name for name in FOLDERS if name != TRACES]
 
 
 def manifests(sample: str) -> list[dict[str, Any]]:
@@ -23,7 +27,7 @@ def manifests(sample: str) -> list[dict[str, Any]]:
 
 
 def test_the_samples_are_those_that_the_documentation_names() -> None:
-    assert NAMES == ["fleet", "measured", "model-booster", "small", "troubles"]
+    assert FOLDERS == ["episode", "fleet", "measured", "model-booster", "small", TRACES, "troubles"]
 
 
 @pytest.mark.parametrize("sample", NAMES)
