@@ -5,8 +5,10 @@ import importlib
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+
+from pydantic.alias_generators import to_camel
 
 from inferno_operator.cli.offline.traces import read_trace
 from inferno_optimizer.errors import InputError
@@ -216,13 +218,10 @@ class Row:
     def document(self) -> dict[str, object]:
         """The row as JSON."""
         names = ("policy", *(["server"] if self.server else []), *COLUMNS)
-        return {_camel(name): getattr(self, name) for name in names}
+        return {to_camel(name): getattr(self, name) for name in names}
 
 
-COLUMNS = (
-    *("cost", "requests", "within", "delay_within", "itl_within", "missed_minutes"),
-    *("replicas", "started", "moves"),
-)
+COLUMNS = tuple(field.name for field in fields(Row) if field.name not in ("policy", "server"))
 
 
 def server_rows(one: Replayed) -> list[Row]:
@@ -236,16 +235,11 @@ def replay_csv(found: Sequence[Replayed]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = ("policy", "server", *COLUMNS)
-    writer.writerow(_camel(name) for name in names)
+    writer.writerow(to_camel(name) for name in names)
     for one in found:
         for row in (Row.of(one, "", slice(None)), *server_rows(one)):
             writer.writerow(getattr(row, name) for name in names)
     return text.getvalue().rstrip("\n")
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
 
 
 def floor_document(floor: FloorOfTrace) -> Mapping[str, object]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import yaml
 
+from inferno_operator.cli.offline.files import decoded
 from inferno_optimizer.errors import InputError
 
 DEEPEST = 100
@@ -53,19 +54,12 @@ def parse_documents(data: bytes, origin: str) -> tuple[Document, ...]:
     InputError
         The file is empty, malformed or not UTF-8; the text names the line if it is known.
     """
-    text = _decoded(data, origin)
+    text = decoded(data, origin)
     read = _read_json if _is_json(text, origin) else _read_yaml
     documents = tuple(document for document in read(text, origin) if document.content is not None)
     if not documents:
         raise InputError(f"{origin}: is empty")
     return documents
-
-
-def _decoded(data: bytes, origin: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{origin}: not UTF-8 text (byte {error.start + 1})") from error
 
 
 def _is_json(text: str, origin: str) -> bool:

@@ -7,9 +7,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 
+from inferno_operator.cli.offline.files import decoded, read_bytes
 from inferno_optimizer.calibration.windows import Requirements, Window, batch_at_poisson_arrivals
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
@@ -94,7 +94,7 @@ def read_runs(paths: Iterable[str]) -> tuple[list[Run], list[str]]:
     runs: list[Run] = []
     warnings: list[str] = []
     for path in paths:
-        text = _text(path)
+        text = decoded(read_bytes(path), path)
         if text.lstrip().startswith(("{", "[")):
             runs += _benchmarks(text, path)
         else:
@@ -104,18 +104,9 @@ def read_runs(paths: Iterable[str]) -> tuple[list[Run], list[str]]:
     return runs, warnings
 
 
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start + 1})") from error
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
-
-
 def _table(text: str, path: str) -> tuple[list[Run], list[str]]:
     """The runs of a CSV file, and the columns that are not used."""
-    rows = list(csv.reader(io.StringIO(text)))
+    rows = list(csv.reader(io.StringIO(text, newline=None)))
     if not rows:
         raise InputError(f"{path}: is empty")
     header, *lines = rows

@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
+from inferno_operator.cli.offline.files import decoded, read_bytes
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import FloatArray
@@ -72,16 +72,12 @@ def read_trace(path: str) -> Trace:
 
 
 def _text(path: str) -> str:
+    content = read_bytes(path)
     try:
-        content = Path(path).read_bytes()
         plain = gzip.decompress(content) if content.startswith(GZIP) else content
-        return plain.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start + 1})") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: not a whole gzip file: {error}") from error
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
+    return decoded(plain, path)
 
 
 def _refuse_missing(path: str, header: Sequence[str], wanted: Sequence[str]) -> None:

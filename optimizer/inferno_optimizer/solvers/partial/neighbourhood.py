@@ -6,9 +6,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
-
-SLACK = 1e-9
-"""Share of a case that is none."""
+from inferno_optimizer.solvers.partial.rounding import SLACK
 
 COLUMNS = 6
 """Columns of a case at most: the ones that lose the least."""

@@ -22,6 +22,9 @@ from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 SOLVED = 1e-6
 """Relative distance of a goal from what is proven up to which nothing better is left."""
 
+PRICED = (GoalKind.SERVED, GoalKind.VALUE)
+"""Goals to which a card has a price."""
+
 CardPrices = Callable[[Goal, tuple[Floor, ...]], FloatArray | None]
 """What a card of each type is worth to a goal, with floors; None where there is no time to tell."""
 
@@ -47,8 +50,7 @@ class WorthOfCards:
         """What the multipliers of the relaxations tell."""
         found = OneMoreCard.unknown(len(self.problem.capacity))
         for goal, floors in self._goals():
-            short = self._worth(goal) < goal.most(self.problem) * (1 - SLACK)
-            if goal.kind is GoalKind.VALUE or (goal.kind is GoalKind.SERVED and short):
+            if goal.kind in PRICED and self._may_grow(goal, self.problem):
                 prices = prices_of(goal, floors)
                 if prices is None:
                     break
