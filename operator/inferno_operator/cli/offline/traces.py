@@ -176,7 +176,7 @@ def _filled(lengths: FloatArray) -> FloatArray:
 
 
 def _counted(rows: Sequence[TraceRow]) -> Trace:
-    """The trace of single requests: how many came in each step."""
+    """The trace of single requests: how many came in each step, from that of the first on."""
     for before, row in pairwise(rows):
         if row.time_s < before.time_s:
             raise InputError(
@@ -184,6 +184,7 @@ def _counted(rows: Sequence[TraceRow]) -> Trace:
             )
     clients = list(dict.fromkeys(row.client for row in rows))
     step = np.array([int(row.time_s // REQUESTS_STEP_S) for row in rows])
+    step -= step[0]  # times may be those of a calendar
     column = np.array([clients.index(row.client) for row in rows])
     shape = (int(step.max()) + 1, len(clients))
 

@@ -103,3 +103,10 @@ def test_single_requests_are_counted_in_minutes(tmp_path: Path) -> None:
     assert (trace.clients, trace.step_s) == (("all",), 60.0)
     assert np.array_equal(trace.rate[:, 0] * 60, [2, 0, 1])
     assert trace.input_tokens[:, 0].tolist() == [15.0, 15.0, 5.0]
+
+
+def test_times_of_a_calendar_begin_with_the_first_request(tmp_path: Path) -> None:
+    file = tmp_path / "requests.csv"
+    file.write_text("arrival_s,input_tokens,output_tokens\n1700000000,10,1\n1700000130,5,5\n")
+
+    assert np.array_equal(read_trace(str(file)).rate[:, 0] * 60, [1, 0, 1])
