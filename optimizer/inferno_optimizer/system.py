@@ -90,7 +90,8 @@ class StepParameters:
     A step takes `alpha`, plus `kappa` for each token in the cache, plus `delta` for each prompt
     token that it computes; and with a prefill, `u` more for each token in the cache. `ahead` steps
     are queued before a request's own; a step computes at most `budget` tokens (0: any number). A
-    request costs as much as `overhead` tokens in the cache besides its own.
+    request costs as much as `overhead` tokens in the cache besides its own. They were measured with
+    requests of lengths for which the bounds of input and output tokens stand; 0 means no bound.
     """
 
     generation: ClassVar[Generation] = Generation.STEPS
@@ -102,6 +103,10 @@ class StepParameters:
     ahead: float = 0.0
     budget: float = 0.0
     overhead: float = 0.0
+    min_input_tokens: int = 0
+    max_input_tokens: int = 0
+    min_output_tokens: int = 0
+    max_output_tokens: int = 0
 
 
 PerformanceParameters = (

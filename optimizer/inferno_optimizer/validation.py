@@ -6,7 +6,7 @@ the object that refers to it.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from inferno_optimizer.card_types import no_accelerator, strange_types, without_count
@@ -56,6 +56,9 @@ _MEASURED: Mapping[Generation, tuple[tuple[str, ...], str]] = MappingProxyType(
     }
 )
 """Parameters of which at least one must be above 0, and the start of the message if none is."""
+
+_STEPS = ("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead")
+"""Performance parameters of generation 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ def _parameters(parameters: PerformanceParameters) -> Mapping[str, float]:
             compute = {"perfParms.alpha": alpha, "perfParms.beta": beta}
             return {**compute, "perfParms.gamma": gamma}
         case StepParameters():
-            return {f"stepParms.{name}": value for name, value in asdict(parameters).items()}
+            return {f"stepParms.{name}": getattr(parameters, name) for name in _STEPS}
 
 
 def _class_problems(service_class: ServiceClass) -> Iterator[Problem]:

@@ -335,7 +335,7 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     found = calibrate_windows(measured, max_batch_size, token_budget)
     if plot is not None:
         write(plot, draw(measured.windows, found.lines, measured.requirements))
-    warn([*named(found, measured.used)])
+    warn([*named(found)])
     typer.echo(manifest(CalibratedPair(model, accelerator, acc_count), found, measured))
 
 

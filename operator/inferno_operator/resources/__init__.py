@@ -59,6 +59,7 @@ from inferno_operator.resources.model import (
     PerfParms,
     PrefillParms,
     RejectedWindows,
+    StepParms,
 )
 from inferno_operator.resources.model_booster import Backend, ModelBoosterRef
 from inferno_operator.resources.optimizer import (
@@ -176,6 +177,7 @@ __all__ = [
     "ServiceClassSpec",
     "Share",
     "Status",
+    "StepParms",
     "Target",
     "UnmatchedCards",
     "Unserved",

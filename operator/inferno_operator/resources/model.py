@@ -68,6 +68,14 @@ class StepParms(Part):
     """Most tokens that a step computes; 0 means any number."""
     overhead: Number = 0
     """Tokens in the cache that a request costs besides its own, as of blocks that are not full."""
+    min_in_tokens: NonNegativeInteger = 0
+    """Fewest mean input tokens for which the parameters hold; plans warn of loads beyond."""
+    max_in_tokens: NonNegativeInteger = 0
+    """Most mean input tokens for which they hold; 0 means any number."""
+    min_out_tokens: NonNegativeInteger = 0
+    """Fewest mean output tokens for which they hold."""
+    max_out_tokens: NonNegativeInteger = 0
+    """Most mean output tokens for which they hold; 0 means any number."""
 
 
 class PerformanceData(Part):
@@ -225,6 +233,9 @@ class CalibratedData(Part):
     """Upper confidence (90 %) of the inter-token latency; what calibrate: Use takes."""
     prefill_parms: PrefillParms | None = None
     """Upper confidence (90 %) of the prefill time; what calibrate: Use takes."""
+    step_parms: StepParms | None = None
+    """Upper confidence (90 %) of the step time, if it fits better; what calibrate: Use takes then
+    instead of decodeParms and prefillParms."""
     perf_parms: PerfParms | None = None
     """Parameters of the third generation, if they fit better."""
 

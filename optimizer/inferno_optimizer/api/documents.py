@@ -142,7 +142,10 @@ PERFORMANCE = _document(
         "prefillParms": _document({"gamma": NUMBER, "delta": NUMBER}),
         "perfParms": _document({"alpha": NUMBER, "beta": NUMBER, "gamma": NUMBER}),
         "stepParms": _document(
-            dict.fromkeys(("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead"), NUMBER)
+            dict.fromkeys(("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead"), NUMBER),
+            later=dict.fromkeys(
+                ("minInTokens", "maxInTokens", "minOutTokens", "maxOutTokens"), INTEGER
+            ),
         ),
         "maxTokens": INTEGER,
         "maxNumSeqs": INTEGER,

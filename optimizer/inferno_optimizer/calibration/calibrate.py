@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from inferno_optimizer.calibration.windows import (
     Requirements,
     Window,
     WindowTable,
+    in_time,
     rejections,
 )
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
@@ -85,6 +87,8 @@ class Calibration:
         Parameters of generation 3, if these fit better.
     rejected
         Number of windows that were not used, by reason.
+    used, weights
+        The windows that were used, in order of time, and how much each counts.
     """
 
     reason: CalibrationReason
@@ -94,6 +98,8 @@ class Calibration:
     upper: PrefillDecodeParameters
     budget: TokenBudgetParameters | None
     rejected: Mapping[Rejection, int]
+    used: Sequence[Window]
+    weights: Sequence[float]
 
 
 def calibrate(
@@ -132,8 +138,10 @@ def calibrate(
             upper[group],
             budgets[group],
             _counted(broken[group]),
+            list(compress(in_time(item.windows), used[group])),
+            fitted.weights[group][used[group]].tolist(),
         )
-        for group in range(len(evidence))
+        for group, item in enumerate(evidence)
     ]
 
 

@@ -4,15 +4,13 @@ Both are fitted to the same runs; the one that is closer to them is chosen. Each
 their median: a run that is far from the law that fits the others is named.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from inferno_optimizer.calibration.calibrate import Calibration
 from inferno_optimizer.calibration.fit import interference_ms
-from inferno_optimizer.calibration.steps import StepFit
-from inferno_optimizer.calibration.windows import Window
+from inferno_optimizer.calibration.steps import StepFit, fit_steps
 from inferno_optimizer.sizing.queueing import FloatArray
 
 LARGEST_DISTANCE = 0.1
@@ -34,12 +32,13 @@ class Distances:
 
     itl: FloatArray
     ttft: FloatArray
+    weights: FloatArray
 
     @property
     def mean(self) -> float:
         """Mean distance, without signs; a single one counts at most `MOST_COUNTED`."""
-        both = np.abs(np.concatenate((self.itl, self.ttft)))
-        return float(np.minimum(both, MOST_COUNTED).mean())
+        both = np.minimum(np.abs(np.stack((self.itl, self.ttft))), MOST_COUNTED)
+        return float(np.average(both.mean(axis=0), weights=self.weights))
 
     @property
     def far(self) -> list[int]:
@@ -72,15 +71,34 @@ class Laws:
         return chosen or self.from_lines
 
 
-def laws(lines: Calibration, steps: StepFit | None, windows: Sequence[Window]) -> Laws:
-    """Both laws, with the distances of the windows that were used."""
+def laws(lines: Calibration, budget: float, *, of_clients: bool) -> Laws:
+    """Both laws of the windows that a calibration has used.
+
+    Parameters
+    ----------
+    lines
+        The calibration. If it refuses the windows themselves, and not only their lines, there are
+        no steps either, but for runs with a fixed number of clients, which are few and chosen.
+    budget
+        Most tokens that a step of the engine computes; 0: any number.
+    of_clients
+        Whether each window is a run with a fixed number of clients.
+    """
+    steps = None
+    if of_clients or lines.reason.has_evidence:
+        steps = fit_steps(lines.used, budget, lines.weights, of_clients=of_clients)
+    weights = np.array(lines.weights)
+    from_steps = Distances(np.array(steps.itl), np.array(steps.ttft), weights) if steps else None
+    return Laws(lines, _from_lines(lines, weights), steps, from_steps)
+
+
+def _from_lines(lines: Calibration, weights: FloatArray) -> Distances:
     facts, itl, ttft = lines.facts, [], []
-    for window in windows:
+    for window in lines.used:
         prefill = facts.prefill.at(window.input_tokens * window.batch)
         others = facts.prefill.at(window.input_tokens * (window.batch + 1.0))
         waits = interference_ms(window.batch, others, window.output_tokens)
         step = facts.decode.at(window.batch) + facts.waits_apart * waits
         itl.append(window.itl_ms / max(step, LEAST_MS) - 1.0)
         ttft.append(window.prefill_ms / max(prefill, LEAST_MS) - 1.0)
-    from_steps = Distances(np.array(steps.itl), np.array(steps.ttft)) if steps else None
-    return Laws(lines, Distances(np.array(itl), np.array(ttft)), steps, from_steps)
+    return Distances(np.array(itl), np.array(ttft), weights)

@@ -8,14 +8,18 @@ one linear regression: with n clients, C = TTFT + (k - 1) ITL and x = (n - 1) / 
     TTFT - [n > 1] ITL = ahead ITL + steps of the prompt (D + E) + delta h (1 + x ITL + ...),
 
 because a client's next request comes when a step has just begun, so that it waits for a whole one.
+
+Replicas that serve users tell the time from the first step of a request on, without the step that
+it meets, and the batch is the number of requests that decode: x = (n - 1) / ((k - 1) ITL).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferno_optimizer.calibration.regression import Prior, Rows, robust_fit
+from inferno_optimizer.calibration.confidence import Z
+from inferno_optimizer.calibration.regression import Estimate, Prior, Rows, robust_fit
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.sizing.step_law import MOST_BUSY, Lengths, mixed_share
@@ -23,6 +27,9 @@ from inferno_optimizer.system import StepParameters
 
 LENGTH_COV = 0.29
 """Coefficient of variation of the lengths in benchmark runs: uniform, half to one and a half."""
+
+UNKNOWN_COV = 1.0
+"""The same of users' requests, as in sizing where a load does not tell it."""
 
 OVERHEADS = np.arange(0.0, 513.0, 32.0)
 """Overheads that are tried [tokens]: at most two blocks of 256."""
@@ -52,37 +59,53 @@ class StepFit:
         Standard errors of alpha, kappa, delta, u and ahead.
     itl, ttft
         Relative residual of each run, (measured - fitted) / fitted.
-    inputs, outputs
-        Least and most mean input and output tokens of the runs.
+    doubt
+        Largest relative standard error of a fitted time.
     """
 
     parameters: StepParameters
     errors: tuple[float, ...]
     itl: tuple[float, ...]
     ttft: tuple[float, ...]
-    inputs: tuple[float, float]
-    outputs: tuple[float, float]
+    doubt: float
 
     @property
-    def reach(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Input tokens and output tokens for which the parameters hold."""
-        (least_in, most_in), (least_out, most_out) = self.inputs, self.outputs
-        return (least_in / REACH, most_in * REACH), (least_out / REACH, most_out * REACH)
+    def upper(self) -> StepParameters:
+        """The parameters with all times at the upper confidence of 90 %."""
+        slower, best = 1.0 + Z * self.doubt, self.parameters
+        return replace(
+            best,
+            alpha=best.alpha * slower,
+            kappa=best.kappa * slower,
+            delta=best.delta * slower,
+            u=best.u * slower,
+        )
 
 
-def fit_steps(windows: Sequence[Window], budget: float) -> StepFit | None:
-    """Fit runs with a fixed number of clients; None if there are too few concurrencies.
+def fit_steps(
+    windows: Sequence[Window],
+    budget: float,
+    weights: Sequence[float] | None = None,
+    *,
+    of_clients: bool = True,
+) -> StepFit | None:
+    """Fit the steps; None if there are too few concurrencies.
 
     Parameters
     ----------
     windows
-        The runs.
+        Runs with a fixed number of clients, or replicas that serve users.
     budget
-        Most tokens that a step computes.
+        Most tokens that a step computes; 0: any number.
+    weights
+        How much each window counts; None: all the same.
+    of_clients
+        Whether they are runs with a fixed number of clients.
     """
     if len({window.batch for window in windows}) < FEWEST:
         return None
-    runs = _Runs.of(windows, budget)
+    counted = np.ones(len(windows)) if weights is None else np.array(weights, dtype=np.float64)
+    runs = _Runs.of(windows, budget, counted, of_clients=of_clients)
     tried = OVERHEADS if runs.spread >= LEAST_SPREAD else OVERHEADS[:1]
     ahead = np.ones(len(tried))
     for _ in range(ITERATIONS):
@@ -92,14 +115,31 @@ def fit_steps(windows: Sequence[Window], budget: float) -> StepFit | None:
     best = int(np.argmin(np.mean(found.residuals**2, axis=1)))
     itl, ttft = np.split(found.residuals[best], 2)
     alpha, kappa, delta, extra, ahead_of = found.coefficients[best].tolist()
+    inputs, outputs = (
+        _reach(column) for column in (runs.lengths.input_tokens, runs.lengths.output_tokens)
+    )
     return StepFit(
-        StepParameters(alpha, kappa, delta, extra, ahead_of, budget, float(tried[best])),
+        StepParameters(
+            alpha, kappa, delta, extra, ahead_of, budget, float(tried[best]), *inputs, *outputs
+        ),
         tuple(found.errors[best].tolist()),
         tuple(itl.tolist()),
         tuple(ttft.tolist()),
-        (min(w.input_tokens for w in windows), max(w.input_tokens for w in windows)),
-        (min(w.output_tokens for w in windows), max(w.output_tokens for w in windows)),
+        _doubt(rows, found, best),
     )
+
+
+def _reach(tokens: FloatArray) -> tuple[int, int]:
+    """Least and most mean tokens of requests for which parameters from such runs hold."""
+    return round(tokens.min() / REACH), round(tokens.max() * REACH)
+
+
+def _doubt(rows: Rows, found: Estimate, group: int) -> float:
+    """Largest relative standard error of the times that were fitted in a group."""
+    design, used = rows.design[group], rows.used[group]
+    fitted = rows.offset[group] + design @ found.coefficients[group]
+    variance = np.einsum("ri,ij,rj->r", design, found.covariance[group], design)
+    return float(np.max(np.sqrt(np.maximum(variance, 0.0))[used] / fitted[used]))
 
 
 def _nothing_known(groups: int) -> Prior:
@@ -108,21 +148,28 @@ def _nothing_known(groups: int) -> Prior:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Runs as arrays: clients, ITL and TTFT [ms], and lengths."""
+    """Runs as arrays: batch, ITL and TTFT [ms], lengths and weights.
 
-    clients: FloatArray
+    The batch is that of clients who wait for their answers, or of requests that decode.
+    """
+
+    batch: FloatArray
     itl: FloatArray
     ttft: FloatArray
     lengths: Lengths
+    weights: FloatArray
+    of_clients: bool
 
     @classmethod
-    def of(cls, windows: Sequence[Window], budget: float) -> "_Runs":
-        clients, itl, ttft, inputs, outputs = np.array(
+    def of(
+        cls, windows: Sequence[Window], budget: float, weights: FloatArray, *, of_clients: bool
+    ) -> "_Runs":
+        batch, itl, ttft, inputs, outputs = np.array(
             [(w.batch, w.itl_ms, w.prefill_ms, w.input_tokens, w.output_tokens) for w in windows]
         ).T
-        same = np.ones_like(clients)
-        lengths = Lengths(inputs, outputs, LENGTH_COV * same, budget * same)
-        return cls(clients, itl, ttft, lengths)
+        cov = np.full_like(batch, LENGTH_COV if of_clients else UNKNOWN_COV)
+        lengths = Lengths(inputs, outputs, cov, np.full_like(batch, budget))
+        return cls(batch, itl, ttft, lengths, weights, of_clients)
 
     @property
     def spread(self) -> float:
@@ -133,22 +180,33 @@ class _Runs:
         """The regression, a group for each overhead and steps ahead; relative residuals."""
         groups = [self._group(*pair) for pair in zip(overhead, ahead, strict=True)]
         response = np.concatenate((self.itl, self.ttft))
-        whole = np.where(self.clients > 1, self.itl, 0.0)
+        whole = np.where(self.of_clients & (self.batch > 1), self.itl, 0.0)
         offset = np.concatenate((np.zeros_like(whole), whole))
         shape = (len(groups), len(response))
         return Rows(
             np.stack(groups),
             np.broadcast_to(response, shape),
             np.broadcast_to(offset, shape),
-            np.ones(shape),
+            np.broadcast_to(np.concatenate((self.weights, self.weights)), shape),
         )
+
+    @property
+    def _rate(self) -> FloatArray:
+        """Rate at which other requests come [requests/ms]."""
+        waiting = self.ttft if self.of_clients else 0.0
+        return (self.batch - 1.0) / (waiting + (self.lengths.output_tokens - 1.0) * self.itl)
+
+    def _decoding(self, ahead: float) -> FloatArray:
+        """Share of the batch that decodes."""
+        if not self.of_clients:
+            return np.ones_like(self.batch)
+        return self.lengths.decoding(np.full_like(self.batch, ahead))
 
     def _group(self, overhead: float, ahead: float) -> FloatArray:
         """Factors of alpha, kappa, delta, u and ahead in the ITL, then in the TTFT, of each run."""
-        n, itl, lengths = self.clients, self.itl, self.lengths
+        n, itl, lengths, rate = self.batch, self.itl, self.lengths, self._rate
         h, chunks, alone = lengths.input_tokens, lengths.chunks, lengths.alone
-        rate = (n - 1.0) / (self.ttft + (lengths.output_tokens - 1.0) * itl)
-        cached = lengths.decoding(np.full_like(n, ahead)) * (lengths.context + overhead)
+        cached = self._decoding(ahead) * (lengths.context + overhead)
         mixed = mixed_share(alone, rate * chunks * itl)
         one, zero, others = np.ones_like(n), np.zeros_like(n), rate * itl
         busy = np.minimum(others * lengths.budget_share, MOST_BUSY)

@@ -53,6 +53,12 @@ class CalibrationReason(StrEnum):
         """Whether the parameters may be used."""
         return self in (CalibrationReason.CALIBRATED, CalibrationReason.EXTRAPOLATING)
 
+    @property
+    def has_evidence(self) -> bool:
+        """Whether there are enough windows, even if they do not lie on lines."""
+        lines = (CalibrationReason.NEGATIVE_SLOPE, CalibrationReason.POOR_FIT)
+        return self.usable or self in lines
+
 
 @dataclass(frozen=True, slots=True)
 class LineFit:

@@ -97,6 +97,11 @@ def batch_at_poisson_arrivals(mean_running: float) -> float:
     return mean_running + 1.0
 
 
+def in_time(windows: Iterable[Window]) -> list[Window]:
+    """The windows in order of time."""
+    return sorted(windows, key=attrgetter("end"))
+
+
 def lagged(window: Window, before: Window) -> Window:
     """A window with the batch of its prefills, of which some were in the window before.
 
@@ -225,7 +230,7 @@ class WindowTable:
     @classmethod
     def of(cls, groups: Sequence[Iterable[Window]]) -> Self:
         """The windows of each group, sorted by time."""
-        listed = [sorted(group, key=attrgetter("end")) for group in groups]
+        listed = [in_time(group) for group in groups]
         lengths = np.array([len(group) for group in listed], dtype=np.int64)
         flat = list(chain.from_iterable(listed))
         present = np.arange(max(lengths, default=0)) < lengths[:, None]
@@ -303,7 +308,7 @@ def judged(
     windows: Iterable[Window], requirements: Requirements
 ) -> list[tuple[Window, Rejection | None]]:
     """Each window of one group in order of time, and why it is not used, if so."""
-    in_order = sorted(windows, key=attrgetter("end"))
+    in_order = in_time(windows)
     known = list(Rejection)
     codes = rejections(WindowTable.of([in_order]), requirements)[0].tolist()
     return [

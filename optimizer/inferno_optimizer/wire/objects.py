@@ -141,6 +141,17 @@ def _not_told(profile: PerformanceProfile) -> Container[str]:
     return others | {key for key, bound in bounds.items() if not bound}
 
 
+def _without_bounds(steps: StepParameters) -> Container[str]:
+    """Keys that are not written: bounds of lengths that are not set."""
+    bounds = {
+        "minInTokens": steps.min_input_tokens,
+        "maxInTokens": steps.max_input_tokens,
+        "minOutTokens": steps.min_output_tokens,
+        "maxOutTokens": steps.max_output_tokens,
+    }
+    return [key for key, bound in bounds.items() if not bound]
+
+
 _PARAMETERS = {
     Generation.DECODE: ("alpha", "beta"),
     Generation.PREFILL_DECODE: ("decodeParms", "prefillParms"),
@@ -356,7 +367,14 @@ _BUDGET = Object(
 _STEPS = Object(
     StepParameters,
     {name: (name, NUMBER) for name in ("alpha", "kappa", "delta", "u", "ahead")}
-    | {name: (name, NUMBER) for name in ("budget", "overhead")},
+    | {name: (name, NUMBER) for name in ("budget", "overhead")}
+    | {
+        "minInTokens": ("min_input_tokens", INTEGER),
+        "maxInTokens": ("max_input_tokens", INTEGER),
+        "minOutTokens": ("min_output_tokens", INTEGER),
+        "maxOutTokens": ("max_output_tokens", INTEGER),
+    },
+    left_out=_without_bounds,
 )
 
 _ACCELERATORS = List(

@@ -7,7 +7,6 @@ from math import isfinite
 from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
 from inferno_optimizer.calibration.choice import Laws, laws
-from inferno_optimizer.calibration.steps import fit_steps
 from inferno_optimizer.calibration.verdict import next_batch
 from inferno_optimizer.calibration.windows import Requirements, Window, judged
 from inferno_optimizer.errors import CalibrationError, InputError
@@ -36,11 +35,6 @@ class Measurements:
     name: str
     warnings: Sequence[str]
     of_clients: bool = False
-
-    @property
-    def used(self) -> list[Window]:
-        """Those that can be used."""
-        return [window for window, reason in judged(self.windows, self.requirements) if not reason]
 
 
 def runs_of(files: Sequence[str]) -> Measurements:
@@ -84,8 +78,7 @@ def calibrate_windows(measured: Measurements, largest_batch: float, budget: floa
     newest = max((window.end for window in measured.windows), default=0.0)
     evidence = Evidence(measured.windows, largest_batch=largest_batch)
     (result,) = calibrate([evidence], newest, measured.requirements)
-    steps = fit_steps(measured.used, budget) if measured.of_clients else None
-    found = laws(result, steps, measured.used)
+    found = laws(result, budget, of_clients=measured.of_clients)
     if not (result.reason.usable or found.chosen_steps):
         raise CalibrationError(f"{result.reason}: {result.message}. {_helpful_run(result)}")
     return found

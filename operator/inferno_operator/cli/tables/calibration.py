@@ -1,8 +1,8 @@
 """A calibration as the manifest of a Model, with standard errors as comments; pure."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from math import ceil
 
@@ -13,7 +13,6 @@ from inferno_optimizer.calibration.calibrate import Calibration
 from inferno_optimizer.calibration.choice import Laws
 from inferno_optimizer.calibration.steps import StepFit
 from inferno_optimizer.calibration.verdict import Facts, LineFit
-from inferno_optimizer.calibration.windows import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def manifest(pair: CalibratedPair, found: Laws, measured: Measurements) -> str:
     lines = [
         *_header(facts, measured.name),
         *([] if steps else ["# decodeParms include the waits for prefills of other requests."]),
-        *_both(found),
+        *_both(found, measured.name),
         f"apiVersion: {API_VERSION}",
         "kind: Model",
         "metadata:",
@@ -57,17 +56,17 @@ def manifest(pair: CalibratedPair, found: Laws, measured: Measurements) -> str:
         *(_steps(steps) if steps else _lines(found.lines)),
         f"    maxBatchSize: {facts.largest_batch:.0f}",
         f"    atTokens: {facts.output_tokens:.0f}",
-        *_kept(facts, measured),
+        _kept(found, measured.name),
     ]
     return "\n".join(lines)
 
 
-def named(found: Laws, windows: Sequence[Window]) -> Iterator[str]:
+def named(found: Laws) -> Iterator[str]:
     """Warnings about the runs that are far from the law that fits the others."""
     far = found.distances
     for place in far.far:
         away = f"ITL {far.itl[place]:+.0%}, TTFT {far.ttft[place]:+.0%}"
-        yield f"{windows[place].replica}: is far from what fits the other runs: {away}"
+        yield f"{found.lines.used[place].replica}: is far from what fits the other runs: {away}"
 
 
 def _lines(result: Calibration) -> list[str]:
@@ -86,37 +85,44 @@ def _lines(result: Calibration) -> list[str]:
 
 def _steps(fit: StepFit) -> list[str]:
     """Parameters of the steps, with standard errors where there are any."""
-    names = [field.name for field in fields(fit.parameters)]
+    found = fit.parameters
+    names = ("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead")
     errors = [f" # ± {error:.2g}" for error in fit.errors]
-    values = (getattr(fit.parameters, name) for name in names)
+    values = (getattr(found, name) for name in names)
     return [
         "    stepParms:",
         *(
             f"      {name}: {value:.6g}{error}"
             for name, value, error in zip_longest(names, values, errors, fillvalue="")
         ),
+        f"      minInTokens: {found.min_input_tokens}",
+        f"      maxInTokens: {found.max_input_tokens}",
+        f"      minOutTokens: {found.min_output_tokens}",
+        f"      maxOutTokens: {found.max_output_tokens}",
     ]
 
 
-def _both(found: Laws) -> list[str]:
+def _both(found: Laws, measurements: str) -> list[str]:
     """How far the runs are from both laws, and for which lengths the steps hold."""
     if found.steps is None or found.from_steps is None:
         return []
     ways = f"stepParms {found.from_steps.mean:.1%}, decodeParms {found.from_lines.mean:.1%}"
-    (least_in, most_in), (least_out, most_out) = found.steps.reach
-    lengths = f"{least_in:.0f} to {most_in:.0f} input and {least_out:.0f} to {most_out:.0f}"
-    valid = f"# stepParms hold for {lengths} output tokens."
-    return [f"# Mean distance of the runs: {ways}.", *([valid] if found.chosen_steps else [])]
+    lines = [f"# Mean distance of the {measurements}: {ways}."]
+    if (chosen := found.chosen_steps) is not None:
+        valid = chosen.parameters
+        inputs = f"{valid.min_input_tokens} to {valid.max_input_tokens} input"
+        outputs = f"{valid.min_output_tokens} to {valid.max_output_tokens} output"
+        lines.append(f"# stepParms hold for {inputs} and {outputs} tokens.")
+    return lines
 
 
-def _kept(facts: Facts, measured: Measurements) -> list[str]:
-    """The tokens that a full batch of such requests keeps, as runs showed that they fit."""
-    if not measured.of_clients:
-        return []
+def _kept(found: Laws, measurements: str) -> str:
+    """The tokens that a full batch of such requests keeps, as was shown to fit."""
+    facts = found.lines.facts
     length = ceil(facts.input_tokens) + ceil(facts.output_tokens)
-    tokens = max(w.batch * (w.input_tokens + w.output_tokens) for w in measured.used)
+    tokens = max(w.batch * (w.input_tokens + w.output_tokens) for w in found.lines.used)
     most = max(ceil(tokens), ceil(facts.largest_batch * length))
-    return [f"    maxTokens: {most} # what the runs kept; the KV cache may hold more"]
+    return f"    maxTokens: {most} # what the {measurements} kept; the KV cache may hold more"
 
 
 def _header(facts: Facts, measurements: str) -> list[str]:

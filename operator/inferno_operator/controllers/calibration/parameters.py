@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
 from operator import attrgetter
@@ -19,14 +20,18 @@ from inferno_operator.resources import (
     PerfParms,
     PrefillParms,
     RejectedWindows,
+    StepParms,
 )
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
-from inferno_optimizer.calibration.verdict import LineFit
+from inferno_optimizer.calibration.choice import Laws, laws
+from inferno_optimizer.calibration.verdict import CalibrationReason, LineFit
 from inferno_optimizer.calibration.windows import Window, lagged
 from inferno_optimizer.system import PrefillDecodeParameters, TokenBudgetParameters
 
 SUCCESSIVE_S = 90.0
 """Time between the ends of two windows up to which one follows the other [s]."""
+
+TYPED_STEPS_STAY = "the typed stepParms stay, as lines hold only for the lengths measured"
 
 FEWEST_ROWS = 2
 """Windows below which no line is shown, not even one that is refused."""
@@ -53,9 +58,11 @@ def calibrations(
         for pair, item in zip(pairs, data, strict=True)
     ]
     rows: defaultdict[tuple[str, str], list[CalibratedData]] = defaultdict(list)
-    for pair, result in zip(pairs, calibrate(evidence, now.timestamp()), strict=True):
+    results = calibrate(evidence, now.timestamp())
+    for pair, typed, result in zip(pairs, data, results, strict=True):
         before = _before(models[pair.namespace, pair.model], pair.accelerator)
-        rows[pair.namespace, pair.model].append(_row(pair.accelerator, result, before, now))
+        told = _Told(pair.accelerator, typed, before, now)
+        rows[pair.namespace, pair.model].append(_row(told, result))
     return {model: tuple(found) for model, found in rows.items()}
 
 
@@ -124,18 +131,33 @@ def _mean(values: Iterable[float]) -> float:
     return fmean(finite) if finite else 0.0
 
 
-def _row(
-    accelerator: str, result: Calibration, before: CalibratedData | None, now: datetime
-) -> CalibratedData:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is told of an accelerator so far: what a person typed, and the row of before."""
+
+    accelerator: str
+    typed: PerformanceData | None
+    before: CalibratedData | None
+    now: datetime
+
+    @property
+    def typed_steps(self) -> StepParms | None:
+        """The step time that a person typed."""
+        return self.typed.step_parms if self.typed else None
+
+
+def _row(told: _Told, result: Calibration) -> CalibratedData:
     """What is told of an accelerator; after a refusal the usable parameters stay as before."""
     facts = result.facts
     seen = facts.rows >= FEWEST_ROWS
-    decode_parms, prefill_parms = _usable(result, before)
+    found = _laws(told, result)
+    decode_parms, prefill_parms = _usable(result, told.before)
+    reason, message = _verdict(told, result, found)
     return CalibratedData(
-        acc=accelerator,
-        reason=result.reason,
-        message=result.message,
-        time=now,
+        acc=told.accelerator,
+        reason=reason,
+        message=message,
+        time=told.now,
         rows=facts.rows,
         rejected=tuple(RejectedWindows(reason=r, rows=n) for r, n in result.rejected.items()),
         least_batch=_rounded(facts.batches[0]) if seen else None,
@@ -148,8 +170,53 @@ def _row(
         expected=_decode_parms(result.expected) if seen else None,
         decode_parms=decode_parms,
         prefill_parms=prefill_parms,
+        step_parms=_step_parms(told, result, found),
         perf_parms=_perf_parms(result.budget) if result.budget else None,
     )
+
+
+def _laws(told: _Told, result: Calibration) -> Laws | None:
+    """Both laws; None where lines describe the windows, and nobody typed steps.
+
+    To fit steps takes much longer than to fit lines.
+    """
+    if told.typed_steps is None and result.facts.is_steady:
+        return None
+    budget = told.typed_steps.budget if told.typed_steps else 0
+    return laws(result, budget, of_clients=False)
+
+
+def _verdict(told: _Told, result: Calibration, found: Laws | None) -> tuple[CalibrationReason, str]:
+    """The result of a calibration with both laws, and which of them is taken."""
+    if found and found.chosen_steps and found.from_steps:
+        steps, lines = found.from_steps.mean, found.from_lines.mean
+        reason = result.reason if result.reason.usable else CalibrationReason.CALIBRATED
+        rest = f"; {result.message}" if result.reason.usable else ""
+        return reason, f"stepParms fit better: windows are {steps:.1%} off, not {lines:.1%}{rest}"
+    if told.typed_steps and result.reason.usable:
+        return result.reason, f"{result.message}; {TYPED_STEPS_STAY}"
+    return result.reason, result.message
+
+
+def _step_parms(told: _Told, result: Calibration, found: Laws | None) -> StepParms | None:
+    """The step time for `calibrate: Use`."""
+    if found and found.chosen_steps:
+        upper = found.chosen_steps.upper
+        return StepParms(
+            alpha=_rounded(upper.alpha),
+            kappa=_rounded(upper.kappa),
+            delta=_rounded(upper.delta),
+            u=_rounded(upper.u),
+            ahead=_rounded(upper.ahead),
+            budget=int(upper.budget),
+            overhead=_rounded(upper.overhead),
+            min_in_tokens=upper.min_input_tokens,
+            max_in_tokens=upper.max_input_tokens,
+            min_out_tokens=upper.min_output_tokens,
+            max_out_tokens=upper.max_output_tokens,
+        )
+    refused = not result.reason.usable
+    return told.before.step_parms if told.before and refused else None
 
 
 def _usable(

@@ -82,7 +82,7 @@ def noticeable(old: CalibratedData, new: CalibratedData) -> bool:
 
 
 def _parameters(row: CalibratedData) -> list[float]:
-    parts = (row.expected, row.decode_parms, row.prefill_parms)
+    parts = (row.expected, row.decode_parms, row.prefill_parms, row.step_parms)
     return [value for part in parts if part for value in part.model_dump().values()]
 
 

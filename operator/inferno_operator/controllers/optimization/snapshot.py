@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from inferno_operator.resources import (
     Accelerator,
+    CalibratedData,
     Capacity,
     Model,
     Optimizer,
@@ -18,6 +19,7 @@ from inferno_operator.resources import (
     Server,
     ServerAllocation,
     ServiceClass,
+    StepParms,
     Target,
 )
 from inferno_operator.resources import Allocation as AllocationPart
@@ -37,8 +39,8 @@ Priced = TypeVar("Priced", bound=AllocationPart)
 
 PERCENT = 100.0
 
-COUNTS = frozenset({"ahead", "budget", "overhead"})
-"""Parameters that are no times."""
+TIMES = frozenset({"alpha", "beta", "gamma", "delta", "kappa", "u"})
+"""Parameters that are times."""
 
 DUPLICATE_NAME = "DuplicateName"
 
@@ -169,20 +171,38 @@ def _profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
 def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
     """The data with calibrated parameters, if the model asks for them and there are any.
 
-    They are those of the upper confidence. The first generation has no prefill time of its own,
-    so it takes only alpha and beta; the others become the second generation. Typed parameters get
-    an error as well: else an accelerator would seem faster because nobody measured it.
+    They are those of the upper confidence. Typed parameters get an error as well: else an
+    accelerator would seem faster because nobody measured it.
     """
     if model.spec.calibrate != "Use":
         return data
     found = next((row for row in model.status.calibration if row.acc == data.acc), None)
-    if found is None or found.decode_parms is None:
+    measured = _measured(data, found) if found else None
+    if measured is None:
         return _slower(data, 1 + model.spec.typed_error_percent / PERCENT)
-    decode = found.decode_parms
+    return data.model_copy(update=measured)
+
+
+def _measured(data: PerformanceData, found: CalibratedData) -> Mapping[str, object] | None:
+    """The fields of the data that calibrated parameters replace; None if none do.
+
+    The first generation has no prefill time of its own, so it takes only alpha and beta. The
+    others become the fourth generation if the steps fit, else the second one; but typed steps
+    are not replaced by lines, which hold only for the lengths that they were measured with.
+    """
+    decode, steps = found.decode_parms, found.step_parms
     if data.alpha is not None:
-        return data.model_copy(update={"alpha": decode.alpha, "beta": decode.beta})
-    parameters = {"decode_parms": decode, "prefill_parms": found.prefill_parms}
-    return data.model_copy(update={**parameters, "perf_parms": None, "step_parms": None})
+        return {"alpha": decode.alpha, "beta": decode.beta} if decode else None
+    if steps is None and (decode is None or data.step_parms is not None):
+        return None
+    lines = None if steps else (decode, found.prefill_parms)
+    decode, prefill = lines or (None, None)
+    return {
+        "decode_parms": decode,
+        "prefill_parms": prefill,
+        "perf_parms": None,
+        "step_parms": steps,
+    }
 
 
 def _slower(data: PerformanceData, factor: float) -> PerformanceData:
@@ -190,7 +210,7 @@ def _slower(data: PerformanceData, factor: float) -> PerformanceData:
     parts = ("decode_parms", "prefill_parms", "perf_parms", "step_parms")
     times = {name: value * factor for name in ("alpha", "beta") if (value := getattr(data, name))}
     longer = {
-        name: part.model_copy(update={n: v * factor for n, v in part if n not in COUNTS})
+        name: part.model_copy(update={n: v * factor for n, v in part if n in TIMES})
         for name in parts
         if (part := getattr(data, name))
     }
@@ -213,7 +233,7 @@ def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:
 def _parameters(data: PerformanceData) -> core.PerformanceParameters:
     """Performance parameters of the generation that the data have."""
     if data.step_parms:
-        return core.StepParameters(**data.step_parms.model_dump())
+        return _steps(data.step_parms)
     if data.perf_parms:
         budget = data.perf_parms
         return core.TokenBudgetParameters(budget.alpha, budget.beta, budget.gamma)
@@ -221,6 +241,22 @@ def _parameters(data: PerformanceData) -> core.PerformanceParameters:
         decode, prefill = data.decode_parms, data.prefill_parms or PrefillParms(gamma=0, delta=0)
         return core.PrefillDecodeParameters(decode.alpha, decode.beta, prefill.gamma, prefill.delta)
     return core.DecodeParameters(data.alpha or 0.0, data.beta or 0.0)
+
+
+def _steps(steps: StepParms) -> core.StepParameters:
+    return core.StepParameters(
+        alpha=steps.alpha,
+        kappa=steps.kappa,
+        delta=steps.delta,
+        u=steps.u,
+        ahead=steps.ahead,
+        budget=steps.budget,
+        overhead=steps.overhead,
+        min_input_tokens=steps.min_in_tokens,
+        max_input_tokens=steps.max_in_tokens,
+        min_output_tokens=steps.min_out_tokens,
+        max_output_tokens=steps.max_out_tokens,
+    )
 
 
 def _service_class(resource: ServiceClass) -> core.ServiceClass:

@@ -117,6 +117,45 @@ class Engine:
         counts.output_tokens += request.outputs
 
 
+@dataclass
+class MixedEngine(Engine):
+    """An engine that computes the prompts that came meanwhile in the next decode step.
+
+    A step takes alpha, beta for each token in the cache, and delta for each prompt token.
+    """
+
+    def run(self, rate: float, until: float) -> Counts:
+        """Serve Poisson arrivals at a rate [1/ms] until a time [ms]; what was counted."""
+        counts = Counts()
+        self.next_arrival = self.now + self.chance.expovariate(rate)
+        while self.now < until:
+            fresh = []
+            while self.next_arrival <= self.now:
+                inputs, outputs = self.chance.choice(self.inputs), self.chance.choice(self.outputs)
+                fresh.append(Request(outputs - 1, inputs, outputs, 0.0))
+                self.next_arrival += self.chance.expovariate(rate)
+            if fresh or self.running:
+                self._step(fresh, counts)
+            else:
+                self.now = min(self.next_arrival, until)
+        return counts
+
+    def _step(self, fresh: list[Request], counts: Counts) -> None:
+        """Every running request gets a token, and every fresh one its first."""
+        cached = sum(request.inputs + request.outputs - request.left for request in self.running)
+        prompts = sum(request.inputs for request in fresh)
+        time = self.alpha + self.beta * cached + self.delta * prompts
+        self.now += time
+        counts.itl_sum += time * len(self.running)
+        counts.itl_count += len(self.running)
+        for request in fresh:
+            request.prefill_ms = time
+            self._count(request, counts)
+        for request in self.running:
+            request.left -= 1
+        self.running = [request for request in (*self.running, *fresh) if request.left]
+
+
 def windows(
     engine: Engine,
     rates: list[float],

@@ -233,6 +233,10 @@ def test_a_wrong_type_is_named_with_its_object_and_field(document: object, messa
         ({"prefillParms": {"gamma": 3}, "alpha": 9}, PrefillDecodeParameters(0, 0, 3, 0)),
         ({"perfParms": {"alpha": 1, "beta": 2, "gamma": 3}}, TokenBudgetParameters(1, 2, 3)),
         ({"stepParms": {"alpha": 1, "kappa": 2, "delta": 3}}, StepParameters(1, 2, 3)),
+        (
+            {"stepParms": {"alpha": 1, "minInTokens": 9, "maxOutTokens": 7}},
+            StepParameters(1, 0, 0, min_input_tokens=9, max_output_tokens=7),
+        ),
         ({"perfParms": None, "alpha": 9}, DecodeParameters(9, 0)),
     ],
 )

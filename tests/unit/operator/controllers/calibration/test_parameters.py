@@ -28,6 +28,7 @@ from tests.unit.operator.controllers.calibration.seen import (
     steady,
     window,
 )
+from tests.unit.optimizer.calibration.engine import MixedEngine, windows
 
 TYPED: Mapping[str, object] = {
     "decodeParms": {"alpha": 10, "beta": 0.1},
@@ -98,6 +99,49 @@ def test_a_change_of_the_engine_is_told() -> None:
 
     assert row.reason == "Shifted"
     assert row.shift == pytest.approx(0.3, abs=0.1)
+
+
+STEPS: Mapping[str, object] = {"stepParms": {"alpha": 9, "kappa": 0.002, "delta": 0.03}}
+
+
+def mixed(count: int = 36) -> list[Window]:
+    """Windows of a replica that computes prompts in its decode steps, the newest last."""
+    lengths = tuple(range(256, 769, 32)), tuple(range(100, 301, 20))
+    engine = MixedEngine(8.0, 0.001, 0.0, 0.03, *lengths)
+    rates = [0.5 + 1.5 * (7 * number % count) / 5 for number in range(count)]
+    seen = windows(engine, rates)
+    start = NOW.timestamp() - seen[-1].end
+    return [replace(w, end=w.end + start) for w in seen]
+
+
+@pytest.mark.parametrize("fields", [TYPED, STEPS])
+def test_steps_are_told_where_they_fit_better(fields: Mapping[str, object]) -> None:
+    (row,) = rows(mixed(), model(fields))
+
+    assert row.reason in ("Calibrated", "Extrapolating")
+    assert row.message.startswith("stepParms fit better: windows are ")
+    assert row.step_parms is not None
+    assert row.step_parms.alpha == pytest.approx(8.0, rel=0.1)
+    assert row.step_parms.delta == pytest.approx(0.03, rel=0.2)
+    assert row.step_parms.ahead == pytest.approx(0, abs=0.1)
+
+
+def test_typed_steps_stay_where_lines_fit_better() -> None:
+    (row,) = rows(spread(), model(STEPS))
+
+    assert row.step_parms is None
+    assert row.message.endswith(
+        "; the typed stepParms stay, as lines hold only for the lengths measured"
+    )
+
+
+def test_steps_stay_after_a_refusal_as_they_were() -> None:
+    before = rows(mixed(), model(STEPS))
+
+    (refused,) = rows(steady(), model(STEPS, before))
+
+    assert refused.reason == "NoSpread"
+    assert refused.step_parms == before[0].step_parms is not None
 
 
 def test_a_single_window_shows_no_line() -> None:

@@ -494,6 +494,41 @@ def test_a_model_of_the_first_generation_gets_alpha_and_beta() -> None:
     assert parameters_of(calibrated_model(speed, CALIBRATED)) == core.DecodeParameters(9, 0.3)
 
 
+STEPS = {"alpha": 8, "kappa": 0.001, "delta": 0.02, "ahead": 1, "budget": 2048}
+FOURTH_GENERATION = {"stepParms": {"alpha": 10, "kappa": 0.01, "delta": 0.1}}
+
+
+@pytest.mark.parametrize("speed", [SECOND_GENERATION, THIRD_GENERATION, FOURTH_GENERATION])
+def test_steps_that_fit_better_replace_typed_parameters(speed: Manifest) -> None:
+    found = parameters_of(calibrated_model(speed, {**CALIBRATED, "stepParms": STEPS}))
+
+    assert found == core.StepParameters(8, 0.001, 0.02, 0, 1, 2048)
+
+
+def test_typed_steps_are_not_replaced_by_lines() -> None:
+    found = parameters_of(calibrated_model(FOURTH_GENERATION, CALIBRATED))
+
+    assert isinstance(found, core.StepParameters)
+    assert (found.alpha, found.kappa, found.delta) == pytest.approx((12, 0.012, 0.12))
+
+
+def test_the_lengths_for_which_steps_hold_are_no_times() -> None:
+    bounds = {"minInTokens": 250, "maxInTokens": 1150, "minOutTokens": 60, "maxOutTokens": 270}
+    speed = {"stepParms": {"alpha": 10, "kappa": 0.01, "delta": 0.1, **bounds}}
+
+    found = parameters_of(calibrated_model(speed, {**CALIBRATED, "acc": "B"}))
+
+    assert isinstance(found, core.StepParameters)
+    assert (found.min_input_tokens, found.max_input_tokens) == (250, 1150)
+    assert (found.min_output_tokens, found.max_output_tokens) == (60, 270)
+
+
+def test_a_model_of_the_first_generation_does_not_take_steps() -> None:
+    speed, row = {"alpha": 999, "beta": 0}, {**CALIBRATED, "stepParms": STEPS}
+
+    assert parameters_of(calibrated_model(speed, row)) == core.DecodeParameters(9, 0.3)
+
+
 @pytest.mark.parametrize(
     ("change", "mode"), [({}, "Report"), ({}, "Off"), ({"acc": "B"}, "Report")]
 )
