@@ -11,6 +11,7 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
     Decision,
+    Generation,
     Load,
     PerformanceProfile,
     PrefillDecodeParameters,
@@ -56,6 +57,7 @@ def warnings_of(server: Server, profile: PerformanceProfile, batch: int) -> Iter
     if not server.load.idle:
         yield from _beyond_memory(server.load, profile, batch)
         yield from _without_prefill(server.load, profile)
+        yield from _beyond_lengths(server.load, profile)
 
 
 def _beyond_memory(load: Load, profile: PerformanceProfile, batch: int) -> Iterator[str]:
@@ -78,6 +80,36 @@ def _without_prefill(load: Load, profile: PerformanceProfile) -> Iterator[str]:
             f"the load has no avgInTokens, so that latencies on {profile.accelerator} leave out the"
             f" prefill; give avgInTokens and avgOutTokens"
         )
+
+
+def _beyond_lengths(load: Load, profile: PerformanceProfile) -> Iterator[str]:
+    """Steps are measured with requests of some lengths, and hold for lengths that are like them."""
+    steps = profile.parameters
+    if not isinstance(steps, StepParameters):
+        return
+    inputs, outputs = load.input_tokens, load.tokens_of(Generation.STEPS)
+    known_in, known_out = (
+        (steps.min_input_tokens, steps.max_input_tokens),
+        (steps.min_output_tokens, steps.max_output_tokens),
+    )
+    if _within(inputs, known_in) and _within(outputs, known_out):
+        return
+    yield (
+        f"stepParms of model {profile.model!r} on {profile.accelerator} hold for"
+        f" {_span(known_in)} input and {_span(known_out)} output tokens, and the load has {inputs}"
+        f" and {outputs}: calibrate with such requests"
+    )
+
+
+def _within(tokens: int, bounds: tuple[int, int]) -> bool:
+    """Whether a length is within bounds, of which 0 is none; so is an unknown length, 0."""
+    least, most = bounds
+    return not tokens or least <= tokens <= (most or tokens)
+
+
+def _span(bounds: tuple[int, int]) -> str:
+    least, most = bounds
+    return f"{least} to {most}" if most else f"at least {least}"
 
 
 def priority_warning(priority: int) -> str:

@@ -1,6 +1,7 @@
 """`inferno calibrate` on runs of engines with known parameters; see tests/data/calibration."""
 
 import re
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -102,6 +103,61 @@ def test_what_calibrate_prints_draws_no_warning_of_memory() -> None:
 
     kept = data["maxBatchSize"] * (884 + 134)  # the mean lengths of the runs
     assert kept <= data["maxTokens"]
+
+
+def answer_for(
+    printed: bytes, folder: Path, inputs: int, outputs: int
+) -> subprocess.CompletedProcess[bytes]:
+    """What is explained of a server with the printed Model and requests of these lengths."""
+    (model,) = yaml.safe_load_all(printed)
+    load = {"arrivalRate": 60, "avgInTokens": inputs, "avgOutTokens": outputs}
+    current = {"accelerator": "", "numReplicas": 0, "maxBatch": 0, "cost": 0, "load": load}
+    name = model["spec"]["name"]
+    specs = {
+        "Accelerator": {"name": "H100", "type": "H100", "cost": 100},
+        "Capacity": {"count": [{"type": "H100", "count": 1000}]},
+        "ServiceClass": {
+            "name": "c",
+            "priority": 1,
+            "data": [{"model": name, "slo-itl": 200, "slo-ttft": 9000}],
+        },
+        "Server": {"name": "s", "class": "c", "model": name, "currentAlloc": current},
+    }
+    objects = [
+        {"apiVersion": model["apiVersion"], "kind": k, "metadata": {"name": "x"}, "spec": spec}
+        for k, spec in specs.items()
+    ]
+    (folder / "fleet.yaml").write_text(yaml.safe_dump_all([model, *objects]))
+    done = inferno("explain", folder / "fleet.yaml", "s")
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+RUNS = [H100 / "closed-512-128.csv", H100 / "closed-all.csv", DATA / "llama-8b-h100.csv"]
+
+
+@pytest.mark.parametrize("file", RUNS, ids=lambda file: file.name)
+def test_what_is_printed_draws_no_warning_at_the_lengths_of_the_runs(
+    file: Path, tmp_path: Path
+) -> None:
+    printed = inferno("calibrate", file, *NAMES).stdout
+    (length,) = re.findall(rb"(\d+) input and (\d+) output tokens.\n# Median", printed)
+
+    for factor in (0.6, 1.0, 1.7):
+        found = answer_for(printed, tmp_path, *(round(factor * int(tokens)) for tokens in length))
+        assert b"warning" not in found.stdout
+
+
+def test_lengths_beyond_the_runs_are_warned_of_in_one_line(tmp_path: Path) -> None:
+    printed = inferno("calibrate", H100 / "closed-512-128.csv", *NAMES).stdout
+
+    found = answer_for(printed, tmp_path, 6000, 1000)
+
+    (line,) = [line for line in found.stdout.decode().splitlines() if "warning" in line]
+    assert line == (
+        "warning: stepParms of model 'meta-llama/Llama-3.1-8B' on H100 hold for 250 to 1150 input"
+        " and 58 to 267 output tokens, and the load has 6000 and 1000: calibrate with such requests"
+    )
 
 
 def test_the_plot_has_every_run_and_the_lines(tmp_path: Path) -> None:

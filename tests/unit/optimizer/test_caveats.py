@@ -16,6 +16,7 @@ from inferno_optimizer.system import (
     PerformanceProfile,
     PrefillDecodeParameters,
     Server,
+    StepParameters,
     System,
     Target,
     TokenBudgetParameters,
@@ -96,6 +97,41 @@ def test_latencies_without_input_tokens_are_warned_of(
 
     for word in ("avgInTokens", "G2", "prefill"):
         assert word in warning
+
+
+STEPS = StepParameters(8.0, 0.001, 0.02, 0, 1, 2048, 0, 250, 1150, 60, 270)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(250, 60), (1150, 270), (512, 128), (0, 128)])
+def test_lengths_for_which_steps_hold_are_no_reason_to_warn(inputs: int, outputs: int) -> None:
+    load = Load(60, input_tokens=inputs, output_tokens=outputs)
+
+    found = decision(system(load, STEPS, batch=8)).warnings
+
+    assert [warning for warning in found if "stepParms" in warning] == []
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [(249, 128), (1151, 128), (512, 59), (512, 271), (4000, 2000)]
+)
+def test_lengths_beyond_those_of_the_steps_are_warned_of_in_one_line(
+    inputs: int, outputs: int
+) -> None:
+    load = Load(60, input_tokens=inputs, output_tokens=outputs)
+
+    (warning,) = decision(system(load, STEPS, batch=8)).warnings
+
+    assert warning == (
+        "stepParms of model 'llm' on G2 hold for 250 to 1150 input and 60 to 270 output tokens, and"
+        f" the load has {inputs} and {outputs}: calibrate with such requests"
+    )
+
+
+def test_steps_without_bounds_hold_for_all_lengths() -> None:
+    load = Load(60, input_tokens=4000, output_tokens=2000)
+    unbounded = replace(STEPS, max_input_tokens=0, max_output_tokens=0)
+
+    assert decision(system(load, unbounded, batch=8)).warnings == ()
 
 
 def test_every_accelerator_of_an_explanation_has_its_own_warnings() -> None:
