@@ -145,3 +145,21 @@ def test_the_guide_shows_what_is_printed_for_its_server(file: Path) -> None:
     file.write_text(dedent(shown))
 
     assert inferno("generate", "keda", file).stdout.decode() == dedent(printed)
+
+
+def test_kserve_gets_the_triggers_alone(file: Path) -> None:
+    done = inferno("generate", "keda", "--for", "kserve", write(file, server()))
+    found = list(yaml.safe_load_all(done.stdout))
+    whole = generated("keda", file)
+
+    assert [list(item) for item in found] == [["triggers"], ["triggers"]]
+    assert [item["triggers"] for item in found] == [item["spec"]["triggers"] for item in whole[1:]]
+    assert b"# Deployment llm/chat-a on A\n" in done.stdout
+    assert whole[0]["metadata"]["name"].encode() in done.stdout.partition(b"triggers")[0]
+
+
+def test_kserve_takes_no_hpa(file: Path) -> None:
+    refused = inferno("generate", "hpa", "--for", "kserve", write(file, server("chat", A)))
+
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert refused.stderr.startswith(b"inferno: --for kserve: only KEDA has triggers")

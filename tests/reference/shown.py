@@ -18,7 +18,7 @@ ELIDED = "..."
 
 OFFLINE = (
     *("inferno calibrate ", "inferno catalogue ", "inferno explain ", "inferno optimize "),
-    *("inferno floor ", "inferno replay ", "inferno --version"),
+    *("inferno floor ", "inferno migrate ", "inferno replay ", "inferno --version"),
 )
 """Commands that need nothing but the program."""
 

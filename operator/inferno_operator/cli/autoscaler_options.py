@@ -17,6 +17,12 @@ class Autoscaler(StrEnum):
     HPA = "hpa"
 
 
+class ScaledObjectOwner(StrEnum):
+    """Who makes the ScaledObjects, and takes only their triggers."""
+
+    KSERVE = "kserve"
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """How autoscalers read decisions, and the most replicas that they may set.
@@ -32,6 +38,15 @@ class Access:
 
 Kind = Annotated[
     Autoscaler, typer.Argument(metavar="keda|hpa", help="What scales.", show_default=False)
+]
+For = Annotated[
+    ScaledObjectOwner | None,
+    typer.Option(
+        "--for",
+        metavar="kserve",
+        help="Print the triggers alone, because KServe makes the ScaledObjects.",
+        show_default=False,
+    ),
 ]
 Url = Annotated[str, typer.Option(metavar="URL", help="The Service of the operator, for KEDA.")]
 TokenSecret = Annotated[

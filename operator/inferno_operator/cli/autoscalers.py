@@ -49,6 +49,14 @@ HEADERS = {
 }
 """What somebody who applies the objects must know, by autoscaler."""
 
+FOR_KSERVE = f"""\
+# For spec.scaling.keda of each LLMInferenceService; KServe makes the ScaledObject from it.
+# The TriggerAuthentication {AUTHENTICATION} must be in its namespace: it is the first object that
+# `inferno generate keda` prints. pollingInterval, cooldownPeriod and advanced are there too: take
+# them over, or changes of up to 10 % are not carried out.
+"""
+"""What somebody who writes triggers into an object of KServe must know."""
+
 
 def select(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
     """Return the Servers of these names, or all that name workloads.
@@ -106,11 +114,30 @@ def manifests(
         A field of a Server cannot be used; the message names both.
     """
     make = _keda if autoscaler is Autoscaler.KEDA else _hpa
-    placed = [_placed(server, namespace) for server in servers]
-    _refuse_shared(placed)
-    documents = list(make(placed, access))
+    documents = list(make(_all_placed(servers, namespace), access))
     text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
     return HEADERS[autoscaler] + text
+
+
+def triggers(
+    autoscaler: Autoscaler, servers: Iterable[Server], access: Access, namespace: str | None
+) -> str:
+    """Return the triggers for all workloads as YAML, for KServe, which makes the ScaledObjects.
+
+    Raises
+    ------
+    InputError
+        As `manifests`; or the autoscaler is not KEDA, as KServe takes no others of a user.
+    """
+    if autoscaler is not Autoscaler.KEDA:
+        raise InputError("--for kserve: only KEDA has triggers: inferno generate keda")
+    parts = (
+        f"# {workload.kind} {item.namespace}/{workload.name} on {workload.accelerator}\n"
+        + yaml.safe_dump({"triggers": [_trigger(item, workload, access)]}, sort_keys=False)
+        for item in _all_placed(servers, namespace)
+        for workload in item.workloads
+    )
+    return FOR_KSERVE + "---\n".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +150,13 @@ class _Placed:
     @property
     def workloads(self) -> Sequence[Workload]:
         return self.server.spec.workloads
+
+
+def _all_placed(servers: Iterable[Server], namespace: str | None) -> list[_Placed]:
+    """Return Servers with their namespaces; no two of them name one workload."""
+    placed = [_placed(server, namespace) for server in servers]
+    _refuse_shared(placed)
+    return placed
 
 
 def _placed(server: Server, namespace: str | None) -> _Placed:
@@ -165,9 +199,10 @@ def _keda(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
             yield _document("keda.sh/v1alpha1", "ScaledObject", metadata, spec)
 
 
-def _scaled_object(item: _Placed, workload: Workload, access: Access) -> Document:
+def _trigger(item: _Placed, workload: Workload, access: Access) -> Document:
+    """Return the trigger that asks the operator for the decision."""
     path = (item.namespace, item.server.metadata.name, workload.accelerator)
-    trigger = {
+    return {
         "type": "metrics-api",
         "metricType": "AverageValue",
         "metadata": {
@@ -178,6 +213,9 @@ def _scaled_object(item: _Placed, workload: Workload, access: Access) -> Documen
         },
         "authenticationRef": {"name": AUTHENTICATION},
     }
+
+
+def _scaled_object(item: _Placed, workload: Workload, access: Access) -> Document:
     return {
         "scaleTargetRef": _target(workload),
         "pollingInterval": PERIOD_SECONDS,
@@ -185,7 +223,7 @@ def _scaled_object(item: _Placed, workload: Workload, access: Access) -> Documen
         "minReplicaCount": 0,
         "maxReplicaCount": access.most,
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(access)}},
-        "triggers": [trigger],
+        "triggers": [_trigger(item, workload, access)],
     }
 
 

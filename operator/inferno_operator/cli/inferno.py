@@ -15,6 +15,7 @@ from inferno_operator.cli.autoscaler_options import (
     SECRET,
     SERVICE,
     Access,
+    For,
     Kind,
     MaxReplicas,
     TokenSecret,
@@ -349,6 +350,7 @@ def _known(endpoint: "PrometheusEndpoint | None") -> "PrometheusEndpoint":
 
 @app.command(
     epilog="Example: inferno generate keda servers.yaml --namespace llm"
+    "\n\nExample: inferno generate keda --for kserve servers.yaml"
     "\n\nExample: kubectl get servers -o yaml | inferno generate keda - | kubectl apply -f -"
 )
 def generate(  # noqa: PLR0913 - an argument for each option
@@ -364,6 +366,7 @@ def generate(  # noqa: PLR0913 - an argument for each option
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it
     *,
+    owner: For = None,
     url: Url = SERVICE,
     token_secret: TokenSecret = SECRET,
     max_replicas: MaxReplicas = MOST,
@@ -377,12 +380,13 @@ def generate(  # noqa: PLR0913 - an argument for each option
     With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
     HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.
     """
-    from inferno_operator.cli.autoscalers import manifests, select, warnings
+    from inferno_operator.cli.autoscalers import manifests, select, triggers, warnings
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
 
     found = select(read_resources(paths, warn if lenient else refuse_unknown), servers)
     access = Access(url, token_secret, max_replicas)
-    text = manifests(autoscaler, found, access, namespace)
+    printed = triggers if owner else manifests
+    text = printed(autoscaler, found, access, namespace)
     warn(warnings(found))
     typer.echo(text, nl=False)
 
@@ -496,6 +500,46 @@ def _system_to_replay(paths: list[str], *, lenient: bool) -> "System":
     from inferno_operator.cli.offline.system import read_system, refuse_unknown
 
     return read_system(paths, warn if lenient else refuse_unknown, remark=warn)
+
+
+migrate = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(migrate, name="migrate")
+
+
+@migrate.callback()
+def others() -> None:
+    """Make our objects from those of other autoscalers."""
+
+
+@migrate.command(
+    "wva",
+    epilog="Example: inferno migrate wva samples/wva"
+    "\n\nExample: kubectl get variantautoscalings,hpa,scaledobjects,configmaps,deployments -A "
+    "-o yaml | inferno migrate wva - > inferno.yaml",
+)
+def migrate_wva(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="VariantAutoscalings, or HPAs and ScaledObjects with annotations; the ConfigMaps "
+            "of WVA; the Deployments. Files, folders; - for stdin.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Make our objects from those of llm-d's Workload Variant Autoscaler.
+
+    Reads what v0.5 to v0.9 are configured with, and prints Accelerators, Models, ServiceClasses,
+    Servers, a Capacity and an Optimizer in mode Recommend, which scale nothing yet. What has no
+    counterpart is told in one line each. Needs no cluster and changes nothing.
+    """
+    from inferno_operator.cli.migration import migrated
+    from inferno_operator.cli.offline.manifests import read_documents
+
+    found = migrated(read_documents(paths))
+    warn(found.notes)
+    typer.echo(found.text, nl=False)
 
 
 catalogue = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

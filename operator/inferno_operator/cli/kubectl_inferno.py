@@ -15,6 +15,7 @@ from inferno_operator.cli.autoscaler_options import (
     SECRET,
     SERVICE,
     Access,
+    For,
     Kind,
     MaxReplicas,
     TokenSecret,
@@ -210,6 +211,7 @@ def generate(
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it
     *,
+    owner: For = None,
     url: Url = SERVICE,
     token_secret: TokenSecret = SECRET,
     max_replicas: MaxReplicas = MOST,
@@ -219,12 +221,13 @@ def generate(
     With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
     HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.
     """
-    from inferno_operator.cli.autoscalers import manifests, select, warnings
+    from inferno_operator.cli.autoscalers import manifests, select, triggers, warnings
     from inferno_operator.resources.observation import readable
 
     namespace, observations = _read(place)
     found = select(readable(observations), servers)
-    text = manifests(autoscaler, found, Access(url, token_secret, max_replicas), namespace)
+    printed = triggers if owner else manifests
+    text = printed(autoscaler, found, Access(url, token_secret, max_replicas), namespace)
     warn(warnings(found))
     typer.echo(text, nl=False)
 

@@ -10,8 +10,11 @@ SAMPLES = Path(__file__).parents[4] / "samples"
 TRACES = "traces"
 """Loads to replay, no objects."""
 
+WVA = "wva"
+"""Objects of another autoscaler."""
+
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
-NAMES = [name for name in FOLDERS if name != TRACES]
+NAMES = [name for name in FOLDERS if name not in (TRACES, WVA)]
 
 
 def manifests(sample: str) -> list[dict[str, Any]]:
@@ -27,7 +30,9 @@ def manifests(sample: str) -> list[dict[str, Any]]:
 
 
 def test_the_samples_are_those_that_the_documentation_names() -> None:
-    assert FOLDERS == ["episode", "fleet", "measured", "model-booster", "small", TRACES, "troubles"]
+    own = ["episode", "fleet", "measured", "model-booster", "small", "troubles"]
+
+    assert sorted((*own, TRACES, WVA)) == FOLDERS
 
 
 @pytest.mark.parametrize("sample", NAMES)

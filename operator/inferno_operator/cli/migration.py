@@ -1,0 +1,381 @@
+"""From what WVA is configured with to our objects; pure.
+
+WVA scales variants: workloads that serve a model, each on one accelerator. The variants of a model
+in a namespace become one Server with a workload for each accelerator. Everything without a
+counterpart is told in a line.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from inferno_operator.cli.offline.documents import Document
+from inferno_operator.cli.offline.manifests import object_name
+from inferno_operator.cli.offline.wva.config_maps import WvaSettings, read_config_maps
+from inferno_operator.cli.offline.wva.forms import ClassOfService, ModelTarget, VariantProfile
+from inferno_operator.cli.offline.wva.variants import (
+    Variant,
+    documents_of_kind,
+    read_variants,
+)
+from inferno_operator.resources import API_VERSION, parse
+from inferno_optimizer.errors import InputError
+
+Manifest = dict[str, Any]
+
+DEFAULT_COST = 10.0
+"""What WVA takes for the cost of a replica that has none."""
+
+DEFAULT_BATCH = 256
+"""What WVA takes for the largest batch of a replica."""
+
+ANY_LENGTH = 2**20
+"""Tokens of a request up to which the largest batch is as large: that of WVA has no length."""
+
+LEAST_IMPORTANT = 100
+DEFAULT_CLASS = "Default"
+
+NOTHING = (
+    "nothing to migrate: no VariantAutoscaling, and no HorizontalPodAutoscaler or ScaledObject with"
+    ' the annotation llm-d.ai/managed: "true"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """Our objects, and a line for each thing that has no counterpart."""
+
+    manifests: Sequence[Manifest]
+    notes: Sequence[str]
+
+    @property
+    def text(self) -> str:
+        """The objects as YAML."""
+        documents: str = yaml.safe_dump_all(self.manifests, sort_keys=False, allow_unicode=True)
+        return documents
+
+
+def migrated(documents: Sequence[Document]) -> Migration:
+    """Return our objects for those of WVA.
+
+    Raises
+    ------
+    InputError
+        An object of WVA cannot be read, or there is none.
+    """
+    notes: list[str] = []
+    variants = read_variants(documents, notes)
+    if not variants:
+        raise InputError(NOTHING)
+    settings = read_config_maps(documents_of_kind(documents, "ConfigMap"))
+    manifests: list[Manifest] = []
+    for namespace in sorted({variant.namespace for variant in variants}):
+        own = [variant for variant in variants if variant.namespace == namespace]
+        manifests += _NamespaceObjects(namespace, settings, notes).of(own)
+    for manifest in manifests:
+        parse(manifest)
+    return Migration(manifests, [*notes, *settings.notes])
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A variant with the accelerator and the model that it certainly has."""
+
+    variant: Variant
+    model: str
+    accelerator: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Performance:
+    """How a replica performs on an accelerator, and how many of them it has."""
+
+    count: int
+    profile: VariantProfile
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are parameters."""
+        return bool(self.profile.perf_parms.decode_parms)
+
+
+@dataclass(frozen=True, slots=True)
+class _NamespaceObjects:
+    """Makes the objects of a namespace."""
+
+    namespace: str
+    settings: WvaSettings
+    notes: list[str]
+    costs: dict[str, float] = field(default_factory=dict)
+    """Costs of accelerators by name [cents/hour]."""
+
+    def of(self, variants: Iterable[Variant]) -> Iterator[Manifest]:
+        """Yield the objects for some variants."""
+        placed = [found for variant in variants if (found := self._placed(variant))]
+        models: dict[str, list[_Placed]] = {}
+        for each in placed:
+            models.setdefault(each.model, []).append(each)
+        profiles = {model: self._profiles(own) for model, own in models.items()}
+        named = _object_names(self.costs)
+        for name, cost in self.costs.items():
+            spec = {"name": name, "type": name, "cost": _plain(cost)}
+            yield self._manifest("Accelerator", named[name], spec)
+        names = _object_names(models)
+        for model, own in profiles.items():
+            yield self._manifest("Model", names[model], self._model(model, own))
+        classes = {model: self._class_of(model) for model in models}
+        yield from self._classes(classes.values())
+        servers = [self._server(names[m], own, classes[m].name) for m, own in models.items()]
+        for server in servers:
+            yield self._manifest("Server", server["name"], server)
+        yield self._manifest("Capacity", "cards", {"fromNodes": True})
+        yield self._manifest("Optimizer", "inferno", self._optimizer(servers))
+
+    def _manifest(self, kind: str, name: str, spec: Mapping[str, Any]) -> Manifest:
+        metadata = {"name": name} | ({"namespace": self.namespace} if self.namespace else {})
+        return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": dict(spec)}
+
+    def _placed(self, variant: Variant) -> _Placed | None:
+        if variant.runs_on is None:
+            self._tell(
+                f"{variant.title}: left out: on which accelerator is {variant.workload.name}?"
+                f" Give its {variant.workload.kind} too, or spec.accelerator"
+            )
+            return None
+        model = variant.model
+        if model is None:
+            model = variant.workload.name
+            self._tell(
+                f"{variant.title}: no llm-d.ai/model-id: the model is called {model!r}; write the"
+                " label model_name of its metrics"
+            )
+        accelerator = self.settings.accelerator_of(variant.runs_on)
+        told = [p.acc_count for p in variant.profiles if p.acc in (None, variant.runs_on)]
+        count = variant.count or next(filter(None, told), None)
+        if count is None:
+            self._tell(f"{variant.title}: 1 {accelerator} for each replica: nothing tells how many")
+        placed = _Placed(variant, model, accelerator, count or 1)
+        self._price(placed)
+        return placed
+
+    def _price(self, placed: _Placed) -> None:
+        """Find the cost of the accelerator: WVA has it of a replica, without a unit."""
+        variant, name = placed.variant, placed.accelerator
+        own = None if variant.cost is None else variant.cost / placed.count
+        listed = self.settings.costs.get(name)
+        if listed is not None:
+            known = listed.cost
+        elif name in self.costs:
+            known = self.costs[name]
+        else:
+            known = DEFAULT_COST / placed.count if own is None else own
+            source = "no cost is given" if own is None else "the cost of its variant has no unit"
+            self._tell(f"Accelerator {name}: {known:g} cents/hour: {source}")
+        self.costs[name] = known
+        if own is not None and own != known:
+            self._tell(
+                f"{variant.title}: cost {variant.cost:g} of a replica: not used:"
+                f" {name} costs {known:g} cents/hour"
+            )
+
+    def _profiles(self, variants: Sequence[_Placed]) -> dict[str, _Performance]:
+        """How replicas of a model perform, by accelerator."""
+        found: dict[str, _Performance] = {}
+        for placed in variants:
+            for profile in placed.variant.profiles or (VariantProfile(),):
+                name = self.settings.accelerator_of(profile.acc or placed.accelerator)
+                count = placed.count if name == placed.accelerator else profile.acc_count or 1
+                known = found.get(name)
+                if self._is_priced(name, placed) and not (known and known.is_known):
+                    found[name] = _Performance(count, profile)
+            found.setdefault(placed.accelerator, _Performance(placed.count, VariantProfile()))
+        running = {placed.accelerator for placed in variants}
+        for name in filter(lambda name: name not in running, found):
+            self._tell(
+                f"Model {variants[0].model}: {name}: nothing of it runs there: plans leave it out"
+                " until spec.workloads of the Server names an object"
+            )
+        return found
+
+    def _is_priced(self, accelerator: str, placed: _Placed) -> bool:
+        """Whether an accelerator has a cost; else tell that it is left out."""
+        if accelerator in self.costs:
+            return True
+        listed = self.settings.costs.get(accelerator)
+        if listed is None:
+            self._tell(f"{placed.variant.title}: {accelerator}: left out: it has no cost")
+            return False
+        self.costs[accelerator] = listed.cost
+        return True
+
+    def _model(self, name: str, performance: Mapping[str, _Performance]) -> Manifest:
+        data = [self._data(name, acc, found) for acc, found in performance.items()]
+        unknown = not all(found.is_known for found in performance.values())
+        return {"name": name, **({"calibrate": "Use"} if unknown else {}), "data": data}
+
+    def _data(self, model: str, accelerator: str, found: _Performance) -> Manifest:
+        """How a replica performs on an accelerator; parameters of 0 are to be calibrated."""
+        profile = found.profile
+        if not found.is_known:
+            self._tell(
+                f"Model {model}: {accelerator}: no performance parameters: no plan before the"
+                " operator has measured replicas there (calibrate: Use), or you have"
+                " (inferno calibrate)"
+            )
+        batch = profile.max_batch_size or DEFAULT_BATCH
+        if profile.max_batch_size is None:
+            self._tell(
+                f"Model {model}: {accelerator}: a batch of {batch}: no maxBatchSize is given"
+            )
+        decode, prefill = profile.perf_parms.decode_parms, profile.perf_parms.prefill_parms
+        return {
+            "acc": accelerator,
+            "accCount": found.count,
+            "decodeParms": {letter: _plain(decode.get(letter, 0)) for letter in ("alpha", "beta")},
+            "prefillParms": {
+                letter: _plain(prefill.get(letter, 0)) for letter in ("gamma", "delta")
+            },
+            "maxBatchSize": batch,
+            "atTokens": ANY_LENGTH,
+            "maxNumSeqs": batch,
+        }
+
+    def _class_of(self, model: str) -> ClassOfService:
+        """The class of a model: the most important one that has it, or one of its own."""
+        having = [c for c in self.settings.classes if any(t.model == model for t in c.data)]
+        if having:
+            chosen, *others = sorted(having, key=lambda c: c.priority or LEAST_IMPORTANT)
+            if others:
+                names = ", ".join(c.name for c in others)
+                self._tell(f"Model {model}: class {chosen.name}: also in {names}; WVA takes any")
+            return chosen
+        targets = self.settings.targets
+        found = targets.get((self.namespace, model)) or targets.get(("", model))
+        if found is None or not (found.target_ttft or found.target_itl):
+            self._tell(
+                f"Model {model}: no targets: write slo-itl and slo-ttft [ms] into ServiceClass"
+                f" {DEFAULT_CLASS}; without them replicas are as full as they can be"
+            )
+        target = ModelTarget(
+            model=model,
+            slo_tpot=found.target_itl if found else None,
+            slo_ttft=found.target_ttft if found else None,
+        )
+        return ClassOfService(name=DEFAULT_CLASS, priority=LEAST_IMPORTANT, data=(target,))
+
+    def _classes(self, used: Iterable[ClassOfService]) -> Iterator[Manifest]:
+        """The classes of the ConfigMaps, and the one of all models that are in none."""
+        own = [found for found in used if found not in self.settings.classes]
+        together = [_with_targets(own[0], own)] if own else []
+        classes = [*self.settings.classes, *together]
+        names = _object_names(found.name for found in classes)
+        for found in classes:
+            data = [_target(target) for target in found.data]
+            spec = {"name": found.name, "priority": found.priority, "data": data}
+            yield self._manifest("ServiceClass", names[found.name], spec)
+
+    def _server(self, name: str, variants: Sequence[_Placed], service_class: str) -> Manifest:
+        kept: dict[str, _Placed] = {}
+        for placed in variants:
+            first = kept.setdefault(placed.accelerator, placed)
+            if first is not placed:
+                self._tell(
+                    f"{placed.variant.title}: left out: {first.variant.workload.name} is on"
+                    f" {placed.accelerator} too, and a Server has one workload for each accelerator"
+                )
+        labels = {"namespace": self.namespace} if self.namespace else {}
+        model = variants[0].model
+        return {
+            "name": name,
+            "class": service_class,
+            "model": model,
+            "minNumReplicas": self._least(name, model, list(kept.values())),
+            **_current({acc: placed.variant.replicas for acc, placed in kept.items()}),
+            "workloads": [_workload(acc, placed.variant) for acc, placed in kept.items()],
+            "actuation": "Publish",
+            "measure": {"source": "vLLM", "labels": {**labels, "model_name": model}},
+        }
+
+    def _least(self, server: str, model: str, variants: Sequence[_Placed]) -> int:
+        """The fewest replicas of all variants together."""
+        for placed in variants:
+            if placed.variant.most is not None:
+                self._tell(
+                    f"{placed.variant.title}: at most {placed.variant.most} replicas:"
+                    " no counterpart: the cards of the Capacity are the limit"
+                )
+        bounds = [placed.variant.least or 0 for placed in variants]
+        if len(bounds) > 1 and any(bounds):
+            self._tell(
+                f"Server {server}: minNumReplicas {sum(bounds)}: that of all variants together:"
+                " no accelerator has one of its own"
+            )
+        if not self.settings.may_be_zero(self.namespace, model):
+            return max(sum(bounds), 1)
+        if not any(bounds):
+            self._tell(
+                f"Server {server}: minNumReplicas 0: a Server that is measured at its engines keeps"
+                " one replica, for without any nobody sees a request"
+            )
+        return sum(bounds)
+
+    def _optimizer(self, servers: Sequence[Manifest]) -> Manifest:
+        several = any(len(server["workloads"]) > 1 for server in servers)
+        options = {"unlimited": False, "heterogeneous": several, "milpSolver": True}
+        return {
+            "optimize": False,
+            "interval": self.settings.interval_s,
+            "mode": "Recommend",
+            "data": {"optimizer": {**options, "useCplex": False}},
+        }
+
+    def _tell(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+def _with_targets(first: ClassOfService, classes: Iterable[ClassOfService]) -> ClassOfService:
+    """A class with the targets of several."""
+    data = tuple(target for each in classes for target in each.data)
+    return first.model_copy(update={"data": data})
+
+
+def _target(target: ModelTarget) -> Manifest:
+    limits = {"slo-itl": target.slo_tpot, "slo-ttft": target.slo_ttft}
+    given = {name: _plain(limit) for name, limit in limits.items() if limit}
+    return {"model": target.model, **given}
+
+
+def _plain(number: float) -> float:
+    """A number as people write it: without a fraction of zero."""
+    return int(number) if float(number).is_integer() else number
+
+
+def _workload(accelerator: str, variant: Variant) -> Manifest:
+    return {"accelerator": accelerator, **variant.workload.to_json()}
+
+
+def _current(replicas: Mapping[str, int | None]) -> Manifest:
+    """What runs, where it is told."""
+    known = {name: count for name, count in replicas.items() if count is not None}
+    parts = [{"accelerator": name, "numReplicas": count} for name, count in known.items() if count]
+    if not known:
+        return {}
+    if len(parts) == 1:
+        return {"currentAlloc": parts[0]}
+    most = max(known, key=lambda name: known[name]) if parts else ""
+    whole: Manifest = {"accelerator": most, "numReplicas": sum(known.values())}
+    return {"currentAlloc": whole | ({"mix": parts} if parts else {})}
+
+
+def _object_names(names: Iterable[str]) -> dict[str, str]:
+    """Names of objects by names of ours, each once."""
+    found: dict[str, str] = {}
+    for name in names:
+        plain = object_name(name)
+        same = sum(other.startswith(plain) for other in found.values())
+        found[name] = f"{plain[:60]}-{same + 1}" if plain in found.values() else plain
+    return found

@@ -1,0 +1,267 @@
+"""The variants that WVA scales: workloads that serve a model, each on one accelerator."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+from inferno_operator.cli.offline.documents import Document
+from inferno_operator.cli.offline.wva.forms import (
+    AnnotatedAutoscaler,
+    ScaleTarget,
+    VariantAutoscaling,
+    VariantProfile,
+    read_form,
+)
+from inferno_operator.controllers.capacity.catalogue import CardCatalogue, built_in
+
+GROUP = "llmd.ai"
+AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
+WORKLOADS = frozenset({"Deployment", "LeaderWorkerSet"})
+
+MANAGED, MODEL_ID, COST = "llm-d.ai/managed", "llm-d.ai/model-id", "llm-d.ai/variant-cost"
+ROLE = "llm-d.ai/role"
+ACCELERATOR = "inference.optimization/acceleratorName"
+
+PREFILL = "prefill"
+"""The role of workers that are no replicas of a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A workload that serves a model, and what its objects tell; None is not told.
+
+    Attributes
+    ----------
+    title
+        The object that describes it, for messages.
+    namespace
+        Where it is.
+    workload
+        What is scaled.
+    model
+        The name by which users request the model.
+    accelerator, hint
+        What it runs on: as the object says, or a label that pods need not have.
+    count
+        Accelerators of a replica.
+    cost
+        Cost of a replica, in whatever unit.
+    least, most
+        Bounds of the replicas.
+    replicas
+        Those that run.
+    profiles
+        How a replica performs; a profile without an accelerator is that of its own.
+    """
+
+    title: str
+    namespace: str
+    workload: ScaleTarget
+    model: str | None = None
+    accelerator: str | None = None
+    hint: str | None = None
+    count: int | None = None
+    cost: float | None = None
+    least: int | None = None
+    most: int | None = None
+    replicas: int | None = None
+    profiles: tuple[VariantProfile, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What the variants of one workload have in common."""
+        return self.namespace, self.workload.kind, self.workload.name
+
+    @property
+    def runs_on(self) -> str | None:
+        """The accelerator; the hint if nothing else tells it."""
+        return self.accelerator or self.hint
+
+    def with_missing_of(self, other: "Variant") -> "Variant":
+        """The variant, with what only another description of it tells."""
+        missing = (f.name for f in fields(self) if getattr(self, f.name) in (None, ()))
+        return replace(self, **{name: getattr(other, name) for name in missing})
+
+
+def read_variants(documents: Sequence[Document], notes: list[str]) -> list[Variant]:
+    """Return the variants that some objects describe, each once; notes get what is left out.
+
+    Raises
+    ------
+    InputError
+        An object cannot be read.
+    """
+    found: dict[tuple[str, str, str], Variant] = {}
+    workloads: dict[tuple[str, str, str], Variant] = {}
+    for document in documents:
+        content = _mapping(document.content)
+        kind = content.get("kind")
+        if kind == "VariantAutoscaling" and _group(content) == GROUP:
+            _add(found, _of_variant_autoscaling(document, content, notes))
+        elif kind in AUTOSCALERS and _is_managed(content):
+            variant = _of_autoscaler(document, content, notes)
+            if variant:
+                _add(found, variant)
+        elif kind in WORKLOADS:
+            _add(workloads, _of_workload(content))
+    return [variant.with_missing_of(workloads.get(key, variant)) for key, variant in found.items()]
+
+
+def _add(found: dict[tuple[str, str, str], Variant], variant: Variant) -> None:
+    known = found.get(variant.key)
+    found[variant.key] = known.with_missing_of(variant) if known else variant
+
+
+def _group(content: Mapping[str, Any]) -> str:
+    return str(content.get("apiVersion", "")).partition("/")[0]
+
+
+def _of_variant_autoscaling(
+    document: Document, content: Mapping[str, Any], notes: list[str]
+) -> Variant:
+    form = read_form(VariantAutoscaling, content, document.origin)
+    spec, metadata = form.spec, form.metadata
+    title = f"VariantAutoscaling {_named(metadata.namespace, metadata.name)}"
+    notes += (f"{title}: spec.{name}: no counterpart" for name in spec.without_counterpart)
+    own = () if spec.variant_profile is None else (spec.variant_profile,)
+    profiles = (*own, *spec.model_profile.accelerators)
+    only = profiles[0].acc if len(profiles) == 1 else None
+    return Variant(
+        title=title,
+        namespace=metadata.namespace,
+        workload=spec.scale_target_ref or ScaleTarget(name=metadata.name),
+        model=spec.model_id,
+        accelerator=spec.accelerator or spec.accelerator_type or only,
+        hint=metadata.labels.get(ACCELERATOR),
+        count=spec.accelerator_count,
+        cost=spec.variant_cost,
+        least=spec.min_replicas,
+        most=spec.max_replicas,
+        replicas=_replicas_in_status(content),
+        profiles=profiles,
+    )
+
+
+def _replicas_in_status(content: Mapping[str, Any]) -> int | None:
+    status = _mapping(content.get("status"))
+    for name in ("currentAlloc", "desiredOptimizedAlloc"):
+        count = _mapping(status.get(name)).get("numReplicas")
+        if isinstance(count, int):
+            return count
+    return None
+
+
+def _is_managed(content: Mapping[str, Any]) -> bool:
+    """Whether WVA scales by an autoscaler; KEDA copies the annotations to its HPA."""
+    metadata = _mapping(content.get("metadata"))
+    owners = metadata.get("ownerReferences") or ()
+    of_keda = any(_mapping(owner).get("kind") == "ScaledObject" for owner in owners)
+    return _mapping(metadata.get("annotations")).get(MANAGED) == "true" and not of_keda
+
+
+def _of_autoscaler(
+    document: Document, content: Mapping[str, Any], notes: list[str]
+) -> Variant | None:
+    form = read_form(AnnotatedAutoscaler, content, document.origin)
+    spec, metadata = form.spec, form.metadata
+    title = f"{content['kind']} {_named(metadata.namespace, metadata.name)}"
+    told = {**metadata.labels, **metadata.annotations}
+    if told.get(ROLE) == PREFILL:
+        notes.append(f"{title}: {ROLE}: {PREFILL}: left out: replicas of a Server do both phases")
+        return None
+    least = spec.min_replicas if spec.min_replicas is not None else spec.min_replica_count
+    most = spec.max_replicas if spec.max_replicas is not None else spec.max_replica_count
+    return Variant(
+        title=title,
+        namespace=metadata.namespace,
+        workload=spec.scale_target_ref,
+        model=told.get(MODEL_ID),
+        hint=told.get(ACCELERATOR),
+        cost=_cost(told.get(COST), title, notes),
+        least=least,
+        most=most,
+    )
+
+
+def _cost(text: str | None, title: str, notes: list[str]) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        notes.append(f"{title}: {COST}: {text!r} is no number")
+        return None
+
+
+def _of_workload(content: Mapping[str, Any]) -> Variant:
+    """What a Deployment or a LeaderWorkerSet tells of the variant that it is."""
+    metadata, spec = _mapping(content.get("metadata")), _mapping(content.get("spec"))
+    kind, name = str(content["kind"]), str(metadata.get("name", ""))
+    pods = list(_pods(spec))
+    replicas = spec.get("replicas", 1)
+    return Variant(
+        title=f"{kind} {name}",
+        namespace=str(metadata.get("namespace", "")),
+        workload=ScaleTarget(
+            api_version=str(content.get("apiVersion", "")), kind=kind, name=name or kind
+        ),
+        accelerator=next((card for pod in pods if (card := _card(pod))), None),
+        count=sum(map(_cards, pods)) or None,
+        replicas=replicas if isinstance(replicas, int) else None,
+    )
+
+
+def _pods(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The specs of the pods of one replica."""
+    group = _mapping(spec.get("leaderWorkerTemplate"))
+    worker = _mapping(group.get("workerTemplate") or spec.get("template"))
+    yield _mapping((_mapping(group.get("leaderTemplate")) or worker).get("spec"))
+    size = group.get("size", 1)
+    for _ in range(size - 1 if isinstance(size, int) else 0):
+        yield _mapping(worker.get("spec"))
+
+
+@cache
+def _catalogue() -> CardCatalogue:
+    return built_in()
+
+
+def _cards(pod: Mapping[str, Any]) -> int:
+    """The cards that the containers of a pod ask for."""
+    catalogue, total = _catalogue(), 0
+    for container in pod.get("containers") or ():
+        resources = _mapping(_mapping(container).get("resources"))
+        asked = {**_mapping(resources.get("requests")), **_mapping(resources.get("limits"))}
+        counts = (str(count) for name, count in asked.items() if catalogue.is_card(name))
+        total += sum(int(count) for count in counts if count.isdecimal())
+    return total
+
+
+def _card(pod: Mapping[str, Any]) -> str | None:
+    """The card that the node of a pod must have, by a label that names it."""
+    labels = [label.label for label in _catalogue().labels if not label.words]
+    wanted = {**dict(_affinity(pod)), **_mapping(pod.get("nodeSelector"))}
+    return next((str(wanted[label]) for label in labels if label in wanted), None)
+
+
+def _affinity(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Labels with the one value that a required node affinity allows."""
+    node = _mapping(_mapping(pod.get("affinity")).get("nodeAffinity"))
+    required = _mapping(node.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    for term in required.get("nodeSelectorTerms") or ():
+        for expression in map(_mapping, _mapping(term).get("matchExpressions") or ()):
+            values: Sequence[Any] = expression.get("values") or ()
+            if expression.get("operator") == "In" and len(values) == 1:
+                yield str(expression.get("key")), str(values[0])
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _named(namespace: str, name: str) -> str:
+    return "/".join(filter(None, (namespace, name)))
+
+
+def documents_of_kind(documents: Iterable[Document], kind: str) -> list[Document]:
+    """The objects of a kind."""
+    return [d for d in documents if _mapping(d.content).get("kind") == kind]
