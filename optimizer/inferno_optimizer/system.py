@@ -263,7 +263,8 @@ class Server:
     the performance profile determines the batch. `max_queue_size` limits the waiting requests of
     a replica with a profile of generation 3; with 0, a replica rejects requests while its batch
     is full. `accelerators` names the only accelerators that the server may use, because only for
-    these something runs it; empty means any.
+    these something runs it; empty means any. `destination` is the accelerator that the server is
+    moving to, or has moved to only just, so that another move has not paid for itself yet.
     """
 
     name: str
@@ -275,6 +276,7 @@ class Server:
     max_batch_size: int = 0
     max_queue_size: int = 0
     accelerators: tuple[str, ...] = ()
+    destination: str = ""
 
     @property
     def load(self) -> Load:

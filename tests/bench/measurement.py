@@ -20,6 +20,7 @@ import httpx
 from inferno_operator.adapters.prometheus.client import PrometheusClient
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
 from inferno_operator.controllers.measurement.reconcile import Context, reconcile
 from inferno_operator.controllers.measurement.survey import Survey
@@ -75,7 +76,7 @@ async def _cycles(servers: int) -> Numbers:
     async with httpx.AsyncClient(base_url="http://prometheus", transport=transport) as client:
         prometheus = PrometheusClient(client, PrometheusEndpoint("http://prometheus"), Observer())
         survey = Survey(prometheus, built_in(), time.time)
-        context = Context(cluster, subjects, survey, lambda: datetime.now(UTC))
+        context = Context(cluster, subjects, survey, lambda: datetime.now(UTC), Lookahead(30.0))
         await reconcile(context)
         more = _high_water_mib() - before
         await _note(cluster, subjects)

@@ -16,6 +16,7 @@ from inferno_operator.cli.measurement import Asked, QueryRecorder
 from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.expressions import RateWindows
 from inferno_operator.controllers.measurement.load import load
+from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.controllers.measurement.reconcile import Context
@@ -263,7 +264,7 @@ async def cycle(world: World, scene: Scene) -> None:
         subjects = Subjects(Informers(api), lambda _: None)
         for manifest in (await api.list(SERVER, scene.namespace)).manifests:
             subjects.note(observe(Server, manifest))
-        await measure_servers(Context(api, subjects, world.over(client), now))
+        await measure_servers(Context(api, subjects, world.over(client), now, Lookahead(30.0)))
 
 
 def completions(name: str) -> str:

@@ -40,6 +40,7 @@ from inferno_operator.resources.decision import MAX_REPLICAS, PlanDecision
 from inferno_operator.resources.guard import Freeze, Guard
 from inferno_operator.resources.measurement import (
     CUSTOM,
+    Ahead,
     Measure,
     Measured,
     MeasuredReplicas,
@@ -95,7 +96,7 @@ from inferno_operator.resources.plan import (
     PlanTotals,
     Reduction,
 )
-from inferno_operator.resources.server import Server, ServerSpec, ServerStatus
+from inferno_operator.resources.server import LeadTime, Server, ServerSpec, ServerStatus
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
 from inferno_operator.resources.workload import Workload
 
@@ -113,6 +114,7 @@ __all__ = [
     "VERSION",
     "Accelerator",
     "AcceleratorSpec",
+    "Ahead",
     "Allocation",
     "Approval",
     "Backend",
@@ -134,6 +136,7 @@ __all__ = [
     "Gain",
     "Guard",
     "LastOptimization",
+    "LeadTime",
     "Level",
     "Load",
     "ManifestError",

@@ -117,6 +117,17 @@ class MeasuredReplicas(Part):
     """Replicas of these whose newest scrape succeeded."""
 
 
+class Ahead(Part):
+    """How far ahead of the measured load plans are made."""
+
+    seconds: Number
+    """Time until a replica that is decided now serves [s]."""
+    growth: Number
+    """By how much the load may have grown by then; it is multiplied by this."""
+    history_seconds: Number
+    """Time over which loads are known that this follows from; 0 while it is the default [s]."""
+
+
 class Measured(Part):
     """What was measured; a quantity that is not known is absent."""
 
@@ -160,5 +171,7 @@ class Measured(Part):
     """Replicas that report."""
     misses_targets: Items[str] = ()
     """Targets that the measured latencies miss now, such as slo-ttft."""
+    ahead: Ahead | None = None
+    """How far ahead of the arrivals plans are made."""
     load: Load | None = None
-    """The load that plans are made for: arrivals and backlog, and never less without evidence."""
+    """The load that plans are made for: arrivals with growth, and backlog; see Partial."""

@@ -12,10 +12,25 @@ from inferno_operator.resources.schema import (
     Items,
     NonEmptyText,
     NonNegativeInteger,
+    Number,
     Part,
+    PositiveInteger,
     Rule,
 )
 from inferno_operator.resources.workload import RULES, Workload
+
+LEAD_SECONDS = 120.0
+"""Time until a new replica serves, if nobody says it and no pod shows it [s]."""
+
+WINDOW_SECONDS = 300.0
+"""Shortest default of the time for which fewer replicas must be enough [s]."""
+
+
+class ScaleDown(Part):
+    """How a measured server gets fewer replicas."""
+
+    window_seconds: NonNegativeInteger | None = None
+    """Time for which fewer must be enough [s]; absent: 300, or two lead times if that is more."""
 
 
 class ServerSpec(Part):
@@ -47,13 +62,30 @@ class ServerSpec(Part):
     """The objects to scale in place of a ModelBooster, one for each accelerator."""
     actuation: Literal["Scale", "Publish"] = "Scale"
     """Scale writes the numbers of replicas of the workloads; Publish leaves that to others."""
+    startup_seconds: PositiveInteger | None = None
+    """Time until a new replica serves, while it is not measured [s]; 120 if absent."""
+    scale_down: ScaleDown | None = None
+    """How the replicas of a measured server are reduced."""
     measure: Measure | None = None
     """Where the load and the latencies are measured; absent: a person sets currentAlloc."""
+
+
+class LeadTime(Part):
+    """How long new replicas take to serve on an accelerator."""
+
+    accelerator: NonEmptyText
+    """The accelerator's spec.name."""
+    seconds: Number
+    """Time from created to ready of nine of ten pods [s]."""
+    pods: NonNegativeInteger
+    """The pods that this was measured of."""
 
 
 class ServerStatus(Status):
     """What the operator says about a Server."""
 
+    lead_times: Items[LeadTime] = ()
+    """How long new replicas of its workloads took to serve."""
     measured: Measured | None = None
     """What was measured; absent without spec.measure."""
 
@@ -84,3 +116,22 @@ class Server(Resource):
 
     spec: ServerSpec
     status: ServerStatus = ServerStatus()
+
+    @property
+    def lead_seconds(self) -> float:
+        """Time until a new replica serves [s].
+
+        It is the one that is measured on the accelerator of the decision, else the longest that
+        is measured on any, else what a person says.
+        """
+        measured = {found.accelerator: found.seconds for found in self.status.lead_times}
+        desired = self.spec.desired_alloc
+        if desired is not None and desired.accelerator in measured:
+            return measured[desired.accelerator]
+        return max(measured.values(), default=float(self.spec.startup_seconds or LEAD_SECONDS))
+
+    @property
+    def window_seconds(self) -> float:
+        """Time for which fewer replicas must be enough before there are fewer [s]."""
+        chosen = self.spec.scale_down.window_seconds if self.spec.scale_down else None
+        return max(WINDOW_SECONDS, 2 * self.lead_seconds) if chosen is None else float(chosen)

@@ -198,7 +198,7 @@ SERVER = _document(
         "currentAlloc": ALLOCATION,
         "desiredAlloc": ALLOCATION,
     },
-    later={"maxQueueSize": INTEGER, "accelerators": TEXTS},
+    later={"maxQueueSize": INTEGER, "accelerators": TEXTS, "destination": TEXT},
 )
 SERVERS = _document({"servers": _list("server", ("name",), SERVER)})
 

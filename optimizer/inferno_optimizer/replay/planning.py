@@ -5,9 +5,9 @@ from functools import partial
 
 import numpy as np
 
+from inferno_optimizer.forecast import ConformalBound
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.replay.fleet import with_loads
-from inferno_optimizer.replay.forecast import ConformalBound
 from inferno_optimizer.replay.hindsight import matrix_of
 from inferno_optimizer.replay.policy import Policy, Seen, Setting
 from inferno_optimizer.replay.recent import RecentValues

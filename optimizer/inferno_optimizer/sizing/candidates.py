@@ -21,6 +21,9 @@ from inferno_optimizer.system import Generation, System
 PENALTY_SHARE = 0.1
 """Share of the old and the new cost that is added as a penalty for another accelerator."""
 
+UNPAID_SHARE = 1.0
+"""The same for a server that has not paid for its last move yet, at any but its destination."""
+
 MAX_REPLICAS = 2**31 - 1
 """Most replicas of a plan: more can only follow from a wrong load, and do not fit into 32 bits."""
 
@@ -331,7 +334,8 @@ def _value(
 ) -> FloatArray:
     """Change of cost plus the penalty for another accelerator; 0 if nothing changes.
 
-    For a server on several accelerators, the penalty counts each part that stops or starts.
+    For a server on several accelerators, the penalty counts each part that stops or starts. For
+    one that is moving or has just moved, other accelerators than its destination cost more.
     """
     current = [c.server.current for c in cases]
     old_cost = np.array([a.cost for a in current], dtype=np.float64)[pairs.case]
@@ -344,6 +348,11 @@ def _value(
             started = 0.0 if accelerator_of in kept else cost[row]
             stopped = old_cost[row] - kept.get(accelerator_of, 0.0)
             penalty[row] = PENALTY_SHARE * (stopped + started)
+    destination = _integers(catalogue.accelerators.get(c.server.destination, -1) for c in cases)
+    unpaid = (destination >= 0)[pairs.case]
+    elsewhere = destination[pairs.case] != pairs.accelerator
+    moving = np.where(elsewhere, UNPAID_SHARE * (old_cost + cost), 0.0)
+    penalty = np.where(unpaid, moving, penalty)
     return np.where(stays, 0.0, penalty + cost - old_cost)
 
 

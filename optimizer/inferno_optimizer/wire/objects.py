@@ -468,9 +468,12 @@ _SERVERS = List(
             "maxBatchSize": ("max_batch_size", INTEGER),
             "maxQueueSize": ("max_queue_size", INTEGER),
             "accelerators": ("accelerators", TEXTS),
+            "destination": ("destination", TEXT),
             "currentAlloc": ("current", _ALLOCATION),
         },
-        left_out=lambda server: () if server.accelerators else ("accelerators",),
+        left_out=lambda server: [
+            name for name in ("accelerators", "destination") if not getattr(server, name)
+        ],
         unused=("desiredAlloc",),
     ),
     collect=_unique("name"),

@@ -24,7 +24,8 @@ def reworded(system: System) -> System:
     """State a system in the words of the original optimizer.
 
     The original decides a server on any accelerator of its model. A server that may not use all
-    of them gets a copy of its model that has only the others. The answers name no models.
+    of them gets a copy of its model that has only the others. The answers name no models. It does
+    not know that moves have to pay for themselves.
     """
     options = system.options
     if options.saturation_policy is SaturationPolicy.HOLD:
@@ -38,7 +39,7 @@ def reworded(system: System) -> System:
         profiles=(*system.profiles, *_profiles(system, copies)),
         classes=tuple(_with_targets(c, copies) for c in system.classes),
         servers=tuple(
-            replace(server, model=copies.get(uses[server.name], server.model))
+            replace(server, model=copies.get(uses[server.name], server.model), destination="")
             for server in system.servers
         ),
     )

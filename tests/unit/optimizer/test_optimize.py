@@ -297,3 +297,17 @@ def test_a_thousand_servers_are_decided_for() -> None:
 
 def reasons(solution: Solution) -> set[Reason]:
     return {decision.reason for decision in solution.decisions}
+
+
+@pytest.mark.parametrize("milp", [False, True])
+def test_a_server_that_has_just_moved_moves_on_only_where_it_is_not_served(milp: bool) -> None:
+    """Another accelerator that saves much is no reason; cards that are missing are one."""
+    options = Options(milp=milp, saturation_policy=SaturationPolicy.HOLD)
+    current = Allocation(accelerator="A", replicas=2, cost=60.0)
+    demand = Demand("chat", {"A": 4, "B": 1}, current=current)
+    asked = system_of((demand,), accelerators(A=30.0, B=40.0), {"A": 4, "B": 4}, options)
+    settled = replace(asked, servers=tuple(replace(s, destination="A") for s in asked.servers))
+
+    assert outcome(asked) == {"chat": ("B", 1)}
+    assert outcome(settled) == {"chat": ("A", 4)}
+    assert outcome(replace(settled, capacity={"A": 3, "B": 4})) == {"chat": ("B", 1)}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.measurement.load import measured_server
+from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import Subjects
 from inferno_operator.controllers.measurement.reconcile import Context, last_good, reconcile
 from inferno_operator.controllers.measurement.survey import Survey
@@ -58,7 +59,7 @@ class MeasurementController:
         observer: Observer,
     ) -> None:
         subjects = Subjects(informers, self._forget)
-        self._context = Context(cluster, subjects, survey, now, observer)
+        self._context = Context(cluster, subjects, survey, now, Lookahead(interval), observer)
         self._interval = interval
         self._missed: Missed = {}
         self._loads: dict[Key, Load] = {}
@@ -132,6 +133,7 @@ class MeasurementController:
 
     def _forget(self, key: Key) -> None:
         self._context.measured.pop(key, None)
+        self._context.lookahead.forget(key)
 
 
 def _ignore(_: str) -> None:

@@ -56,7 +56,7 @@ def with_planned_load(
     Parameters
     ----------
     newest
-        What was measured now, with the targets that it misses.
+        What was measured now, with the targets that it misses, and how far ahead plans are made.
     server
         The Server.
     before
@@ -146,13 +146,15 @@ def _has_length(part: Load) -> bool:
 
 
 def _arrivals(measured: Measured | None, known: Sequence[Load]) -> Load | None:
-    """The load that arrives; lengths that are not measured are the first that are known."""
+    """The load that arrives when new replicas serve; unknown lengths are the first known ones."""
     if measured is None or measured.arrival_rate is None:
         return None
     last = next((part for part in known if _has_length(part)), None)
     if last is None and measured.avg_out_tokens is None:
         return IDLE if measured.quality == "Idle" else None
-    numbers = {"arrival_rate": round(measured.arrival_rate, DIGITS), **_lengths(measured)}
+    growth = measured.ahead.growth if measured.ahead else 1.0
+    rate = round(measured.arrival_rate * growth, DIGITS)
+    numbers = {"arrival_rate": rate, **_lengths(measured)}
     return (last or IDLE).model_copy(update=numbers)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from inferno_operator.controllers.measurement import report, status
 from inferno_operator.controllers.measurement.load import with_planned_load
+from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import Subjects
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.controllers.measurement.survey import Results, Survey, SurveyResult
@@ -26,14 +27,16 @@ logger = logging.getLogger(__name__)
 class Context:
     """What cycles need; without a survey, there is no Prometheus to ask.
 
-    `measured` has what was measured last, by Server; `reported` the namespaces with metrics.
-    Both outlive the cycles. `progress` is notified after each step.
+    `measured` has what was measured last, by Server; `lookahead` what was measured in the last
+    day; `reported` the namespaces with metrics. They outlive the cycles. `progress` is notified
+    after each step.
     """
 
     cluster: Cluster
     subjects: Subjects
     survey: Survey | None
     now: Now
+    lookahead: Lookahead
     observer: Observer = field(default_factory=Observer)
     measured: dict[Key, Measured] = field(default_factory=dict)
     reported: set[str] = field(default_factory=set)
@@ -109,7 +112,9 @@ def _update(observation: Observation, result: SurveyResult, context: Context) ->
     newest = measured(result.reading, result.source, before, result.hint)
     if isinstance(server, Server):
         target = context.subjects.target(key, server)
-        newest = with_planned_load(with_targets(newest, target), server, before, target)
+        ahead = context.lookahead.ahead(key, server, newest, before)
+        newest = with_targets(newest, target).model_copy(update={"ahead": ahead})
+        newest = with_planned_load(newest, server, before, target)
     context.measured[key] = newest
     return status.update(observation, newest, context.now())
 

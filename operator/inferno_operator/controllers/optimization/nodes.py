@@ -96,6 +96,13 @@ async def solve_on_nodes(system: System, where: Nodes, optimizer: SystemOptimize
     return Placed(fit.explained(best.solution), tuple(best.problems()))
 
 
+def are_placed(system: System, where: Nodes, solution: Solution) -> bool:
+    """Whether all replicas of a solution find a node."""
+    if not where.nodes or system.options.unlimited:
+        return True
+    return not _Fit(system, where).attempt(solution).missing
+
+
 @dataclass(frozen=True, slots=True)
 class _Attempt:
     """A solution, its replicas that find no node, and cards by type that its solver did not get."""

@@ -7,13 +7,19 @@ the decisions on the objects of the namespace, or it only writes the Optimizer's
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from inferno_operator.controllers.optimization import status
 from inferno_operator.controllers.optimization.changes import Update, plan_troubles, plan_updates
-from inferno_operator.controllers.optimization.nodes import Nodes, solve_on_nodes, spanning
+from inferno_operator.controllers.optimization.nodes import (
+    Nodes,
+    Placed,
+    are_placed,
+    solve_on_nodes,
+    spanning,
+)
 from inferno_operator.controllers.optimization.noise import recent
 from inferno_operator.controllers.optimization.permission import (
     Optimization,
@@ -30,7 +36,15 @@ from inferno_operator.controllers.optimization.ports import (
 from inferno_operator.controllers.optimization.schedule import ScheduleStep, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.source import ObjectSource
-from inferno_operator.resources import Optimizer
+from inferno_operator.controllers.optimization.stabilization import (
+    RecentPlans,
+    after_plan,
+    before_plan,
+    fewest_replicas,
+    measured_servers,
+    with_destinations,
+)
+from inferno_operator.resources import Optimizer, Resource
 from inferno_operator.resources.objects import Key, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable, still_running
 from inferno_operator.runtime.finalizers import DefinitionTerminatingError, release
@@ -39,7 +53,8 @@ from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, Sta
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
-from inferno_optimizer.system import Solution
+from inferno_optimizer.surplus import with_surplus
+from inferno_optimizer.system import Solution, System
 
 OPTIMIZER = kind_of(Optimizer)
 
@@ -54,7 +69,8 @@ class Context:
     optimization; `loads` knows measured loads, `machines` the nodes; `plans` says what may be
     written; `locks` allow one optimization per namespace at a time; `urgent` are Optimizers
     that do not wait for their interval; `written` has the time at which the numbers of Servers
-    were written last, by uid.
+    were written last, by uid; `recent` what is known of the Servers of each namespace from the
+    last plans.
     """
 
     cluster: Cluster
@@ -69,6 +85,7 @@ class Context:
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     urgent: set[Key] = field(default_factory=set)
     written: dict[str, datetime] = field(default_factory=dict)
+    recent: dict[str, Mapping[str, RecentPlans]] = field(default_factory=dict)
 
     @property
     def writer(self) -> Writer:
@@ -162,23 +179,41 @@ async def _optimize(
     known = [*resources, *still_running(observations)]
     snapshot = build_system(known, optimizer, context.time_limit)
     where = Nodes(nodes, spanning(resources))
-    placed = await solve_on_nodes(snapshot.system, where, context.optimizer)
-    updates = _updates(observations, snapshot, placed.solution, context)
+    placed = await _calm_plan(snapshot.system, where, resources, key.namespace, context)
+    solution = placed.solution
+    updates = _updates(observations, snapshot, solution, context)
     permission = await context.plans.permit(
-        Optimization(optimizer, observations, updates, snapshot, placed.solution, step.is_requested)
+        Optimization(optimizer, observations, updates, snapshot, solution, step.is_requested)
     )
     await writer.write_all(permission.updates, status.digest(observation, permission.updates))
     _note_numbers(permission.updates, context)
     await context.plans.written(permission)
     troubles = [*placed.problems, *plan_troubles(observations, snapshot)]
-    done = status.optimized(
-        observation, placed.solution, context.now(), troubles, permission.message
-    )
+    done = status.optimized(observation, solution, context.now(), troubles, permission.message)
     observation = await _write_status(observation, done, writer)
     if step.is_requested:
         await clear_request(observation.reference, context.cluster)
-    context.observer.optimized(key, snapshot.system, placed.solution)
+    context.observer.optimized(key, snapshot.system, solution)
     logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
+
+
+async def _calm_plan(
+    system: System,
+    where: Nodes,
+    resources: Sequence[Resource],
+    namespace: str,
+    context: Context,
+) -> Placed:
+    """Solve; Servers with measured loads move and lose replicas only with some patience."""
+    servers, now = measured_servers(resources), context.now()
+    recent = before_plan(context.recent.get(namespace, {}), servers, now)
+    placed = await solve_on_nodes(
+        with_destinations(system, recent, servers), where, context.optimizer
+    )
+    recent = after_plan(recent, servers, placed.solution, now)
+    context.recent[namespace] = recent
+    calm = with_surplus(system, placed.solution, fewest_replicas(recent, servers))
+    return replace(placed, solution=calm) if are_placed(system, where, calm) else placed
 
 
 def _updates(

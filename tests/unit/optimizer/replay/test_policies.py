@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from inferno_optimizer.forecast import FIRST_RATIO, ConformalBound
 from inferno_optimizer.replay.floor import floor_of
-from inferno_optimizer.replay.forecast import FIRST_RATIO, ConformalBound
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import POLICIES
 from inferno_optimizer.replay.policy import Decide, NamedPolicy, Policy, Seen, Setting

@@ -18,6 +18,7 @@ import pytest
 from inferno_operator.adapters.prometheus.client import PrometheusClient, connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.catalogue import built_in
+from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
 from inferno_operator.controllers.measurement.reconcile import Context, reconcile
 from inferno_operator.controllers.measurement.survey import Survey
@@ -82,7 +83,7 @@ class World:
                 self.cluster.add(in_namespace(measured_server(namespace, number), namespace))
         self._subjects = Subjects(Informers(self.cluster), lambda _: None)
         survey = Survey(prometheus, built_in(), time.time)
-        self._context = Context(self.cluster, self._subjects, survey, self.now)
+        self._context = Context(self.cluster, self._subjects, survey, self.now, Lookahead(30.0))
         http.usual = self.right
         self.http = http
 

@@ -20,6 +20,7 @@ from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency, Observer
 from inferno_optimizer.errors import UnavailableError
+from inferno_optimizer.forecast import FIRST_RATIO
 from tests.unit.operator.controllers.measurement.prometheus import NOW, Table
 from tests.unit.operator.objects import server, service_class
 
@@ -96,7 +97,7 @@ async def test_a_measured_server_gets_its_load_and_its_status() -> None:
         await scene.cycles(1)
 
     load = scene.stored["spec"]["currentAlloc"]["load"]
-    assert load == {"arrivalRate": 300.0, "avgInTokens": 500, "avgOutTokens": 100}
+    assert load == {"arrivalRate": 300 * FIRST_RATIO, "avgInTokens": 500, "avgOutTokens": 100}
     assert scene.stored["status"]["measured"]["quality"] == "Fresh"
     assert scene.stored["status"]["measured"]["ttftAverage"] == 100
     assert scene.condition() == ("True", "Fresh")
@@ -164,7 +165,7 @@ async def test_an_optimization_gets_the_newest_load() -> None:
     assert isinstance(after.resource, Server)
     assert after.resource.spec.current_alloc is not None
     assert after.resource.spec.current_alloc.load is not None
-    assert after.resource.spec.current_alloc.load.arrival_rate == 3000
+    assert after.resource.spec.current_alloc.load.arrival_rate == pytest.approx(3000 * FIRST_RATIO)
 
 
 async def test_an_optimization_waits_for_a_server_that_was_never_measured() -> None:
@@ -196,7 +197,7 @@ async def test_an_operator_that_just_started_keeps_the_last_good_load() -> None:
     assert isinstance(after.resource, Server)
     assert after.resource.spec.current_alloc is not None
     assert after.resource.spec.current_alloc.load is not None
-    assert after.resource.spec.current_alloc.load.arrival_rate == 300
+    assert after.resource.spec.current_alloc.load.arrival_rate == pytest.approx(300 * FIRST_RATIO)
 
 
 async def test_without_prometheus_a_server_is_told_what_to_set() -> None:
@@ -222,7 +223,9 @@ async def test_a_server_that_is_not_measured_any_more_loses_its_measurement() ->
         await scene.cycles(3)
 
     assert "measured" not in scene.stored["status"]
-    assert scene.stored["spec"]["currentAlloc"]["load"]["arrivalRate"] == 300
+    assert scene.stored["spec"]["currentAlloc"]["load"]["arrivalRate"] == pytest.approx(
+        300 * FIRST_RATIO
+    )
     assert len(scene.cluster.writes) == writes
 
 
@@ -322,7 +325,7 @@ async def test_the_noise_of_a_constant_load_changes_next_to_nothing(rate: float)
     writes = scene.cluster.writes.count("apply Server s")
     assert changes <= 3
     assert writes == changes + 1
-    assert max(abs(load - rate) for load in loads) < 0.15 * rate
+    assert max(abs(load / FIRST_RATIO - rate) for load in loads) < 0.15 * rate
 
 
 def with_slow_queries(number: int) -> Manifest:
@@ -349,7 +352,9 @@ async def test_slow_queries_of_a_namespace_delay_no_other_and_end_with_their_ser
         await asyncio.sleep(2 * INTERVAL)
 
     assert not any("slow" in text for text in scene.table.asked)
-    assert scene.stored["spec"]["currentAlloc"]["load"]["arrivalRate"] == 3000
+    assert scene.stored["spec"]["currentAlloc"]["load"]["arrivalRate"] == pytest.approx(
+        3000 * FIRST_RATIO
+    )
 
 
 async def test_a_slow_server_says_that_the_time_of_its_namespace_is_used_up() -> None:

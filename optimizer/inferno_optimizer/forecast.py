@@ -7,8 +7,7 @@ last day. Until there is enough history, a fixed ratio.
 import math
 
 import numpy as np
-
-from inferno_optimizer.sizing.queueing import FloatArray
+import numpy.typing as npt
 
 QUANTILE = 0.9
 HISTORY_S = 24 * 3600.0
@@ -20,6 +19,34 @@ FIRST_RATIO = 1.15
 
 MOST = 10.0
 """The largest ratio; what comes after nothing cannot be foretold by a ratio."""
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def growth_bound(rates: FloatArray, ahead: int) -> FloatArray:
+    """Return the quantile of the ratios of rates to those some steps before.
+
+    Parameters
+    ----------
+    rates
+        Rates of shape (steps, servers); NaN where a rate is not known. Of each server, one pair
+        of rates at least is known.
+    ahead
+        The number of steps between the rates of a ratio.
+
+    Returns
+    -------
+    FloatArray
+        Shape (servers,). What grows from nothing has grown by `MOST`.
+    """
+    before, after = rates[:-ahead], rates[ahead:]
+    something = before > 0
+    ratios = np.where(something, after / np.where(something, before, 1.0), 1.0)
+    limited = np.minimum(np.where((before == 0) & (after > 0), MOST, ratios), MOST)
+    unknown = np.isnan(before) | np.isnan(after)
+    if not unknown.any():
+        return np.asarray(np.quantile(limited, QUANTILE, axis=0))
+    return np.asarray(np.nanquantile(np.where(unknown, np.nan, limited), QUANTILE, axis=0))
 
 
 class ConformalBound:
@@ -49,9 +76,4 @@ class ConformalBound:
     def _quantile(self) -> FloatArray:
         count = min(self._known, self._kept)
         rates = self._rates[np.arange(self._known - count, self._known) % self._kept]
-        before, after = rates[: -self._ahead], rates[self._ahead :]
-        something = before > 0
-        ratios = np.where(something, after / np.where(something, before, 1.0), 1.0)
-        limited = np.minimum(np.where(~something & (after > 0), MOST, ratios), MOST)
-        bound: FloatArray = np.quantile(limited, QUANTILE, axis=0)
-        return bound
+        return growth_bound(rates, self._ahead)

@@ -1,0 +1,93 @@
+"""How far ahead of the measured loads plans are made: the growth until a new replica serves."""
+
+from dataclasses import dataclass, field
+from math import ceil
+
+import numpy as np
+
+from inferno_operator.resources import Ahead, Measured, Server
+from inferno_operator.resources.objects import Key
+from inferno_optimizer.forecast import ENOUGH_S, FIRST_RATIO, HISTORY_S, REFRESH_S, growth_bound
+
+STEP_S = 60.0
+"""Time between two rates of a history [s]."""
+
+STEPS = round(HISTORY_S / STEP_S)
+ENOUGH_STEPS = round(ENOUGH_S / STEP_S)
+REFRESH_STEPS = round(REFRESH_S / STEP_S)
+
+MOVES = frozenset({"Fresh", "Idle"})
+"""Qualities whose rates are those of all replicas, so that their ratios tell how loads grow."""
+
+
+class LoadHistory:
+    """The arrival rates of one server in the last day, by minutes; NaN where none is known."""
+
+    def __init__(self) -> None:
+        self._rates = np.full(STEPS, np.nan, dtype=np.float32)
+        self._newest: int | None = None
+        self._growth: tuple[int, int, float] | None = None
+        """The step and the steps ahead for which a growth was computed, and the growth."""
+
+    def add(self, time_s: float, rate: float) -> None:
+        """Take the rate of a time; a day before the newest one, the clock was set back."""
+        step = int(time_s // STEP_S)
+        newest = step if self._newest is None else self._newest
+        if abs(step - newest) >= STEPS:
+            self._rates[:] = np.nan
+            newest = step
+        self._rates[np.arange(newest + 1, step + 1) % STEPS] = np.nan
+        self._rates[step % STEPS] = rate
+        self._newest = max(step, newest)
+
+    @property
+    def seconds(self) -> float:
+        """Time over which rates are known [s]."""
+        return STEP_S * float(np.count_nonzero(~np.isnan(self._rates)))
+
+    def growth(self, horizon_s: float) -> float | None:
+        """Return by how much the load may grow over a time; None with too little history."""
+        newest, ahead = self._newest, max(1, ceil(horizon_s / STEP_S))
+        if newest is None or self.seconds < ENOUGH_S:
+            return None
+        found = self._growth
+        if found is None or found[1] != ahead or newest - found[0] >= REFRESH_STEPS:
+            self._growth = found = newest, ahead, self._bound(newest, ahead)
+        return found[2]
+
+    def _bound(self, newest: int, ahead: int) -> float:
+        in_order = self._rates[np.arange(newest + 1, newest + 1 + STEPS) % STEPS]
+        rates = in_order[:, None].astype(np.float64)
+        pairs = ~np.isnan(rates[:-ahead]) & ~np.isnan(rates[ahead:])
+        return float(growth_bound(rates, ahead)[0]) if pairs.any() else FIRST_RATIO
+
+
+@dataclass(frozen=True, slots=True)
+class Lookahead:
+    """The histories of servers, from which follows how far ahead their plans are made.
+
+    `interval` is the time between two measurements [s].
+    """
+
+    interval: float
+    histories: dict[Key, LoadHistory] = field(default_factory=dict)
+
+    def ahead(self, key: Key, server: Server, newest: Measured, before: Measured | None) -> Ahead:
+        """Take note of a measurement, and return how far ahead of it plans are made.
+
+        Until there is enough history, the growth is what an operator before this one found.
+        """
+        history = self.histories.setdefault(key, LoadHistory())
+        if newest.quality in MOVES and newest.arrival_rate is not None:
+            history.add(newest.time.timestamp(), newest.arrival_rate)
+        horizon = server.lead_seconds + self.interval
+        growth = history.growth(horizon)
+        if growth is None and before is not None and before.ahead is not None:
+            return before.ahead.model_copy(update={"seconds": horizon})
+        known = 0.0 if growth is None else history.seconds
+        least = FIRST_RATIO if growth is None else max(growth, 1.0)
+        return Ahead(seconds=horizon, growth=round(least, 3), history_seconds=known)
+
+    def forget(self, key: Key) -> None:
+        """Forget a server."""
+        self.histories.pop(key, None)

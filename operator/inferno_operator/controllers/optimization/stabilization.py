@@ -1,0 +1,127 @@
+"""Calm plans: reductions wait until fewer is enough for some time, and moves pay for themselves.
+
+Plans follow measured loads, which fall and rise again. So a measured Server keeps the most
+replicas that any plan of its window gave it on its accelerator, as long as nobody else gets their
+cards. And a Server that moves to another accelerator stays there for a while, unless it is not
+served there. All functions are pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from inferno_operator.resources import Resource, Server
+from inferno_optimizer.system import Solution, System
+
+LARGEST_CUT = 0.25
+"""Share of the replicas that a plan takes at most; it may take one in any case."""
+
+PAYBACK = timedelta(hours=1)
+"""Time in which a move to another accelerator is to pay for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastPlan:
+    """The replicas that the targets of a Server took in a plan, and when."""
+
+    time: datetime
+    accelerator: str
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecentPlans:
+    """What is remembered of a Server.
+
+    Attributes
+    ----------
+    plans
+        The plans of its window, the oldest first.
+    accelerator
+        That of the decision that stands; "" without one.
+    moved
+        When that became another one; None if it has not, as far as is known.
+    """
+
+    plans: Sequence[PastPlan] = ()
+    accelerator: str = ""
+    moved: datetime | None = None
+
+
+def measured_servers(resources: Iterable[Resource]) -> list[Server]:
+    """Return the Servers whose plans are to be calm: those with measured loads."""
+    return [r for r in resources if isinstance(r, Server) and r.spec.measure is not None]
+
+
+def before_plan(
+    known: Mapping[str, RecentPlans], servers: Iterable[Server], now: datetime
+) -> dict[str, RecentPlans]:
+    """Return what is known of Servers by uid, without what is too old to matter.
+
+    Of a Server of which nothing is known, the standing decision counts as a plan of now: an
+    operator that has just started does not know since when less is enough.
+    """
+    return {s.metadata.uid: _up_to_date(known.get(s.metadata.uid), s, now) for s in servers}
+
+
+def with_destinations(
+    system: System, recent: Mapping[str, RecentPlans], servers: Iterable[Server]
+) -> System:
+    """Return the system with the destinations of Servers whose last move is not paid for yet."""
+    found = {
+        server.spec.name: known.accelerator
+        for server in servers
+        if (known := recent[server.metadata.uid]).moved is not None
+    }
+    return replace(
+        system,
+        servers=tuple(
+            replace(s, destination=found[s.name]) if s.name in found else s for s in system.servers
+        ),
+    )
+
+
+def after_plan(
+    recent: Mapping[str, RecentPlans], servers: Iterable[Server], solution: Solution, now: datetime
+) -> dict[str, RecentPlans]:
+    """Return what is known of Servers after a plan."""
+    allocations, found = solution.allocations, dict(recent)
+    for server in servers:
+        uid, newest = server.metadata.uid, allocations.get(server.spec.name)
+        if newest is not None:
+            plan = PastPlan(now, newest.accelerator, newest.replicas)
+            found[uid] = replace(recent[uid], plans=(*recent[uid].plans, plan))
+    return found
+
+
+def fewest_replicas(recent: Mapping[str, RecentPlans], servers: Iterable[Server]) -> dict[str, int]:
+    """Return the fewest replicas of each Server on the accelerator that the newest plan chose."""
+    return {
+        server.spec.name: _fewest(server, recent[server.metadata.uid].plans)
+        for server in servers
+        if recent[server.metadata.uid].plans
+    }
+
+
+def _up_to_date(known: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
+    desired, window = server.spec.desired_alloc, timedelta(seconds=server.window_seconds)
+    accelerator = desired.accelerator if desired and desired.num_replicas else ""
+    if known is None:
+        standing = (PastPlan(now, accelerator, desired.num_replicas),) if desired else ()
+        known = RecentPlans(standing, accelerator)
+    moved = known.moved if known.accelerator in ("", accelerator) else now
+    return RecentPlans(
+        tuple(plan for plan in known.plans if abs(now - plan.time) < window),
+        accelerator,
+        moved if moved is not None and abs(now - moved) < PAYBACK else None,
+    )
+
+
+def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:
+    desired, newest = server.spec.desired_alloc, plans[-1]
+    if desired is None or desired.mix or desired.accelerator != newest.accelerator:
+        return 0
+    there = desired.num_replicas
+    most = max(plan.replicas for plan in plans if plan.accelerator == newest.accelerator)
+    cut = max(int(there * LARGEST_CUT), 1)
+    return min(there, max(most, there - cut))

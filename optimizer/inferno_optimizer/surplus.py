@@ -1,0 +1,123 @@
+"""Keep replicas that a plan gives up, on cards that it leaves: nobody else gets less for them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from inferno_optimizer.decisions import decide_rows, size_servers
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import (
+    LOWEST_PRIORITY,
+    Allocation,
+    Decision,
+    Reason,
+    Server,
+    Solution,
+    System,
+)
+
+
+def with_surplus(system: System, solution: Solution, fewest: Mapping[str, int]) -> Solution:
+    """Give servers more replicas than their targets take, as far as cards are left.
+
+    Parameters
+    ----------
+    system, solution
+        What was solved, and the plan.
+    fewest
+        By server, the fewest replicas on the accelerator that the plan chose. They are for
+        servers that the plan serves entirely on one accelerator; for others they do nothing.
+
+    Returns
+    -------
+    Solution
+        The plan with these replicas; the most important servers are the first to keep theirs.
+        The certificate remains that of the plan without them.
+    """
+    wanted = {
+        decision.server: decision.allocation
+        for decision in solution.decisions
+        if decision.reason is Reason.ALLOCATED
+        and decision.allocation is not None
+        and not decision.allocation.mix
+        and 0 < decision.allocation.replicas < fewest.get(decision.server, 0)
+    }
+    catalogue = Catalogue(system)
+    left = {use.type: use.usable - use.used for use in solution.capacity}
+    given = dict(_share_out(catalogue, left, wanted, fewest))
+    if not given:
+        return solution
+    decisions = _sized(catalogue, wanted, given)
+    taken = _cards(catalogue, wanted, given)
+    return replace(
+        solution,
+        decisions=tuple(
+            replace(decisions[d.server], warnings=d.warnings) if d.server in decisions else d
+            for d in solution.decisions
+        ),
+        capacity=tuple(replace(u, used=u.used + taken[u.type]) for u in solution.capacity),
+    )
+
+
+def _share_out(
+    catalogue: Catalogue,
+    left: Mapping[str, int],
+    wanted: Mapping[str, Allocation],
+    fewest: Mapping[str, int],
+) -> Iterator[tuple[str, int]]:
+    """Yield the replicas of each server that gets more than it wants."""
+    free, unlimited = Counter(left), catalogue.system.options.unlimited
+    for server in sorted(catalogue.system.servers, key=lambda s: _rank(catalogue, s)):
+        if server.name not in wanted:
+            continue
+        allocation = wanted[server.name]
+        card_type, cards = catalogue.cards_per_replica(server.model, allocation.accelerator)
+        more = fewest[server.name] - allocation.replicas
+        more = more if unlimited else min(more, max(free[card_type], 0) // cards)
+        free[card_type] -= more * cards
+        if more:
+            yield server.name, allocation.replicas + more
+
+
+def _rank(catalogue: Catalogue, server: Server) -> tuple[int, str]:
+    found = catalogue.classes.get(server.service_class)
+    return (found.effective_priority if found else LOWEST_PRIORITY), server.name
+
+
+def _cards(
+    catalogue: Catalogue, wanted: Mapping[str, Allocation], given: Mapping[str, int]
+) -> Counter[str]:
+    """Count the cards by type of the replicas that are kept."""
+    taken: Counter[str] = Counter()
+    for server in catalogue.system.servers:
+        if server.name in given:
+            allocation = wanted[server.name]
+            card_type, cards = catalogue.cards_per_replica(server.model, allocation.accelerator)
+            taken[card_type] += (given[server.name] - allocation.replicas) * cards
+    return taken
+
+
+def _sized(
+    catalogue: Catalogue, wanted: Mapping[str, Allocation], given: Mapping[str, int]
+) -> dict[str, Decision]:
+    """Return the decisions for the servers that keep replicas, with their latencies then."""
+    servers = [server for server in catalogue.system.servers if server.name in given]
+    candidates, _ = size_servers(catalogue, servers)
+    accelerators = catalogue.system.accelerators
+    rows = {
+        candidates.cases[case].server.name: row
+        for row, case in enumerate(candidates.pairs.case.tolist())
+        if accelerators[int(candidates.pairs.accelerator[row])].name
+        == wanted[candidates.cases[case].server.name].accelerator
+    }
+    counts = [given[name] for name in rows]
+    found = decide_rows(candidates, list(rows.values()), counts)
+    return {
+        decision.server: replace(decision, reason=Reason.ALLOCATED, message=_message(decision, n))
+        for decision, n in zip(found, (wanted[name].replicas for name in rows), strict=True)
+    }
+
+
+def _message(decision: Decision, needed: int) -> str:
+    placement = decision.allocation.placement if decision.allocation else ""
+    return f"{placement}, of which {needed} are enough now"

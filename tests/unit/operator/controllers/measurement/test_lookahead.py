@@ -1,0 +1,135 @@
+"""How far ahead of measured loads plans are made: the growth that past loads show."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferno_operator.controllers.measurement.lookahead import LoadHistory, Lookahead
+from inferno_operator.resources import Ahead, Measured, Server
+from inferno_operator.resources.objects import Key
+from inferno_optimizer.forecast import FIRST_RATIO, MOST, QUANTILE
+from tests.unit.operator.objects import observed, server
+
+KEY = Key("default", "s")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def subject(**spec: Any) -> Server:  # noqa: ANN401 - fields of a spec
+    resource = observed(server(spec=spec)).resource
+    assert isinstance(resource, Server)
+    return resource
+
+
+def measurement(minute: float, rate: float | None, quality: str = "Fresh") -> Measured:
+    numbers = {} if rate is None else {"arrival_rate": rate}
+    time = START + timedelta(minutes=minute)
+    return Measured.model_validate({"time": time, "quality": quality, **numbers})
+
+
+def looked(rates: list[float], **spec: Any) -> Ahead:  # noqa: ANN401 - fields of a spec
+    """What follows from a rate in each minute, measured every 30 s."""
+    lookahead, resource = Lookahead(30.0), subject(**spec)
+    found = [
+        lookahead.ahead(KEY, resource, measurement(minute + half, rate), None)
+        for minute, rate in enumerate(rates)
+        for half in (0.0, 0.5)
+    ]
+    return found[-1]
+
+
+def test_until_there_is_enough_history_the_growth_is_a_default() -> None:
+    found = looked([100.0] * 100)
+
+    assert found == Ahead(seconds=150, growth=FIRST_RATIO, history_seconds=0)
+
+
+def test_a_constant_load_needs_no_margin() -> None:
+    found = looked([100.0] * 150)
+
+    assert found.growth == 1.0
+    assert found.history_seconds == pytest.approx(150 * 60, abs=600)
+
+
+def test_a_load_that_falls_is_not_planned_below_what_arrives() -> None:
+    assert looked([1000.0 - minute for minute in range(200)]).growth == 1.0
+
+
+def test_the_growth_is_that_of_the_lead_time_and_a_cycle() -> None:
+    rates = [100 * 1.01**minute for minute in range(300)]
+
+    # 150 s are three steps of a minute; 600 s and 30 s are eleven.
+    assert looked(rates).growth == pytest.approx(1.01**3, rel=1e-3)
+    assert looked(rates, startupSeconds=600).growth == pytest.approx(1.01**11, rel=1e-3)
+
+
+def test_a_day_is_remembered_and_no_more() -> None:
+    quiet, growing = [100.0] * 1500, [100 * 1.01**minute for minute in range(140)]
+
+    assert looked(growing + quiet).growth == 1.0
+
+
+def test_an_operator_that_just_started_keeps_the_growth_that_was_found() -> None:
+    lookahead, resource = Lookahead(30.0), subject()
+    before = measurement(0, 100).model_copy(
+        update={"ahead": Ahead(seconds=150, growth=1.6, history_seconds=86400)}
+    )
+
+    found = lookahead.ahead(KEY, resource, measurement(1, 100), before)
+
+    assert found.growth == 1.6
+
+
+@pytest.mark.parametrize("quality", ["Partial", "Stale", "Missing", "Refused"])
+def test_numbers_of_a_part_of_the_replicas_tell_no_growth(quality: str) -> None:
+    lookahead, resource = Lookahead(30.0), subject()
+    for minute in range(300):
+        rate, state = (100.0, "Fresh") if minute % 3 else (10.0, quality)
+        found = lookahead.ahead(KEY, resource, measurement(minute, rate, state), None)
+
+    assert found.growth == 1.0
+
+
+def test_what_grows_from_nothing_is_limited() -> None:
+    assert looked([0.0, 0.0, 0.0, 5.0, 5.0, 5.0] * 40).growth == MOST
+
+
+@given(
+    rates=st.lists(st.none() | st.floats(1, 1000), min_size=130, max_size=400),
+    ahead=st.integers(1, 5),
+)
+def test_the_growth_is_the_quantile_of_the_ratios_that_are_known(
+    rates: list[float | None], ahead: int
+) -> None:
+    history = LoadHistory()
+    for minute, rate in enumerate(rates):
+        if rate is not None:
+            history.add(60.0 * minute, rate)
+    last = max((i for i, rate in enumerate(rates) if rate is not None), default=0)
+    known = [rate for rate in rates[: last + 1] if rate is not None]
+
+    found = history.growth(60.0 * ahead)
+
+    if len(known) < 120:
+        assert found is None
+        return
+    pairs = zip(rates, rates[ahead:], strict=False)
+    ratios = [min(b / a, MOST) for a, b in pairs if a is not None and b is not None]
+    assert found == pytest.approx(
+        np.quantile(ratios, QUANTILE) if ratios else FIRST_RATIO, rel=1e-5
+    )
+
+
+@given(st.lists(st.tuples(st.floats(-3e5, 3e5), st.floats(0, 100)), max_size=60))
+def test_whatever_the_clock_does_a_history_stays_usable(moments: list[tuple[float, float]]) -> None:
+    history = LoadHistory()
+    for time, rate in moments:
+        history.add(1e9 + time, rate)
+
+    assert 0 <= history.seconds <= 86400
+    for minute in range(1440):
+        history.add(2e9 + 60 * minute, 7.0)
+    assert history.growth(150.0) == 1.0

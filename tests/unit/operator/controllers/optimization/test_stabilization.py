@@ -1,0 +1,154 @@
+"""A measured Server loses replicas only when fewer were enough for some time."""
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferno_operator.controllers.optimization.stabilization import (
+    RecentPlans,
+    after_plan,
+    before_plan,
+    fewest_replicas,
+    measured_servers,
+    with_destinations,
+)
+from inferno_operator.resources import Server
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
+from inferno_optimizer.system import Server as CoreServer
+from tests.unit.operator.objects import NOW, observed, server
+from tests.unit.optimizer.systems import accelerators, system_of
+
+SYSTEM = System(servers=(CoreServer("S", "C", "M"),))
+MEASURED = {"source": "vLLM", "labels": {"model_name": "m"}}
+
+
+def subject(standing: int = 8, accelerator: str = "A", **spec: Any) -> Server:  # noqa: ANN401
+    desired = {"accelerator": accelerator, "numReplicas": standing}
+    fields = {"measure": MEASURED, "desiredAlloc": desired, **spec}
+    resource = observed(server(spec=fields)).resource
+    assert isinstance(resource, Server)
+    return resource
+
+
+def plan(replicas: int, accelerator: str = "A") -> Solution:
+    """A plan with these replicas for the server."""
+    allocation = Allocation(accelerator=accelerator, replicas=replicas)
+    nothing = optimize(system_of((), accelerators(A=1.0)))
+    decision = Decision("S", Reason.ALLOCATED, "", allocation)
+    return Solution((decision,), nothing.certificate, ())
+
+
+class Operator:
+    """Plans again and again, and writes what it decides."""
+
+    def __init__(self, standing: int = 8, **spec: Any) -> None:  # noqa: ANN401
+        self.standing = standing
+        self._spec = spec
+        self.accelerator = "A"
+        self.destination = ""
+        self._recent: dict[str, RecentPlans] = {}
+
+    def plans(self, seconds: float, wanted: int, accelerator: str = "A") -> int:
+        """Return the fewest replicas after a plan that wants so many."""
+        servers = [subject(self.standing, self.accelerator, **self._spec)]
+        now = NOW + timedelta(seconds=seconds)
+        recent = before_plan(self._recent, servers, now)
+        (self.destination,) = (
+            s.destination for s in with_destinations(SYSTEM, recent, servers).servers
+        )
+        self._recent = after_plan(recent, servers, plan(wanted, accelerator), now)
+        self.standing = max(fewest_replicas(self._recent, servers)["S"], wanted)
+        self.accelerator = accelerator
+        return self.standing
+
+
+def test_what_a_plan_of_the_window_wanted_is_kept() -> None:
+    operator = Operator()
+
+    assert operator.plans(0, 8) == 8
+    assert operator.plans(30, 5) == 8
+    assert operator.plans(299, 3) == 8
+
+
+def test_after_the_window_a_quarter_goes_with_each_plan() -> None:
+    operator = Operator()
+    operator.plans(0, 8)
+
+    found = [operator.plans(30 * step, 2) for step in range(1, 16)]
+
+    assert found == [8] * 9 + [6, 5, 4, 3, 2, 2]
+
+
+def test_more_replicas_wait_for_nothing() -> None:
+    assert Operator(standing=2).plans(0, 9) == 9
+
+
+def test_an_operator_that_just_started_waits_for_the_whole_window() -> None:
+    operator = Operator(standing=4)
+
+    assert [operator.plans(time, 1) for time in (0, 150, 299, 300)] == [4, 4, 4, 3]
+
+
+def test_the_window_is_two_lead_times_unless_a_person_says_otherwise() -> None:
+    slow, quick = Operator(startupSeconds=400), Operator(scaleDown={"windowSeconds": 0})
+
+    assert [slow.plans(time, 1) for time in (0, 799, 800)] == [8, 8, 6]
+    assert [quick.plans(time, 1) for time in (0, 1, 2)] == [6, 5, 4]
+
+
+def test_a_clock_that_is_set_back_keeps_nothing_for_long() -> None:
+    operator = Operator()
+    operator.plans(0, 8)
+
+    assert operator.plans(-3600, 1) == 6
+
+
+def test_a_move_to_another_accelerator_keeps_nothing() -> None:
+    operator = Operator()
+    operator.plans(0, 8)
+
+    assert operator.plans(30, 3, accelerator="B") == 3
+
+
+def test_a_server_that_moves_stays_where_it_goes_for_an_hour() -> None:
+    operator = Operator()
+
+    found = []
+    for time, accelerator in ((0, "A"), (30, "B"), (60, "B"), (3659, "B"), (3660, "B")):
+        operator.plans(time, 3, accelerator)
+        found.append(operator.destination)
+
+    assert found == ["", "", "B", "B", ""]
+
+
+def test_a_plan_that_is_not_carried_out_is_no_move() -> None:
+    operator = Operator()
+    for time in (0, 30, 60):
+        operator.plans(time, 3, "B")
+        operator.accelerator = "A"
+
+    assert operator.destination == ""
+
+
+def test_only_measured_servers_wait() -> None:
+    typed = observed(server()).resource
+
+    assert measured_servers([typed, subject()] if typed else []) == [subject()]
+
+
+@given(st.lists(st.tuples(st.floats(0, 400), st.integers(1, 30)), min_size=1, max_size=40))
+def test_never_fewer_than_a_plan_of_the_window_wanted(moves: list[tuple[float, int]]) -> None:
+    """And never more than stood before, unless the plan wants it."""
+    operator, time, plans = Operator(standing=10), 0.0, [(0.0, 10)]
+    for passed, wanted in moves:
+        time, before = time + passed, operator.standing
+        plans.append((time, wanted))
+        found = operator.plans(time, wanted)
+
+        recent = [count for moment, count in plans if time - moment < 299.999]
+        assert found >= min(max(recent), before)
+        assert found <= max(before, wanted)
+        assert found >= min(before, 0.75 * before - 1)
