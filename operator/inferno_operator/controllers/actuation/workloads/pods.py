@@ -1,7 +1,7 @@
 """How many of some pods serve, start or end; pure."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from inferno_operator.resources.objects import Manifest
@@ -20,6 +20,9 @@ class PodCounts:
         Pods that are being deleted.
     changed
         When the last of them was created, became ready or unready, or began to end.
+    start_seconds
+        Time from created to ready of the ready ones, by uid [s]. One that was unready for a
+        while counts until it was ready again.
     """
 
     live: int = 0
@@ -27,6 +30,7 @@ class PodCounts:
     unscheduled: int = 0
     terminating: int = 0
     changed: datetime | None = None
+    start_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
@@ -41,6 +45,11 @@ def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
         unscheduled=sum(_created(pod) < given_up for pod in waiting),
         terminating=len(pods) - len(live),
         changed=max(map(_changed, pods), default=None),
+        start_seconds={
+            pod["metadata"]["uid"]: (_changed(pod) - _created(pod)).total_seconds()
+            for pod in live
+            if _is_ready(pod)
+        },
     )
 
 

@@ -13,6 +13,7 @@ from inferno_operator.controllers.actuation.recommendation import recommended_by
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaSteps, ServerTargets
+from inferno_operator.controllers.actuation.workloads.lead_times import lead_times
 from inferno_operator.controllers.actuation.workloads.reading import (
     Memory,
     read_subjects,
@@ -214,13 +215,19 @@ async def _report(
         context.world.written(written)
         reference = Reference.of(SERVER, written)
         generation = written["metadata"]["generation"]
-    verdict = _verdict(subject, targets, steps)
+    verdict, before = _verdict(subject, targets, steps), subject.condition
     told = condition(subject.observation.status, verdict, generation, context.now())
+    newest = lead_times(subject)
+    if told is None and newest == subject.server.status.lead_times:
+        return None
+    status = {
+        "conditions": [found.to_json() for found in (told or before,) if found is not None],
+        "leadTimes": [found.to_json() for found in newest],
+    }
+    body = reference.manifest_at_version(status=status)
+    context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
     if verdict is None or told is None:
         return None
-    body = reference.manifest_at_version(status={"conditions": [told.to_json()]})
-    context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
-    before = subject.condition
     is_news = before is None or before.reason != verdict.reason
     return _event(reference, verdict) if is_news else None
 

@@ -33,6 +33,7 @@ class ObservedWorkload:
     """A workload as it is; without `scale`, `problem` says why it cannot be scaled.
 
     `is_behind` says that somebody has written it after what was watched: who, is not known yet.
+    `start_seconds` has the time from created to ready of each pod that is ready.
     """
 
     workload: Workload
@@ -41,6 +42,7 @@ class ObservedWorkload:
     foreign: ForeignWriter | None = None
     problem: Verdict | None = None
     is_behind: bool = False
+    start_seconds: tuple[float, ...] = ()
 
     @property
     def replicas(self) -> int:

@@ -38,7 +38,7 @@ def pod(
     condition = {"type": "Ready", "status": str(ready is not None)}
     since = {} if ready is None else {"lastTransitionTime": at(ready)}
     return {
-        "metadata": {"name": name, "creationTimestamp": at(created), **metadata},
+        "metadata": {"name": name, "uid": name, "creationTimestamp": at(created), **metadata},
         "spec": {"nodeName": node} if node else {},
         "status": {"phase": "Running", "conditions": [{**condition, **since}]},
     }
@@ -80,6 +80,7 @@ def test_pods_are_counted_by_what_they_do() -> None:
         unscheduled=1,
         terminating=1,
         changed=objects.NOW + timedelta(seconds=60),
+        start_seconds={"p": 30},
     )
 
 

@@ -1,0 +1,43 @@
+"""How long new replicas take to serve, from the pods of workloads; pure."""
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+
+from inferno_operator.controllers.actuation.workloads.scaled_server import ScaledServer
+from inferno_operator.resources import LeadTime
+
+QUANTILE = 0.9
+"""Share of the pods that serve within the lead time."""
+
+MOVED = 0.1
+"""Relative change of a lead time that is worth a write."""
+
+
+def lead_times(subject: ScaledServer) -> tuple[LeadTime, ...]:
+    """Return the lead times of a Server by accelerator, in the order of its workloads.
+
+    That of an accelerator without a ready pod, or where it has hardly moved, is the one before.
+    """
+    return tuple(_lead_times(subject))
+
+
+def _lead_times(subject: ScaledServer) -> Iterator[LeadTime]:
+    before = {found.accelerator: found for found in subject.server.status.lead_times}
+    for item in subject.found:
+        accelerator = item.workload.accelerator
+        old, new = before.get(accelerator), _measured(accelerator, item.start_seconds)
+        if new is not None and (old is None or _has_moved(old.seconds, new.seconds)):
+            yield new
+        elif old is not None:
+            yield old
+
+
+def _measured(accelerator: str, seconds: Sequence[float]) -> LeadTime | None:
+    if not seconds:
+        return None
+    longest = sorted(seconds)[ceil(QUANTILE * len(seconds)) - 1]
+    return LeadTime(accelerator=accelerator, seconds=longest, pods=len(seconds))
+
+
+def _has_moved(old: float, new: float) -> bool:
+    return abs(new - old) > MOVED * max(old, new)
