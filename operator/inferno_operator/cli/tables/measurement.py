@@ -9,7 +9,7 @@ from datetime import datetime
 from inferno_operator.cli.headroom import LATENCIES
 from inferno_operator.cli.measurement import Asked, ServerMeasurement
 from inferno_operator.cli.tables.solution import Part, TextTable
-from inferno_operator.cli.tables.top import UNKNOWN, age
+from inferno_operator.cli.tables.top import UNKNOWN, age, duration
 from inferno_operator.controllers.measurement.quality import against_targets
 from inferno_operator.resources import Measured
 
@@ -66,13 +66,27 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
     rows = [(name, values[name], predicted[name], limits[name]) for name in QUANTITIES]
     yield ""
     yield TextTable(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
-    yield from _of_backlog(found)
+    yield from _of_load(found)
 
 
 def _notes(item: ServerMeasurement) -> Iterator[str]:
     if item.measured is not None and item.measured.message:
         yield item.measured.message
     yield from _of_backlog(item.measured)
+
+
+def _of_load(found: Measured | None) -> Iterator[str]:
+    """Yield why plans are for another load than the one that arrives now."""
+    if found is not None and found.ahead is not None and found.load is not None:
+        now, planned, ahead = found.arrival_rate, found.load.arrival_rate, found.ahead
+        grows = f"{ahead.growth:g} times that after {duration(ahead.seconds)}"
+        known = (
+            f"as in 9 of 10 cases of the last {duration(ahead.history_seconds)}"
+            if ahead.history_seconds
+            else "until two hours are known"
+        )
+        yield f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {known}"
+    yield from _of_backlog(found)
 
 
 def _of_backlog(found: Measured | None) -> Iterator[str]:

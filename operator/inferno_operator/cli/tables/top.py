@@ -52,7 +52,12 @@ def top_parts(seen: Overview, now: datetime) -> Iterator[Part]:
 
 def age(since: datetime, now: datetime) -> str:
     """Return the time between two moments in one unit, as kubectl does."""
-    seconds = max(0, int((now - since).total_seconds()))
+    return duration((now - since).total_seconds())
+
+
+def duration(time_s: float) -> str:
+    """Return a time in one unit, rounded down."""
+    seconds = max(0, int(time_s))
     return next(
         (f"{seconds // size}{unit}" for size, unit in UNITS if seconds >= size), f"{seconds}s"
     )

@@ -12,6 +12,7 @@ from inferno_operator.cli.tables.measurement import (
     number,
 )
 from inferno_operator.resources import (
+    Ahead,
     Load,
     Measured,
     MeasuredReplicas,
@@ -160,3 +161,22 @@ def test_it_is_said_what_part_of_the_load_waits() -> None:
 
     assert lines(item)[-1] == f"s: {said}"
     assert list(comparison_parts(item))[-1] == said
+
+
+@pytest.mark.parametrize(
+    ("history", "known"),
+    [(0, "until two hours are known"), (86400, "as in 9 of 10 cases of the last 1d")],
+)
+def test_it_is_said_how_far_ahead_plans_are_made(history: float, known: str) -> None:
+    growing = FRESH.model_copy(
+        update={
+            "ahead": Ahead(seconds=240, growth=1.35, history_seconds=history),
+            "load": Load(arrival_rate=1666.6, avg_out_tokens=100),
+        }
+    )
+
+    shown = list(comparison_parts(ServerMeasurement(server(measure=MEASURE), growing)))
+
+    assert shown[-1] == (
+        f"planned for 1667 requests/min: now 1234, 1.35 times that after 4m, {known}"
+    )
