@@ -53,6 +53,7 @@ from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, Sta
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.placement import Node
 from inferno_optimizer.surplus import with_surplus
 from inferno_optimizer.system import Solution, System
 
@@ -177,9 +178,8 @@ async def _optimize(
     observations = await context.loads.with_loads(objects)
     resources = readable(observations)
     known = [*resources, *still_running(observations)]
-    snapshot = build_system(known, optimizer, context.time_limit)
-    where = Nodes(nodes, spanning(resources))
-    placed = await _calm_plan(snapshot.system, where, resources, key.namespace, context)
+    snapshot = _calm(build_system(known, optimizer, context.time_limit), key, resources, context)
+    placed = await _solved(snapshot.system, nodes, key, resources, context)
     solution = placed.solution
     updates = _updates(observations, snapshot, solution, context)
     permission = await context.plans.permit(
@@ -197,21 +197,28 @@ async def _optimize(
     logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
 
 
-async def _calm_plan(
+def _calm(
+    snapshot: Snapshot, key: Key, resources: Sequence[Resource], context: Context
+) -> Snapshot:
+    """Return a snapshot in which measured Servers stay where they have moved only just."""
+    servers, before = measured_servers(resources), context.recent.get(key.namespace, {})
+    recent = context.recent[key.namespace] = before_plan(before, servers, context.now())
+    return replace(snapshot, system=with_destinations(snapshot.system, recent, servers))
+
+
+async def _solved(
     system: System,
-    where: Nodes,
+    nodes: Sequence[Node],
+    key: Key,
     resources: Sequence[Resource],
-    namespace: str,
     context: Context,
 ) -> Placed:
-    """Solve; Servers with measured loads move and lose replicas only with some patience."""
-    servers, now = measured_servers(resources), context.now()
-    recent = before_plan(context.recent.get(namespace, {}), servers, now)
-    placed = await solve_on_nodes(
-        with_destinations(system, recent, servers), where, context.optimizer
-    )
-    recent = after_plan(recent, servers, placed.solution, now)
-    context.recent[namespace] = recent
+    """Solve; measured Servers keep replicas until fewer were enough for some time."""
+    servers, where = measured_servers(resources), Nodes(nodes, spanning(resources))
+    placed = await solve_on_nodes(system, where, context.optimizer)
+    before = context.recent[key.namespace]
+    recent = after_plan(before, servers, placed.solution, context.now())
+    context.recent[key.namespace] = recent
     calm = with_surplus(system, placed.solution, fewest_replicas(recent, servers))
     return replace(placed, solution=calm) if are_placed(system, where, calm) else placed
 

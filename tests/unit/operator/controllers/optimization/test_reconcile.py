@@ -5,7 +5,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -879,3 +879,52 @@ async def test_what_is_held_counts_in_the_cost_of_the_optimizer() -> None:
     last = find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]
     assert (last["cost"], last["allocated"]) == (40, 1)
     assert "1 of 2 servers have an allocation, 40 cents/hour" in optimized(cluster)[2]
+
+
+def measured_scene(*others: Manifest, cards: int = 8) -> FakeCluster:
+    """A measured Server that runs 4 replicas as decided, and has load for one."""
+    subject = server("S", spec={"currentAlloc": running(4, 1)})
+    subject["spec"]["measure"] = {"source": "vLLM", "labels": {"model_name": "m"}}
+    subject["spec"]["desiredAlloc"] = {"accelerator": "A", "numReplicas": 4}
+    return filled(
+        FakeCluster(), accelerator(), model(), service_class(), capacity(cards), subject, *others
+    )
+
+
+async def plans_after(cluster: FakeCluster, *seconds: int) -> list[int]:
+    """Replicas of the measured Server after plans of one operator at these times."""
+    time = NOW
+    context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: time)
+    found = []
+    for passed in seconds:
+        time = NOW + timedelta(seconds=passed)
+        cluster.add(optimizer())
+        await reconcile(INFERNO, context)
+        found.append(desired(cluster, "s")[1])
+    return found
+
+
+async def test_a_measured_server_loses_replicas_after_the_window_and_one_by_one() -> None:
+    cluster = measured_scene()
+
+    assert await plans_after(cluster, 0, 150, 299) == [4, 4, 4]
+    assert condition(cluster, "Server", "s", "Allocated")[2] == "4 x A, of which 1 are enough now"
+    assert await plans_after(measured_scene(), 0, 300, 330, 360, 390) == [4, 3, 2, 1, 1]
+
+
+async def test_what_waits_to_be_reduced_takes_no_card_from_anybody() -> None:
+    cluster = measured_scene(server("T", wanted=6), cards=8)
+
+    assert await plans_after(cluster, 0) == [2]
+    assert desired(cluster, "t") == ("A", 6, 60)
+
+
+async def test_what_waits_to_be_reduced_fits_on_the_nodes() -> None:
+    """Only two cards are on a node, so a plan with four replicas is none."""
+    cluster = measured_scene()
+    context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, machines=Counted())
+    cluster.add(optimizer())
+
+    await reconcile(INFERNO, context)
+
+    assert desired(cluster, "s") == ("A", 1, 10)
