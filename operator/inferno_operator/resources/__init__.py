@@ -96,7 +96,7 @@ from inferno_operator.resources.plan import (
     PlanTotals,
     Reduction,
 )
-from inferno_operator.resources.server import LeadTime, Server, ServerSpec, ServerStatus
+from inferno_operator.resources.server import MeasuredLeadTime, Server, ServerSpec, ServerStatus
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
 from inferno_operator.resources.workload import Workload
 
@@ -136,12 +136,12 @@ __all__ = [
     "Gain",
     "Guard",
     "LastOptimization",
-    "LeadTime",
     "Level",
     "Load",
     "ManifestError",
     "Measure",
     "Measured",
+    "MeasuredLeadTime",
     "MeasuredReplicas",
     "Metadata",
     "Model",

@@ -70,7 +70,7 @@ class ServerSpec(Part):
     """Where the load and the latencies are measured; absent: a person sets currentAlloc."""
 
 
-class LeadTime(Part):
+class MeasuredLeadTime(Part):
     """How long new replicas take to serve on an accelerator."""
 
     accelerator: NonEmptyText
@@ -84,7 +84,7 @@ class LeadTime(Part):
 class ServerStatus(Status):
     """What the operator says about a Server."""
 
-    lead_times: Items[LeadTime] = ()
+    lead_times: Items[MeasuredLeadTime] = ()
     """How long new replicas of its workloads took to serve."""
     measured: Measured | None = None
     """What was measured; absent without spec.measure."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from inferno_operator.controllers.actuation.workloads.scaled_server import ScaledServer
-from inferno_operator.resources import LeadTime
+from inferno_operator.resources import MeasuredLeadTime
 
 QUANTILE = 0.9
 """Share of the pods that serve within the lead time."""
@@ -13,7 +13,7 @@ MOVED = 0.1
 """Relative change of a lead time that is worth a write."""
 
 
-def lead_times(subject: ScaledServer) -> tuple[LeadTime, ...]:
+def lead_times(subject: ScaledServer) -> tuple[MeasuredLeadTime, ...]:
     """Return the lead times of a Server by accelerator, in the order of its workloads.
 
     That of an accelerator without a ready pod, or where it has hardly moved, is the one before.
@@ -21,7 +21,7 @@ def lead_times(subject: ScaledServer) -> tuple[LeadTime, ...]:
     return tuple(_lead_times(subject))
 
 
-def _lead_times(subject: ScaledServer) -> Iterator[LeadTime]:
+def _lead_times(subject: ScaledServer) -> Iterator[MeasuredLeadTime]:
     before = {found.accelerator: found for found in subject.server.status.lead_times}
     for item in subject.found:
         accelerator = item.workload.accelerator
@@ -32,11 +32,11 @@ def _lead_times(subject: ScaledServer) -> Iterator[LeadTime]:
             yield old
 
 
-def _measured(accelerator: str, seconds: Sequence[float]) -> LeadTime | None:
+def _measured(accelerator: str, seconds: Sequence[float]) -> MeasuredLeadTime | None:
     if not seconds:
         return None
     longest = sorted(seconds)[ceil(QUANTILE * len(seconds)) - 1]
-    return LeadTime(accelerator=accelerator, seconds=longest, pods=len(seconds))
+    return MeasuredLeadTime(accelerator=accelerator, seconds=longest, pods=len(seconds))
 
 
 def _has_moved(old: float, new: float) -> bool:
