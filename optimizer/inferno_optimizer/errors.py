@@ -12,6 +12,7 @@ InfernoError
 ├── CalibrationError                measurements do not determine the performance parameters
 ├── UnavailableError                an external system does not answer; a retry may succeed
 │   └── BusyError                   Prometheus asks for fewer queries
+├── EngineError                     an engine that is measured does not answer as it should
 ├── RefusedError                    Prometheus refuses a query, or its answer is another
 ├── RejectedError                   the API server rejects a request
 │   └── UnknownFieldError           the definition of a kind lacks a field of an apply

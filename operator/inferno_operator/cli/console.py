@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 FAILED = 1
 BAD_INPUT = 2
-"""Exit statuses."""
+INTERRUPTED = 130
+"""Exit statuses; after Ctrl-C, by the convention of shells."""
 
 
 class Format(StrEnum):

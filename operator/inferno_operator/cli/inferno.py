@@ -2,7 +2,7 @@
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -22,6 +22,7 @@ from inferno_operator.cli.autoscaler_options import (
     Url,
 )
 from inferno_operator.cli.console import (
+    INTERRUPTED,
     Changes,
     Format,
     Lenient,
@@ -79,6 +80,17 @@ Hours = Annotated[
     float, typer.Option(metavar="H", min=0, help="How much of the trace; 0: all of it.")
 ]
 Scale = Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Multiplies all rates.")]
+AccCount = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Accelerators that one replica has.")
+]
+TokenBudget = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Most tokens that a step of the engine computes (vLLM: max-num-batched-tokens).",
+    ),
+]
 Paths = Annotated[
     list[str],
     typer.Argument(
@@ -277,23 +289,14 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     *,
     model: Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")],
     accelerator: Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")],
-    acc_count: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Accelerators that one replica has.")
-    ] = 1,
+    acc_count: AccCount = 1,
     max_batch_size: Annotated[
         int,
         typer.Option(
             metavar="N", min=0, help="Largest batch of a replica; 0: the largest that was seen."
         ),
     ] = 0,
-    token_budget: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Most tokens that a step of the engine computes (vLLM: max-num-batched-tokens).",
-        ),
-    ] = 2048,
+    token_budget: TokenBudget = 2048,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the lines and what was measured (SVG)."),
@@ -336,6 +339,105 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     found = calibrate_windows(measured, max_batch_size, token_budget)
     if plot is not None:
         write(plot, draw(measured.windows, found.lines, measured.requirements))
+    warn([*named(found)])
+    typer.echo(manifest(CalibratedPair(model, accelerator, acc_count), found, measured))
+
+
+@app.command(
+    epilog="Example: inferno bench http://localhost:8000 --model llama-8b --accelerator H100"
+    "\n\nExample: inferno bench https://llm.example.com --key-file key --yes --minutes 10 "
+    "--shape 1024/256 --shape 4096/64 --max-concurrency 128 --model llama-8b --accelerator H100"
+)
+def bench(  # noqa: PLR0913 - an argument for each option
+    url: Annotated[
+        str,
+        typer.Argument(metavar="URL", help="Where the engine is, such as http://localhost:8000."),
+    ],
+    *,
+    model: Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")],
+    accelerator: Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")],
+    acc_count: AccCount = 1,
+    token_budget: TokenBudget = 2048,
+    shapes: Annotated[
+        list[str],
+        typer.Option(
+            "--shape",
+            metavar="INPUT/OUTPUT",
+            help="Mean tokens of prompts and answers, the most usual ones first. Can be repeated.",
+        ),
+    ] = ["512/128", "2048/64", "128/256"],  # noqa: B006 - typer reads it and never changes it
+    max_concurrency: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=4, max=4096, help="Most clients; not more than the largest batch."
+        ),
+    ] = 64,
+    minutes: Annotated[
+        float, typer.Option(metavar="M", min=0.1, max=15, help="How long to measure.")
+    ] = 15,
+    served_model: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The model to ask for; by default the first one served."),
+    ] = "",
+    key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file with the API key.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="Longest time to the next token.")
+    ] = 60,
+    csv: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file to write; it must not exist.")
+    ] = Path("bench.csv"),
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Load an engine that is not on this machine.")
+    ] = False,
+) -> None:
+    """Measure an engine, and find the parameters of its model.
+
+    The engine completes prompts by the API of OpenAI, as a stream. Clients ask for random lengths
+    around each shape, and ask again when they have the answer. The next run is the one that
+    narrows the parameters most. Each run is written into the file, which `inferno calibrate` reads,
+    also if you end the command; at the end it prints the manifest of a Model.
+    """
+    import asyncio
+
+    from inferno_operator.adapters.completions.endpoint import EngineEndpoint
+    from inferno_operator.cli.bench import (
+        SECONDS_PER_MINUTE,
+        Benchmark,
+        RunsFile,
+        allowed,
+        measure,
+        shape_of,
+    )
+    from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
+    from inferno_operator.cli.tables.bench import run_parts, trial_text
+    from inferno_operator.cli.tables.calibration import CalibratedPair, manifest, named
+    from inferno_optimizer.calibration.plan import Scope
+
+    endpoint = EngineEndpoint(url, key_file, timeout)
+    allowed(endpoint, minutes, yes=yes)
+    scope = Scope([shape_of(text) for text in shapes], max_concurrency, token_budget)
+    file = RunsFile(csv)
+    wanted = Benchmark(endpoint, scope, SECONDS_PER_MINUTE * minutes, served_model)
+
+    def tell(news: Iterable[object]) -> None:
+        typer.echo("\n".join(map(str, news)), err=True)
+
+    try:
+        asyncio.run(
+            measure(
+                wanted,
+                file,
+                begins=lambda trial: tell([f"measuring {trial_text(trial)}"]),
+                ends=lambda done: tell([*run_parts(done), ""]),
+            )
+        )
+    except KeyboardInterrupt:
+        warn([f"interrupted; {file.kept}"])
+        raise typer.Exit(INTERRUPTED) from None
+    measured = runs_of([str(csv)])
+    found = calibrate_windows(measured, 0, token_budget)
     warn([*named(found)])
     typer.echo(manifest(CalibratedPair(model, accelerator, acc_count), found, measured))
 

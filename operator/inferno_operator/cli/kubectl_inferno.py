@@ -22,6 +22,7 @@ from inferno_operator.cli.autoscaler_options import (
     Url,
 )
 from inferno_operator.cli.console import (
+    INTERRUPTED,
     Changes,
     Format,
     Output,
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from inferno_operator.cli.measurement import Asked, ServerMeasurement
     from inferno_operator.cli.overview import Overview
     from inferno_operator.resources.observation import Observation
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, by the convention of shells."""
 
 app = typer.Typer(
     add_completion=False,

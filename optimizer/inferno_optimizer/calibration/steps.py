@@ -129,6 +129,20 @@ def fit_steps(
     )
 
 
+def sensitivities(windows: Sequence[Window], parameters: StepParameters) -> FloatArray:
+    """How much ITL and TTFT of runs with clients grow with each parameter, relatively.
+
+    Returns
+    -------
+    FloatArray
+        Derivatives by alpha, kappa, delta, u and ahead; shape (2, runs, 5).
+    """
+    runs = _Runs.of(windows, parameters.budget, np.ones(len(windows)), of_clients=True)
+    rows = runs.rows(np.array([parameters.overhead]), np.array([parameters.ahead]))
+    relative = rows.design[0] / rows.response[0][:, None]
+    return np.stack(np.split(relative, 2))
+
+
 def _reach(tokens: FloatArray) -> tuple[int, int]:
     """Least and most mean tokens of requests for which parameters from such runs hold."""
     return round(tokens.min() / REACH), round(tokens.max() * REACH)

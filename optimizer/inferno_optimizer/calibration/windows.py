@@ -169,6 +169,9 @@ class Requirements:
 LIVE = Requirements()
 """What is asked of windows of replicas that serve users."""
 
+RUNS = Requirements(rows=3, age_s=0, served=0, intervals=0, prefills=0)
+"""What is asked of benchmark runs, which are few and chosen."""
+
 
 def retained(windows: Iterable[Window]) -> list[Window]:
     """The windows to remember, in order of time: the newest, and some at each size of the batch.

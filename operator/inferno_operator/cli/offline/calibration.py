@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from inferno_operator.cli.offline.runs import REQUIREMENTS, read_runs
+from inferno_operator.cli.offline.runs import read_runs
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
 from inferno_optimizer.calibration.choice import Laws, laws
 from inferno_optimizer.calibration.verdict import next_batch
-from inferno_optimizer.calibration.windows import Requirements, Window, judged
+from inferno_optimizer.calibration.windows import RUNS, Requirements, Window, judged
 from inferno_optimizer.errors import CalibrationError, InputError
 
 
@@ -51,11 +51,11 @@ def runs_of(files: Sequence[str]) -> Measurements:
     windows = [run.window for run in runs]
     unused = (
         f"{window.replica}: is not used: {reason}"
-        for window, reason in judged(windows, REQUIREMENTS)
+        for window, reason in judged(windows, RUNS)
         if reason
     )
     of_clients = all(isfinite(run.concurrency) for run in runs)
-    return Measurements(windows, REQUIREMENTS, "runs", [*warnings, *unused], of_clients)
+    return Measurements(windows, RUNS, "runs", [*warnings, *unused], of_clients)
 
 
 def calibrate_windows(measured: Measurements, largest_batch: float, budget: float = 0.0) -> Laws:

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from inferno_operator.cli.offline.files import decoded, read_bytes
-from inferno_optimizer.calibration.windows import Requirements, Window, batch_at_poisson_arrivals
+from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
-
-REQUIREMENTS = Requirements(rows=3, age_s=0, served=0, intervals=0, prefills=0)
-"""What is asked of benchmark runs, which are few and chosen."""
 
 MILLISECONDS = 1000.0
 

@@ -5,10 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from inferno_operator.cli.offline.runs import REQUIREMENTS
 from inferno_operator.cli.plot import plot
 from inferno_optimizer.calibration.calibrate import Evidence, calibrate
-from inferno_optimizer.calibration.windows import Window
+from inferno_optimizer.calibration.windows import RUNS, Window
 
 
 def window(batch: float) -> Window:
@@ -18,8 +17,8 @@ def window(batch: float) -> Window:
 
 
 def drawn(windows: list[Window]) -> ET.Element:
-    (result,) = calibrate([Evidence(windows)], 0.0, REQUIREMENTS)
-    return ET.fromstring(plot(windows, result, REQUIREMENTS))  # noqa: S314 - made here
+    (result,) = calibrate([Evidence(windows)], 0.0, RUNS)
+    return ET.fromstring(plot(windows, result, RUNS))  # noqa: S314 - made here
 
 
 def test_runs_lie_on_their_line() -> None:

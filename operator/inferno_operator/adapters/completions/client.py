@@ -1,0 +1,182 @@
+"""One request to an engine: sent, streamed, and its tokens timed."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+
+from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
+
+SHOWN = 120
+"""Characters of an answer that a message has."""
+
+DATA, DONE = "data:", "[DONE]"
+"""How an event of a stream begins, and what the last one is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """When the tokens of an answer came, in seconds of the loop, and how many there were.
+
+    Attributes
+    ----------
+    asked, first, last
+        When the request was sent, and when the first and the last token came [s].
+    input_tokens, output_tokens
+        As the engine counts them; where it does not, those of the words, and the events.
+    """
+
+    asked: float
+    first: float
+    last: float
+    input_tokens: int
+    output_tokens: int
+
+
+class EngineClient:
+    """Asks an engine.
+
+    Parameters
+    ----------
+    http
+        Sends requests to the base of its API.
+    endpoint
+        Where it is, for messages.
+    """
+
+    def __init__(self, http: httpx.AsyncClient, endpoint: EngineEndpoint) -> None:
+        self._http = http
+        self._endpoint = endpoint
+
+    async def model(self) -> str:
+        """Return the first model that it serves.
+
+        Raises
+        ------
+        EngineError
+            It does not tell.
+        """
+        async with self._told():
+            response = await self._http.get("models")
+            self._refuse(response.status_code, response.text)
+            try:
+                return str(response.json()["data"][0]["id"])
+            except (ValueError, KeyError, IndexError, TypeError) as error:
+                raise self._garbage(response.text) from error
+
+    async def complete(self, model: str, words: list[str], tokens: int) -> Completion:
+        """Have a prompt of these words continued by so many tokens.
+
+        Raises
+        ------
+        EngineError
+            The engine refuses the request, or there is no answer, or it breaks off.
+        """
+        body = {
+            "model": model,
+            "prompt": " ".join(words),
+            "max_tokens": tokens,
+            "min_tokens": tokens,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        async with self._told():
+            try:
+                return await self._streamed(body, len(words))
+            except httpx.RemoteProtocolError:  # a connection that was kept, and is closed by now
+                return await self._streamed(body, len(words))
+
+    async def _streamed(self, body: Mapping[str, object], words: int) -> Completion:
+        now = asyncio.get_running_loop().time
+        asked = now()
+        times: list[float] = []
+        usage: Mapping[str, Any] = {}
+        async with self._http.stream("POST", "completions", json=body) as response:
+            if response.is_error:
+                text = (await response.aread()).decode(errors="replace")
+                self._refuse(response.status_code, text)
+            async for event in self._events(response):
+                if event.get("choices"):
+                    times.append(now())
+                usage = event.get("usage") or usage
+        if not times:
+            raise EngineError(f"{self._endpoint.url}: the answer has no token")
+        inputs, outputs = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        return Completion(asked, times[0], times[-1], inputs or words, outputs or len(times))
+
+    async def _events(self, response: httpx.Response) -> AsyncIterator[Mapping[str, Any]]:
+        """The events of a stream, to its end."""
+        async for line in response.aiter_lines():
+            text = line.removeprefix(DATA).strip()
+            if text == DONE:
+                return
+            if not text or line.startswith(":"):
+                continue
+            try:
+                event = json.loads(text)
+            except ValueError as error:
+                raise self._garbage(line) from error
+            if not isinstance(event, dict) or "error" in event:
+                raise self._garbage(line)
+            yield event
+        raise EngineError(f"{self._endpoint.url}: the answer breaks off")
+
+    def _refuse(self, status: int, text: str) -> None:
+        if status < HTTPStatus.BAD_REQUEST:
+            return
+        raise EngineError(f"{self._endpoint.url}: status {status}: {_short(text)}")
+
+    def _garbage(self, text: str) -> EngineError:
+        return EngineError(f"{self._endpoint.url}: this is no answer: {_short(text)}")
+
+    @asynccontextmanager
+    async def _told(self) -> AsyncIterator[None]:
+        """Turn errors of the connection into ours."""
+        url = self._endpoint.url
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            seconds = self._endpoint.timeout
+            raise EngineError(f"{url}: no token within {seconds:g} s") from error
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise EngineError(f"{url}: {str(error) or type(error).__name__}") from error
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= SHOWN else f"{words[:SHOWN]}..."
+
+
+@asynccontextmanager
+async def connect(
+    endpoint: EngineEndpoint, transport: httpx.AsyncBaseTransport | None = None
+) -> AsyncIterator[EngineClient]:
+    """Connect to an engine, with as many connections as there are requests.
+
+    Parameters
+    ----------
+    endpoint
+        Where it is.
+    transport
+        Sends the requests; None: over the network.
+
+    Raises
+    ------
+    InputError
+        The file with the API key cannot be used.
+    """
+    async with httpx.AsyncClient(
+        base_url=endpoint.base,
+        headers=endpoint.headers(),
+        timeout=httpx.Timeout(endpoint.timeout),
+        limits=httpx.Limits(max_connections=None),
+        transport=transport,
+        trust_env=False,
+    ) as http:
+        yield EngineClient(http, endpoint)

@@ -1,0 +1,189 @@
+"""A benchmark: runs one after the other, each the one that tells most, until the time is over."""
+
+import asyncio
+import csv
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from inferno_operator.adapters.completions.client import connect
+from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
+from inferno_operator.adapters.completions.load import Load, TrialResult
+from inferno_optimizer.calibration.plan import Scope, Shape, Trial, next_trial
+from inferno_optimizer.calibration.windows import Window
+from inferno_optimizer.errors import InputError
+
+COLUMNS = ("concurrency", "input_tokens", "output_tokens", "itl_ms", "ttft_ms")
+"""Of the file, as `inferno calibrate` reads it."""
+
+PARTS = 8
+"""A run takes at most this part of the time."""
+
+LEAST_S = 2.0
+"""Time below which no further run begins [s]."""
+
+SECONDS_PER_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What is measured.
+
+    Attributes
+    ----------
+    endpoint
+        Where the engine is.
+    scope
+        What may be measured.
+    seconds
+        The time for it [s].
+    model
+        The name under which the engine serves the model; "": the first that it tells.
+    seed
+        Of the random lengths and words.
+    """
+
+    endpoint: EngineEndpoint
+    scope: Scope
+    seconds: float
+    model: str = ""
+    seed: int = 0
+
+
+def shape_of(text: str) -> Shape:
+    """Return the kind of requests in a text such as `512/128`.
+
+    Raises
+    ------
+    InputError
+        The text is not two numbers above 0, the second above 1.
+    """
+    inputs, _, outputs = text.partition("/")
+    if not (inputs.isdecimal() and outputs.isdecimal() and int(inputs) > 0 and int(outputs) > 1):
+        raise InputError(f"--shape {text!r}: expected INPUT/OUTPUT tokens, such as 512/128")
+    return Shape(int(inputs), int(outputs))
+
+
+def allowed(endpoint: EngineEndpoint, minutes: float, *, yes: bool) -> None:
+    """Refuse to load an engine elsewhere that nobody has agreed to.
+
+    Raises
+    ------
+    InputError
+        The engine is not on this machine, and `yes` is not given.
+    """
+    if not (endpoint.is_local or yes):
+        raise InputError(
+            f"{endpoint.url} is not on this machine, and a benchmark loads it fully for up to"
+            f" {minutes:g} minutes: to do so, give --yes"
+        )
+
+
+async def runs(
+    benchmark: Benchmark, transport: httpx.AsyncBaseTransport | None = None
+) -> AsyncGenerator[Trial | TrialResult]:
+    """Yield each run before it begins, and what was measured in it.
+
+    Parameters
+    ----------
+    benchmark
+        What is measured.
+    transport
+        Sends the requests; None: over the network.
+
+    Raises
+    ------
+    EngineError
+        The engine does not answer as it should.
+    """
+    loop = asyncio.get_running_loop()
+    made: list[Trial] = []
+    windows: list[Window] = []
+    ends = loop.time() + benchmark.seconds
+    async with connect(benchmark.endpoint, transport) as client:
+        model = benchmark.model or await client.model()
+        load = Load(client, model, random.Random(benchmark.seed))  # noqa: S311 - no secret
+        await load.learn()
+        while (left := ends - loop.time()) > LEAST_S:
+            trial = next_trial(benchmark.scope, made, windows)
+            if trial is None:
+                return
+            yield trial
+            measured = await load.run(trial, min(left, benchmark.seconds / PARTS))
+            made.append(trial)
+            if measured.answers:
+                windows.append(measured.window)
+            yield measured
+
+
+class RunsFile:
+    """A CSV file with a line for each run, which is complete at any time.
+
+    Parameters
+    ----------
+    path
+        The file; it is made with the first run.
+
+    Raises
+    ------
+    InputError
+        It exists already, or its folder does not.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows = 0
+        if path.exists():
+            raise InputError(f"{path}: exists already; name another file with --csv")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}")
+
+    def add(self, measured: TrialResult) -> None:
+        """Append a run."""
+        window = measured.window
+        numbers = (window.input_tokens, window.output_tokens, window.itl_ms, window.prefill_ms)
+        row = (str(measured.trial.clients), *(f"{number:.6g}" for number in numbers))
+        with self.path.open("a", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file, lineterminator="\n")
+            if not self.rows:
+                lines.writerow(COLUMNS)
+            lines.writerow(row)
+        self.rows += 1
+
+    @property
+    def kept(self) -> str:
+        """What a message says of it."""
+        if not self.rows:
+            return "no run is complete"
+        return f"{self.rows} {'run is' if self.rows == 1 else 'runs are'} in {self.path}"
+
+
+async def measure(
+    benchmark: Benchmark,
+    file: RunsFile,
+    begins: Callable[[Trial], None],
+    ends: Callable[[TrialResult], None],
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> None:
+    """Make the runs; write each into the file, and tell when it begins and ends.
+
+    Raises
+    ------
+    EngineError
+        The engine does not answer as it should; the text says what is kept.
+    """
+    try:
+        async with aclosing(runs(benchmark, transport)) as steps:
+            async for step in steps:
+                if isinstance(step, Trial):
+                    begins(step)
+                    continue
+                if step.answers:
+                    file.add(step)
+                ends(step)
+    except EngineError as error:
+        raise EngineError(f"{error}; {file.kept}") from error

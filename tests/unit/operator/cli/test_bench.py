@@ -1,0 +1,260 @@
+"""`inferno bench` finds the parameters of engines, and keeps what it measured, in virtual time."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
+from inferno_operator.adapters.completions.load import TrialResult
+from inferno_operator.cli.bench import Benchmark, RunsFile, allowed, measure, runs, shape_of
+from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
+from inferno_operator.cli.tables.bench import run_parts
+from inferno_optimizer.calibration.choice import Laws
+from inferno_optimizer.calibration.plan import Scope, Shape
+from inferno_optimizer.errors import InputError
+from tests.engines.engine import Engine
+from tests.engines.streaming import (
+    MixedSteps,
+    PrefillsApart,
+    Steps,
+    Stream,
+    StreamingEngine,
+    Transport,
+    event,
+)
+
+HERE = EngineEndpoint("http://127.0.0.1:8000")
+SHAPES = [Shape(256, 96), Shape(1024, 48), Shape(64, 192)]
+BUDGET = 2048
+
+
+def benchmark(seconds: float = 900.0) -> Benchmark:
+    return Benchmark(HERE, Scope(SHAPES, 16, BUDGET), seconds)
+
+
+async def measured(
+    file: Path, transport: httpx.AsyncBaseTransport, seconds: float = 900.0
+) -> list[TrialResult]:
+    """The runs of a benchmark, which are written into a file."""
+    done: list[TrialResult] = []
+    await measure(benchmark(seconds), RunsFile(file), lambda _: None, done.append, transport)
+    return done
+
+
+async def found(folder: Path, steps: Steps) -> Laws:
+    """What is found of an engine."""
+    file = folder / "runs.csv"
+    await measured(file, Transport(StreamingEngine(steps)), 300.0)
+    return calibrate_windows(runs_of([str(file)]), 0, BUDGET)
+
+
+async def test_the_steps_of_an_engine_that_mixes_are_found_within_5_percent(tmp_path: Path) -> None:
+    laws = await found(tmp_path, MixedSteps(alpha=8.0, kappa=0.001, delta=0.03))
+
+    assert laws.chosen_steps is not None
+    steps = laws.chosen_steps.parameters
+    assert steps.alpha == pytest.approx(8.0, rel=0.05)
+    assert steps.kappa == pytest.approx(0.001, rel=0.05)
+    assert steps.delta == pytest.approx(0.03, rel=0.05)
+    assert steps.ahead == pytest.approx(0.0, abs=0.05)
+
+
+async def test_an_engine_with_prefills_apart_is_described_within_5_percent(tmp_path: Path) -> None:
+    laws = await found(tmp_path, PrefillsApart(Engine(8.0, 0.2, 10.0, 0.001, max_batch_size=16)))
+
+    assert laws.distances.mean < 0.05  # a client cannot tell its prefill from the waits before it
+    assert laws.chosen_steps is not None
+    assert laws.chosen_steps.parameters.alpha == pytest.approx(8.0, rel=0.05)
+
+
+async def test_what_is_measured_is_what_the_engine_did() -> None:
+    async with aclosing(
+        runs(benchmark(), Transport(StreamingEngine(MixedSteps(10, 0, 0.1))))
+    ) as all_:
+        first = await anext(step async for step in all_ if isinstance(step, TrialResult))
+
+    assert first.trial.clients == 1
+    assert first.errors == 0
+    assert first.itl_ms == pytest.approx([10.0] * len(first.itl_ms))
+    inputs = [answer.input_tokens for answer in first.answers]
+    assert first.ttft_ms == pytest.approx([10.0 + 0.1 * tokens for tokens in inputs])
+    assert 0.5 * 256 <= min(inputs) <= max(inputs) <= 1.5 * 256
+    mean = sum(answer.output_tokens for answer in first.answers) / len(first.answers)
+    assert first.window.output_tokens == mean
+    table, counted = map(str, run_parts(first))
+    assert table.splitlines()[1].split()[:2] == ["TTFT", f"{first.ttft_ms.mean():.2f}"]
+    assert counted == f"40 requests, {first.tokens_per_second:.1f} tokens/s, 0 errors"
+
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+class Failing(httpx.AsyncBaseTransport):
+    """Answers as an engine does, until so many requests were made."""
+
+    def __init__(self, after: int, answer: Answer) -> None:
+        self._transport = Transport(StreamingEngine(MixedSteps(8.0, 0.001, 0.03)))
+        self._left, self._answer = after, answer
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self._left -= 1
+        if self._left >= 0:
+            return await self._transport.handle_async_request(request)
+        return self._answer(request)
+
+
+def raising(error: httpx.TransportError) -> Answer:
+    def answer(_: httpx.Request) -> httpx.Response:
+        raise error
+
+    return answer
+
+
+def streaming(*parts: bytes) -> Answer:
+    async def body() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+
+    return lambda _: httpx.Response(200, stream=Stream(body()))
+
+
+TOKEN = event({"choices": [{"text": "a"}]})
+FAULTS = {
+    "dies": (raising(httpx.ConnectError("All connection attempts failed")), "All connection"),
+    "breaks off": (streaming(TOKEN), "the answer breaks off"),
+    "429": (lambda _: httpx.Response(429, text="slow\ndown"), "status 429: slow down"),
+    "500": (lambda _: httpx.Response(500, text="x" * 500), f"status 500: {'x' * 120}..."),
+    "garbage": (streaming(b"<html>hello</html>\n"), "this is no answer: <html>hello</html>"),
+    "error in the stream": (streaming(event({"error": {"message": "no"}})), "this is no answer"),
+    "nothing": (streaming(b"data: [DONE]\n\n"), "the answer has no token"),
+    "slowly": (raising(httpx.ReadTimeout("")), "no token within 60 s"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_of_an_engine_that_fails_what_was_measured_stays(fault: str, tmp_path: Path) -> None:
+    answer, message = FAULTS[fault]
+    file = tmp_path / "runs.csv"
+
+    with pytest.raises(EngineError) as error:
+        await measured(file, Failing(100, answer))
+
+    assert str(error.value).startswith(f"{HERE.url}: {message}")
+    assert "\n" not in str(error.value)
+    rows = file.read_text().splitlines()[1:]
+    assert str(error.value).endswith(
+        f"; {len(rows)} run{'s are' if len(rows) > 1 else ' is'} in {file}"
+    )
+    assert len(rows) == 1
+    assert len(runs_of([str(file)]).windows) == 1
+
+
+class EachSeventh(Failing):
+    """Fails now and then."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(0, answer)
+        self._asked = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self._asked += 1
+        self._left = 1 if self._asked % 7 else 0
+        return await super().handle_async_request(request)
+
+
+async def test_single_failures_are_counted(tmp_path: Path) -> None:
+    done = await measured(tmp_path / "runs.csv", EachSeventh(FAULTS["500"][0]), 60.0)
+
+    whole = [run for run in done if len(run.answers) + run.errors == 40]
+    assert whole
+    assert all(4 <= run.errors <= 7 for run in whole)
+
+
+async def test_a_connection_that_was_closed_is_opened_anew(tmp_path: Path) -> None:
+    closed = raising(httpx.RemoteProtocolError("Server disconnected without sending a response."))
+
+    done = await measured(tmp_path / "runs.csv", EachSeventh(closed), 60.0)
+
+    assert done
+    assert all(run.errors == 0 for run in done)
+
+
+async def test_an_engine_that_fails_at_once_leaves_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "runs.csv"
+
+    with pytest.raises(EngineError, match=r"; no run is complete$"):
+        await measured(file, Failing(0, FAULTS["500"][0]))
+
+    assert not file.exists()
+
+
+def test_a_file_that_exists_is_not_touched(tmp_path: Path) -> None:
+    file = tmp_path / "runs.csv"
+    file.write_text("mine")
+
+    with pytest.raises(InputError, match="exists already; name another file with --csv"):
+        RunsFile(file)
+    with pytest.raises(InputError, match="there is no folder"):
+        RunsFile(tmp_path / "missing" / "runs.csv")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:8000", "127.9.9.9"])
+def test_this_machine_is_measured_without_asking(host: str) -> None:
+    allowed(EngineEndpoint(f"http://{host}"), 15, yes=False)
+
+
+@pytest.mark.parametrize(
+    "host", ["llm.example.com", "10.0.0.1", "localhost.example.com", "[::2]", "127.0.0.1.nip.io"]
+)
+def test_other_machines_are_measured_with_consent_only(host: str) -> None:
+    there = EngineEndpoint(f"https://{host}")
+
+    with pytest.raises(InputError, match=r"not on this machine.*up to 15 minutes.*give --yes"):
+        allowed(there, 15, yes=False)
+    allowed(there, 15, yes=True)
+
+
+@pytest.mark.parametrize("text", ["512", "512/", "/128", "0/128", "512/1", "a/b", "512/128/3"])
+def test_a_shape_is_two_numbers(text: str) -> None:
+    with pytest.raises(InputError, match="expected INPUT/OUTPUT tokens"):
+        shape_of(text)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost", "http://", ""])
+def test_a_url_is_that_of_an_engine(url: str) -> None:
+    with pytest.raises(InputError, match="is no URL of an engine"):
+        EngineEndpoint(url)
+
+
+def test_the_key_is_sent_and_never_told(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("secret-1\n")
+
+    assert EngineEndpoint(HERE.url, key).headers() == {"Authorization": "Bearer secret-1"}
+    for text in ("", "two words"):
+        key.write_text(text)
+        with pytest.raises(InputError, match="has no API key") as error:
+            EngineEndpoint(HERE.url, key).headers()
+        assert "two" not in str(error.value)
+    with pytest.raises(InputError, match="No such file"):
+        EngineEndpoint(HERE.url, tmp_path / "missing").headers()
+
+
+async def test_requests_are_what_engines_understand(tmp_path: Path) -> None:
+    bodies: list[dict[str, object]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return httpx.Response(500)
+
+    with pytest.raises(EngineError):
+        await measured(tmp_path / "runs.csv", Failing(1, answer))
+
+    (body,) = bodies
+    assert body["model"] == "granite"
+    assert body["stream"] is True
+    assert body["max_tokens"] == body["min_tokens"] == 2
