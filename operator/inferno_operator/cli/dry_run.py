@@ -3,8 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from inferno_operator.cli.places import now
 from inferno_operator.cli.selection import choose_optimizer
-from inferno_operator.controllers.measurement.load import with_last_good
+from inferno_operator.controllers.measurement.load import (
+    with_last_good,
+    with_scheduled_replicas,
+)
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.observation import Observation, readable, still_running
@@ -52,8 +56,11 @@ def decide(
     InputError
         The Optimizer is ambiguous or does not exist, or a change is invalid.
     """
-    chosen = choose_optimizer(observations, namespace, optimizer)
-    resources = [with_last_good(r) if isinstance(r, Server) else r for r in readable(observations)]
+    chosen, time = choose_optimizer(observations, namespace, optimizer), now()
+    resources = [
+        with_last_good(with_scheduled_replicas(r, time)) if isinstance(r, Server) else r
+        for r in readable(observations)
+    ]
     snapshot = build_system([*resources, *still_running(observations)], chosen, time_limit)
     changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
     return DryRun(chosen, replace(snapshot, system=changed), optimize(changed), idle)

@@ -87,7 +87,7 @@ async def measure(
         target = targets.get((server.spec.service_class, server.spec.model))
         newest = measured(result.reading, result.source, None, result.hint)
         newest = with_planned_load(
-            with_targets(newest, target), server, server.status.measured, target
+            with_targets(newest, target), server, server.status.measured, target, newest.time
         )
         found.append(ServerMeasurement(server, newest, target))
     return found, recorder.asked

@@ -1,5 +1,7 @@
 """Server: a model that is served to a class of users, and the decision for it."""
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -8,6 +10,7 @@ from inferno_operator.resources.allocation import MAX_ACCELERATORS, ServerAlloca
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.measurement import Measure, Measured
 from inferno_operator.resources.model_booster import ModelBoosterRef
+from inferno_operator.resources.recurrence import MAX_WINDOWS, RecurringWindow
 from inferno_operator.resources.schema import (
     Items,
     NonEmptyText,
@@ -15,6 +18,7 @@ from inferno_operator.resources.schema import (
     Number,
     Part,
     PositiveInteger,
+    Quantity,
     Rule,
 )
 from inferno_operator.resources.workload import RULES, Workload
@@ -33,10 +37,34 @@ class ScaleDown(Part):
     """Time for which fewer must be enough [s]; absent: 300, or two lead times if that is more."""
 
 
+class ScheduledLoad(RecurringWindow):
+    """A recurring window of time in which a measured server needs more, as somebody knows."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "say minNumReplicas, minArrivalRate or both",
+            "has(self.minNumReplicas) || has(self.minArrivalRate)",
+            lambda window: (window.min_num_replicas, window.min_arrival_rate) != (None, None),
+        ),
+    )
+
+    min_num_replicas: NonNegativeInteger | None = None
+    """Fewest replicas in the window."""
+    min_arrival_rate: Quantity | None = None
+    """Least load that plans are made for in the window [requests/min]."""
+
+
 class ServerSpec(Part):
     """Which model is served to which class, what runs now, and what should run."""
 
-    rules: ClassVar[tuple[Rule, ...]] = RULES
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *RULES,
+        Rule(
+            "a schedule is for a measured load: add measure, or type the load",
+            "!has(self.schedule) || size(self.schedule) == 0 || has(self.measure)",
+            lambda spec: not spec.schedule or spec.measure is not None,
+        ),
+    )
 
     name: NonEmptyText
     """Name of the server, the key of the solution."""
@@ -66,6 +94,8 @@ class ServerSpec(Part):
     """Time until a new replica serves, while it is not measured [s]; 120 if absent."""
     scale_down: ScaleDown | None = None
     """How the replicas of a measured server are reduced."""
+    schedule: Annotated[Items[ScheduledLoad], Field(max_length=MAX_WINDOWS)] = ()
+    """What is known beforehand of a measured server; replicas are ready when a window begins."""
     measure: Measure | None = None
     """Where the load and the latencies are measured; absent: a person sets currentAlloc."""
 
@@ -116,6 +146,11 @@ class Server(Resource):
 
     spec: ServerSpec
     status: ServerStatus = ServerStatus()
+
+    def scheduled(self, now: datetime) -> Sequence[ScheduledLoad]:
+        """Return the windows that are open, or will be when a new replica serves."""
+        later = now + timedelta(seconds=self.lead_seconds)
+        return [window for window in self.spec.schedule if window.end(now) or window.end(later)]
 
     @property
     def lead_seconds(self) -> float:

@@ -67,6 +67,7 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
     yield ""
     yield TextTable(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
     yield from _of_load(found)
+    yield from _of_schedule(item)
 
 
 def _notes(item: ServerMeasurement) -> Iterator[str]:
@@ -87,6 +88,21 @@ def _of_load(found: Measured | None) -> Iterator[str]:
         )
         yield f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {known}"
     yield from _of_backlog(found)
+
+
+def _of_schedule(item: ServerMeasurement) -> Iterator[str]:
+    """Yield what the schedule of a Server asks for now, or when new replicas serve."""
+    found, server = item.measured, item.server
+    for window in server.scheduled(found.time) if found is not None else ():
+        asked = (
+            f"{number(value)} {unit}"
+            for value, unit in (
+                (window.min_arrival_rate, "requests/min"),
+                (window.min_num_replicas, "replicas"),
+            )
+            if value is not None
+        )
+        yield f"scheduled ({window.start} {window.timezone}): at least {' and '.join(asked)}"
 
 
 def _of_backlog(found: Measured | None) -> Iterator[str]:

@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from inferno_operator.controllers.measurement.load import measured_server
+from inferno_operator.controllers.measurement.load import (
+    measured_server,
+    with_scheduled_replicas,
+)
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import Subjects
 from inferno_operator.controllers.measurement.reconcile import Context, last_good, reconcile
@@ -108,7 +111,8 @@ class MeasurementController:
         if not isinstance(server, Server):
             return observation
         newest = self._context.measured.get(key) or last_good(observation)
-        return replace(observation, resource=measured_server(server, newest))
+        scheduled = with_scheduled_replicas(server, self._context.now())
+        return replace(observation, resource=measured_server(scheduled, newest))
 
     async def _measured(self, keys: Sequence[Key]) -> None:
         """Wait until Servers are measured, for a limited time."""

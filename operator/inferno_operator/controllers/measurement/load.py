@@ -1,6 +1,7 @@
 """The load of a Server for an optimization: the measured one, and never less without evidence."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import reduce
 from math import sqrt
 from typing import Any
@@ -49,7 +50,11 @@ NUMBERS = ("arrival_rate", "avg_length", "avg_in_tokens", "avg_out_tokens")
 
 
 def with_planned_load(
-    newest: Measured, server: Server, before: Measured | None, target: Target | None
+    newest: Measured,
+    server: Server,
+    before: Measured | None,
+    target: Target | None,
+    now: datetime,
 ) -> Measured:
     """Add the backlog and the load that plans are made for.
 
@@ -64,9 +69,11 @@ def with_planned_load(
         largest of what a person gave and of the standing decision.
     target
         The targets of the Server.
+    now
+        The time, for which somebody may know that more is to come.
     """
     backlog = _backlog(newest, target)
-    found = _load(newest, backlog, server, before)
+    found = _with_schedule(_load(newest, backlog, server, before), server, now)
     return newest.model_copy(update={"backlog": backlog, "load": found})
 
 
@@ -132,6 +139,14 @@ def _load(
         return _largest([*known, newest])
     waited = _plus(last, -(before.backlog or 0.0), measure)  # what waits now is known
     return _plus(_larger(waited, arrivals), backlog, measure)
+
+
+def _with_schedule(found: Load | None, server: Server, now: datetime) -> Load | None:
+    """Return a load with what somebody knows to come."""
+    least = max((window.min_arrival_rate or 0.0 for window in server.scheduled(now)), default=0.0)
+    if found is None or found.arrival_rate >= least:
+        return found
+    return found.model_copy(update={"arrival_rate": least})
 
 
 def _given(server: Server) -> list[Load]:
@@ -205,6 +220,15 @@ def _backlog(measured: Measured, target: Target | None) -> float | None:
     replicas = measured.replicas.reporting if measured.replicas else 1
     healthy = (measured.arrival_rate or 0.0) / 60 * seconds + replicas
     return round(max(0.0, measured.waiting - healthy), DIGITS)
+
+
+def with_scheduled_replicas(server: Server, now: datetime) -> Server:
+    """Return a Server with the fewest replicas that it is to have now, as somebody knows."""
+    fewest = max((w.min_num_replicas or 0 for w in server.scheduled(now)), default=0)
+    if fewest <= server.spec.min_num_replicas:
+        return server
+    spec = server.spec.model_copy(update={"min_num_replicas": fewest})
+    return server.model_copy(update={"spec": spec})
 
 
 def with_last_good(server: Server) -> Server:

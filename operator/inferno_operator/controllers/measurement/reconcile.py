@@ -114,7 +114,7 @@ def _update(observation: Observation, result: SurveyResult, context: Context) ->
         target = context.subjects.target(key, server)
         ahead = context.lookahead.ahead(key, server, newest, before)
         newest = with_targets(newest, target).model_copy(update={"ahead": ahead})
-        newest = with_planned_load(newest, server, before, target)
+        newest = with_planned_load(newest, server, before, target, context.now())
     context.measured[key] = newest
     return status.update(observation, newest, context.now())
 

@@ -180,3 +180,12 @@ def test_it_is_said_how_far_ahead_plans_are_made(history: float, known: str) -> 
     assert shown[-1] == (
         f"planned for 1667 requests/min: now 1234, 1.35 times that after 4m, {known}"
     )
+
+
+def test_it_is_said_what_is_scheduled() -> None:
+    always = {"start": "* * * * *", "duration": "1h", "minArrivalRate": 1500, "minNumReplicas": 8}
+    asked = server(measure=MEASURE, schedule=[always])
+
+    shown = list(comparison_parts(ServerMeasurement(asked, FRESH)))
+
+    assert shown[-1] == "scheduled (* * * * * UTC): at least 1500 requests/min and 8 replicas"

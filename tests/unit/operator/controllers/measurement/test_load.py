@@ -15,11 +15,14 @@ from inferno_operator.controllers.measurement.load import (
     measured_server,
     with_load,
     with_planned_load,
+    with_scheduled_replicas,
 )
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import Load, Measured, MeasuredReplicas, Server, Target
+from inferno_operator.resources.objects import Manifest
 from inferno_optimizer.optimize import optimize
 from tests.unit.operator.objects import (
+    NOW,
     accelerator,
     capacity,
     model,
@@ -154,7 +157,7 @@ def after(
     known: Measured | None = None
     server_of = of or subject()
     for each in newest:
-        known = with_planned_load(each, server_of, known, target)
+        known = with_planned_load(each, server_of, known, target, each.time)
     assert known is not None
     return known, measured_server(server_of, known)
 
@@ -279,7 +282,7 @@ def test_poisson_noise_of_a_constant_load_hardly_moves_it(rate: float) -> None:
     server_of = subject()
 
     for each in rates:
-        known = with_planned_load(measurement("Fresh", each), server_of, known, None)
+        known = with_planned_load(measurement("Fresh", each), server_of, known, None, NOW)
         assert known.load is not None
         loads.append(known.load.arrival_rate)
 
@@ -376,3 +379,58 @@ def test_a_first_plan_on_a_young_prometheus_takes_nothing_away(
 
     assert [d.allocation.replicas for d in decisions if d.allocation] == [9] * len(decisions)
     assert len(decisions) + len(found.excluded) == 1
+
+
+EVERY_MORNING = {"start": "0 9 * * 1-5", "duration": "2h", "timezone": "Europe/Berlin"}
+
+
+def at(hour: int, minute: int = 0) -> datetime:
+    """A time of Thursday, 2026-01-01; in Berlin it is one hour later."""
+    return datetime(2026, 1, 1, hour, minute, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("time", "rate", "fewest"),
+    [
+        (at(7, 57), 20, 0),
+        (at(7, 58), 600, 5),  # new replicas take two minutes
+        (at(8), 600, 5),
+        (at(9, 59), 600, 5),
+        (at(10), 20, 0),
+    ],
+)
+def test_what_somebody_knows_beforehand_is_planned_for_in_time(
+    time: datetime, rate: float, fewest: int
+) -> None:
+    resource = scheduled({**EVERY_MORNING, "minArrivalRate": 600, "minNumReplicas": 5})
+
+    found = with_planned_load(measurement("Fresh"), resource, None, None, time)
+
+    assert found.load is not None
+    assert found.load.arrival_rate == rate
+    assert found.arrival_rate == 20
+    assert with_scheduled_replicas(resource, time).spec.min_num_replicas == fewest
+
+
+def test_a_larger_load_is_planned_for_as_it_is() -> None:
+    resource = scheduled({**EVERY_MORNING, "minArrivalRate": 600})
+
+    found = with_planned_load(measurement("Fresh", 900.0), resource, None, None, at(8))
+
+    assert found.load is not None
+    assert found.load.arrival_rate == 900
+
+
+def test_the_largest_number_of_several_windows_counts() -> None:
+    windows = [{**EVERY_MORNING, "minNumReplicas": n} for n in (3, 7, 2)]
+
+    found = with_scheduled_replicas(scheduled(*windows, minNumReplicas=4), at(8))
+
+    assert found.spec.min_num_replicas == 7
+
+
+def scheduled(*windows: Manifest, **fields: object) -> Server:
+    spec = {"measure": {"source": "vLLM", "labels": {"model_name": "m"}}, "schedule": [*windows]}
+    resource = observed(server(spec={**spec, **fields, "currentAlloc": None})).resource
+    assert isinstance(resource, Server)
+    return resource
