@@ -30,7 +30,7 @@ SAMPLES = sorted(
     path
     for path in (ROOT / "samples").iterdir()
     # one needs definitions besides ours, and the other has loads to replay, no objects
-    if path.is_dir() and path.name not in ("model-booster", "traces")
+    if path.is_dir() and path.name not in ("model-booster", "traces", "wva")
 )
 
 Manifest = dict[str, Any]
