@@ -1,9 +1,12 @@
 """What is in the image is known by its hash, and nothing says from where it is to be fetched."""
 
+import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import requires
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -100,3 +103,27 @@ def test_an_image_is_built_from_a_digest() -> None:
     built = build(DIGEST)
 
     assert f"--build-arg BASE={DIGEST}" in built.stdout
+
+
+def test_the_bill_of_materials_lists_what_is_in_the_image_and_is_the_same_each_time(
+    tmp_path: Path,
+) -> None:
+    bills = [bill_of_materials(tmp_path / name) for name in ("one", "two")]
+
+    assert bills[0] == bills[1]
+    bill = json.loads(bills[0])
+    assert bill["bomFormat"] == "CycloneDX"
+    listed = {canonicalize_name(c["name"]): c["version"] for c in bill["components"]}
+    assert listed == pinned("requirements.txt")
+
+
+def bill_of_materials(folder: Path) -> bytes:
+    environment = Path(sys.prefix)  # as it is: it is not to be made anew while it is in use
+    made = (f"VENV={environment}", f"--old-file={environment / '.ready'}")
+    subprocess.run(
+        ["make", "--no-print-directory", "sbom", f"DIST={folder}", *made],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    return (folder / "sbom.json").read_bytes()
