@@ -282,7 +282,8 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
         list[str],
         typer.Argument(
             metavar="FILE",
-            help="CSV with a run on each line, or the JSON that `vllm bench serve` saves.",
+            help="CSV with a run on each line, or the JSON that `vllm bench serve`, guidellm or "
+            "genai-perf saves.",
             show_default=False,
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it

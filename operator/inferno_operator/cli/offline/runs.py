@@ -1,4 +1,4 @@
-"""Results of benchmark runs, from CSV files and from the JSON of `vllm bench serve`."""
+"""Results of benchmark runs: CSV files, and what `vllm bench serve` and other programs save."""
 
 import csv
 import io
@@ -192,11 +192,24 @@ def _number(text: str, column: str, origin: str, *, required: bool) -> float:
 
 
 def _benchmarks(text: str, path: str) -> Iterator[Run]:
-    """The runs in the JSON of `vllm bench serve`: one document, a list, or one on each line."""
-    for number, document in enumerate(_documents(text, path), 1):
+    """The runs in the JSON of a benchmark: one document, a list, or one on each line."""
+    for number, document in enumerate(_results(text, path), 1):
         if not isinstance(document, Mapping):
             raise InputError(f"{path}: result {number}: expected an object")
-        yield _benchmark(document, f"{path}: result {number}")
+        origin = f"{path}: result {number}"
+        if "metrics" in document:
+            yield _of_guidellm(document, origin)
+        elif "input_config" in document:
+            yield _of_genai_perf(document, origin)
+        else:
+            yield _benchmark(document, origin)
+
+
+def _results(text: str, path: str) -> Iterator[object]:
+    """The results of a file; a report of guidellm has several."""
+    for document in _documents(text, path):
+        several = document.get("benchmarks") if isinstance(document, Mapping) else None
+        yield from several if isinstance(several, list) else [document]
 
 
 def _documents(text: str, path: str) -> Iterator[object]:
@@ -232,3 +245,62 @@ def _benchmark(document: Mapping[str, object], origin: str) -> Run:
         number("mean_tpot_ms"),
         number("mean_ttft_ms"),
     )
+
+
+def _of_guidellm(document: Mapping[str, object], origin: str) -> Run:
+    """A benchmark in the report of `guidellm benchmark`: means of the successful requests."""
+
+    def mean(metric: str, *, required: bool = True) -> float:
+        return _value(
+            document, ("metrics", metric, "successful", "mean"), origin, required=required
+        )
+
+    strategy = _inside(document, ("config", "strategy")) or _inside(document, ("args", "strategy"))
+    kind = strategy.get("type_") if isinstance(strategy, Mapping) else None
+    clients = {"synchronous": 1.0}.get(str(kind), math.nan)
+    if kind == "concurrent":
+        clients = _value({"strategy": strategy}, ("strategy", "streams"), origin)
+    return Run(
+        origin,
+        clients,
+        mean("requests_per_second", required=not math.isfinite(clients)),
+        mean("prompt_token_count"),
+        mean("output_token_count"),
+        mean("inter_token_latency_ms"),
+        mean("time_to_first_token_ms"),
+    )
+
+
+def _of_genai_perf(document: Mapping[str, object], origin: str) -> Run:
+    """What `genai-perf profile` exports; latencies are in ms."""
+
+    def mean(metric: str, *, required: bool = True) -> float:
+        return _value(document, (metric, "avg"), origin, required=required)
+
+    place = ("input_config", "perf_analyzer", "stimulus", "concurrency")
+    clients = _value(document, place, origin, required=False)
+    return Run(
+        origin,
+        clients,
+        mean("request_throughput", required=not math.isfinite(clients)),
+        mean("input_sequence_length"),
+        mean("output_sequence_length"),
+        mean("inter_token_latency"),
+        mean("time_to_first_token"),
+    )
+
+
+def _value(
+    document: Mapping[str, object], place: Sequence[str], origin: str, *, required: bool = True
+) -> float:
+    """The number at a place in a document."""
+    found = _inside(document, place)
+    text = "" if found is None else str(found)
+    return _number(text, ".".join(place), origin, required=required)
+
+
+def _inside(document: object, place: Sequence[str]) -> object:
+    """What is at a place in a document; None if nothing is."""
+    for key in place:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document

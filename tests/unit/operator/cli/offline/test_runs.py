@@ -70,9 +70,76 @@ def test_at_a_rate_the_batch_comes_from_the_rate_that_was_achieved(tmp_path: Pat
     assert run.window.batch == pytest.approx(1 + 12.5 * 127 * 0.0095)
 
 
+def summary(mean: float) -> dict[str, object]:
+    return {"successful": {"mean": mean, "median": 0.9 * mean}, "errored": {"mean": 0.0}}
+
+
+def of_guidellm(strategy: object, place: str = "config") -> dict[str, object]:
+    """A benchmark as guidellm reports it; "args" had the strategy in earlier versions."""
+    metrics = {
+        "requests_per_second": summary(12.5),
+        "request_concurrency": summary(15.6),
+        "prompt_token_count": summary(512),
+        "output_token_count": summary(128),
+        "inter_token_latency_ms": summary(9.5),
+        "time_to_first_token_ms": summary(14),
+    }
+    return {"type_": "generative_benchmark", place: {"strategy": strategy}, "metrics": metrics}
+
+
+@pytest.mark.parametrize("place", ["config", "args"])
+def test_a_report_of_guidellm_is_read(tmp_path: Path, place: str) -> None:
+    strategies = [
+        {"type_": "synchronous"},
+        {"type_": "concurrent", "streams": 16},
+        {"type_": "poisson", "rate": 13.0},
+    ]
+    report = {"metadata": {}, "benchmarks": [of_guidellm(s, place) for s in strategies]}
+
+    lone, clients, arrivals = read(tmp_path, json.dumps(report), "benchmarks.json")
+
+    for run in (lone, clients, arrivals):
+        assert (run.input_tokens, run.output_tokens) == (512, 128)
+        assert (run.itl_ms, run.ttft_ms) == (9.5, 14)
+    assert (lone.window.batch, clients.window.batch) == (1, 16)
+    assert arrivals.window.batch == pytest.approx(1 + 12.5 * 127 * 0.0095)
+
+
+def of_genai_perf(**stimulus: float) -> dict[str, object]:
+    """What genai-perf exports."""
+    return {
+        "request_throughput": {"unit": "requests/sec", "avg": 12.5},
+        "time_to_first_token": {"unit": "ms", "avg": 14.0, "p99": 20.0},
+        "inter_token_latency": {"unit": "ms", "avg": 9.5, "p99": 11.0},
+        "output_sequence_length": {"unit": "tokens", "avg": 128.0},
+        "input_sequence_length": {"unit": "tokens", "avg": 512.0},
+        "input_config": {"perf_analyzer": {"stimulus": stimulus}},
+    }
+
+
+def test_an_export_of_genai_perf_is_read(tmp_path: Path) -> None:
+    documents = [of_genai_perf(concurrency=16), of_genai_perf(request_rate=13.0)]
+
+    clients, arrivals = read(tmp_path, "\n".join(map(json.dumps, documents)), "profile.json")
+
+    for run in (clients, arrivals):
+        assert (run.input_tokens, run.output_tokens) == (512, 128)
+        assert (run.itl_ms, run.ttft_ms) == (9.5, 14)
+    assert clients.window.batch == 16
+    assert arrivals.window.batch == pytest.approx(1 + 12.5 * 127 * 0.0095)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            json.dumps({"benchmarks": [{"metrics": {}, "config": {}}]}),
+            "result 1: metrics.requests_per_second.successful.mean: must be a number above 0",
+        ),
+        (
+            json.dumps(of_genai_perf(concurrency=4) | {"time_to_first_token": None}),
+            "result 1: time_to_first_token.avg: must be a number above 0, not ''",
+        ),
         ("", "runs.csv: is empty"),
         (
             "concurency,isl,osl,itl,ttft\n1,2,3,4,5\n",
