@@ -17,6 +17,7 @@ from inferno_optimizer.system import (
     PrefillDecodeParameters,
     Server,
     StepParameters,
+    Target,
     TokenBudgetParameters,
 )
 
@@ -35,16 +36,19 @@ def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decisio
 
 def _warned(catalogue: Catalogue, server: Server, decision: Decision) -> Decision:
     parts = decision.allocation.parts if decision.allocation else ()
+    target = catalogue.target(server)
     found = tuple(
         warning
         for part in parts
         if (profile := catalogue.profile(server.model, part.accelerator))
-        for warning in warnings_of(server, profile, part.max_batch_size)
+        for warning in warnings_of(server, profile, part.max_batch_size, target)
     )
     return replace(decision, warnings=found) if found else decision
 
 
-def warnings_of(server: Server, profile: PerformanceProfile, batch: int) -> Iterator[str]:
+def warnings_of(
+    server: Server, profile: PerformanceProfile, batch: int, target: Target
+) -> Iterator[str]:
     """Warnings about a server on the accelerator of a profile; none for an idle server.
 
     Parameters
@@ -53,11 +57,14 @@ def warnings_of(server: Server, profile: PerformanceProfile, batch: int) -> Iter
         The server, and a performance profile of its model.
     batch
         The largest batch of a replica [requests].
+    target
+        What the server's class promises for its model.
     """
     if not server.load.idle:
         yield from _beyond_memory(server.load, profile, batch)
         yield from _without_prefill(server.load, profile)
         yield from _beyond_lengths(server.load, profile)
+        yield from _without_spread(target, profile)
 
 
 def _beyond_memory(load: Load, profile: PerformanceProfile, batch: int) -> Iterator[str]:
@@ -99,6 +106,15 @@ def _beyond_lengths(load: Load, profile: PerformanceProfile) -> Iterator[str]:
         f" {_span(known_in)} input and {_span(known_out)} output tokens, and the load has {inputs}"
         f" and {outputs}: calibrate with such requests"
     )
+
+
+def _without_spread(target: Target, profile: PerformanceProfile) -> Iterator[str]:
+    steps = profile.parameters.generation is Generation.STEPS
+    if target.itl_percentile and target.itl_ms and not steps:
+        yield (
+            f"slo-itl-percentile counts as the mean on {profile.accelerator}: only stepParms tell"
+            f" how the latency varies; calibrate model {profile.model!r}"
+        )
 
 
 def _within(tokens: int, bounds: tuple[int, int]) -> bool:

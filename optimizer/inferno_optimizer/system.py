@@ -140,9 +140,10 @@ class Target:
 
     The fields are the mean inter-token latency [ms], waiting time [ms], throughput [tokens/s]
     and time to first token [ms]. With a percentile in (0, 100), the target limits that
-    percentile of the wait or of the time to first token. Without one, as in the original, it
-    limits the mean time to first token, and -ln 0.05 times the mean wait (the 95th percentile
-    if the waits were exponential).
+    percentile of the wait, of the time to first token, or of the mean inter-token latency of a
+    request, which generations 1 to 3 take as the same for all. Without one, as in the original,
+    it limits the mean, and -ln 0.05 times the mean wait (the 95th percentile if the waits were
+    exponential).
     """
 
     itl_ms: float = 0.0
@@ -151,6 +152,7 @@ class Target:
     ttft_ms: float = 0.0
     wait_percentile: float = 0.0
     ttft_percentile: float = 0.0
+    itl_percentile: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Percentiles of the wait and the time to first token of the accepted requests [ms]."""
+    """Percentiles of the wait and the time to first token of the accepted requests [ms].
+
+    Those of the mean inter-token latency of a request are 0 if they are not predicted.
+    """
 
     wait_p90: float = 0.0
     wait_p95: float = 0.0
@@ -219,6 +224,9 @@ class Tail:
     ttft_p90: float = 0.0
     ttft_p95: float = 0.0
     ttft_p99: float = 0.0
+    itl_p90: float = 0.0
+    itl_p95: float = 0.0
+    itl_p99: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,7 @@ def _class_problems(service_class: ServiceClass) -> Iterator[Problem]:
             "slo-ttft": target.ttft_ms,
         }
         percentiles = {
+            "slo-itl-percentile": target.itl_percentile,
             "slo-ttw-percentile": target.wait_percentile,
             "slo-ttft-percentile": target.ttft_percentile,
         }

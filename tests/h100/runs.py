@@ -62,6 +62,13 @@ def measured() -> list[Measured]:
         ]
 
 
+def itl_percentiles(run: Measured) -> list[float]:
+    """Percentiles 90, 95 and 99 of the mean inter-token latencies of the requests of a run [ms]."""
+    with (DATA / "itl.csv").open(encoding="utf-8") as file:
+        (row,) = (row for row in csv.DictReader(file) if row["run"] == run.name)
+    return [float(row[name]) for name in ("p90", "p95", "p99")]
+
+
 @cache
 def fitted(file: str) -> StepFit:
     """The parameters that follow from the runs in a file."""

@@ -22,7 +22,7 @@ class Target(Part):
     model: NonEmptyText
     """The model's spec.name."""
     slo_itl: Annotated[Number | None, Field(alias="slo-itl")] = None
-    """Mean inter-token latency [ms]."""
+    """Inter-token latency [ms]; without a percentile the mean."""
     slo_ttw: Annotated[Number | None, Field(alias="slo-ttw")] = None
     """Waiting (queueing) time [ms]; without a percentile -ln 0.05 times the mean."""
     slo_ttft: Annotated[Number | None, Field(alias="slo-ttft")] = None
@@ -33,6 +33,9 @@ class Target(Part):
     """Share of the requests that have to stay within slo-ttw [percent]."""
     slo_ttft_percentile: Annotated[Percentile | None, Field(alias="slo-ttft-percentile")] = None
     """Share of the requests that have to stay within slo-ttft [percent]."""
+    slo_itl_percentile: Annotated[Percentile | None, Field(alias="slo-itl-percentile")] = None
+    """Share of the requests whose mean inter-token latency has to stay within slo-itl [percent];
+    with stepParms, otherwise it is the mean of all requests."""
 
 
 class ServiceClassSpec(Part):

@@ -158,6 +158,7 @@ _LATER_TARGETS: Keys = {
     "slo-ttft": NUMBER,
     "slo-ttw-percentile": NUMBER,
     "slo-ttft-percentile": NUMBER,
+    "slo-itl-percentile": NUMBER,
 }
 TARGET = _document(_TARGETS, _LATER_TARGETS)
 SERVICE_CLASS = _document(

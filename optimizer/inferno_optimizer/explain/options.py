@@ -85,7 +85,7 @@ def _option(candidates: Candidates, row: int) -> Option:
     accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
     batch, generation = int(candidates.pairs.batch[row]), candidates.generation(row)
     profile = candidates.system.profiles[int(candidates.pairs.profile[row])]
-    server = candidates.cases[int(candidates.pairs.case[row])].server
+    case = candidates.cases[int(candidates.pairs.case[row])]
     fixed = Option(accelerator.name, accelerator.type, max_batch_size=batch, generation=generation)
     if not candidates.usable[row]:
         return replace(fixed, reason=_out_of_reach(candidates, row))
@@ -101,7 +101,7 @@ def _option(candidates: Candidates, row: int) -> Option:
         max_rate=_per_minute(float(candidates.sizing.max_rate[row])),
         ttft_ms=float(latencies.ttft_ms[0]),
         tail=latencies.tail(0),
-        warnings=tuple(warnings_of(server, profile, batch)),
+        warnings=tuple(warnings_of(case.server, profile, batch, case.target)),
     )
 
 

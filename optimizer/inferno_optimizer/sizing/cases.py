@@ -56,6 +56,11 @@ class Catalogue:
         """Service classes by name."""
         return {c.name: c for c in self.system.classes}
 
+    def target(self, server: Server) -> Target:
+        """What the class of a server promises for its model; nothing if it has no targets."""
+        service_class = self.classes.get(server.service_class)
+        return service_class.targets.get(server.model, Target()) if service_class else Target()
+
     @cached_property
     def accelerators(self) -> Mapping[str, int]:
         """Positions of the accelerators, by name."""

@@ -82,6 +82,9 @@ class PerformanceModel(Protocol):
     def itl_ms(self, averages: Averages) -> FloatArray:
         """Mean inter-token latency [ms]."""
 
+    def itl_spread(self, averages: Averages) -> Spread | None:
+        """How far the mean of a request is from that of all; None if it is the same for all."""
+
     def first_token_ms(self, averages: Averages) -> FloatArray:
         """Mean time from the start of service to the first token [ms]."""
 
@@ -106,6 +109,9 @@ class SteadyModel(ArrayTable):
     def loaded(self, arrival_rate: FloatArray) -> DepartureIntervals:  # noqa: ARG002 - does not matter
         """The times between departures, at any rate."""
         return self.intervals
+
+    def itl_spread(self, averages: Averages) -> None:
+        """None: it is the same for all requests."""
 
     def first_token_spread(self, averages: Averages) -> None:
         """None: the time to the first token varies by the wait only."""

@@ -42,19 +42,20 @@ MEAN_FACTOR = float(-np.log(0.05))
 """Ratio of the 95th percentile to the mean of an exponential wait, as in the original."""
 
 PERCENTILES = (0.90, 0.95, 0.99)
-"""The percentiles of the wait and of the time to first token in a `Tail`."""
+"""The percentiles in a `Tail`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetLimits(ArrayTable):
     """Targets as arrays; a limit [ms] is infinite where no target is set.
 
-    `itl` limits the mean inter-token latency. `wait_share` and `ttft_share` are the shares of
-    the requests that must stay within `wait` and `ttft`; 0 means the rule of the original, see
+    `itl` limits the inter-token latency. `itl_share`, `wait_share` and `ttft_share` are the shares
+    of the requests that must stay within the limits; 0 means the rule of the original, see
     `Target`. `throughput` is true where there is a throughput target.
     """
 
     itl: FloatArray
+    itl_share: FloatArray
     wait: FloatArray
     wait_share: FloatArray
     ttft: FloatArray
@@ -64,12 +65,15 @@ class TargetLimits(ArrayTable):
     @classmethod
     def of(cls, targets: Sequence[Target]) -> Self:
         """The limits of the targets, one row for each target."""
-        columns = ("itl_ms", "wait_ms", "ttft_ms", "wait_percentile", "ttft_percentile")
-        itl, wait, ttft, wait_percent, ttft_percent = (
-            np.array([getattr(t, name) for t in targets], dtype=np.float64) for name in columns
+        limits = ("itl_ms", "wait_ms", "ttft_ms")
+        percentiles = ("itl_percentile", "wait_percentile", "ttft_percentile")
+        itl, wait, ttft, itl_percent, wait_percent, ttft_percent = (
+            np.array([getattr(t, name) for t in targets], dtype=np.float64)
+            for name in (*limits, *percentiles)
         )
         return cls(
             np.where(itl > 0, itl, np.inf),
+            np.where(itl > 0, itl_percent / 100, 0.0),
             np.where(wait > 0, wait, np.inf),
             np.where(wait > 0, wait_percent / 100, 0.0),
             np.where(ttft > 0, ttft, np.inf),
@@ -87,16 +91,18 @@ class Latencies(ArrayTable):
     ttft_ms: FloatArray
     wait_percentiles: FloatArray
     ttft_percentiles: FloatArray
+    itl_percentiles: FloatArray
 
     @classmethod
     def zeros(cls, rows: int) -> Self:
         """Latencies of 0, to be filled in."""
-        tails = (np.zeros((rows, len(PERCENTILES))) for _ in range(2))
+        tails = (np.zeros((rows, len(PERCENTILES))) for _ in range(3))
         return cls(np.zeros(rows), np.zeros(rows), np.zeros(rows), *tails)
 
     def tail(self, row: int) -> Tail:
         """The percentiles of one row."""
-        return Tail(*self.wait_percentiles[row].tolist(), *self.ttft_percentiles[row].tolist())
+        columns = (self.wait_percentiles, self.ttft_percentiles, self.itl_percentiles)
+        return Tail(*np.concatenate([column[row] for column in columns]).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,12 @@ class Replicas:
         intervals = model.loaded(arrival_rate)
         return averages(arrival_rate, model.batch, model.queue_limit, intervals)
 
+    def itl(self, queue: Averages) -> "Latency":
+        """The mean inter-token latency of a request."""
+        share = self.limits.itl_share
+        spread = self.model.itl_spread(queue) if share.any() else None
+        return Latency(self.model.itl_ms(queue), share, spread)
+
     def delays(self, queue: Averages) -> tuple["Delay", "Delay"]:
         """The wait and the time to first token."""
         first, limits = self.model.first_token_ms(queue), self.limits
@@ -151,7 +163,7 @@ class Replicas:
         """
         queue, limits = self.averages(arrival_rate), self.limits
         wait, ttft = self.delays(queue)
-        itl = _log(self.model.itl_ms(queue) / limits.itl)
+        itl = self.itl(queue).excess(limits.itl)
         delay = np.maximum(wait.excess(limits.wait), ttft.excess(limits.ttft))
         return np.maximum(itl, delay) - ROUNDING
 
@@ -165,13 +177,47 @@ class Replicas:
         if spread is not None:
             found = [delay_percentile(queue, first, spread, share) for share in shares]
             delays = np.stack(found, axis=1)
+        itl, around = self.model.itl_ms(queue), self.model.itl_spread(queue)
+        intervals = np.zeros_like(waits)
+        if around is not None:
+            intervals = np.stack([itl + around.quantile(share) for share in shares], axis=1)
         return Latencies(
-            itl_ms=self.model.itl_ms(queue),
+            itl_ms=itl,
             wait_ms=queue.wait_ms,
             ttft_ms=queue.wait_ms + first,
             wait_percentiles=waits,
             ttft_percentiles=delays,
+            itl_percentiles=intervals,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A latency with a target: its mean [ms], and how far it is from that; None if it is not.
+
+    The share `share` of the requests must stay within the target; where it is 0, the mean must.
+    """
+
+    mean: FloatArray
+    share: FloatArray
+    spread: Spread | None
+
+    def ms(self) -> FloatArray:
+        """The latency that the target limits: a percentile, or the mean [ms]."""
+        result = self.mean.copy()
+        if self.spread is not None:
+            rows = np.flatnonzero(self.share)
+            result[rows] += self.spread.take(rows).quantile(self.share[rows])
+        return result
+
+    def excess(self, limit: FloatArray) -> FloatArray:
+        """Logarithm of the ratio to a limit [ms], see `Replicas.excess`."""
+        result = _log(self.mean / limit)
+        if self.spread is not None:
+            rows = np.flatnonzero(self.share)
+            beyond = self.spread.take(rows).tail(limit[rows] - self.mean[rows])
+            result[rows] = _log(beyond) - np.log1p(-self.share[rows])
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +299,8 @@ def size(replicas: Replicas) -> Sizing:
     rate = np.minimum(rate, np.where(replicas.limits.throughput, THROUGHPUT_SHARE, 1.0) * highest)
     least = replicas.averages(lowest)
     wait, ttft = replicas.delays(least)
-    return Sizing(_counted(replicas, rate), model.itl_ms(least), wait.ms(), ttft.ms())
+    itl = replicas.itl(least)
+    return Sizing(_counted(replicas, rate), itl.ms(), wait.ms(), ttft.ms())
 
 
 def _counted(replicas: Replicas, rate: FloatArray) -> FloatArray:

@@ -5,6 +5,7 @@ root that makes one nearly normal [Wilson and Hilferty, Proc. Nat. Acad. Sci. 17
 """
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -43,6 +44,16 @@ class Spread(ArrayTable):
         normal = 6.0 / skew * (np.cbrt(cube) - 1.0) + skew / 6.0
         above = _normal_tail(np.abs(normal))
         return np.where(normal > 0, above, 1.0 - above)
+
+    def quantile(self, share: FloatArray) -> FloatArray:
+        """The excess over the mean that a share of the times, in (0, 1), does not exceed [ms]."""
+        deviation = self.deviation
+        skew = np.clip(self.third / deviation**3, LEAST_SKEW, MOST_SKEW)
+        shares, place = np.unique(share, return_inverse=True)
+        normal = np.array([NormalDist().inv_cdf(one) for one in shares.tolist()])[place]
+        cube = np.maximum(1.0 + skew / 6.0 * (normal - skew / 6.0), 0.0) ** 3
+        excess: FloatArray = 2.0 * deviation / skew * (cube - 1.0)
+        return excess
 
     def bound(self, log_rest: FloatArray) -> FloatArray:
         """An upper bound of the excess over the mean that a share exp(log_rest) exceeds [ms]."""

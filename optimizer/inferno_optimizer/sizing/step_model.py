@@ -24,6 +24,12 @@ FIRST_OCTAVE = 16
 NODES = 6
 """States below which every ratio is computed, and nodes of an interpolation in an octave above."""
 
+SAME_CROWD = 2.0 * np.exp(-1.0)
+"""Share of the variance of the requests in the batch that their mean over a stay has.
+
+The batch is forgotten as exp(-t / stay), as that of a queue with many servers.
+"""
+
 NUDGE = 0.01
 """Relative change of the requests in the batch with which a derivative is taken."""
 
@@ -138,6 +144,29 @@ class StepModel(StepLaw):
         met = np.minimum(averages.in_service + 1.0, self.batch)
         step, _ = self.step_ms(met, averages.throughput)
         return step
+
+    def itl_spread(self, averages: Averages) -> Spread:
+        """How far the mean time of the steps of a request is from that of all requests.
+
+        It meets more or fewer requests than the mean, which change as it goes on, and more or
+        fewer prompts. These come at random in the time of its decode steps, and each lets others
+        come, as the work in the busy period of a queue.
+        """
+        rate, running = averages.throughput, averages.in_service
+        met = np.minimum(running + 1.0, self.batch)
+        step, mixed = self.step_ms(met, rate)
+        more, _ = self.step_ms(met * (1.0 + NUDGE), rate)
+        slope = (more - step) / (NUDGE * met)
+        clumps = 1.0 / self.power(met, rate, step, mixed)
+        crowd = SAME_CROWD * slope**2 * running * clumps
+        decode, scv = self.alpha + self.decode_slope * met, self.length_cov**2
+        left = 1.0 - np.minimum((step - decode) / step, MOST_BUSY)
+        steps = np.maximum(self.steps - 2.0 * self.ahead, 1.0) / (1.0 + scv)
+        jump = (self.prefill_ms + self.mixed_slope * met) / steps
+        work = rate * decode * steps * jump**2 * (1.0 + scv) / left**3
+        return Spread(
+            crowd + work, crowd * slope * clumps + work * jump * (1.0 + 2.0 * scv) / left**2
+        )
 
     def first_token_ms(self, averages: Averages) -> FloatArray:
         """Mean time of the rest of a step, of those ahead, and of the prompt's own [ms]."""

@@ -257,12 +257,12 @@ class _Percentiles(NamedTuple):
     p99: float
 
 
-def _tail(wait: _Percentiles, ttft: _Percentiles) -> Tail:
-    return Tail(*wait, *ttft)
+def _tail(wait: _Percentiles, ttft: _Percentiles, itl: _Percentiles) -> Tail:
+    return Tail(*wait, *ttft, *itl)
 
 
 _PERCENTILE = Object(_Percentiles, {key: (key, NUMBER) for key in _Percentiles._fields})
-_PERCENTILES = Object(_tail, {"wait": ("wait", _PERCENTILE), "ttft": ("ttft", _PERCENTILE)})
+_PERCENTILES = Object(_tail, {name: (name, _PERCENTILE) for name in ("wait", "ttft", "itl")})
 
 
 def _write_tail(tail: Tail | None) -> object:
@@ -270,7 +270,10 @@ def _write_tail(tail: Tail | None) -> object:
         return None
     wait = _Percentiles(tail.wait_p90, tail.wait_p95, tail.wait_p99)
     ttft = _Percentiles(tail.ttft_p90, tail.ttft_p95, tail.ttft_p99)
-    return {"wait": _PERCENTILE.write(wait), "ttft": _PERCENTILE.write(ttft)}
+    told = {"wait": wait, "ttft": ttft}
+    if tail.itl_p90:
+        told["itl"] = _Percentiles(tail.itl_p90, tail.itl_p95, tail.itl_p99)
+    return {name: _PERCENTILE.write(values) for name, values in told.items()}
 
 
 _TAIL: tuple[str, FieldKind[Any]] = (
@@ -433,6 +436,7 @@ _TARGETS = List(
             "slo-ttft": ("target.ttft_ms", NUMBER),
             "slo-ttw-percentile": ("target.wait_percentile", NUMBER),
             "slo-ttft-percentile": ("target.ttft_percentile", NUMBER),
+            "slo-itl-percentile": ("target.itl_percentile", NUMBER),
         },
     ),
     collect=_mapping,

@@ -90,7 +90,7 @@ def _as_others_read(system: System) -> System:
 
 def _without_percentiles(service_class: ServiceClass) -> ServiceClass:
     def plain(target: Target) -> Target:
-        return replace(target, wait_percentile=0.0, ttft_percentile=0.0)
+        return replace(target, wait_percentile=0.0, ttft_percentile=0.0, itl_percentile=0.0)
 
     return replace(
         service_class, targets={m: plain(target) for m, target in service_class.targets.items()}

@@ -134,6 +134,16 @@ def test_steps_without_bounds_hold_for_all_lengths() -> None:
     assert decision(system(load, unbounded, batch=8)).warnings == ()
 
 
+def test_a_percentile_that_the_data_cannot_tell_is_warned_of() -> None:
+    target = Target(itl_ms=500, itl_percentile=95)
+    load = Load(60, input_tokens=512, output_tokens=128)
+
+    (warning,) = decision(system(load, PREFILL, batch=8, target=target)).warnings
+
+    assert warning.startswith("slo-itl-percentile counts as the mean on G2: only stepParms tell")
+    assert decision(system(load, STEPS, batch=8, target=target)).warnings == ()
+
+
 def test_every_accelerator_of_an_explanation_has_its_own_warnings() -> None:
     short = system(LONG_INPUT, PREFILL)
     long = replace(short.profiles[0], accelerator="A100", max_batch_size=384, at_tokens=51200)

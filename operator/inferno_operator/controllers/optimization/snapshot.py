@@ -272,6 +272,7 @@ def _target(part: Target) -> core.Target:
         ttft_ms=part.slo_ttft or 0.0,
         wait_percentile=part.slo_ttw_percentile or 0.0,
         ttft_percentile=part.slo_ttft_percentile or 0.0,
+        itl_percentile=part.slo_itl_percentile or 0.0,
     )
 
 

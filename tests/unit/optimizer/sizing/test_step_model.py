@@ -8,10 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.sizing.performance import Requests
-from inferno_optimizer.sizing.rates import Replicas, TargetLimits, highest_rate
+from inferno_optimizer.sizing.rates import Replicas, TargetLimits, highest_rate, size
 from inferno_optimizer.sizing.step_model import StepModel
 from inferno_optimizer.system import StepParameters, Target
-from tests.h100.runs import Measured, fitted, latencies, measured, predicted, replica
+from tests.h100.runs import (
+    P95,
+    Measured,
+    fitted,
+    itl_percentiles,
+    latencies,
+    measured,
+    predicted,
+    replica,
+)
 
 ONE_SHAPE, ALL_SHAPES = "closed-512-128.csv", "closed-all.csv"
 OPEN = [run for run in measured() if not run.clients]
@@ -34,6 +43,16 @@ def test_calibrated_with_clients_it_predicts_random_arrivals(run: Measured) -> N
     assert found.itl == pytest.approx(run.itl, rel=0.07)
     assert found.ttft == pytest.approx(run.ttft, rel=0.10)
     assert found.ttft_p95 == pytest.approx(run.ttft_p95, rel=0.15)
+
+
+@pytest.mark.parametrize("run", OPEN, ids=name_of)
+def test_calibrated_with_clients_it_predicts_how_inter_token_latencies_vary(run: Measured) -> None:
+    model = replica(fitted(ONE_SHAPE).parameters, run.batch, run.inputs, run.outputs)
+
+    found = latencies(model, run.rate).itl_percentiles[0]
+
+    assert found == pytest.approx(itl_percentiles(run), rel=0.10)
+    assert found[:2] == pytest.approx(itl_percentiles(run)[:2], rel=0.07)
 
 
 @pytest.mark.parametrize("run", [r for r in ELSEWHERE if r.clients <= 32], ids=name_of)
@@ -123,19 +142,24 @@ def test_latencies_never_fall_with_the_rate(case: Case) -> None:
     replicas = Replicas(model, TargetLimits.of([Target()] * len(shares)))
 
     found = replicas.latencies(shares * model.batch / model.full_ms)
-    for column in (found.itl_ms, found.wait_ms, found.ttft_ms, *found.ttft_percentiles.T):
+    means = found.itl_ms, found.wait_ms, found.ttft_ms
+    for column in (*means, *found.ttft_percentiles.T, *found.itl_percentiles.T):
         assert np.isfinite(column).all()
         assert (np.diff(column) >= -2e-3 * column[:-1]).all()
 
 
-@given(CASES, st.floats(1.05, 5.0), st.sampled_from([0.0, 95.0]))
+PERCENTILES = st.sampled_from([0.0, 95.0])
+
+
+@given(CASES, st.floats(1.05, 5.0), PERCENTILES, PERCENTILES)
 def test_the_highest_rate_is_the_last_that_meets_the_targets(
-    case: Case, patience: float, percentile: float
+    case: Case, patience: float, percentile: float, itl_percentile: float
 ) -> None:
     model = replica(case.parameters, case.batch, case.inputs, case.outputs, case.cov)
     idle = latencies(model, 1e-3 / model.full_ms[0])
     target = Target(
-        itl_ms=patience * idle.itl_ms[0],
+        itl_ms=patience * (idle.itl_percentiles[0, P95] if itl_percentile else idle.itl_ms[0]),
+        itl_percentile=itl_percentile,
         ttft_ms=3 * patience * idle.ttft_ms[0],
         ttft_percentile=percentile,
     )
@@ -146,3 +170,31 @@ def test_the_highest_rate_is_the_last_that_meets_the_targets(
     assert rate > 0
     assert replicas.excess(np.array([rate * (1 - 1e-6)])) <= 0
     assert rate == highest or replicas.excess(np.array([rate * (1 + 1e-6)])) > 0
+
+
+def test_a_percentile_of_the_inter_token_latency_is_met_where_it_is_predicted() -> None:
+    model = replica(fitted(ONE_SHAPE).parameters, 64, 512, 128)
+    limits = (Target(itl_ms=14.0, itl_percentile=p) for p in (0.0, 90.0, 95.0, 99.0))
+    rates = []
+    for limit in limits:
+        replicas = Replicas(model, TargetLimits.of([limit]))
+        highest = 0.999 * 64 / model.full_ms
+        (rate,) = highest_rate(replicas, 1e-4 * highest, highest)
+        rates.append(float(rate))
+        found = replicas.latencies(np.array([rate]))
+        told = [found.itl_ms[0], *found.itl_percentiles[0]]
+        assert told[len(rates) - 1] == pytest.approx(14.0, rel=1e-5)
+
+    assert rates == sorted(rates, reverse=True)
+    assert rates[2] < 0.9 * rates[0]
+
+
+def test_the_least_percentile_is_told_where_a_target_is_out_of_reach() -> None:
+    model = replica(fitted(ONE_SHAPE).parameters, 64, 512, 128)
+    target = Target(itl_ms=1.0, itl_percentile=99.0)
+
+    found = size(Replicas(model, TargetLimits.of([target])))
+
+    assert found.max_rate[0] == 0
+    lone = latencies(model, 1e-3 * 1000.0 / float(model.intervals(slice(0, 1), np.ones(1))[0]))
+    assert found.itl_floor[0] == pytest.approx(lone.itl_percentiles[0, 2])

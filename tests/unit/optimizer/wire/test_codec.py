@@ -250,7 +250,9 @@ def test_each_record_tells_its_generation_by_its_keys(
 
 def test_what_later_generations_say_of_servers_and_targets_arrives() -> None:
     load = {"arrivalRate": 60, "avgInTokens": 9, "avgOutTokens": 128, "throughput": 58.5}
-    target = {"model": "m", "slo-ttft": 300, "slo-ttw-percentile": 90, "slo-ttft-percentile": 99.9}
+    percentiles = {"slo-itl": 95, "slo-ttw": 90, "slo-ttft": 99.9}
+    target = {"model": "m", "slo-ttft": 300}
+    target |= {f"{name}-percentile": share for name, share in percentiles.items()}
     document = servers({"name": "a", "maxQueueSize": 7, "currentAlloc": {"load": load}})
     document["system"]["serviceClassData"] = {
         "serviceClasses": [{"name": "C", "modelTargets": [target]}]
@@ -260,7 +262,7 @@ def test_what_later_generations_say_of_servers_and_targets_arrives() -> None:
 
     assert system.servers[0].max_queue_size == 7
     assert system.servers[0].load == Load(60, 0, 0, 0, 9, 128, 58.5)
-    expected = Target(ttft_ms=300, wait_percentile=90, ttft_percentile=99.9)
+    expected = Target(ttft_ms=300, wait_percentile=90, ttft_percentile=99.9, itl_percentile=95)
     assert system.classes[0].targets == {"m": expected}
 
 

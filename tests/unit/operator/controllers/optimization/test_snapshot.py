@@ -409,12 +409,13 @@ def test_a_load_in_tokens_of_later_models_is_read() -> None:
 
 def test_targets_of_delays_are_read_with_their_percentiles() -> None:
     delays = {"slo-ttw": 50, "slo-ttft": 200, "slo-ttw-percentile": 90, "slo-ttft-percentile": 99.5}
+    delays |= {"slo-itl": 20, "slo-itl-percentile": 95}
     target = {"model": "M", **delays}
     promised = manifest("ServiceClass", {"name": "C", "data": [target]}, name="c")
 
     found = snapshot(accelerator(), model(), promised, server())
 
-    expected = core.Target(wait_ms=50, ttft_ms=200, wait_percentile=90, ttft_percentile=99.5)
+    expected = core.Target(20, 50, 0, 200, 90, 99.5, 95)
     assert found.system.classes[0].targets == {"M": expected}
     assert not found.problems
 
