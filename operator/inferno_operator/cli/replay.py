@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import numpy as np
 from pydantic.alias_generators import to_camel
 
-from inferno_operator.cli.offline.traces import read_trace
+from inferno_operator.resources import Load
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.account import Account, share
 from inferno_optimizer.replay.fleet import fleet_of, slower
@@ -74,16 +75,42 @@ def share_of(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 1.0
 
 
-def scenario_of(system: System, trace_file: str, options: ReplayOptions, warn: Warn) -> Scenario:
+@dataclass(frozen=True, slots=True)
+class ReplayedLoad:
+    """A trace, and what it is called in messages: its file, or a Prometheus."""
+
+    trace: Trace
+    origin: str
+
+    @property
+    def means(self) -> dict[str, Load]:
+        """The mean load of each client."""
+        trace, found = self.trace, {}
+        for column, client in enumerate(trace.clients):
+            rate = trace.rate[:, column]
+            weights = rate if rate.any() else None
+            given, generated = (
+                round(float(np.average(lengths[:, column], weights=weights)))
+                for lengths in (trace.input_tokens, trace.output_tokens)
+            )
+            found[client] = Load(
+                arrival_rate=60.0 * float(rate.mean()),
+                avg_in_tokens=given,
+                avg_out_tokens=max(generated, 1),
+            )
+        return found
+
+
+def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn: Warn) -> Scenario:
     """What is to be replayed; tells which servers are left out and how clients are dealt."""
     fleet, refused = fleet_of(system)
     warn(f"server {d.server!r} is left out: {d.message}" for d in refused)
-    trace = read_trace(trace_file)
+    trace, origin = load.trace, load.origin
     names = [server.name for server in fleet.servers]
-    _refuse_unknown_clients(trace, names, [d.server for d in refused], trace_file)
+    _refuse_unknown_clients(trace, names, [d.server for d in refused], origin)
     if not set(names) & set(trace.clients):
         dealt = f"its {len(trace.clients)} clients are dealt to {len(names)} servers in turn"
-        warn([f"{trace_file}: no client is named as a server: {dealt}, scaled to their loads"])
+        warn([f"{origin}: no client is named as a server: {dealt}, scaled to their loads"])
     whole = for_servers(trace, fleet.servers).scaled(options.scale)
     part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
     return Scenario(

@@ -40,6 +40,10 @@ class RefusedError(InfernoError):
     reason = "Refused"
 
 
+class OversizedError(RefusedError):
+    """The answer is larger than what is read: ask for less of it at a time."""
+
+
 class BusyError(UnavailableError):
     """Prometheus asks for fewer queries (429)."""
 
@@ -66,6 +70,49 @@ class QueryResult:
 
     samples: tuple[Sample, ...]
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The values of one series over time: Unix times [s], in order, and a value for each.
+
+    A step at which there is no value is absent; a value may be NaN or infinite.
+    """
+
+    labels: Mapping[str, str]
+    times: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """The answer to a range query; `warnings` as in `QueryResult`."""
+
+    series: tuple[Series, ...]
+    warnings: tuple[str, ...] = ()
+
+
+MOST_POINTS = 11_000
+"""Most steps of a range query that Prometheus evaluates."""
+
+
+class PrometheusPast(Protocol):
+    """Answers range queries; it raises what `Prometheus` raises."""
+
+    async def query_range(
+        self, expression: str, start: float, end: float, step: float
+    ) -> RangeResult:
+        """Evaluate an expression at start, start + step, and so on, up to the end.
+
+        Parameters
+        ----------
+        expression
+            The PromQL expression.
+        start, end
+            Unix times [s], with at most `MOST_POINTS` steps between them.
+        step
+            Time between two evaluations [s].
+        """
 
 
 class Prometheus(Protocol):

@@ -78,39 +78,36 @@ def share(part: FloatArray, whole: FloatArray) -> float:
     return float(part.sum()) / total if total > 0 else 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recorder:
-    """Writes down each step of a replay; arrays of shape (steps, servers)."""
+    """Writes down each step of a replay; arrays of shape (steps, servers).
+
+    `present` is the sum of the replicas over the steps; a replica that is taken away costs for
+    `drain_s` seconds more.
+    """
 
     fleet: ReplayFleet
     trace: Trace
     drain_s: float
-    cards: FloatArray
-    cost: FloatArray
+    present: IntArray
     replicas: IntArray
     delay_within: FloatArray
     itl_within: FloatArray
-    started: IntArray
-    drained: IntArray
     moves: IntArray
     place: IntArray
 
     @classmethod
     def of(cls, fleet: ReplayFleet, trace: Trace, drain_s: float) -> "Recorder":
-        """An empty record; a replica that is taken away costs for `drain_s` seconds more."""
+        """An empty record."""
         steps, servers = trace.steps, len(fleet.servers)
-        rows = [np.zeros((steps, servers)) for _ in range(3)]
         return cls(
             fleet,
             trace,
             drain_s,
-            cards=np.zeros(len(fleet.types)),
-            cost=rows[0],
+            present=np.zeros(fleet.shape, dtype=np.int64),
             replicas=np.zeros((steps, servers), dtype=np.int64),
-            delay_within=rows[1],
-            itl_within=rows[2],
-            started=np.zeros(fleet.shape, dtype=np.int64),
-            drained=np.zeros(fleet.shape, dtype=np.int64),
+            delay_within=np.zeros((steps, servers)),
+            itl_within=np.zeros((steps, servers)),
             moves=np.zeros(servers, dtype=np.int64),
             place=np.full(servers, -1),
         )
@@ -118,36 +115,35 @@ class Recorder:
     def record(self, step: int, plant: Plant, served: StepResult) -> None:
         """Write down a step, after the plant has served it."""
         present = plant.present
-        draining = (plant.drained - self.drained) * (self.drain_s / self.trace.step_s)
-        paid = present + draining
-        self.cost[step] = self.fleet.cost(paid)
-        self.cards[:] += self.fleet.used_cards(paid)
+        self.present += present
         self.replicas[step] = present.sum(axis=1)
         self.delay_within[step], self.itl_within[step] = served.delay_within, served.itl_within
-        self.started[:], self.drained[:] = plant.started, plant.drained
-        place = np.where(plant.ready.any(axis=1), plant.ready.argmax(axis=1), self.place)
-        self.moves[:] += (place != self.place) & (self.place >= 0)
-        self.place[:] = place
+        most = plant.ready.argmax(axis=1)
+        place = np.where(plant.ready[np.arange(len(most)), most] > 0, most, self.place)
+        self.moves += (place != self.place) & (self.place >= 0)
+        self.place = place
 
-    def account(self) -> Account:
-        """The sums."""
+    def account(self, plant: Plant) -> Account:
+        """The sums, with what the plant has counted."""
         trace, hours = self.trace, self.trace.step_s / SECONDS_PER_HOUR
+        paid = self.present * hours + plant.drained * (self.drain_s / SECONDS_PER_HOUR)
+        cards = self.fleet.used_cards(paid).tolist()
         requests = trace.rate * trace.step_s
         both = self.delay_within * self.itl_within
         missed = (both < ENOUGH) & (requests > 0)
         return Account(
             servers=tuple(server.name for server in self.fleet.servers),
             hours=trace.seconds / SECONDS_PER_HOUR,
-            cost=self.cost.sum(axis=0) * hours,
-            card_hours=dict(zip(self.fleet.types, (self.cards * hours).tolist(), strict=True)),
+            cost=self.fleet.cost(paid),
+            card_hours=dict(zip(self.fleet.types, cards, strict=True)),
             requests=requests.sum(axis=0),
             delay_within=(requests * self.delay_within).sum(axis=0),
             itl_within=(requests * self.itl_within).sum(axis=0),
             within=(requests * both).sum(axis=0),
             missed_minutes=missed.sum(axis=0) * trace.step_s / 60,
             replicas=self.replicas.mean(axis=0),
-            started=self.started.sum(axis=1),
-            moves=self.moves.copy(),
+            started=plant.started.sum(axis=1),
+            moves=self.moves,
             replicas_over_time=self.replicas,
             within_over_time=both,
         )

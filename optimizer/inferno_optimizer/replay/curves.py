@@ -7,6 +7,8 @@ stationary fluid flow approximation]. Beyond the highest stable rate, what is mo
 and is served at that rate.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, loaded, rows_of
@@ -50,30 +52,51 @@ class Curves:
 
     def __init__(self, fleet: ReplayFleet, *, percentiles: bool = False) -> None:
         self._fleet, self._percentiles = fleet, percentiles
-        self._lengths = np.zeros((2, len(fleet.servers)))
+        self._lengths = self._asked = np.zeros((2, len(fleet.servers)))
+        self._profile = _profiles(fleet)
         self._filled = np.zeros(fleet.shape, dtype=np.bool_)
         self.table = np.zeros((*fleet.shape, COLUMNS, KNOTS))
 
-    def ask(self, lengths: FloatArray, server: IntArray, accelerator: IntArray) -> None:
-        """Fill the tables of pairs at mean lengths of shape (2, servers)."""
-        other = changed(lengths, self._lengths)
-        self._lengths = np.where(other, lengths, self._lengths)
-        self._filled[other] = False
+    def ask(self, lengths: FloatArray, server: IntArray, accelerator: IntArray) -> bool:
+        """Fill the tables of pairs, in the order of servers, at lengths of shape (2, servers).
+
+        Returns whether any of them is another one than before.
+        """
+        if not np.array_equal(lengths, self._asked):
+            self._asked = lengths
+            other = changed(lengths, self._lengths)
+            self._lengths = np.where(other, lengths, self._lengths)
+            self._filled[other] = False
         new = np.flatnonzero(~self._filled[server, accelerator])
         if new.size:
             self._fill(server[new], accelerator[new])
+        return new.size > 0
 
     def _fill(self, server: IntArray, accelerator: IntArray) -> None:
-        servers, case = np.unique(server, return_inverse=True)
-        cases = loaded(self._fleet, servers, self._lengths)
+        servers, first, case = np.unique(server, return_index=True, return_inverse=True)
+        profiles = np.split(self._profile[server, accelerator], first[1:])
+        whole = loaded(self._fleet, servers, self._lengths)
+        cases = [replace(c, profiles=tuple(own)) for c, own in zip(whole, profiles, strict=True)]
         pairs = build_pairs(self._fleet.catalogue, cases, self._fleet.types)
-        rows = rows_of(pairs, (len(servers), self._fleet.shape[1]))[case, accelerator]
+        row = rows_of(pairs, (len(servers), self._fleet.shape[1]))[case, accelerator]
         for group in pairs.groups:
-            mine, place = group.among(rows)
+            mine, place = group.among(row)
             if mine.size:
-                found = response(group.replicas.take(place), percentiles=self._percentiles)
-                self.table[server[mine], accelerator[mine]] = found
+                asked = group.replicas.take(place)
+                rows, where = asked.distinct()
+                found = response(asked.take(rows), percentiles=self._percentiles)
+                self.table[server[mine], accelerator[mine]] = found[where]
         self._filled[server, accelerator] = True
+
+
+def _profiles(fleet: ReplayFleet) -> IntArray:
+    """The profile of each server on each accelerator, by its place; -1 without one."""
+    found = np.full(fleet.shape, -1)
+    system, places = fleet.system, fleet.catalogue.accelerators
+    for row, case in enumerate(fleet.cases):
+        for profile in case.profiles:
+            found[row, places[system.profiles[profile].accelerator]] = profile
+    return found
 
 
 def response(replicas: Replicas, *, percentiles: bool) -> FloatArray:
@@ -141,21 +164,23 @@ def _overloaded(replicas: Replicas, last: FloatArray) -> FloatArray:
     return found
 
 
-def interpolated(table: FloatArray, column: int, knot: IntArray, share: FloatArray) -> FloatArray:
-    """A column of tables (rows, columns, knots) at a share of the way from a knot to the next."""
-    rows = np.arange(len(table))
-    low, high = table[rows, column, knot], table[rows, column, knot + 1]
-    value: FloatArray = low + share * (high - low)
-    return value
-
-
 Place = tuple[IntArray, FloatArray]
 """Where rows are in their tables: the knots below, and the shares of the way to the next ones."""
 
 
+def interpolated(table: FloatArray, place: Place) -> FloatArray:
+    """All columns of tables (rows, columns, knots) at some places; shape (columns, rows)."""
+    knot, share = place
+    rows = np.arange(len(table))
+    low, high = table[rows, :, knot], table[rows, :, knot + 1]
+    value: FloatArray = (low + share[:, None] * (high - low)).T
+    return value
+
+
 def located(values: FloatArray, wanted: FloatArray) -> Place:
     """Where values are in rising rows of shape (rows, knots)."""
-    knot = np.clip((values <= wanted[:, None]).sum(axis=1) - 1, 0, values.shape[1] - 2)
-    rows = np.arange(len(values))
+    beyond = values[:, 1:] > wanted[:, None]
+    beyond[:, -1] = True
+    knot, rows = beyond.argmax(axis=1), np.arange(len(values))
     low, high = values[rows, knot], values[rows, knot + 1]
     return knot, (wanted - low) / (high - low)

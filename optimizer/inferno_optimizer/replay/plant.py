@@ -5,7 +5,6 @@ there are cards, and then the requests flow: a fluid queue for each server, whos
 latencies are those of the queueing model of the sizing, see `curves`.
 """
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +20,6 @@ from inferno_optimizer.replay.curves import (
     WAIT,
     WITHIN,
     Curves,
-    Place,
     interpolated,
     located,
 )
@@ -93,7 +91,8 @@ class Plant:
     """The state of a fleet; matrices have the shape (servers, accelerators).
 
     `ready` replicas serve; `starting` has, for each of the next steps, those that become ready
-    then. `requests` are those in each server. `started` and `drained` count the replicas
+    then, and `coming` all of them.
+    `requests` are those in each server. `started` and `drained` count the replicas
     that were started, and those that were taken away while they served. Without `percentiles`,
     it is faster and tells none.
     """
@@ -105,24 +104,34 @@ class Plant:
     percentiles: bool = True
     ready: IntArray = field(init=False)
     starting: IntArray = field(init=False)
+    coming: IntArray = field(init=False)
     requests: FloatArray = field(init=False)
     started: IntArray = field(init=False)
     drained: IntArray = field(init=False)
     curves: Curves = field(init=False)
+    _on: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = field(init=False)
+    _pairs: tuple[IntArray, ...] = field(init=False)
+    _parts: "_Parts" = field(init=False)
 
     def __post_init__(self) -> None:
         servers = len(self.fleet.servers)
         self.ready = np.zeros(self.fleet.shape, dtype=np.int64)
         self.starting = np.zeros((0, *self.fleet.shape), dtype=np.int64)
+        self.coming = np.zeros(self.fleet.shape, dtype=np.int64)
         self.requests = np.zeros(servers)
         self.started = np.zeros(self.fleet.shape, dtype=np.int64)
         self.drained = np.zeros(self.fleet.shape, dtype=np.int64)
         self.curves = Curves(self.fleet, percentiles=self.percentiles)
+        self._on = self.ready > 0
+        self._pairs = np.nonzero(self._on)
+        self._parts = _Parts.of(
+            self._pairs[0], self.curves.table[self._pairs], servers, self.step_s
+        )
 
     @property
     def present(self) -> IntArray:
         """Replicas that are ready or start."""
-        total: IntArray = self.ready + self.starting.sum(axis=0)
+        total: IntArray = self.ready + self.coming
         return total
 
     def begin(self, wanted: IntArray) -> None:
@@ -133,6 +142,7 @@ class Plant:
         """Replicas whose lead time is over become ready."""
         if len(self.starting):
             self.ready = self.ready + self.starting[0]
+            self.coming -= self.starting[0]
             self.starting = self.starting[1:]
             while len(self.starting) and not self.starting[-1].any():
                 self.starting = self.starting[:-1]
@@ -143,22 +153,24 @@ class Plant:
         While replicas of a server start on one accelerator, it keeps those on others; where there
         are no cards to start any, it gives up the others first.
         """
-        present = self.present
-        if np.array_equal(present, wanted):
+        change = wanted - self.present
+        if not change.any():
             return
-        fewer, more = np.maximum(present - wanted, 0), np.maximum(wanted - present, 0)
-        elsewhere = self._starts_elsewhere() | (_others(more) > 0)
+        fewer, more = np.maximum(-change, 0), np.maximum(change, 0)
+        elsewhere = _others(self.coming + more) > 0
         self._shrink(np.where(elsewhere, 0, fewer))
         self._start(self._granted(more))
-        self._shrink(np.where(elsewhere & ~self._starts_elsewhere(), fewer, 0))
-
-    def _starts_elsewhere(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-        return _others(self.starting.sum(axis=0)) > 0
+        held = np.where(elsewhere, fewer, 0)
+        if held.any():
+            self._shrink(np.where(_others(self.coming) > 0, 0, held))
 
     def _granted(self, more: IntArray) -> IntArray:
         """As many of the additional replicas as there are cards for, in the order of servers."""
-        fleet, granted = self.fleet, np.zeros_like(more)
+        fleet = self.fleet
         free = fleet.capacity - fleet.used_cards(self.present)
+        if (fleet.used_cards(more) <= free).all():
+            return np.where(fleet.cards > 0, more, 0)
+        granted = np.zeros_like(more)
         for server, accelerator in zip(*np.nonzero(more * fleet.cards), strict=True):
             kind, cards = fleet.card_type[accelerator], fleet.cards[server, accelerator]
             count = min(more[server, accelerator], max(free[kind] // cards, 0))
@@ -168,111 +180,147 @@ class Plant:
 
     def _start(self, granted: IntArray) -> None:
         """Start replicas, which are ready after a lead time; at once if that is 0."""
+        server, accelerator = np.nonzero(granted > 0)
+        if not len(server):
+            return
         self.started += granted
-        pairs = np.nonzero(granted)
-        for server, accelerator, lead_s in zip(
-            *pairs, self.lead.draw(len(pairs[0]), self.random), strict=True
-        ):
-            count = granted[server, accelerator]
-            steps = math.ceil(lead_s / self.step_s - ROUNDING)
-            if steps == 0:
-                self.ready[server, accelerator] += count
-                continue
-            missing = max(steps - len(self.starting), 0)
+        count = granted[server, accelerator]
+        leads = self.lead.draw(len(server), self.random) / self.step_s
+        steps = np.maximum(np.ceil(leads - ROUNDING), 0).astype(np.int64)
+        missing = int(steps.max()) - len(self.starting)
+        if missing > 0:
             later = np.zeros((missing, *self.fleet.shape), dtype=np.int64)
             self.starting = np.concatenate((self.starting, later))
-            self.starting[steps - 1, server, accelerator] += count
+        soon = steps == 0
+        self.ready[server[soon], accelerator[soon]] += count[soon]
+        late = ~soon
+        self.coming[server[late], accelerator[late]] += count[late]
+        self.starting[steps[late] - 1, server[late], accelerator[late]] += count[late]
 
     def _shrink(self, fewer: IntArray) -> None:
         """Take replicas away, those first that would be ready last."""
-        for server, accelerator in zip(*np.nonzero(fewer), strict=True):
-            count = fewer[server, accelerator]
-            for step in reversed(range(len(self.starting))):
-                cancelled = min(count, self.starting[step, server, accelerator])
-                self.starting[step, server, accelerator] -= cancelled
-                count -= cancelled
-            self.ready[server, accelerator] -= count
-            self.drained[server, accelerator] += count
+        if not fewer.any():
+            return
+        for step in reversed(range(len(self.starting))):
+            cancelled = np.minimum(fewer, self.starting[step])
+            self.starting[step] -= cancelled
+            self.coming -= cancelled
+            fewer = fewer - cancelled
+        self.ready = self.ready - fewer
+        self.drained += fewer
 
     def serve(self, load: StepLoad) -> StepResult:
         """Let the requests of a step come, be served and leave."""
-        server, accelerator = np.nonzero(self.ready)
-        self.curves.ask(load.lengths, server, accelerator)
-        table, count = self.curves.table[server, accelerator], self.ready[server, accelerator]
-        share = self._shares(server, count * table[:, RATE, KNOTS - 1])
-        held = self._shares(server, count * table[:, RUNNING, KNOTS - 1])
-        before = self.requests[server] * held / count
-        arriving = load.rate[server] * share / count
-        place = _place_after(table, before, arriving, self.step_s)
-        after = interpolated(table, REQUESTS, *place)
-        left = np.bincount(server, after * count, len(self.requests))
-        idle = np.bincount(server, minlength=len(self.requests)) == 0
-        self.requests = np.where(idle, self.requests + load.rate * self.step_s, left)
-        midway = located(table[:, REQUESTS], (before + after) / 2)
-        return self._served(server, (share, count), table, (midway, place))
+        parts = self._parts_at(load.lengths)
+        server, count, table = parts.server, parts.replicas, parts.table
+        before = self.requests[server] * parts.held / count
+        arriving = load.rate[server] * parts.share / count
+        place = located(parts.balance, before + self.step_s * arriving)
+        at_end = interpolated(table, place)
+        after = at_end[REQUESTS]
+        left = parts.sums(after * count)
+        self.requests = np.where(parts.on, left, self.requests + load.rate * self.step_s)
+        midway = interpolated(table, located(table[:, REQUESTS], (before + after) / 2))
+        return self._served(parts, midway, at_end)
 
-    def _shares(self, server: IntArray, weight: FloatArray) -> FloatArray:
-        """Shares of the parts of a server on one accelerator each, by their weights.
+    def _parts_at(self, lengths: FloatArray) -> "_Parts":
+        """The parts of the servers; where only numbers of replicas change, their tables stay."""
+        on = self.ready > 0
+        moved = not np.array_equal(on, self._on)
+        if moved:
+            self._on, self._pairs = on, np.nonzero(on)
+        if self.curves.ask(lengths, *self._pairs) or moved:
+            tables = self.curves.table[self._pairs]
+            self._parts = _Parts.of(self._pairs[0], tables, len(self.requests), self.step_s)
+        self._parts.count(self.ready[self._pairs])
+        return self._parts
 
-        Of what arrives they get as much as they are able to serve; of what is there they hold as
-        much as fits into their batches.
-        """
-        share: FloatArray = weight / np.bincount(server, weight, len(self.requests))[server]
-        return share
-
-    def _served(
-        self,
-        server: IntArray,
-        parts: tuple[FloatArray, IntArray],
-        table: FloatArray,
-        places: tuple[Place, Place],
-    ) -> StepResult:
-        """What the servers did, of their parts on one accelerator each.
-
-        Parts are their shares of the requests and their replicas; places in their tables are those
-        in the middle of the step and at its end.
-        """
-        size, (share, count), (midway, at_end) = len(self.requests), parts, places
-        on = np.bincount(server, minlength=size) > 0
+    def _served(self, parts: "_Parts", midway: FloatArray, at_end: FloatArray) -> StepResult:
+        """What the servers did, from the columns in the middle of the step and at its end."""
 
         def mean(values: FloatArray, missing: float) -> FloatArray:
-            return np.where(on, np.bincount(server, values * share, size), missing)
+            if parts.is_complete:
+                return values
+            return np.where(parts.on, parts.sums(values * parts.share), missing)
 
-        def last(column: int) -> FloatArray:
-            return interpolated(table, column, *at_end)
-
-        itl = interpolated(table, ITL, *midway)
-        in_service = last(RUNNING) * count
-        running = np.bincount(server, in_service, size).astype(np.float64)
-        batches = in_service / table[:, RUNNING, KNOTS - 1]
-        wait, first = last(WAIT), last(FIRST)
+        itl = midway[ITL]
+        in_service = at_end[RUNNING] * parts.replicas
+        running = parts.sums(in_service)
+        wait, first = at_end[WAIT], at_end[FIRST]
+        within = (itl <= self.fleet.itl_limit[parts.server]).astype(np.float64)
         return StepResult(
             running=running,
             waiting=np.maximum(self.requests - running, 0.0),
-            batch_use=np.bincount(server, batches, size).astype(np.float64),
-            itl_ms=mean(last(ITL), np.inf),
+            batch_use=parts.sums(in_service / parts.table[:, RUNNING, KNOTS - 1]),
+            itl_ms=mean(at_end[ITL], np.inf),
             wait_ms=mean(wait, np.inf),
             ttft_ms=mean(wait + first, np.inf),
-            wait_p90_ms=mean(last(TTFT_P90) - first, np.inf),
-            ttft_p90_ms=mean(last(TTFT_P90), np.inf),
-            delay_within=mean(np.clip(interpolated(table, WITHIN, *midway), 0.0, 1.0), 0.0),
-            itl_within=mean((itl <= self.fleet.itl_limit[server]).astype(np.float64), 0.0),
+            wait_p90_ms=mean(at_end[TTFT_P90] - first, np.inf),
+            ttft_p90_ms=mean(at_end[TTFT_P90], np.inf),
+            delay_within=mean(np.minimum(np.maximum(midway[WITHIN], 0.0), 1.0), 0.0),
+            itl_within=mean(within, 0.0),
         )
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The parts of servers on one accelerator each, which share what arrives.
+
+    A part has replicas with the same table, of shape (parts, columns, knots). `balance` is what a
+    replica holds and serves in a step: by implicit Euler, content' + step departures(content') =
+    content + step arrivals, which is exact where nothing changes and where all arrivals above a
+    constant rate of departures pile up. `on` says which servers have a part, `is_whole` whether
+    each part is all of its server, and `is_complete` whether also each server has one.
+
+    Of what arrives a part gets as much as it is able to serve (`share`); of what is there it holds
+    as much as fits into its batches (`held`). It has `replicas`.
+    """
+
+    server: IntArray
+    table: FloatArray
+    balance: FloatArray
+    on: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    is_whole: bool
+    is_complete: bool
+    share: FloatArray
+    held: FloatArray
+    replicas: IntArray
+
+    @classmethod
+    def of(cls, server: IntArray, table: FloatArray, servers: int, step_s: float) -> "_Parts":
+        """The parts of servers, in their order, with one replica each."""
+        ones, is_whole = np.ones(len(server)), bool((np.diff(server) > 0).all())
+        return cls(
+            server=server,
+            table=table,
+            balance=table[:, REQUESTS] + step_s * table[:, RATE],
+            on=np.bincount(server, minlength=servers) > 0,
+            is_whole=is_whole,
+            is_complete=is_whole and len(server) == servers,
+            share=ones,
+            held=ones,
+            replicas=np.ones(len(server), dtype=np.int64),
+        )
+
+    def count(self, replicas: IntArray) -> None:
+        """Set the numbers of replicas, and what follows from them."""
+        self.replicas = replicas
+        if not self.is_whole:
+            able, room = (replicas * self.table[:, column, KNOTS - 1] for column in (RATE, RUNNING))
+            self.share, self.held = (part / self.sums(part)[self.server] for part in (able, room))
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """The sum of the parts of each server; 0 of those that have none."""
+        if self.is_complete:
+            return values
+        if not self.is_whole:
+            return np.bincount(self.server, values, len(self.on)).astype(np.float64)
+        total = np.zeros(len(self.on))
+        total[self.server] = values
+        return total
 
 
 def _others(matrix: IntArray) -> IntArray:
     """For each server and accelerator, the sum over its other accelerators."""
     total: IntArray = matrix.sum(axis=1, keepdims=True) - matrix
     return total
-
-
-def _place_after(
-    table: FloatArray, content: FloatArray, arriving: FloatArray, step_s: float
-) -> Place:
-    """Where the requests in replicas are in their tables after a step, by implicit Euler.
-
-    It solves content' + step departures(content') = content + step arrivals, which is exact where
-    nothing changes and where all arrivals above a constant rate of departures pile up.
-    """
-    balance = table[:, REQUESTS] + step_s * table[:, RATE]
-    return located(balance, content + step_s * arriving)

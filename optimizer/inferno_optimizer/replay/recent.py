@@ -1,7 +1,6 @@
 """Values over a window of time, which formulas average or take the largest of."""
 
 import math
-from collections import deque
 
 import numpy as np
 
@@ -9,30 +8,40 @@ from inferno_optimizer.sizing.queueing import FloatArray
 
 
 class RecentValues:
-    """The newest values over a window of time."""
+    """The newest values over a window of time, in a ring; all have the same shape."""
 
     def __init__(self, window_s: float, step_s: float) -> None:
-        self._values: deque[FloatArray] = deque(maxlen=max(1, math.ceil(window_s / step_s)))
+        self._size = max(1, math.ceil(window_s / step_s))
+        self._added = 0
+        self._ring = np.zeros((self._size, 0))
 
     def add(self, value: FloatArray) -> None:
         """Remember a value, and forget what is too old."""
-        self._values.append(value)
+        if not self._added:
+            self._ring = np.zeros((self._size, *value.shape))
+        self._ring[self._added % self._size] = value
+        self._added += 1
+
+    @property
+    def _known(self) -> FloatArray:
+        return self._ring[: self._added] if self._added < self._size else self._ring
 
     def mean(self) -> FloatArray:
         """Mean of the values."""
-        result: FloatArray = np.mean(self._values, axis=0)
+        result: FloatArray = self._known.mean(axis=0)
         return result
 
     def highest(self) -> FloatArray:
         """Largest of the values."""
-        result: FloatArray = np.max(self._values, axis=0)
+        result: FloatArray = self._known.max(axis=0)
         return result
 
     def lowest(self) -> FloatArray:
         """Smallest of the values."""
-        result: FloatArray = np.min(self._values, axis=0)
+        result: FloatArray = self._known.min(axis=0)
         return result
 
     def oldest(self) -> FloatArray:
         """The value at the beginning of the window."""
-        return self._values[0]
+        first = 0 if self._added < self._size else self._added % self._size
+        return self._ring[first].copy()

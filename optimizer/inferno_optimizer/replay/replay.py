@@ -1,6 +1,6 @@
 """Replays a load: the plant serves it step by step while a policy decides; keeps the account."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -63,26 +63,28 @@ def replay(
     plant.begin(_first(setting))
     recorder = Recorder.of(scenario.fleet, trace, 0.0 if policy.hindsight else scenario.drain_s)
     if policy.hindsight:
-        plant.begin(_matrix(decide(_seen(plant, -1, trace, _nothing(plant))), setting))
-    for step in range(trace.steps):
+        first = next(loads_of(trace))
+        plant.begin(_matrix(decide(_seen(plant, -1, trace, first, _nothing(plant))), setting))
+    wanted = plant.present
+    for step, load in enumerate(loads_of(trace)):
+        plant.carry_out(wanted)
         plant.begin_step()
-        served = plant.serve(load_at(trace, step))
+        served = plant.serve(load)
         recorder.record(step, plant, served)
-        seen = _seen(plant, step, trace, served)
-        plant.carry_out(_matrix(decide(seen), setting))
+        seen = _seen(plant, step, trace, load, served)
+        wanted = _matrix(decide(seen), setting)
         tell(step)
-    return recorder.account()
+    return recorder.account(plant)
 
 
-def load_at(trace: Trace, step: int) -> StepLoad:
-    """The load of a step of a trace."""
-    lengths = np.stack((trace.input_tokens[step], trace.output_tokens[step]))
-    return StepLoad(trace.rate[step], lengths)
+def loads_of(trace: Trace) -> Iterator[StepLoad]:
+    """The loads of the steps of a trace."""
+    return map(StepLoad, trace.rate, trace.lengths)
 
 
 def _first(setting: Setting) -> IntArray:
     """Replicas at home for the load of the first step."""
-    load = load_at(setting.trace, 0)
+    load = next(loads_of(setting.trace))
     needed = SizedFleet(setting.fleet).at(load.lengths).replicas_for(load.rate)
     at_home = needed[np.arange(len(needed)), setting.home]
     return setting.fleet.at_home(np.maximum(at_home, 1), setting.home)
@@ -93,8 +95,7 @@ def _nothing(plant: Plant) -> StepResult:
     return StepResult(*(zeros for _ in fields(StepResult)))
 
 
-def _seen(plant: Plant, step: int, trace: Trace, served: StepResult) -> Seen:
-    load = load_at(trace, max(step, 0))
+def _seen(plant: Plant, step: int, trace: Trace, load: StepLoad, served: StepResult) -> Seen:
     return Seen((step + 1) * trace.step_s, load, served, plant.present, plant.ready.copy())
 
 

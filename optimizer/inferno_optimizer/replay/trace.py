@@ -95,6 +95,29 @@ class Trace:
         )
 
 
+def with_lengths(
+    clients: tuple[str, ...],
+    step_s: float,
+    rate: FloatArray,
+    lengths: tuple[FloatArray, FloatArray],
+) -> Trace:
+    """A trace of input and output tokens that are NaN where they are not known.
+
+    Then they are those of the step before; at the beginning, of the first step after.
+    """
+    return Trace(clients, step_s, rate, *map(_filled, lengths))
+
+
+def _filled(lengths: FloatArray) -> FloatArray:
+    filled = np.ones_like(lengths)
+    for client, column in enumerate(lengths.T):
+        known = np.flatnonzero(~np.isnan(column))
+        if known.size:
+            newest = np.searchsorted(known, np.arange(len(column)), side="right") - 1
+            filled[:, client] = column[known[np.maximum(newest, 0)]]
+    return filled
+
+
 def for_servers(trace: Trace, servers: Sequence[Server]) -> Trace:
     """The load of each server, in the order of the servers.
 

@@ -10,7 +10,14 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from inferno_operator.runtime.prometheus import LONGEST_QUOTED, QueryResult, Sample, shortened
+from inferno_operator.runtime.prometheus import (
+    LONGEST_QUOTED,
+    QueryResult,
+    RangeResult,
+    Sample,
+    Series,
+    shortened,
+)
 
 INFO = "PromQL info"
 """Start of remarks that Prometheus 2.48 to 2.54 lists as warnings; they tell nothing is missing."""
@@ -59,6 +66,37 @@ def decode_answer(body: bytes, at: float) -> QueryResult:
         if not abs(sample.time - at) <= CLOCKS_APART:
             raise UnusableError(_of_another_time(sample.time, at))
     return QueryResult(samples, warnings)
+
+
+def decode_range(body: bytes, start: float, end: float) -> RangeResult:
+    """Decode the answer to a range query.
+
+    Parameters
+    ----------
+    body
+        The answer.
+    start, end
+        The times between which the query was to be evaluated, Unix times [s].
+
+    Raises
+    ------
+    UnusableError
+        It is not an answer of Prometheus, does not have numbers over time for each series, or has
+        some of another time.
+    """
+    document = _document(body)
+    try:
+        series = tuple(_series(document["data"]))
+        warnings = tuple(_warnings(document))
+    except UnusableError:
+        raise
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        text = f"the answer has no series in the form of the API: {quoted(body)}"
+        raise UnusableError(text) from error
+    for time in (time for one in series for time in one.times[:: max(len(one.times) - 1, 1)]):
+        if not start - CLOCKS_APART <= time <= end + CLOCKS_APART:
+            raise UnusableError(_of_another_time(time, start))
+    return RangeResult(series, warnings)
 
 
 def decode_names(body: bytes) -> tuple[str, ...]:
@@ -131,6 +169,22 @@ def _samples(kind: object, result: object) -> Iterator[Sample]:
         if "histogram" in item:
             raise UnusableError("the query gives native histograms, not one number for each series")
         yield _sample(item["metric"], item["value"])
+
+
+def _series(data: Mapping[str, Any]) -> Iterator[Series]:
+    kind, result = data["resultType"], data["result"]
+    if kind != "matrix":
+        raise UnusableError(f"the query gives a {shortened(str(kind))}, not numbers over time")
+    if not isinstance(result, list):
+        raise TypeError(result)
+    for item in result:
+        if "histograms" in item:
+            raise UnusableError("the query gives native histograms, not numbers over time")
+        samples = [_sample(item["metric"], value) for value in item["values"]]
+        times, values = (
+            tuple(column) for column in zip(*((t, v) for _, t, v in samples), strict=True)
+        )
+        yield Series(item["metric"], times, values)
 
 
 def _sample(labels: object, value: object) -> Sample:

@@ -15,6 +15,7 @@ from inferno_operator.adapters.prometheus.answers import (
     UnusableError,
     decode_answer,
     decode_names,
+    decode_range,
     error_text,
 )
 from inferno_operator.adapters.prometheus.credentials import FileAuth, advice
@@ -23,13 +24,17 @@ from inferno_operator.adapters.prometheus.transport import (
     ENTER_LARGE,
     LATER,
     SMALL,
+    TooLargeError,
     transport,
 )
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.prometheus import (
     BusyError,
+    OversizedError,
     Prometheus,
+    PrometheusPast,
     QueryResult,
+    RangeResult,
     RefusedError,
     shortened,
 )
@@ -52,7 +57,7 @@ BROKEN = (httpx.ReadError, httpx.WriteError, ssl.SSLError)
 T = TypeVar("T")
 
 
-class PrometheusClient(Prometheus):
+class PrometheusClient(Prometheus, PrometheusPast):
     """Queries of one Prometheus; each takes at most the time limit, its second try included.
 
     Large answers are read one after the other, and decoded in a thread: a decoded answer may take
@@ -89,6 +94,15 @@ class PrometheusClient(Prometheus):
         request = self._client.build_request("POST", "api/v1/query", data=data)
         moment = self._clock() if at is None else at
         return await self._ask(request, expression, partial(decode_answer, at=moment))
+
+    async def query_range(
+        self, expression: str, start: float, end: float, step: float
+    ) -> RangeResult:
+        """Evaluate an expression at start, start + step, and so on, up to the end."""
+        times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
+        data = {"query": expression, **times}
+        request = self._client.build_request("POST", "api/v1/query_range", data=data)
+        return await self._ask(request, expression, partial(decode_range, start=start, end=end))
 
     async def metric_names(self, matcher: str) -> tuple[str, ...]:
         """Return the names of the metrics that have a series that a matcher selects, sorted."""
@@ -129,6 +143,8 @@ class PrometheusClient(Prometheus):
             cause = _cause(error, self._endpoint)
             text = f"{self._endpoint.url}: Prometheus does not answer: {cause}"
             raise UnavailableError(text) from error
+        except TooLargeError as error:
+            raise OversizedError(self._told(str(error), expression)) from error
         except httpx.RequestError as error:
             raise self._refused(shortened(str(error)), expression) from error
 
@@ -150,7 +166,10 @@ class PrometheusClient(Prometheus):
         return self._refused(f"HTTP {status}: {error_text(reply.content)}", expression)
 
     def _refused(self, problem: str, expression: str) -> RefusedError:
-        return RefusedError(f"{self._endpoint.url}: {problem}; query: {shortened(expression)}")
+        return RefusedError(self._told(problem, expression))
+
+    def _told(self, problem: str, expression: str) -> str:
+        return f"{self._endpoint.url}: {problem}; query: {shortened(expression)}"
 
 
 class _Turn:

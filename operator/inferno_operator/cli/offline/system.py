@@ -7,6 +7,7 @@ correct the file.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from inferno_operator.cli.offline.documents import Document
@@ -17,7 +18,7 @@ from inferno_optimizer.validation import UNMATCHED, Problem, find_problems
 from inferno_optimizer.wire.codec import decode_system, is_system, unknown_keys
 
 if TYPE_CHECKING:
-    from inferno_operator.resources import Resource
+    from inferno_operator.resources import Load, Resource
 
 DANGLING = UNMATCHED | {
     Reason.UNKNOWN_CLASS,
@@ -56,17 +57,37 @@ def refuse_unknown(fields: Sequence[str]) -> None:
 def read_system(
     paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown, remark: Remark = _ignore
 ) -> System:
-    """Return the system that the files describe.
+    """Return the system that files describe; see `system_of`.
 
     Parameters
     ----------
     paths
         Files, folders, kustomizations, or `-` for standard input: custom resources, or one
         document (or folder) of SystemData in the form of the REST API.
+    on_unknown, remark
+        As of `system_of`.
+    """
+    return system_of(read_documents(paths), on_unknown, remark)
+
+
+def system_of(
+    documents: Sequence[Document],
+    on_unknown: OnUnknown = refuse_unknown,
+    remark: Remark = _ignore,
+    loads: "Mapping[str, Load]" = MappingProxyType({}),
+) -> System:
+    """Return the system that documents describe.
+
+    Parameters
+    ----------
+    documents
+        Custom resources, or one document of SystemData.
     on_unknown
         Called with the unknown fields. Metadata and status are not checked.
     remark
         Called with what was assumed, such as the options without an Optimizer.
+    loads
+        By spec.name, of Servers that have none.
 
     Raises
     ------
@@ -77,10 +98,9 @@ def read_system(
     UnsupportedError
         The system needs a feature that this version does not support.
     """
-    documents = read_documents(paths)
     system_data = [document for document in documents if is_system(document.content)]
     if not system_data:
-        return _system_of_manifests(documents, on_unknown, remark)
+        return _system_of_manifests(documents, on_unknown, remark, loads)
     if len(documents) > 1:
         others = [document for document in documents if document is not system_data[0]]
         raise InputError(
@@ -101,22 +121,28 @@ def read_resources(
     paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown
 ) -> "list[Resource]":
     """Return the custom resources in the files; see `read_system`."""
-    return _resources(read_documents(paths), on_unknown)
+    return resources_of(read_documents(paths), on_unknown)
 
 
-def _resources(documents: Iterable[Document], on_unknown: OnUnknown) -> "list[Resource]":
+def resources_of(
+    documents: Iterable[Document], on_unknown: OnUnknown = refuse_unknown
+) -> "list[Resource]":
+    """Return the custom resources among documents; see `system_of`."""
     ours = [document for document in documents if not _is_of_others(document)]
     on_unknown([field for document in ours for field in _unknown_fields(document)])
     return [_parsed(document) for document in ours]
 
 
 def _system_of_manifests(
-    documents: Iterable[Document], on_unknown: OnUnknown, remark: Remark
+    documents: Iterable[Document],
+    on_unknown: OnUnknown,
+    remark: Remark,
+    loads: "Mapping[str, Load]",
 ) -> System:
     from inferno_operator.controllers.optimization.snapshot import build_system
     from inferno_operator.resources import Optimizer
 
-    resources = _resources(documents, on_unknown)
+    resources = [_with_load(each, loads) for each in resources_of(documents, on_unknown)]
     if not resources:
         raise InputError("nothing to optimize: there is no object")
     _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
@@ -126,6 +152,18 @@ def _system_of_manifests(
     if not any(isinstance(resource, Optimizer) for resource in resources):
         remark([NO_OPTIMIZER])
     return snapshot.system
+
+
+def _with_load(resource: "Resource", loads: "Mapping[str, Load]") -> "Resource":
+    """A Server without a load with that of its name; all others as they are."""
+    from inferno_operator.controllers.measurement.load import with_load
+    from inferno_operator.resources import Server
+
+    if not isinstance(resource, Server) or resource.spec.name not in loads:
+        return resource
+    current = resource.spec.current_alloc
+    known = current is not None and current.load is not None
+    return resource if known else with_load(resource, loads[resource.spec.name])
 
 
 def _is_of_others(document: Document) -> bool:

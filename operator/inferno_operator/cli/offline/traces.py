@@ -8,12 +8,13 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
 from inferno_operator.cli.offline.files import decoded, read_bytes
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.trace import Trace
+from inferno_optimizer.replay.trace import Trace, with_lengths
 from inferno_optimizer.sizing.queueing import FloatArray
 
 STEPS = ("client", "start_s", "rate_per_s", "input_mean", "output_mean")
@@ -69,6 +70,32 @@ def read_trace(path: str) -> Trace:
     if not rows:
         raise InputError(f"{path}: has no line below its header")
     return _counted(rows) if requests else _stepwise(path, rows)
+
+
+def write_trace(path: str, trace: Trace, start_s: float) -> None:
+    """Write a trace as a file of steps, compressed if its name ends in .gz; see `read_trace`.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(STEPS)
+    for column, client in enumerate(trace.clients):
+        starts = (start_s + step * trace.step_s for step in range(trace.steps))
+        numbers = (
+            a[:, column].tolist() for a in (trace.rate, trace.input_tokens, trace.output_tokens)
+        )
+        writer.writerows(
+            (client, f"{start:.10g}", *row) for start, *row in zip(starts, *numbers, strict=True)
+        )
+    content = text.getvalue().encode()
+    try:
+        Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
 
 
 def _text(path: str) -> str:
@@ -137,7 +164,7 @@ def _stepwise(path: str, rows: Sequence[TraceRow]) -> Trace:
         np.array([[getattr(row, name) for row in own] for own in by_client.values()]).T
         for name in ("rate", "input_tokens", "output_tokens")
     ]
-    return Trace(tuple(by_client), step_s, columns[0], *map(_filled, columns[1:]))
+    return with_lengths(tuple(by_client), step_s, columns[0], (columns[1], columns[2]))
 
 
 def _refuse_gaps(rows: Sequence[TraceRow], step_s: float) -> None:
@@ -164,17 +191,6 @@ def _refuse_other_times(rows: Sequence[TraceRow], first: Sequence[TraceRow]) -> 
             )
 
 
-def _filled(lengths: FloatArray) -> FloatArray:
-    """Lengths without NaN: those of the step before, at the beginning of the first step after."""
-    filled = np.ones_like(lengths)
-    for client, column in enumerate(lengths.T):
-        known = np.flatnonzero(~np.isnan(column))
-        if known.size:
-            newest = np.searchsorted(known, np.arange(len(column)), side="right") - 1
-            filled[:, client] = column[known[np.maximum(newest, 0)]]
-    return filled
-
-
 def _counted(rows: Sequence[TraceRow]) -> Trace:
     """The trace of single requests: how many came in each step, from that of the first on."""
     for before, row in pairwise(rows):
@@ -199,4 +215,4 @@ def _counted(rows: Sequence[TraceRow]) -> Trace:
         total(row.input_tokens for row in rows) / own,
         total(row.output_tokens for row in rows) / own,
     )
-    return Trace(tuple(clients), REQUESTS_STEP_S, count / REQUESTS_STEP_S, *map(_filled, lengths))
+    return with_lengths(tuple(clients), REQUESTS_STEP_S, count / REQUESTS_STEP_S, lengths)

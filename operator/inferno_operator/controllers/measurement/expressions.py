@@ -266,6 +266,11 @@ def known_since(group: SeriesGroup, seconds: int, interval: int) -> Query:
     return Query(group, "known since", _union(parts))
 
 
+def scrapes(group: SeriesGroup, seconds: int) -> str:
+    """Return the expression for the most samples that a replica has in some seconds."""
+    return f"max ({_each(group, f'count_over_time({{}}[{seconds}s])')})"
+
+
 def last_seen(group: SeriesGroup, seconds: int) -> Query:
     """Return the query for servers that do not report now, but did in the last seconds.
 

@@ -19,7 +19,12 @@ import trustme
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.runtime.observer import Observer
-from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample
+from inferno_operator.runtime.prometheus import (
+    OversizedError,
+    QueryResult,
+    RefusedError,
+    Sample,
+)
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator.adapters.prometheus.serving import (
@@ -135,6 +140,52 @@ async def test_a_query_of_the_past_has_its_time(
 
     (asked,) = server.asked
     assert asked.form == [("query", QUERY), ("time", "1767225600.250")]
+
+
+async def test_a_query_of_a_time_has_begin_end_and_step(
+    server: PrometheusServer, endpoint: PrometheusEndpoint
+) -> None:
+    metric = {"model_name": "granite"}
+    values = [[TIME, "1.5"], [TIME + 60, "NaN"]]
+    matrix = {"resultType": "matrix", "result": [{"metric": metric, "values": values}]}
+    server.replies = [success(matrix, warnings=["partial"])]
+    async with connect(endpoint) as prometheus:
+        answer = await prometheus.query_range(QUERY, TIME, TIME + 120, 60)
+
+    (asked,) = server.asked
+    assert (asked.method, asked.path) == ("POST", "/api/v1/query_range")
+    times = {"start": f"{TIME:.3f}", "end": f"{TIME + 120:.3f}", "step": "60.000"}
+    assert asked.form == [("query", QUERY), *times.items()]
+    (series,) = answer.series
+    assert (series.labels, series.times) == (metric, (TIME, TIME + 60))
+    assert series.values[0] == 1.5
+    assert math.isnan(series.values[1])
+    assert answer.warnings == ("partial",)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ({"resultType": "vector", "result": []}, "gives a vector, not numbers over time"),
+        ({"resultType": "matrix", "result": {}}, "no series in the form of the API"),
+        ({"resultType": "matrix", "result": [{"metric": {}}]}, "no series in the form of the API"),
+        (
+            {"resultType": "matrix", "result": [{"metric": {}, "values": [[TIME + 9999, "1"]]}]},
+            "compare the clocks",
+        ),
+        (
+            {"resultType": "matrix", "result": [{"metric": {}, "histograms": []}]},
+            "native histograms",
+        ),
+    ],
+)
+async def test_an_answer_that_is_not_numbers_over_time_is_refused(
+    server: PrometheusServer, endpoint: PrometheusEndpoint, data: object, problem: str
+) -> None:
+    server.replies = [success(data)]
+    async with connect(endpoint) as prometheus:
+        with pytest.raises(RefusedError, match=problem):
+            await prometheus.query_range(QUERY, TIME, TIME + 120, 60)
 
 
 async def test_names_of_metrics_are_asked_for_with_a_matcher(
@@ -717,7 +768,7 @@ async def test_an_answer_that_is_too_large_is_given_up_also_if_it_is_compressed(
 
     problem = await failure(endpoint)
 
-    assert isinstance(problem, RefusedError)
+    assert isinstance(problem, OversizedError)
     assert "larger than 8 MiB: restrict the query by labels" in str(problem)
 
 
