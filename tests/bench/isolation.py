@@ -21,6 +21,7 @@ from tests.bench import (
     placement,
     program,
     replan,
+    replay,
     rest,
     workloads,
 )
@@ -39,6 +40,7 @@ MEASURES: Mapping[str, Callable[..., library.Numbers]] = MappingProxyType(
         "savings": library.savings,
         "program": program.optimize_file,
         "replan": replan.replan,
+        "replay": replay.replayed,
         "rest": rest.one_request,
         "clients": rest.concurrent_clients,
         "operator": cluster.operator,

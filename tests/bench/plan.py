@@ -108,6 +108,12 @@ def _varied(name: str, **fixed: Argument) -> Callable[[float], Case]:
     return lambda value: _request(**{**fixed, name: value})
 
 
+def _replay(policy: str) -> Case:
+    """A replay with a policy."""
+    fleet = {"servers": 100, "accelerators": 9, "days": 14}
+    return Case("replay", {"policy": policy, **fleet}, 300)
+
+
 OPERATOR = Case("operator", {"servers": 1000}, 300)
 
 ROWS = (
@@ -216,6 +222,19 @@ ROWS = (
         "calibration of 1,000 models on accelerators, 240 windows each",
         Case("calibration", {"pairs": 1000, "windows": 240}),
         [Limit("seconds", 1)],
+    ),
+    Row(
+        "replay-hpa",
+        "replay of 14 days in steps of 60 s, 100 x 9, policy hpa, processor time",
+        _replay("hpa"),
+        [Limit("seconds", 10.0)],
+    ),
+    Row(
+        "replay-inferno",
+        "the same with policy inferno, a plan each minute",
+        _replay("inferno"),
+        [Limit("seconds", 60.0)],
+        long=True,
     ),
     Row(
         "placement",

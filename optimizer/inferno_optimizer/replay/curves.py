@@ -7,8 +7,6 @@ stationary fluid flow approximation]. Beyond the highest stable rate, what is mo
 and is served at that rate.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, loaded, rows_of
@@ -75,8 +73,7 @@ class Curves:
     def _fill(self, server: IntArray, accelerator: IntArray) -> None:
         servers, first, case = np.unique(server, return_index=True, return_inverse=True)
         profiles = np.split(self._profile[server, accelerator], first[1:])
-        whole = loaded(self._fleet, servers, self._lengths)
-        cases = [replace(c, profiles=tuple(own)) for c, own in zip(whole, profiles, strict=True)]
+        cases = loaded(self._fleet, servers, self._lengths, [own.tolist() for own in profiles])
         pairs = build_pairs(self._fleet.catalogue, cases, self._fleet.types)
         row = rows_of(pairs, (len(servers), self._fleet.shape[1]))[case, accelerator]
         for group in pairs.groups:

@@ -1,5 +1,6 @@
 """What can run where: servers and accelerators as matrices, and their sizing at some lengths."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -166,12 +167,26 @@ def slower(system: System, factor: float) -> System:
     return replace(system, profiles=tuple(profiles))
 
 
-def loaded(fleet: ReplayFleet, servers: IntArray, lengths: FloatArray) -> list[Case]:
-    """The cases of some servers with requests of other lengths, of shape (2, all servers)."""
+def loaded(
+    fleet: ReplayFleet,
+    servers: IntArray,
+    lengths: FloatArray,
+    profiles: Sequence[Sequence[int]] = (),
+) -> list[Case]:
+    """The cases of some servers with requests of other lengths, of shape (2, all servers).
+
+    With the places of profiles, they have no others.
+    """
     told, generated = lengths[:, servers].tolist()
+    cases = [fleet.cases[server] for server in servers]
+    own = profiles or [case.profiles for case in cases]
     return [
-        replace(case, server=_with(case.server, _load(case.server.load, 1.0, *columns)))
-        for case, *columns in zip((fleet.cases[i] for i in servers), told, generated, strict=True)
+        replace(
+            case,
+            server=_with(case.server, _load(case.server.load, 1.0, *columns)),
+            profiles=tuple(places),
+        )
+        for case, places, *columns in zip(cases, own, told, generated, strict=True)
     ]
 
 

@@ -44,4 +44,5 @@ class RecentValues:
     def oldest(self) -> FloatArray:
         """The value at the beginning of the window."""
         first = 0 if self._added < self._size else self._added % self._size
-        return self._ring[first].copy()
+        oldest: FloatArray = self._ring[first].copy()
+        return oldest
