@@ -15,7 +15,13 @@ from typing import ClassVar, Self
 import numpy as np
 
 from inferno_optimizer.sizing.performance import QUEUE_PER_BATCH, Requests, columns_of
-from inferno_optimizer.sizing.queueing import Averages, DepartureIntervals, FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import (
+    Averages,
+    DepartureIntervals,
+    FloatArray,
+    IntArray,
+    distinct_rows,
+)
 from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.sizing.step_law import MOST_BUSY, Lengths, StepLaw
 from inferno_optimizer.system import StepParameters
@@ -67,7 +73,8 @@ class StepModel(StepLaw):
             budget_share=lengths.budget_share,
             length_cov=requests.length_cov,
         )
-        full = law.full_stay_ms(requests.batch.astype(np.float64))
+        kinds, place = distinct_rows(which, requests.batch, inputs, outputs, requests.length_cov)
+        full = law.take(kinds).full_stay_ms(requests.batch[kinds].astype(np.float64))[place]
         return cls(
             law.alpha,
             law.decode_slope,
