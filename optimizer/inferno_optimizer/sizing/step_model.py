@@ -113,14 +113,13 @@ class StepModel(StepLaw):
         """
         return _Ratios(self, arrival_rate)
 
-    def log_ratio(
-        self, states: FloatArray, arrival_rate: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Logarithm of lambda S(n) times the power, and the power; both are smooth in n."""
+    def log_ratio(self, states: FloatArray, arrival_rate: FloatArray) -> FloatArray:
+        """Logarithm of the ratio of two states, (lambda S(n) / n)^power; it is smooth in ln n."""
         rate = np.minimum(arrival_rate, self.batch / self.full_ms)
         step, mixed = self.step_ms(states, rate)
         power = self.power(states, rate, step, mixed)
-        return power * np.log(arrival_rate * self.stay_ms(states, rate, step)), power
+        stay = self.stay_ms(states, rate, step)
+        return np.asarray(power * np.log(arrival_rate * stay / states))
 
     def power(
         self, states: FloatArray, rate: FloatArray, step: FloatArray, mixed: FloatArray
@@ -285,6 +284,7 @@ class _Ratios:
         self._beyond = np.power(full, np.where(stable, 1.0 / factor, 1.0))
         room = np.where(stable, 1.0 - full, 1.0)
         self._more = np.where(stable, (1.0 - self._beyond) / room, 1.0 / factor)
+        self._log_rate = np.log(arrival_rate)
 
     def __call__(self, rows: slice, states: FloatArray) -> FloatArray:
         """1 / mu(n) of the queues `rows` [ms], see `queueing.DepartureIntervals`."""
@@ -301,18 +301,18 @@ class _Ratios:
         last = self._model.batch[rows] - first
         full = np.flatnonzero((last >= 0) & (last < width))
         ratios[last[full], full] *= self._more[rows][full]
-        ratios /= self._rate[rows]
         return ratios
 
     def _values(self, octave: int, rows: slice) -> FloatArray:
-        """Logarithms of the ratios, and powers, at the nodes of an octave.
+        """Logarithms of the ratios, divided by the rate, at the nodes of an octave.
 
         Later blocks have a part of the rows of the earlier ones, from the same first row on.
         """
         key = octave, rows.start
         if key not in self._known:
             model, nodes = self._model.rows(rows), _nodes(octave)[:, None]
-            self._known[key] = np.concatenate(model.log_ratio(nodes, self._rate[rows]))
+            values = model.log_ratio(nodes, self._rate[rows])
+            self._known[key] = values - self._log_rate[rows]
         return self._known[key][:, : rows.stop - rows.start]
 
 
@@ -346,4 +346,4 @@ def _design(octave: int) -> tuple[int, FloatArray]:
     for place, node in enumerate(nodes):
         for other in np.delete(nodes, place):
             weights[:, place] *= (states - other) / (node - other)
-    return int(_states(octave)[0]), np.concatenate((weights, -states[:, None] * weights), axis=1)
+    return int(_states(octave)[0]), weights
