@@ -15,6 +15,10 @@ UNKNOWN = -np.inf
 """The bound of an objective of which nothing is proven."""
 
 
+NO_FLOORS = np.zeros(0)
+"""Nothing comes before the objective."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
     """The state of a search.
@@ -46,6 +50,22 @@ ProgressObserver = Callable[[SearchProgress], None]
 """Is told of every improvement of the incumbent or of the bound."""
 
 
+def progress_of(
+    observe: ProgressObserver | None,
+    level: int | None,
+    served: Callable[[Plan], FloatArray],
+    value: Callable[[Plan], float],
+) -> Callable[[Plan, float], None] | None:
+    """What tells an observer of a plan and a bound, from the plan's loads and its value."""
+    if observe is None:
+        return None
+
+    def tell(plan: Plan, bound: float) -> None:
+        observe(SearchProgress(level, served(plan), value(plan), bound))
+
+    return tell
+
+
 class Incumbent(Generic[Plan]):
     """The best plan of one stage. Here, and nowhere else, is a plan accepted.
 
@@ -58,6 +78,8 @@ class Incumbent(Generic[Plan]):
     tell
         Is told the plan and the bound at the beginning and whenever one of them improves; None
         where nobody wants to know.
+    floors
+        Loads that every plan keeps, of the levels before; shape (levels,).
     """
 
     def __init__(
@@ -65,8 +87,9 @@ class Incumbent(Generic[Plan]):
         plan: Plan,
         objective: Callable[[Plan], float],
         tell: Callable[[Plan, float], None] | None = None,
+        floors: FloatArray = NO_FLOORS,
     ) -> None:
-        self.plan = plan
+        self.plan, self.floors = plan, floors
         self.value = objective(plan)
         self.bound = UNKNOWN
         self._objective, self._tell = objective, tell
@@ -77,16 +100,17 @@ class Incumbent(Generic[Plan]):
         """Whether anybody wants to know of improvements."""
         return self._tell is not None
 
-    def offer(self, plan: Plan, bound: float | None = None) -> bool:
-        """Accept a feasible plan if its objective is lower; return whether it is.
+    def offer(self, plan: Plan) -> bool:
+        """Accept a feasible plan if its objective is lower; return whether it is."""
+        return self.offer_at(plan, self.floors, self.bound)
 
-        A plan that keeps lower floors comes with the bound that holds for these.
-        """
+    def offer_at(self, plan: Plan, floors: FloatArray, bound: float) -> bool:
+        """The same of a plan that keeps other floors, with the bound that holds for these."""
         value = self._objective(plan)
         if value >= self.value:
             return False
         self.plan, self.value = plan, value
-        self.bound = min(self.bound if bound is None else bound, value)
+        self.floors, self.bound = floors, min(bound, value)
         self._report()
         return True
 

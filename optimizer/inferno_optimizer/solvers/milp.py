@@ -284,7 +284,7 @@ def _solve_single(
     )
     priorities = _priorities(candidates, candidates.pairs.case[rows])
     return _Plan(
-        _filled(candidates, capacity, rows[outcome.chosen]),
+        _filled(candidates, capacity, rows[outcome.plan]),
         dict(zip(priorities, outcome.most_served.tolist(), strict=True)),
         outcome.least_value,
         lambda: outcome.one_more().described(priorities),
@@ -303,8 +303,8 @@ def _solve_mixed(
     """
     table, options = MixTable.of(candidates, capacity), candidates.system.options
     observe = recorder.observe if options.trace else None
-    outcome = solve_mixes(table, capacity, timer, options.priority_tolerance or 0.0, observe)
-    singles, mixes = table.given(outcome.counts)
+    outcome = solve_mixes(table, capacity, timer, options.priority_tolerance, observe)
+    singles, mixes = table.given(outcome.plan)
     assignment = _filled(candidates, capacity, singles, mixes)
     others = np.setdiff1d(assignment.served(candidates), table.case)
     priorities = _priorities(candidates, table.case)

@@ -14,8 +14,9 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.columns import BinaryColumns
 from inferno_optimizer.solvers.exact.neighbourhood import Neighbourhood
-from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program, first_cases
+from inferno_optimizer.solvers.exact.program import BoolArray, Program, first_cases
 from inferno_optimizer.solvers.incumbent import Incumbent
+from inferno_optimizer.solvers.levels import Floors
 
 ROWS = 1_500
 """Rows of a part at first: what branch and bound improves in about a second."""

@@ -13,8 +13,9 @@ from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
 from inferno_optimizer.solvers.exact.packing import fill, insert
 from inferno_optimizer.solvers.exact.prices import RowPrices
-from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.relaxation import RowRelaxation
+from inferno_optimizer.solvers.levels import Floors
 
 NEAR = 0.1
 """A row enters the relaxation if it costs more than the best of its case by at most this share

@@ -16,8 +16,9 @@ from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.columns import BinaryColumns
 from inferno_optimizer.solvers.exact.neighbourhood import Neighbourhood
 from inferno_optimizer.solvers.exact.prices import price
-from inferno_optimizer.solvers.exact.program import BoolArray, Floors, Program
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.relaxation import RowRelaxation, RowVertex
+from inferno_optimizer.solvers.levels import Floors
 
 FEW = 20_000
 """Up to so many rows all enter the relaxation."""

@@ -118,17 +118,6 @@ class Program:
         return cards
 
 
-@dataclass(frozen=True, slots=True)
-class Floors:
-    """Load that each of the first levels is to keep, shape (levels,).
-
-    The first `whole` of them are served entirely: none of their cases is left out.
-    """
-
-    loads: FloatArray
-    whole: int
-
-
 def first_cases(order: IntArray, rows: IntArray, most: int) -> BoolArray:
     """Tell which cases are the first ones of an order that have up to so many rows together.
 

@@ -10,7 +10,8 @@ import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.exact.lexicographic import ProgramSizes, solve_by_levels
+from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
+from inferno_optimizer.solvers.exact.stage import ProgramSizes
 from inferno_optimizer.solvers.incumbent import SearchProgress
 from inferno_optimizer.system import CurvePoint, System
 from inferno_optimizer.wire.codec import decode_solution, decode_system, encode_solution
@@ -132,8 +133,8 @@ def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(
     outcome = solve_by_levels(program, Timer(lambda: 20.0 - clock()), sizes, 0.0, seen.append)
 
     levels = int(program.level.max()) + 1
-    served, best = program.served(outcome.chosen, levels), max(tuple(p.served) for p in seen)
-    assert np.all(program.used(outcome.chosen) <= program.capacity)
-    assert np.bincount(program.place[outcome.chosen]).max() == 1
+    served, best = program.served(outcome.plan, levels), max(tuple(p.served) for p in seen)
+    assert np.all(program.used(outcome.plan) <= program.capacity)
+    assert np.bincount(program.place[outcome.plan]).max() == 1
     assert tuple(served + ROUNDING) >= best
-    assert float(program.value[outcome.chosen].sum()) <= seen[-1].value + ROUNDING
+    assert float(program.value[outcome.plan].sum()) <= seen[-1].value + ROUNDING

@@ -1,5 +1,6 @@
 """The incumbent of a stage accepts what is better, and tells of it."""
 
+import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.incumbent import UNKNOWN, Incumbent
@@ -31,12 +32,13 @@ def test_a_bound_only_rises_and_never_above_the_incumbent() -> None:
 
 
 def test_a_plan_that_keeps_lower_floors_has_a_bound_of_its_own() -> None:
-    incumbent = Incumbent(5.0, cost)
+    incumbent = Incumbent(5.0, cost, floors=np.array([2.0]))
     incumbent.prove(4.0)
 
-    incumbent.offer(3.0, bound=2.0)
+    lower = np.array([1.0])
+    incumbent.offer_at(3.0, lower, bound=2.0)
 
-    assert (incumbent.value, incumbent.bound) == (3.0, 2.0)
+    assert (incumbent.value, incumbent.bound, incumbent.floors) == (3.0, 2.0, lower)
 
 
 def test_every_improvement_is_told_once() -> None:

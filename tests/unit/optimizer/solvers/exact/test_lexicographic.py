@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.exact.lexicographic import GAP, ProgramSizes, solve_by_levels
+from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
+from inferno_optimizer.solvers.exact.stage import GAP, ProgramSizes
 from tests.unit.optimizer.programs import best_of_all, every_choice, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
@@ -74,8 +75,8 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
 
     levels = int(program.level.max()) + 1
     loads, value = best_of_all(program, levels)
-    assert tuple(program.served(outcome.chosen, levels)) == pytest.approx(loads)
-    assert program.value[outcome.chosen].sum() == pytest.approx(value)
+    assert tuple(program.served(outcome.plan, levels)) == pytest.approx(loads)
+    assert program.value[outcome.plan].sum() == pytest.approx(value)
     assert tuple(outcome.most_served) == pytest.approx(loads)
     assert outcome.least_value == pytest.approx(value)
 
@@ -91,14 +92,14 @@ def test_a_large_program_is_within_what_is_proven_of_it(seed: int, sizes: Progra
 
     exact = solve_by_levels(program, Timer(lambda: 60.0))
     levels = len(outcome.most_served)
-    served, best = program.served(outcome.chosen, levels), program.served(exact.chosen, levels)
-    assert np.all(program.used(outcome.chosen) <= program.capacity)
+    served, best = program.served(outcome.plan, levels), program.served(exact.plan, levels)
+    assert np.all(program.used(outcome.plan) <= program.capacity)
     assert served[0] <= best[0] * (1 + 1e-9)
     assert np.all(outcome.most_served >= served * (1 - 1e-9))
     assert outcome.most_served[0] >= best[0] * (1 - 1e-9)
     assert served[0] >= 0.99 * best[0]
     if np.array_equal(served, best):
-        assert outcome.least_value <= program.value[exact.chosen].sum() + 1e-6
+        assert outcome.least_value <= program.value[exact.plan].sum() + 1e-6
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -108,7 +109,7 @@ def test_what_the_solution_of_parts_leaves_open_goes_to_the_solver(seed: int) ->
 
     outcome = solve_by_levels(program, Timer(lambda: 60.0), ProgramSizes(small=0, medium=0), 0.0)
 
-    (served,) = program.served(outcome.chosen, 1)
+    (served,) = program.served(outcome.plan, 1)
     assert outcome.most_served[0] - served <= GAP * outcome.most_served[0]
 
 
@@ -117,8 +118,8 @@ def test_without_any_time_the_first_solution_is_the_answer() -> None:
 
     outcome = solve_by_levels(program, Timer(lambda: 0.0), LARGE)
 
-    assert np.all(program.used(outcome.chosen) <= program.capacity)
-    assert outcome.chosen.any()
+    assert np.all(program.used(outcome.plan) <= program.capacity)
+    assert outcome.plan.any()
 
 
 def test_a_type_without_cards_has_a_finite_price() -> None:

@@ -12,7 +12,7 @@ from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.columns import BinaryColumns
 from inferno_optimizer.solvers.exact.diving import dive
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
-from inferno_optimizer.solvers.exact.lexicographic import ProgramSizes, solve_by_levels
+from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.local_search import (
     LARGEST,
     SMALL,
@@ -36,9 +36,11 @@ from inferno_optimizer.solvers.exact.packing import (
     stand,
 )
 from inferno_optimizer.solvers.exact.prices import RowPrices, price
-from inferno_optimizer.solvers.exact.program import Floors, Program
+from inferno_optimizer.solvers.exact.program import Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, RowRelaxation
+from inferno_optimizer.solvers.exact.stage import ProgramSizes
 from inferno_optimizer.solvers.incumbent import Incumbent
+from inferno_optimizer.solvers.levels import Floors
 from tests.unit.optimizer.programs import fleet_program, loads, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
@@ -247,7 +249,7 @@ def test_a_few_hundred_servers_serve_what_highs_alone_finds() -> None:
 
     outcome = solve_by_levels(program, Timer(time_for(150, 240.0)), ProgramSizes(small=0, medium=0))
 
-    assert program.served(outcome.chosen, 3)[2] >= (0.98663 - 1e-4) * load
+    assert program.served(outcome.plan, 3)[2] >= (0.98663 - 1e-4) * load
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -334,7 +336,7 @@ def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every
     program = fleet_program(300, demand=2.0)
     program = program.take(program.undominated())
     sizes = ProgramSizes(small=0, medium=0, large=0)
-    first = replace(program, stays=solve_by_levels(program, Timer(time_for(60)), sizes).chosen)
+    first = replace(program, stays=solve_by_levels(program, Timer(time_for(60)), sizes).plan)
     standing = change_little(first, by_the_last_level(first))  # what changes anyway
     gone = standing & (program.place % every == 0)
     changed = replace(program, stays=standing).take(~gone)
@@ -435,9 +437,9 @@ def test_a_tight_fleet_of_a_thousand_is_close_to_what_is_proven() -> None:
         program, Timer(time_for(400)), ProgramSizes(small=0, medium=0, large=0)
     )
 
-    served = program.served(outcome.chosen, 3)
-    assert np.all(program.used(outcome.chosen) <= program.capacity)
+    served = program.served(outcome.plan, 3)
+    assert np.all(program.used(outcome.plan) <= program.capacity)
     assert np.all(outcome.most_served - served <= 2e-3 * served)
-    assert program.value[outcome.chosen].sum() - outcome.least_value <= 2e-2 * abs(
+    assert program.value[outcome.plan].sum() - outcome.least_value <= 2e-2 * abs(
         outcome.least_value
     )

@@ -10,9 +10,11 @@ import pytest
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.assignment import NO_LEVEL, Timer
-from inferno_optimizer.solvers.exact.lexicographic import ProgramSizes, RowPlan, solve_by_levels
+from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.prices import RowPrices, price
-from inferno_optimizer.solvers.exact.program import Program
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.exact.stage import ProgramSizes
+from inferno_optimizer.solvers.levels import LevelPlan
 from inferno_optimizer.system import Gain, Options, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
@@ -37,7 +39,9 @@ def most_of(program: Program, level: int, floors: FloatArray) -> float:
     return -relaxed(program, load.tolist(), floors[:level].tolist())
 
 
-def gains(program: Program, card_type: int, more: int, outcome: RowPlan) -> list[float]:
+def gains(
+    program: Program, card_type: int, more: int, outcome: LevelPlan[BoolArray]
+) -> list[float]:
     """What each level gains in the relaxation with more cards of a type."""
     floors = kept(program, outcome)
     other = with_cards(program, card_type, more)
@@ -45,8 +49,8 @@ def gains(program: Program, card_type: int, more: int, outcome: RowPlan) -> list
     return [most_of(other, p, floors) - most_of(program, p, floors) for p in levels]
 
 
-def kept(program: Program, outcome: RowPlan) -> FloatArray:
-    return program.served(outcome.chosen, int(program.level.max()) + 1) * (1 - 1e-9)
+def kept(program: Program, outcome: LevelPlan[BoolArray]) -> FloatArray:
+    return program.served(outcome.plan, int(program.level.max()) + 1) * (1 - 1e-9)
 
 
 @pytest.mark.slow

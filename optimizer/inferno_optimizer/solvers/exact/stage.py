@@ -1,0 +1,371 @@
+"""The search for one goal: the most load of a level, or the least value.
+
+The MILP solver gets a small program as it is. For a larger one prices and cuts prove a bound,
+and a first choice of rows is improved by local search unless it is close to that. See
+`assignment.md`, section "Exact, one row for each server".
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.exact.columns import BinaryColumns
+from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
+from inferno_optimizer.solvers.exact.local_search import Guide, descend, exchange, round_off
+from inferno_optimizer.solvers.exact.neighbourhood import (
+    Centre,
+    Neighbourhood,
+    leave_everything_open,
+)
+from inferno_optimizer.solvers.exact.packing import change_little, completed, insert, pack
+from inferno_optimizer.solvers.exact.prices import price
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.exact.relaxation import RowRelaxation
+from inferno_optimizer.solvers.incumbent import Incumbent
+from inferno_optimizer.solvers.levels import SLACK, Floors, GoalTime
+
+GAP = 5e-5
+"""Relative distance from the bound at which a larger program is searched no further.
+
+A level may end farther away, as far as later levels may trade its load away.
+"""
+
+STEADY = 4.0
+"""Accept the running plan if its shortfall is at most this multiple of the tolerance."""
+
+ROUNDS, CUTS = 40, 0.3
+"""Most rounds of cuts in a stage, and the share of the remaining time that they may take."""
+
+FIRST = 0.1
+"""Share of the time after the search in which the MILP solver may prove that a plan is best."""
+
+PARTS, PARTS_OF_FEW = 0.3, 0.8
+"""Share of the time after that in which parts are solved again, if many rows are open, and if few.
+Few rows were given to the MILP solver at once; what it has not finished then takes it long."""
+
+PER_COLUMN = 1e-4
+"""Seconds for each column without which the MILP solver finds nothing, and may end late."""
+
+PATIENCE, PATIENCE_WITH_FEW = 10, 30
+"""Parts of a size without any improvement after which parts get larger, or the search ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSizes:
+    """Up to `small` rows a program is solved as it is, to the last digit.
+
+    Of a larger one the MILP solver gets the rows that can be part of a better solution than the
+    known one, if they are no more than `large`, after parts of the program were solved again; and
+    at once, for a short time, if they are no more than `medium`. In a program of more than
+    `large` rows each case is a small part of the whole: neither cuts nor branch and bound are worth
+    their time.
+
+    `small` was measured in 8 s on 36 fleets of 100 to 400 servers at demand 0.8 to 4: up to 2,600
+    rows both ways find the same, and this one in half of the time; from 5,000 on a search finds
+    more.
+    """
+
+    small: int = 3_000
+    medium: int = 6_000
+    large: int = 25_000
+
+
+@dataclass(frozen=True, slots=True)
+class RowGoal:
+    """What is minimized over the rows of a program.
+
+    Attributes
+    ----------
+    program, objective
+        The rows, and what is minimized; shape (rows,).
+    whole
+        The first so many levels are served entirely.
+    is_last
+        Whether it is the value, after which there is no other goal.
+    """
+
+    program: Program
+    objective: FloatArray
+    whole: int
+    is_last: bool
+
+
+def solve_all_rows(
+    goal: RowGoal, incumbent: Incumbent[BoolArray], seconds_left: Callable[[], float]
+) -> None:
+    """Let the MILP solver look for the best choice of all rows."""
+    task = Task(goal.program, goal.objective, Floors(incumbent.floors, goal.whole), -np.inf)
+    _solve_rows(task, incumbent, leave_everything_open(goal.program), seconds_left, 0.0)
+
+
+def _solve_rows(
+    task: Task,
+    incumbent: Incumbent[BoolArray],
+    opening: Neighbourhood,
+    seconds_left: Callable[[], float],
+    gap: float,
+) -> None:
+    """Let the MILP solver look for a better choice than the incumbent among all open rows."""
+    columns = BinaryColumns(task.program, opening, task.floors.loads, task.floors.whole)
+    watching = incumbent if incumbent.observed else None
+    limits = SearchLimits(seconds_left(), gap)  # it takes a while to build so many columns
+    found = columns.minimize(task.objective, limits, incumbent.plan, watching)
+    if found is not None:
+        incumbent.offer(found.chosen)
+        incumbent.prove(found.bound)
+
+
+class PricedSearch:
+    """The search in a larger program: it ends where a choice is close to what prices prove.
+
+    Parameters
+    ----------
+    goal
+        What is minimized.
+    incumbent
+        The choice to begin with, and the floors that it keeps.
+    tolerance
+        Share of the floors that a better choice may miss.
+    sizes
+        What counts as few rows, and as many.
+    stands
+        Whether there is a plan already: most of the cases may stay as they are.
+    time
+        What remains.
+    """
+
+    def __init__(
+        self,
+        goal: RowGoal,
+        incumbent: Incumbent[BoolArray],
+        tolerance: float,
+        sizes: ProgramSizes,
+        time: GoalTime,
+        *,
+        stands: bool,
+    ) -> None:
+        self._goal, self._program, self._incumbent = goal, goal.program, incumbent
+        self._tolerance, self._sizes, self._stands = tolerance, sizes, stands
+        self._lowest = incumbent.floors * (1 - tolerance)
+        self._may_end = stands and not goal.is_last  # and then it takes no time from the others
+        self._first_seconds_left = time.left_in_all if self._may_end else time.left
+        self._seconds_left, self._gap = time.left, GAP
+        self._prices = price(
+            goal.program, goal.objective, incumbent.floors, goal.whole, self._first_seconds_left
+        )
+        incumbent.prove(self._prices.bound)
+
+    def run(self) -> None:
+        """Stop where a first choice is close to what prices prove; or search."""
+        if self._stands:
+            self._offer(change_little(self._program, self._prices, self._first_seconds_left))
+            if self._may_end and self._is_steady():
+                return
+        if self._seconds_left() <= 0 and self._goal.is_last:
+            return
+        packed = pack(self._program, self._prices)
+        self._offer(packed, self._incumbent.floors)
+        if not self._goal.is_last:
+            self._gap = self._gap_of_level()
+        self._search(packed)
+        self._refine()
+
+    def _is_steady(self) -> bool:
+        """Whether the plan that stands is so good that little would be won by another one."""
+        steady = STEADY * self._tolerance * abs(self._prices.bound)
+        return self._incumbent.value <= self._prices.bound + steady
+
+    @property
+    def _good_enough(self) -> float:
+        """An objective that is so close, relative, to what is proven."""
+        proven = self._prices.proven
+        return proven + self._gap * max(1.0, abs(proven))
+
+    def _is_open(self) -> bool:
+        """Whether the incumbent is not yet good enough."""
+        return self._incumbent.value > self._good_enough
+
+    def _floors(self) -> Floors:
+        """Loads that every choice keeps."""
+        return Floors(self._incumbent.floors, self._goal.whole)
+
+    def _gap_of_level(self) -> float:
+        """Relative distance from the bound at which a level is searched no further.
+
+        Later objectives may take what the tolerance allows; but where all might be served, that
+        is what is looked for.
+        """
+        everything = self._prices.objective[self._program.starts].sum()
+        serves_less = self._prices.proven > everything * (1 - SLACK)
+        return max(GAP, self._tolerance) if serves_less else GAP
+
+    def _search(self, packed: BoolArray) -> None:
+        """Search around first choices, until one is good enough."""
+        if self._goal.is_last and self._is_open():
+            self._tighten()
+        for known in (packed, self._incumbent.plan):
+            if self._is_open():
+                self._search_nearby(known)
+        if self._is_open():
+            self._search_everywhere()
+
+    def _tighten(self) -> None:
+        """Prove more by cuts, once in a stage, among the rows of which something better consists.
+
+        Floors may be missed for the price of the load, so that the bound follows lower floors.
+        """
+        prices, incumbent, program = self._prices, self._incumbent, self._program
+        if prices.proven > prices.bound or len(program.case) > self._sizes.large:
+            return
+        rows = np.flatnonzero(prices.excess <= incumbent.value - prices.bound)
+        relaxation = RowRelaxation(
+            program.take(rows),
+            prices.objective[rows],
+            incumbent.floors,
+            prices.loads,
+            self._goal.whole,
+        )
+        reserved = (1 - CUTS) * self._seconds_left()
+        proven = relaxation.tighten(ROUNDS, lambda: self._seconds_left() - reserved)
+        incumbent.prove(proven)
+        self._prices = prices.raised(min(proven, incumbent.value))
+
+    def _search_nearby(self, known: BoolArray) -> None:
+        """Dive and exchange where the levels with a floor serve the same cases as what is known.
+
+        Of these levels all the same cases are served, on any rows, and as many more as the floors
+        take; nobody else is. So every choice keeps the floors, which rounding misses where single
+        cases are a large part of the load.
+        """
+        floors = self._incumbent.floors
+        if len(floors) == self._goal.whole or self._seconds_left() <= 0:
+            return
+        served = completed(self._program, known, floors, self._prices)
+        rows, kept = _with_all_of(self._program, served, len(floors))
+        nearby = _NearbySearch(kept, self._prices.objective[rows], self._seconds_left)
+        for found in nearby.choices(known[rows]):
+            chosen = np.zeros_like(self._incumbent.plan)
+            chosen[rows] = found
+            self._incumbent.offer(chosen)
+
+    def _search_everywhere(self) -> None:
+        """Dive, then exchange around where that ends, or around what is known."""
+        program, left = self._program, self._seconds_left
+        is_large = len(program.case) > self._sizes.large
+        for guide in (Guide.LINEAR,) if is_large else (Guide.CUTS, Guide.BRANCHES):
+            floors = self._floors()
+            centre = descend(program, self._prices, floors, self._incumbent.plan, guide, left)
+            found = exchange(program, self._prices, floors, centre, left)
+            if found is not None:
+                self._offer(found)
+            rounded = round_off(program, self._prices, centre, left)
+            self._offer(rounded)
+            if self._is_open():
+                self._search_nearby(rounded)
+            if self._is_open():
+                self._tighten()
+            if not self._is_open() or left() <= 0:
+                break
+
+    def _offer(self, found: BoolArray, lowest: FloatArray | None = None) -> None:
+        """Offer what was found; floors that it misses are lowered, down to the lowest ones."""
+        program, prices, incumbent = self._program, self._prices, self._incumbent
+        floors = np.minimum(incumbent.floors, program.served(found, len(incumbent.floors)))
+        if np.any(floors < (self._lowest if lowest is None else lowest)):
+            return
+        if not program.serves_all_of(found, self._goal.whole):
+            return
+        lowered = prices.lowered(incumbent.floors - floors)
+        if prices.objective @ found - lowered.bound >= incumbent.value - prices.bound:
+            return
+        if incumbent.offer_at(found, floors, lowered.proven):
+            self._prices = lowered
+
+    def _refine(self) -> None:
+        """Solve all rows of which a better choice may consist, and parts of them, in turn."""
+        left = self._seconds_left
+        task = Task(self._program, self._prices.objective, self._floors(), self._good_enough)
+        rows = np.count_nonzero(self._better_rows(task))
+        is_few = rows <= self._sizes.medium
+        if is_few:
+            later = (1 - FIRST) * left()
+            self._solve_together(task, lambda: left() - later)
+        together = left() * (1 - (PARTS_OF_FEW if is_few else PARTS))
+        reserved = together if rows <= self._sizes.large else 0.0
+        patience = PATIENCE_WITH_FEW if is_few else PATIENCE
+        improve(task, self._incumbent, patience, lambda: left() - reserved)
+        self._solve_together(task, left)
+
+    def _solve_together(self, task: Task, seconds_left: Callable[[], float]) -> None:
+        """Let the MILP solver have all rows that matter, if there is time for so many."""
+        better = self._better_rows(task)
+        rows = np.count_nonzero(better)
+        if 0 < rows <= self._sizes.large and seconds_left() > PER_COLUMN * rows:
+            opening = Neighbourhood(np.zeros_like(better), better)
+            gap = task.good_enough - self._prices.proven
+            _solve_rows(task, self._incumbent, opening, seconds_left, gap)
+
+    def _better_rows(self, task: Task) -> BoolArray:
+        """Rows of which a better choice may consist; none if the incumbent is good enough."""
+        value = self._incumbent.value
+        if value <= task.good_enough:
+            return np.zeros(len(task.objective), dtype=np.bool_)
+        better: BoolArray = self._prices.excess <= value - self._prices.bound
+        return better
+
+
+class _NearbySearch:
+    """A dive and exchanges in a program whose first level is served entirely.
+
+    Parameters
+    ----------
+    program, objective
+        The rows, and what is minimized.
+    seconds_left
+        Time that remains.
+    """
+
+    def __init__(
+        self, program: Program, objective: FloatArray, seconds_left: Callable[[], float]
+    ) -> None:
+        first = program.starts[program.level[program.starts] == 0]
+        self._program, self._seconds_left = program, seconds_left
+        self._floors = Floors(program.weight[first].sum(keepdims=True), 1)
+        self._prices = price(program, objective, self._floors.loads, 1, seconds_left)
+
+    def choices(self, known: BoolArray) -> Iterator[BoolArray]:
+        """Choices that serve all of the first level, around a known one."""
+        for found in self._around(known):
+            if found is not None and self._serves_all(found):
+                yield found
+
+    def _around(self, known: BoolArray) -> Iterator[BoolArray | None]:
+        program, prices, left = self._program, self._prices, self._seconds_left
+        yield insert(program, pack(program, prices), prices, left)
+        centre = self._centre(known)
+        yield exchange(program, prices, self._floors, centre, left)
+        yield round_off(program, prices, centre, left)
+
+    def _centre(self, known: BoolArray) -> Centre:
+        """What is known, if it serves all of the first level; or where a dive ends."""
+        program, prices = self._program, self._prices
+        if not self._serves_all(known):
+            return descend(program, prices, self._floors, known, Guide.LINEAR, self._seconds_left)
+        split = np.zeros(len(program.starts), dtype=np.bool_)
+        return Centre(known, split, prices.excess, prices.loads)
+
+    def _serves_all(self, chosen: BoolArray) -> bool:
+        return self._program.serves_all_of(chosen, self._floors.whole)
+
+
+def _with_all_of(program: Program, served: BoolArray, levels: int) -> tuple[IntArray, Program]:
+    """Rows of a program in which the cases that are served of the first levels are all the first.
+
+    Others of these are not in it; the cases of all later levels are its second one.
+    """
+    later = program.level >= levels
+    rows = np.flatnonzero(later | served[program.place])
+    return rows, replace(program.take(rows), level=later[rows].astype(np.int64))
