@@ -16,8 +16,9 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import Assignment, Mix, SolverResult, Timer
 from inferno_optimizer.solvers.curve import CurveRecorder
-from inferno_optimizer.solvers.exact.lexicographic import GIVEN_UP, solve_by_levels
+from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.program import Program, weight_of
+from inferno_optimizer.solvers.exact.settings import DEFAULTS as EXACT
 from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve, solve_greedy
 from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
@@ -370,7 +371,7 @@ def _given_up(candidates: Candidates) -> float:
     """Share of the load of a priority that later goals may take."""
     options = candidates.system.options
     entirely = options.saturation_policy is SaturationPolicy.NONE
-    by_default = GIVEN_UP if entirely else GIVEN_UP_IN_PART
+    by_default = EXACT.given_up if entirely else GIVEN_UP_IN_PART
     return max(by_default, options.priority_tolerance or 0.0)
 
 

@@ -14,37 +14,11 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, CutSettings
 from inferno_optimizer.solvers.sparse import SparseMatrix
 
 NOTHING = 1e-9
 """A factor or a slack up to this is 0."""
-
-BETWEEN = 1e-6
-"""Distance from its bounds from which an integral column is fractional."""
-
-EXTREME = 0.01
-"""A remainder so close to 0 or 1 cuts off little, or makes factors large."""
-
-DEEP = 1e-4
-"""Distance of the relaxed solution from a cut that is worth it."""
-
-DIVISORS = 12
-"""Factors of fractional columns that are tried as divisors."""
-
-FRACTIONS = (2, 4, 8)
-"""The best divisor is also tried divided by these."""
-
-COMPLEMENTS = 8
-"""The most fractional columns, which are also tried the other way round: complemented or not."""
-
-PARALLEL = 0.9
-"""Cosine of the angle of two cuts from which the second one adds little."""
-
-MOST = 40
-"""Cuts that are found at once."""
-
-MARGIN = 1e-7
-"""Added to the room of a cut, relative: it holds in spite of rounded numbers."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +71,10 @@ class Cut:
 
 
 def find_cuts(
-    inequalities: Inequalities, amounts: FloatArray, sums: Iterable[FloatArray]
+    inequalities: Inequalities,
+    amounts: FloatArray,
+    sums: Iterable[FloatArray],
+    settings: CutSettings = DEFAULTS.relaxation.cuts,
 ) -> list[Cut]:
     """Cuts that a relaxed solution breaks, the deepest first; no two are nearly parallel.
 
@@ -109,6 +86,8 @@ def find_cuts(
         Of the columns in the relaxed solution; shape (columns,).
     sums
         Weights of the inequalities in each sum that is rounded; shape (inequalities,).
+    settings
+        Of the search.
     """
     values = np.append(amounts, inequalities.slacks(amounts))
     upper = np.append(inequalities.upper, np.full(len(inequalities.room), np.inf))
@@ -117,11 +96,12 @@ def find_cuts(
     for weights in sums:
         factors = np.append(inequalities.matrix.combined(weights), weights)
         taken = np.flatnonzero(np.abs(factors) > NOTHING)
-        row = _Row(factors[taken], values[taken], upper[taken], integral[taken])
+        row = _Row(factors[taken], values[taken], upper[taken], integral[taken], settings)
         rounding = row.deepest(float(weights @ inequalities.room))
         if rounding is not None:
-            cuts.append(_of_columns(inequalities, taken, rounding))
-    return _apart(sorted(cuts, key=lambda cut: -cut.depth), len(amounts))
+            cuts.append(_of_columns(inequalities, taken, rounding, settings.margin))
+    deepest = sorted(cuts, key=lambda cut: -cut.depth)
+    return _apart(deepest, len(amounts), settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +119,14 @@ class _Row:
     """Factors of columns and slacks, with their values in a relaxed solution; all at least 0."""
 
     def __init__(
-        self, factors: FloatArray, values: FloatArray, upper: FloatArray, integral: BoolArray
+        self,
+        factors: FloatArray,
+        values: FloatArray,
+        upper: FloatArray,
+        integral: BoolArray,
+        settings: CutSettings,
     ) -> None:
-        self._integral = integral
+        self._integral, self._settings = integral, settings
         self._factors, self._values = factors[integral], values[integral]
         self._upper = upper[integral]
         # Of what is continuous only negative factors count: the others may be left out.
@@ -149,7 +134,8 @@ class _Row:
         self._gained = float(self._continuous @ values[~integral])
         bounded = np.isfinite(self._upper)
         self._large = bounded & (self._values > self._upper / 2)
-        inside = (self._values > BETWEEN) & (self._values < self._upper - BETWEEN)
+        between = settings.between
+        inside = (self._values > between) & (self._values < self._upper - between)
         self._fractional = np.flatnonzero(bounded & inside)
 
     def deepest(self, room: float) -> _Rounding | None:
@@ -158,30 +144,31 @@ class _Row:
         best = max(filter(None, tried), key=_depth, default=None)
         if best is None:
             return None
-        for fraction in FRACTIONS:
+        for fraction in self._settings.fractions:
             best = _deeper(best, self._round(room, best.divisor / fraction, best.complemented))
         for column in self._most_fractional():
             complemented = best.complemented.copy()
             complemented[column] = ~complemented[column]
             best = _deeper(best, self._round(room, best.divisor, complemented))
-        return best if best.depth > DEEP else None
+        return best if best.depth > self._settings.deep else None
 
     def _divisors(self) -> list[float]:
         """Factors of fractional columns, or some of them, from small to large."""
         sizes = np.unique(np.abs(self._factors[self._fractional]))
-        places = np.linspace(0, len(sizes) - 1, min(DIVISORS, len(sizes)))
+        places = np.linspace(0, len(sizes) - 1, min(self._settings.divisors, len(sizes)))
         return sizes[places.astype(np.int64)].tolist()  # type: ignore[no-any-return]  # numpy types it so
 
     def _most_fractional(self) -> list[int]:
         share = self._values[self._fractional] / self._upper[self._fractional]
         order = np.argsort(np.abs(share - 0.5), kind="stable")
-        return self._fractional[order][:COMPLEMENTS].tolist()  # type: ignore[no-any-return]  # numpy types it so
+        return self._fractional[order][: self._settings.complements].tolist()  # type: ignore[no-any-return]  # numpy types it so
 
     def _round(self, room: float, divisor: float, complemented: BoolArray) -> _Rounding | None:
         """Round the row in a way; None if the relaxed solution keeps the result."""
         room = (room - float(self._factors[complemented] @ self._upper[complemented])) / divisor
         remainder = room - np.floor(room)
-        if not EXTREME < remainder < 1 - EXTREME:
+        extreme = self._settings.extreme
+        if not extreme < remainder < 1 - extreme:
             return None
         factors = np.where(complemented, -self._factors, self._factors) / divisor
         values = np.where(complemented, self._upper - self._values, self._values)
@@ -211,7 +198,9 @@ def _deeper(best: _Rounding, other: _Rounding | None) -> _Rounding:
     return best if other is None else max(best, other, key=_depth)
 
 
-def _of_columns(inequalities: Inequalities, taken: IntArray, rounding: _Rounding) -> Cut:
+def _of_columns(
+    inequalities: Inequalities, taken: IntArray, rounding: _Rounding, margin: float
+) -> Cut:
     """The same without slacks: each is the room less what the columns take."""
     columns = len(inequalities.upper)
     every = np.zeros(columns + len(inequalities.room))
@@ -221,19 +210,19 @@ def _of_columns(inequalities: Inequalities, taken: IntArray, rounding: _Rounding
     largest = float(np.abs(factors).max())
     room = (rounding.room - float(slacks @ inequalities.room)) / largest
     used = np.flatnonzero(factors)
-    return Cut(used, factors[used] / largest, room + MARGIN * max(1.0, abs(room)), rounding.depth)
+    return Cut(used, factors[used] / largest, room + margin * max(1.0, abs(room)), rounding.depth)
 
 
-def _apart(cuts: list[Cut], columns: int) -> list[Cut]:
+def _apart(cuts: list[Cut], columns: int, settings: CutSettings) -> list[Cut]:
     """The first cuts, without those that are nearly parallel to one before them."""
     kept: list[Cut] = []
     directions: list[FloatArray] = []
     for cut in cuts:
-        if len(kept) == MOST:
+        if len(kept) == settings.most:
             break
         length = np.linalg.norm(cut.factors)
         products = (abs(other[cut.columns] @ cut.factors) for other in directions)
-        if all(product < PARALLEL * length for product in products):
+        if all(product < settings.parallel * length for product in products):
             direction = np.zeros(columns)
             direction[cut.columns] = cut.factors / length
             kept.append(cut)

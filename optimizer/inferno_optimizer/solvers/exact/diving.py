@@ -18,23 +18,31 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray, Program, first_cases
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, RowRelaxation, RowVertex
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, DivingSettings
 
 INTEGRAL = 1e-6
 """Distance from 0 and 1 up to which an amount is rounded."""
 
-SHARE = 0.3
-"""Share of the remaining time that branch and bound may take."""
-
-GAP = 2e-5
-"""Relative distance from the best at which it may end: the exchanges after it end there as well."""
-
-STEP = 0.9
-"""Cases down to this share of the size of the largest that is split are decided with it."""
-
 HALF = 0.5
 
-CLOSE = 1e-6
-"""Change of the objective, relative, at which no other row of a case is tried."""
+
+@dataclass(frozen=True, slots=True)
+class DiveExtent:
+    """Which cases a dive decides.
+
+    Attributes
+    ----------
+    sizes
+        What the cards of each case are worth; shape (cases,).
+    small
+        Cases up to this size are left undecided.
+    together
+        Rows of the largest cases, which are decided together.
+    """
+
+    sizes: FloatArray
+    small: float
+    together: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +67,10 @@ class Dive:
 def dive(
     program: Program,
     relaxation: RowRelaxation,
-    sizes: FloatArray,
-    small: float,
+    extent: DiveExtent,
     whole: int,
-    together: int,
     seconds_left: Callable[[], float],
+    settings: DivingSettings = DEFAULTS.diving,
 ) -> Dive | None:
     """Decide all large cases, or those for which there is time; None where there is none at all.
 
@@ -73,25 +80,24 @@ def dive(
     ----------
     program, relaxation
         The rows, and their relaxation, of which the decisions are made.
-    sizes
-        What the cards of each case are worth; shape (cases,).
-    small
-        Cases up to this size are left undecided.
+    extent
+        Which cases are decided.
     whole
         The first so many levels are served entirely.
-    together
-        Rows of the largest cases, which are decided together.
     seconds_left
         Time that remains.
+    settings
+        Of the decisions.
     """
-    descent = _Descent(program, relaxation, sizes, whole, seconds_left)
-    descent.branch(together)
+    sizes = extent.sizes
+    descent = _Descent(program, relaxation, sizes, whole, seconds_left, settings)
+    descent.branch(extent.together)
     while descent.goes_on and seconds_left() > 0:
         largest = float(sizes[descent.split()].max(initial=0.0))
-        if largest <= small:
+        if largest <= extent.small:
             break
-        descent.settle(STEP * largest)
-        descent.round(STEP * largest)
+        descent.settle(settings.step * largest)
+        descent.round(settings.step * largest)
     return descent.end()
 
 
@@ -105,9 +111,10 @@ class _Descent:
         sizes: FloatArray,
         whole: int,
         seconds_left: Callable[[], float],
+        settings: DivingSettings,
     ) -> None:
         self._program, self._relaxation, self._sizes = program, relaxation, sizes
-        self._seconds_left = seconds_left
+        self._seconds_left, self._settings = seconds_left, settings
         self._optional = program.level[program.starts] >= whole
         self._decided = np.zeros(len(sizes), dtype=np.bool_)
         self._vertex = relaxation.solve(seconds_left())
@@ -120,7 +127,11 @@ class _Descent:
         rows = np.flatnonzero(large[self._program.place])
         if self._vertex is None or not len(rows):
             return
-        limits = SearchLimits(SHARE * self._seconds_left(), GAP * abs(self._vertex.objective))
+        settings = self._settings
+        limits = SearchLimits(
+            settings.together_time * self._seconds_left(),
+            settings.together_gap * abs(self._vertex.objective),
+        )
         amounts = self._relaxation.branch(rows, limits)
         if amounts is not None:
             self._relaxation.settle(rows, amounts[rows] > HALF)
@@ -177,7 +188,7 @@ class _Descent:
             if vertex is None or (best is not None and vertex.objective >= best[0].objective):
                 continue
             best = vertex, row
-            if vertex.objective - before <= CLOSE * abs(before):
+            if vertex.objective - before <= self._settings.close * abs(before):
                 break
         self.goes_on = best is not None
         if best is not None:

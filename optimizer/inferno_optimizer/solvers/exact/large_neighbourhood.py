@@ -15,26 +15,9 @@ from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.columns import BinaryColumns
 from inferno_optimizer.solvers.exact.neighbourhood import Neighbourhood
 from inferno_optimizer.solvers.exact.program import BoolArray, Program, first_cases
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, PartSettings
 from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.solvers.levels import Floors
-
-ROWS = 1_500
-"""Rows of a part at first: what branch and bound improves in about a second."""
-
-TYPES = 2
-"""Types of card of a part at first."""
-
-NODES = 100
-"""Of branch and bound in a part; a limit that does not depend on how busy the machine is."""
-
-SECONDS = 5.0
-"""The longest that a part may take."""
-
-GROWTH = 2
-"""How often parts get larger, by a type of card and to twice the rows, before the search ends."""
-
-SMALLEST = 1e-9
-"""Relative change of the objective that counts as an improvement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +35,7 @@ def improve(
     incumbent: Incumbent[BoolArray],
     patience: int,
     seconds_left: Callable[[], float],
+    settings: PartSettings = DEFAULTS.parts,
 ) -> None:
     """Improve the incumbent by choices that fit, and keep the floors as it does.
 
@@ -65,41 +49,49 @@ def improve(
         Parts of a size without any improvement after which parts get larger, or the search ends.
     seconds_left
         Time that remains.
+    settings
+        Of the parts.
     """
     random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
     failures = 0
-    while failures < patience * (GROWTH + 1) and seconds_left() > 0:
+    while failures < patience * (settings.growth + 1) and seconds_left() > 0:
         if incumbent.value <= task.good_enough:
             break
-        part = _part(task.program, incumbent.plan, failures // patience, random)
-        found = _solve(task, incumbent.plan, part, seconds_left())
+        part = _part(task.program, incumbent.plan, failures // patience, random, settings)
+        found = _solve(task, incumbent.plan, part, seconds_left(), settings)
         better = found is not None and incumbent.offer(found)
         failures = 0 if better else failures + 1
 
 
-def _solve(task: Task, known: BoolArray, part: BoolArray, seconds: float) -> BoolArray | None:
+def _solve(
+    task: Task, known: BoolArray, part: BoolArray, seconds: float, settings: PartSettings
+) -> BoolArray | None:
     """A better choice that differs in rows of a part only; None where none is found."""
     opening = Neighbourhood(known & ~part, part)
     columns = BinaryColumns(task.program, opening, task.floors.loads, task.floors.whole)
     before = float(task.objective @ known)
-    limits = SearchLimits(min(seconds, SECONDS), 0.0, NODES)
+    limits = SearchLimits(min(seconds, settings.seconds), 0.0, settings.nodes)
     choice = columns.minimize(task.objective, limits, known)
-    better = choice is not None and choice.objective < before - SMALLEST * abs(before)
-    return choice.chosen if choice is not None and better else None
+    least = before - settings.smallest * abs(before)
+    return choice.chosen if choice is not None and choice.objective < least else None
 
 
 def _part(
-    program: Program, known: BoolArray, growth: int, random: np.random.Generator
+    program: Program,
+    known: BoolArray,
+    growth: int,
+    random: np.random.Generator,
+    settings: PartSettings,
 ) -> BoolArray:
     """Rows on a few types of card, of cases that have such a row now or none."""
     types = len(program.capacity)
     few = np.zeros(types + 1, dtype=np.bool_)
-    few[random.permutation(types)[: TYPES + growth + int(random.integers(3))]] = True
+    few[random.permutation(types)[: settings.types + growth + int(random.integers(3))]] = True
     few[types] = True  # that of no row
     current = np.full(len(program.starts), types)
     current[program.place[known]] = program.type[known]
     rows = np.flatnonzero(few[current][program.place] & few[program.type])
-    return _cut(program, rows, ROWS * 2**growth, random)
+    return _cut(program, rows, settings.rows * 2**growth, random)
 
 
 def _cut(program: Program, rows: IntArray, most: int, random: np.random.Generator) -> BoolArray:

@@ -11,12 +11,8 @@ from inferno_optimizer.solvers.exact.one_more_card import solve_with_one_more, v
 from inferno_optimizer.solvers.exact.packing import add, fill, stand
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
-from inferno_optimizer.solvers.exact.stage import (
-    PricedSearch,
-    ProgramSizes,
-    RowGoal,
-    solve_all_rows,
-)
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExactSettings
+from inferno_optimizer.solvers.exact.stage import PricedSearch, RowGoal, solve_all_rows
 from inferno_optimizer.solvers.incumbent import Incumbent, ProgressObserver, progress_of
 from inferno_optimizer.solvers.levels import (
     SLACK,
@@ -29,20 +25,13 @@ from inferno_optimizer.solvers.levels import (
     solve_levels,
 )
 
-GIVEN_UP = 5e-4
-"""Share of a level's load that later levels may trade away, in a larger program. To keep the last
-request of a level would leave the later levels hardly any other plan."""
-
-SHARE = 0.5
-"""Share of the remaining time that a level may take; what comes later is worth less."""
-
 HALF = 0.5
 
 
 def solve_by_levels(
     program: Program,
     timer: Timer,
-    sizes: ProgramSizes = ProgramSizes(),
+    settings: ExactSettings = DEFAULTS,
     tolerance: float | None = None,
     observe: ProgressObserver | None = None,
 ) -> LevelPlan[BoolArray]:
@@ -54,17 +43,17 @@ def solve_by_levels(
         The rows.
     timer
         Time that remains; when it ends, the best solution found so far is the answer.
-    sizes
-        What counts as small and as medium.
+    settings
+        Of the search.
     tolerance
-        Share of the most load of a level that later objectives may take; None means `GIVEN_UP`,
-        or nothing of a small program.
+        Share of the most load of a level that later objectives may take; None means that of the
+        settings, or nothing of a small program.
     observe
         Is told of every improvement; None where nobody wants to know.
     """
-    is_small = len(program.case) <= sizes.small
-    share = Tolerance.of(tolerance, SLACK if is_small else GIVEN_UP)
-    levels = _RowLevels(program, timer, sizes, share, observe)
+    is_small = len(program.case) <= settings.sizes.small
+    share = Tolerance.of(tolerance, SLACK if is_small else settings.given_up)
+    levels = _RowLevels(program, timer, settings, share, observe)
     return solve_levels(levels, levels.first(), timer, share)
 
 
@@ -75,13 +64,13 @@ class _RowLevels:
         self,
         program: Program,
         timer: Timer,
-        sizes: ProgramSizes,
+        settings: ExactSettings,
         tolerance: Tolerance,
         observe: ProgressObserver | None,
     ) -> None:
-        self.program, self.sizes, self.tolerance = program, sizes, tolerance
+        self.program, self.settings, self.tolerance = program, settings, tolerance
         self.observe, self._timer = observe, timer
-        self.is_small = len(program.case) <= sizes.small
+        self.is_small = len(program.case) <= settings.sizes.small
         self.stands = _stands(program)
         first, levels = program.starts, int(program.level.max()) + 1
         loads = np.bincount(program.level[first], program.weight[first], levels)
@@ -98,7 +87,7 @@ class _RowLevels:
 
     def share_of_time(self, ahead: int) -> float:
         """Share of the remaining time for a goal; the last one has all of it."""
-        return SHARE if ahead > 1 else 1.0
+        return self.settings.level_time if ahead > 1 else 1.0
 
     def search(self, goal: LevelGoal, plan: BoolArray) -> "_RowSearch":
         """The search for a goal."""
@@ -113,10 +102,10 @@ class _RowLevels:
         served = program.served(chosen, len(self._loads))
         floors = Floors(served * (1 - SLACK), reached.floors.whole)
         levels = np.flatnonzero(reached.most_served < self._loads).tolist()
-        found = value_of_one_more(program, floors, levels, chosen, left)
+        found = value_of_one_more(program, floors, levels, chosen, left, self.settings)
         if self.is_small and reached.is_best(served, float(program.value @ chosen)):
             short = np.flatnonzero(served < self._loads * (1 - SLACK)).tolist()
-            solve_with_one_more(program, floors, short, chosen, found, left)
+            solve_with_one_more(program, floors, short, chosen, found, left, self.settings)
         return found
 
 
@@ -151,7 +140,12 @@ class _RowSearch:
         if self._levels.is_small and self._goal.is_last:
             program, floors = self._goal.program, self.incumbent.floors
             prices = price(
-                program, self._goal.objective, floors, self._goal.whole, time.left_in_all
+                program,
+                self._goal.objective,
+                floors,
+                self._goal.whole,
+                time.left_in_all,
+                self._levels.settings.prices,
             )
             self.incumbent.prove(prices.bound)
 
@@ -172,8 +166,8 @@ class _RowSearch:
             self._goal,
             self.incumbent,
             levels.tolerance.share,
-            levels.sizes,
             time,
+            levels.settings,
             stands=levels.stands,
         ).run()
 

@@ -9,35 +9,14 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.columns import BinaryColumns
-from inferno_optimizer.solvers.exact.diving import dive
+from inferno_optimizer.solvers.exact.diving import DiveExtent, dive
 from inferno_optimizer.solvers.exact.neighbourhood import Centre, leave_exchanges_open
 from inferno_optimizer.solvers.exact.packing import fill, insert
 from inferno_optimizer.solvers.exact.prices import RowPrices
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.relaxation import RowRelaxation
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExactSettings
 from inferno_optimizer.solvers.levels import Floors
-
-NEAR = 0.1
-"""A row enters the relaxation if it costs more than the best of its case by at most this share
-of the case's cards, or of a typical case's objective."""
-
-SMALL = 10.0
-"""Cases up to so many times the median size are left to exchanges."""
-
-PENALTY = 3.0
-"""What load below a floor costs, as a multiple of what it is worth."""
-
-LARGEST = 200
-"""Rows of the largest cases that branch and bound decides together in seconds."""
-
-ROUNDS = 10
-"""How often cuts are added; a limit that does not depend on how busy the machine is."""
-
-NODES = 50
-"""Of branch and bound among exchanges; a limit that does not depend on how busy the machine is."""
-
-ENOUGH = 2e-5
-"""Distance, relative to the bound, up to which exchanges are searched."""
 
 
 class Guide(Enum):
@@ -55,24 +34,31 @@ def descend(
     known: BoolArray,
     guide: Guide,
     seconds_left: Callable[[], float],
+    settings: ExactSettings = DEFAULTS,
 ) -> Centre:
     """Decide the large cases among rows that may be worth it; what is known if there is no time.
 
     Cuts tighten the relaxation of all cases before the first is decided. Branch and bound decides
     the largest cases together.
     """
-    fixed, rows = _certain_and_open(program, prices)
+    exchanges, diving = settings.exchanges, settings.diving
+    fixed, rows = _certain_and_open(program, prices, exchanges.near)
     near = replace(program.take(rows), capacity=program.capacity - program.used(fixed))
     sizes, cases = prices.sizes(program), program.place[rows[near.starts]]
     loads = floors.loads - program.served(fixed, len(floors.loads))
     relaxation = RowRelaxation(
-        near, prices.objective[rows], loads, PENALTY * prices.loads, floors.whole
+        near,
+        prices.objective[rows],
+        loads,
+        exchanges.penalty * prices.loads,
+        floors.whole,
+        settings.relaxation,
     )
     if guide is Guide.CUTS:
-        relaxation.tighten(ROUNDS, seconds_left)
-    together = LARGEST if guide is Guide.BRANCHES else 0
-    small = SMALL * float(np.median(sizes))
-    dived = dive(near, relaxation, sizes[cases], small, floors.whole, together, seconds_left)
+        relaxation.tighten(exchanges.cut_rounds, seconds_left)
+    together = diving.together_rows if guide is Guide.BRANCHES else 0
+    extent = DiveExtent(sizes[cases], diving.small * float(np.median(sizes)), together)
+    dived = dive(near, relaxation, extent, floors.whole, seconds_left, diving)
     split = np.zeros(len(program.starts), dtype=np.bool_)
     if dived is None:
         return Centre(known, split, prices.excess, prices.loads)
@@ -85,14 +71,18 @@ def descend(
 
 
 def round_off(
-    program: Program, prices: RowPrices, centre: Centre, seconds_left: Callable[[], float]
+    program: Program,
+    prices: RowPrices,
+    centre: Centre,
+    seconds_left: Callable[[], float],
+    settings: ExactSettings = DEFAULTS,
 ) -> BoolArray:
     """Give the split cases of a centre what fits, or what others lose less by, if there is time.
 
     Floors may be missed by a little.
     """
     chosen = fill(program, centre.chosen, centre.split)
-    return fill(program, insert(program, chosen, prices, seconds_left))
+    return fill(program, insert(program, chosen, prices, seconds_left, settings.packing))
 
 
 def exchange(
@@ -101,6 +91,7 @@ def exchange(
     floors: Floors,
     centre: Centre,
     seconds_left: Callable[[], float],
+    settings: ExactSettings = DEFAULTS,
 ) -> BoolArray | None:
     """Look around a centre for rows that make the objective of `prices` small, if there is time.
 
@@ -109,9 +100,11 @@ def exchange(
     if seconds_left() <= 0:
         return None
     start = fill(program, centre.chosen, centre.split)
-    opening = leave_exchanges_open(program, centre, floors.whole)
-    columns = BinaryColumns(program, opening, floors.loads, floors.whole, PENALTY * centre.loads)
-    limits = SearchLimits(seconds_left(), ENOUGH * abs(prices.bound), NODES)
+    exchanges = settings.exchanges
+    opening = leave_exchanges_open(program, centre, floors.whole, exchanges)
+    shortfall = exchanges.penalty * centre.loads
+    columns = BinaryColumns(program, opening, floors.loads, floors.whole, shortfall)
+    limits = SearchLimits(seconds_left(), exchanges.enough * abs(prices.bound), exchanges.nodes)
     choice = columns.minimize(prices.objective, limits, start)
     if choice is None:
         return None
@@ -119,10 +112,12 @@ def exchange(
     return filled if prices.objective @ filled < choice.objective else choice.chosen
 
 
-def _certain_and_open(program: Program, prices: RowPrices) -> tuple[BoolArray, IntArray]:
+def _certain_and_open(
+    program: Program, prices: RowPrices, share: float
+) -> tuple[BoolArray, IntArray]:
     """Rows without an alternative that may be worth it, and those of which some are chosen."""
     typical = abs(prices.bound) / len(program.starts)
-    margin = NEAR * np.maximum(prices.sizes(program), typical)
+    margin = share * np.maximum(prices.sizes(program), typical)
     near = prices.excess <= margin[program.place]
     single = np.add.reduceat(near.astype(np.int64), program.starts) == 1
     certain = near & (single & (prices.left_out > margin))[program.place]

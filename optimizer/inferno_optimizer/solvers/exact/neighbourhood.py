@@ -11,21 +11,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
-
-EACH = 4
-"""Exchanges of a kind that are left open."""
-
-MOST_ROWS = 6_000
-"""Exchanges of all kinds that are left open: what branch and bound does in seconds."""
-
-LARGEST = 16
-"""Cases that take more cards than this are no small change."""
-
-ALIKE = 8
-"""Numbers of cards from here on count as one kind."""
-
-MOST_LEFT_OUT = 60
-"""Cases that may be dropped, those first that lose the least."""
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExchangeSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +50,16 @@ def leave_everything_open(program: Program) -> Neighbourhood:
     return Neighbourhood(~free, free)
 
 
-def leave_exchanges_open(program: Program, centre: Centre, whole: int) -> Neighbourhood:
+def leave_exchanges_open(
+    program: Program, centre: Centre, whole: int, settings: ExchangeSettings = DEFAULTS.exchanges
+) -> Neighbourhood:
     """Open the cases that are split, and the cheapest small exchanges of every kind.
 
     The first `whole` levels are served entirely: none of their cases is dropped.
     """
     current = _Current.of(program, centre)
-    opened = centre.split | _dropped(program, current, whole)
-    exchanges = _cheapest(program, centre, current)
+    opened = centre.split | _dropped(program, current, whole, settings)
+    exchanges = _cheapest(program, centre, current, settings)
     opened[program.place[exchanges]] = True
     mine = opened[program.place]
     free = centre.split[program.place] | (centre.chosen & mine)
@@ -101,30 +89,35 @@ class _Current:
         return cls(types, cards, excess)
 
 
-def _dropped(program: Program, current: _Current, whole: int) -> BoolArray:
+def _dropped(
+    program: Program, current: _Current, whole: int, settings: ExchangeSettings
+) -> BoolArray:
     """Small cases that lose the least when they are dropped."""
     droppable = (
         (program.level[program.starts] >= whole)
         & (current.type < len(program.capacity))
-        & (current.cards <= LARGEST)
+        & (current.cards <= settings.largest)
     )
     loss = np.where(droppable, -current.excess, np.inf)
-    first = np.argsort(loss, kind="stable")[: min(MOST_LEFT_OUT, int(droppable.sum()))]
+    first = np.argsort(loss, kind="stable")[: min(settings.left_out, int(droppable.sum()))]
     dropped = np.zeros(len(program.starts), dtype=np.bool_)
     dropped[first] = True
     return dropped
 
 
-def _cheapest(program: Program, centre: Centre, current: _Current) -> IntArray:
+def _cheapest(
+    program: Program, centre: Centre, current: _Current, settings: ExchangeSettings
+) -> IntArray:
     """Rows to which a small case may change: the cheapest few of each kind."""
     place = program.place
-    small = (program.cards <= LARGEST) & (current.cards[place] <= LARGEST)
+    largest, alike = settings.largest, settings.alike
+    small = (program.cards <= largest) & (current.cards[place] <= largest)
     rows = np.flatnonzero(small & ~centre.chosen & ~centre.split[place])
     mine = place[rows]
     cost = centre.excess[rows] - current.excess[mine]
     kinds = (
-        np.minimum(program.cards[rows], ALIKE),
-        np.minimum(current.cards[mine], ALIKE),
+        np.minimum(program.cards[rows], alike),
+        np.minimum(current.cards[mine], alike),
         program.type[rows],
         current.type[mine],
     )
@@ -132,5 +125,5 @@ def _cheapest(program: Program, centre: Centre, current: _Current) -> IntArray:
     new = np.any([np.diff(kind[order], prepend=-1) != 0 for kind in kinds], axis=0)
     first = np.flatnonzero(new)
     rank = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
-    kept = order[rank < EACH]
-    return rows[kept[np.argsort(cost[kept], kind="stable")][:MOST_ROWS]]
+    kept = order[rank < settings.each]
+    return rows[kept[np.argsort(cost[kept], kind="stable")][: settings.rows]]

@@ -7,6 +7,7 @@ as good. A whole card more has one answer.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,14 +19,8 @@ from inferno_optimizer.solvers.exact.neighbourhood import Neighbourhood
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.relaxation import RowRelaxation, RowVertex
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExactSettings, PriceSettings
 from inferno_optimizer.solvers.levels import Floors
-
-FEW = 20_000
-"""Up to so many rows all enter the relaxation."""
-
-NEAR = 0.01
-"""Of more, a row enters if it costs more than the best of its case by at most this share of the
-case's cards, or of a typical case's objective; and where the relaxation is better with it."""
 
 EXACT = 1e-7
 """Distance of an objective from its bound, relative, up to which it is the best there is."""
@@ -40,6 +35,7 @@ def value_of_one_more(
     levels: Iterable[int],
     known: BoolArray,
     seconds_left: Callable[[], float],
+    settings: ExactSettings = DEFAULTS,
 ) -> OneMoreCard:
     """Which level of a choice of rows gains how much load, or else what the choice saves.
 
@@ -55,15 +51,17 @@ def value_of_one_more(
         The choice, which keeps them; shape (rows,).
     seconds_left
         Time that remains; what is not found by its end is not known.
+    settings
+        Of the search.
     """
     found = OneMoreCard.unknown(len(program.capacity))
     for level in levels:
-        gain = savings(*_of_level(program, level, floors, known), seconds_left)
+        gain = savings(*_of_level(program, level, floors, known), seconds_left, settings)
         if gain is None:
             return found
         found.add_gain(level, gain)
     if np.any(found.level == NO_LEVEL):
-        saved = savings(program, program.value, floors, known, seconds_left)
+        saved = savings(program, program.value, floors, known, seconds_left, settings)
         if saved is not None:
             found.add_price(saved)
     return found
@@ -76,12 +74,13 @@ def solve_with_one_more(
     known: BoolArray,
     found: OneMoreCard,
     seconds_left: Callable[[], float],
+    settings: ExactSettings = DEFAULTS,
 ) -> None:
     """Tell what solving again with a card more of each type shows, where there is time for it.
 
     Parameters
     ----------
-    program, floors, levels, known, seconds_left
+    program, floors, levels, known, seconds_left, settings
         As above; the choice is the best there is.
     found
         Is told.
@@ -91,9 +90,15 @@ def solve_with_one_more(
         later = seconds_left() * (1 - 1 / (types - card_type))
         more = program.capacity + (np.arange(types) == card_type)
         grown = replace(program, capacity=more)
-        gain = _gain(grown, floors, levels, known, lambda later=later: seconds_left() - later)  # type: ignore[misc]
+        time = partial(_until, seconds_left, later)
+        gain = _gain(grown, floors, levels, known, time, settings.prices)
         if gain is not None:
             found.tell(card_type, *gain)
+
+
+def _until(seconds_left: Callable[[], float], later: float) -> float:
+    """Seconds that remain until so many remain for something else."""
+    return seconds_left() - later
 
 
 def _gain(
@@ -102,18 +107,19 @@ def _gain(
     levels: Iterable[int],
     known: BoolArray,
     seconds_left: Callable[[], float],
+    settings: PriceSettings,
 ) -> tuple[int, float] | None:
     """The first level that serves more than what is known, or none, and how much better it is.
 
     None where there is no time to prove it.
     """
     for level in levels:
-        saved = _saved(*_of_level(program, level, floors, known), seconds_left)
+        saved = _saved(*_of_level(program, level, floors, known), seconds_left, settings)
         if saved is None:
             return None
         if saved > SMALLEST_GAIN:
             return level, saved
-    saved = _saved(program, program.value, floors, known, seconds_left)
+    saved = _saved(program, program.value, floors, known, seconds_left, settings)
     return None if saved is None else (NO_LEVEL, saved)
 
 
@@ -133,12 +139,13 @@ def _saved(
     floors: Floors,
     known: BoolArray,
     seconds_left: Callable[[], float],
+    settings: PriceSettings,
 ) -> float | None:
     """How much lower the objective of the best choice is; None where that cannot be proven."""
     if seconds_left() <= 0:
         return None
     value = float(objective @ known)
-    prices = price(program, objective, floors.loads, floors.whole, seconds_left)
+    prices = price(program, objective, floors.loads, floors.whole, seconds_left, settings)
     rounding = EXACT * max(1.0, abs(value))
     if value - prices.bound <= rounding:
         return 0.0
@@ -158,6 +165,7 @@ def savings(
     floors: Floors,
     known: BoolArray,
     seconds_left: Callable[[], float],
+    settings: ExactSettings = DEFAULTS,
 ) -> FloatArray | None:
     """How much lower the relaxed objective gets with one more card of each type.
 
@@ -173,6 +181,8 @@ def savings(
         A choice of rows that keeps them; shape (rows,).
     seconds_left
         Time that remains.
+    settings
+        Of the search.
 
     Returns
     -------
@@ -180,7 +190,9 @@ def savings(
         Never more than what solving the whole relaxation again shows; shape (types,). None
         where the time ends before.
     """
-    found = _relax(program, objective, floors, known, seconds_left) if seconds_left() > 0 else None
+    if seconds_left() <= 0:
+        return None
+    found = _relax(program, objective, floors, known, seconds_left, settings)
     if found is None:
         return None
     relaxation, vertex = found
@@ -199,19 +211,27 @@ def _relax(
     floors: Floors,
     known: BoolArray,
     seconds_left: Callable[[], float],
+    settings: ExactSettings,
 ) -> tuple[RowRelaxation, RowVertex] | None:
     """The relaxation of the rows that matter, and its best vertex: that of all rows."""
     typical = float(np.mean(np.abs(objective)))
     taken = np.ones(len(known), dtype=np.bool_)
-    if len(known) > FEW:
-        prices = price(program, objective, floors.loads, floors.whole, seconds_left)
+    if len(known) > settings.one_more.rows:
+        prices = price(
+            program, objective, floors.loads, floors.whole, seconds_left, settings.prices
+        )
         sizes = np.maximum(prices.sizes(program)[program.place], typical)
-        taken = known | (prices.excess <= NEAR * sizes)
+        taken = known | (prices.excess <= settings.one_more.near * sizes)
     never_missed = np.full(len(floors.loads), np.inf)
     while True:
         rows = np.flatnonzero(taken)
         relaxation = RowRelaxation(
-            program.take(rows), objective[rows], floors.loads, never_missed, floors.whole
+            program.take(rows),
+            objective[rows],
+            floors.loads,
+            never_missed,
+            floors.whole,
+            settings.relaxation,
         )
         vertex = relaxation.solve(seconds_left())
         if vertex is None:

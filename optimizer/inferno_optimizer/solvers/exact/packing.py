@@ -7,15 +7,12 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.prices import RowPrices
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
-
-TIE = 1e-4
-"""Excess, as a share of the price of a row, up to which rows count as equally good."""
-
-CASES = 50
-"""After so many cases the time is looked at."""
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, PackingSettings
 
 
-def pack(program: Program, prices: RowPrices) -> BoolArray:
+def pack(
+    program: Program, prices: RowPrices, settings: PackingSettings = DEFAULTS.packing
+) -> BoolArray:
     """Choose rows within capacity; those that must be served first, then by what they gain.
 
     Among equally good rows the one that takes the least share of the cards left is taken,
@@ -25,7 +22,7 @@ def pack(program: Program, prices: RowPrices) -> BoolArray:
     types, cards = program.type.tolist(), program.cards.tolist()
     order = np.lexsort((prices.excess, program.place)).tolist()
     excess = prices.excess.tolist()
-    tie = (TIE * (prices.cards[program.type] * program.cards + 1e-9)).tolist()
+    tie = (settings.tie * (prices.cards[program.type] * program.cards + 1e-9)).tolist()
     chosen = np.zeros(len(types), dtype=np.bool_)
     starts, lengths = program.starts.tolist(), program.lengths.tolist()
     for case in _order(program, prices).tolist():
@@ -47,13 +44,16 @@ def stand(program: Program) -> BoolArray:
 
 
 def change_little(
-    program: Program, prices: RowPrices, seconds_left: Callable[[], float] = lambda: np.inf
+    program: Program,
+    prices: RowPrices,
+    seconds_left: Callable[[], float] = lambda: np.inf,
+    settings: PackingSettings = DEFAULTS.packing,
 ) -> BoolArray:
     """Leave servers as they are, insert the others; the cards left go to the dearest cases.
 
     Dear are the cases that lose most, for each card, by having no row.
     """
-    chosen = insert(program, stand(program), prices, seconds_left)
+    chosen = insert(program, stand(program), prices, seconds_left, settings)
     order = np.lexsort((prices.excess, -prices.losses(program) / np.maximum(program.cards, 1.0)))
     return _take(program, chosen, order)
 
@@ -80,6 +80,7 @@ def insert(
     chosen: BoolArray,
     prices: RowPrices,
     seconds_left: Callable[[], float] = lambda: np.inf,
+    settings: PackingSettings = DEFAULTS.packing,
 ) -> BoolArray:
     """Insert cases without a row where they cost the least, and eject what loses less by it.
 
@@ -92,7 +93,7 @@ def insert(
     others = np.flatnonzero(chosen & np.isfinite(loss))
     others = others[np.argsort(loss[others] / np.maximum(program.cards[others], 1.0))]
     for place, case in enumerate(_missing(program, chosen, prices)):
-        if place % CASES == 0 and seconds_left() <= 0:
+        if place % settings.cases_per_look == 0 and seconds_left() <= 0:
             break
         way = _cheapest_way(program, prices, case, loss, others, left)
         if way is not None:

@@ -8,7 +8,7 @@ sum is the bound of its linear relaxation [Geoffrion, Math. Prog. Study 2 (1974)
 The function is piecewise linear. It is climbed on smooth ones below it: each case's least
 cost becomes a soft minimum at a temperature, and a barrier keeps the multipliers positive.
 That has a closed-form gradient and Hessian; the temperature falls until what smoothing hides
-is less than `ENOUGH` [Nesterov, Math. Prog. 103 (2005) 127-152]. See `assignment.md`, section
+is nearly nothing [Nesterov, Math. Prog. 103 (2005) 127-152]. See `assignment.md`, section
 "Prices".
 """
 
@@ -20,46 +20,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
-
-ENOUGH = 1e-7
-"""Relative distance from the best bound at which the search ends."""
-
-COOLING = 0.2
-"""The next temperature, as a share of the one before."""
-
-COOLINGS = 40
-STEPS = 12
-"""Most temperatures, and most Newton steps at one."""
-
-CLOSE = 0.01
-"""Newton decrement, in temperatures, at which the next temperature is due."""
-
-BOUNDARY = 0.95
-"""How much of the way to a multiplier of 0 a step may go."""
-
-RIDGE = 1e-10
-"""Added to a Hessian scaled to a diagonal of 1: two constraints may bind the same cases."""
-
-HALVINGS = 30
-
-REACH = 100.0
-"""Excess in temperatures from which a row has no share in its case: exp(-100)."""
-
-TRIES = 3
-"""How often such rows are sought at a temperature before all of them take part."""
-
-BEYOND = 1e60
-"""Larger than any price: where rows are missing, multipliers may grow without a bound."""
-
-MANY = 0.7
-"""Share of the rows from which leaving out the others saves nothing."""
-
-EASED = 1e-3
-"""Cards of each type that are added while multipliers are sought. Where a load that must be
-kept takes every card of a type, any larger multiplier proves as much; a little room bounds it."""
-
-EASED_LOAD = 1e-6
-"""The same for loads that must be kept: this share of them may be missed meanwhile."""
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, PriceSettings
 
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
 """Error of a term of the bound, relative to the largest of its parts."""
@@ -119,6 +80,7 @@ def price(
     floors: FloatArray,
     whole: int,
     seconds_left: Callable[[], float] = lambda: np.inf,
+    settings: PriceSettings = DEFAULTS.prices,
 ) -> RowPrices:
     """Find the best multipliers of a program, or good ones in the time that remains.
 
@@ -134,8 +96,10 @@ def price(
         The first so many levels are served entirely: none of their cases is left out.
     seconds_left
         Time that remains; what is proven then is less, but proven.
+    settings
+        Of the search.
     """
-    dual = Dual(program, objective, floors, whole)
+    dual = Dual(program, objective, floors, whole, settings)
     multipliers = _climb(dual, seconds_left)
     costs = dual.costs(multipliers)
     least = np.minimum.reduceat(costs, program.starts)
@@ -174,12 +138,18 @@ class Dual:
     """The dual function: concave in the multipliers of capacity and floors, all at least 0."""
 
     def __init__(
-        self, program: Program, objective: FloatArray, floors: FloatArray, whole: int
+        self,
+        program: Program,
+        objective: FloatArray,
+        floors: FloatArray,
+        whole: int,
+        settings: PriceSettings,
     ) -> None:
-        self._program, self._objective = program, objective
+        self._program, self._objective, self.settings = program, objective, settings
         self._floors, self._whole = len(floors), whole
         self.limits = np.concatenate((program.capacity, -floors))
-        eased = np.concatenate((program.capacity + EASED, -floors * (1 - EASED_LOAD)))
+        cards, loads = program.capacity + settings.eased_cards, floors * (1 - settings.eased_load)
+        eased = np.concatenate((cards, -loads))
         self._eased: FloatArray = eased
         self.optional = program.level[program.starts] >= whole
         # Levels without a floor share a place that is dropped.
@@ -211,11 +181,11 @@ class Dual:
 
     def restricted(self, rows: IntArray) -> "Dual":
         """The same with these rows only; with all where that saves nothing."""
-        if not len(rows) or len(rows) > MANY * len(self._objective):
+        if not len(rows) or len(rows) > self.settings.many * len(self._objective):
             return self
         program = self._program.take(rows)
         floors = -self.limits[len(program.capacity) :]
-        return Dual(program, self._objective[rows], floors, self._whole)
+        return Dual(program, self._objective[rows], floors, self._whole, self.settings)
 
     def value(self, multipliers: FloatArray, temperature: float) -> float:
         """The smoothed function alone."""
@@ -288,13 +258,15 @@ class Dual:
 
 
 def _climb(dual: Dual, seconds_left: Callable[[], float]) -> FloatArray:
-    """Multipliers at which the function is highest, to `ENOUGH`."""
+    """Multipliers at which the function is nearly the highest."""
+    settings = dual.settings
     multipliers, temperature = dual.start()
-    for _ in range(COOLINGS):
+    for _ in range(settings.coolings):
         multipliers, here = _climb_near(dual, multipliers, temperature)
-        if here.hidden <= ENOUGH * max(1.0, abs(here.value)) or seconds_left() <= 0:
+        is_close = here.hidden <= settings.enough * max(1.0, abs(here.value))
+        if is_close or seconds_left() <= 0:
             break
-        temperature *= COOLING
+        temperature *= settings.cooling
     return multipliers
 
 
@@ -302,13 +274,15 @@ def _climb_near(
     dual: Dual, multipliers: FloatArray, temperature: float
 ) -> tuple[FloatArray, Smooth]:
     """Newton's method with the rows that matter here; with more of them if others matter there."""
-    rows = dual.near(multipliers, REACH * temperature)
-    for _ in range(TRIES):
+    settings, reach = dual.settings, dual.settings.reach * temperature
+    rows = dual.near(multipliers, reach)
+    for _ in range(settings.tries):
         near = dual.restricted(rows)
         found, here = _climb_smooth(near, multipliers, temperature)
-        if near is dual or dual.value(found, temperature) >= here.value - CLOSE * temperature:
+        least = here.value - settings.close * temperature
+        if near is dual or dual.value(found, temperature) >= least:
             return found, here
-        rows = np.union1d(rows, dual.near(found, REACH * temperature))
+        rows = np.union1d(rows, dual.near(found, reach))
     return _climb_smooth(dual, multipliers, temperature)
 
 
@@ -316,24 +290,25 @@ def _climb_smooth(
     dual: Dual, multipliers: FloatArray, temperature: float
 ) -> tuple[FloatArray, Smooth]:
     """Newton's method at one temperature."""
+    settings = dual.settings
     here = dual.smooth(multipliers, temperature)
-    for _ in range(STEPS):
-        step = _newton_step(here)
+    for _ in range(settings.newton_steps):
+        step = _newton_step(here, settings.ridge)
         decrement = float(here.gradient @ step)
-        if decrement <= CLOSE * temperature:
+        if decrement <= settings.close * temperature:
             break
         length = _length(dual, multipliers, step, here.value, decrement, temperature)
         if length == 0.0:
             break
-        multipliers = np.minimum(multipliers + length * step, BEYOND)
+        multipliers = np.minimum(multipliers + length * step, settings.largest)
         here = dual.smooth(multipliers, temperature)
     return multipliers, here
 
 
-def _newton_step(here: Smooth) -> FloatArray:
+def _newton_step(here: Smooth, ridge: float) -> FloatArray:
     """Where the quadratic model is highest, relative to here; scaled against bad units."""
     scale = 1.0 / np.sqrt(np.diag(here.curvature))
-    scaled = here.curvature * np.outer(scale, scale) + RIDGE * np.eye(len(scale))
+    scaled = here.curvature * np.outer(scale, scale) + ridge * np.eye(len(scale))
     return scale * np.linalg.solve(scaled, scale * here.gradient)
 
 
@@ -349,8 +324,8 @@ def _length(
     falling = step < 0
     with np.errstate(over="ignore"):  # a step of nearly nothing may be as long as it likes
         most = np.min(-multipliers[falling] / step[falling], initial=np.inf)
-    length = min(1.0, BOUNDARY * float(most))
-    for _ in range(HALVINGS):
+    length = min(1.0, dual.settings.boundary * float(most))
+    for _ in range(dual.settings.halvings):
         if dual.value(multipliers + length * step, temperature) > value + 0.1 * length * decrement:
             return length
         length /= 2.0

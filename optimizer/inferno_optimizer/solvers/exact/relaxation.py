@@ -14,25 +14,14 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.branch_and_bound import FEASIBLE_POINT, SearchLimits
 from inferno_optimizer.solvers.exact.cuts import Cut, Inequalities, find_cuts
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, RelaxationSettings
 from inferno_optimizer.solvers.sparse import SparseMatrix
 
 NOTHING = -1
 """Decision to choose no row of a case."""
 
-BETWEEN = 1e-4
-"""Distance from 0 and 1 from which an amount is worth a cut."""
-
-TABLEAU = 60
-"""Rows of the simplex tableau that may become cuts: those of the most fractional amounts."""
-
 ROUNDING = 1e-10
 """A weight up to this is 0."""
-
-HARDLY = 1e-5
-"""Change of the objective, relative, by which cuts hardly improve it."""
-
-PATIENCE = 3
-"""How often in a row they may hardly improve it."""
 
 HALF = 0.5
 
@@ -76,6 +65,8 @@ class RowRelaxation:
         What a unit of load below a floor costs, inf where none may be missed; shape (levels,).
     whole
         The first so many levels are served entirely, whatever it costs.
+    settings
+        When cuts are added.
     """
 
     def __init__(
@@ -85,8 +76,10 @@ class RowRelaxation:
         floors: FloatArray,
         shortfall: FloatArray,
         whole: int,
+        settings: RelaxationSettings = DEFAULTS.relaxation,
     ) -> None:
         self._program, self._levels = program, np.arange(whole, len(floors))
+        self._settings = settings
         self._all_levels = len(floors)
         self._solver = highspy.Highs()
         self._solver.setOptionValue("output_flag", False)
@@ -112,14 +105,16 @@ class RowRelaxation:
         Returns the objective before the last ones; no choice of rows has a lower one. It is -inf
         where the time ends before anything is proven.
         """
-        objective, failures, inequalities = -np.inf, 0, self._inequalities()
+        settings, inequalities = self._settings, self._inequalities()
+        objective, failures = -np.inf, 0
         for _ in range(rounds):
-            if failures == PATIENCE or not self._run(seconds_left()):
+            if failures == settings.patience or not self._run(seconds_left()):
                 break
             before, objective = objective, self._objective
-            failures = 0 if objective - before > HARDLY * abs(objective) else failures + 1
+            improves = objective - before > settings.hardly * abs(objective)
+            failures = 0 if improves else failures + 1
             amounts = np.asarray(self._solver.getSolution().col_value)
-            cuts = find_cuts(inequalities, amounts, self._sums(amounts))
+            cuts = find_cuts(inequalities, amounts, self._sums(amounts), settings.cuts)
             if not cuts:
                 break
             self._add(cuts)
@@ -189,7 +184,8 @@ class RowRelaxation:
         rows = np.flatnonzero((basic >= 0) & (basic < len(self._program.case)))
         off = np.abs(amounts[basic[rows]] - HALF)
         order = np.argsort(off, kind="stable")
-        few: list[int] = rows[order[off[order] < HALF - BETWEEN]][:TABLEAU].tolist()
+        fractional = order[off[order] < HALF - self._settings.between]
+        few: list[int] = rows[fractional][: self._settings.tableau_rows].tolist()
         return few
 
     def _declare(self, rows: IntArray, kind: highspy.HighsVarType) -> None:

@@ -24,53 +24,9 @@ from inferno_optimizer.solvers.exact.packing import change_little, completed, in
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.relaxation import RowRelaxation
+from inferno_optimizer.solvers.exact.settings import ExactSettings
 from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.solvers.levels import SLACK, Floors, GoalTime
-
-GAP = 5e-5
-"""Relative distance from the bound at which a larger program is searched no further.
-
-A level may end farther away, as far as later levels may trade its load away.
-"""
-
-STEADY = 4.0
-"""Accept the running plan if its shortfall is at most this multiple of the tolerance."""
-
-ROUNDS, CUTS = 40, 0.3
-"""Most rounds of cuts in a stage, and the share of the remaining time that they may take."""
-
-FIRST = 0.1
-"""Share of the time after the search in which the MILP solver may prove that a plan is best."""
-
-PARTS, PARTS_OF_FEW = 0.3, 0.8
-"""Share of the time after that in which parts are solved again, if many rows are open, and if few.
-Few rows were given to the MILP solver at once; what it has not finished then takes it long."""
-
-PER_COLUMN = 1e-4
-"""Seconds for each column without which the MILP solver finds nothing, and may end late."""
-
-PATIENCE, PATIENCE_WITH_FEW = 10, 30
-"""Parts of a size without any improvement after which parts get larger, or the search ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramSizes:
-    """Up to `small` rows a program is solved as it is, to the last digit.
-
-    Of a larger one the MILP solver gets the rows that can be part of a better solution than the
-    known one, if they are no more than `large`, after parts of the program were solved again; and
-    at once, for a short time, if they are no more than `medium`. In a program of more than
-    `large` rows each case is a small part of the whole: neither cuts nor branch and bound are worth
-    their time.
-
-    `small` was measured in 8 s on 36 fleets of 100 to 400 servers at demand 0.8 to 4: up to 2,600
-    rows both ways find the same, and this one in half of the time; from 5,000 on a search finds
-    more.
-    """
-
-    small: int = 3_000
-    medium: int = 6_000
-    large: int = 25_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +85,12 @@ class PricedSearch:
         The choice to begin with, and the floors that it keeps.
     tolerance
         Share of the floors that a better choice may miss.
-    sizes
-        What counts as few rows, and as many.
     stands
         Whether there is a plan already: most of the cases may stay as they are.
     time
         What remains.
+    settings
+        Of the search.
     """
 
     def __init__(
@@ -142,40 +98,50 @@ class PricedSearch:
         goal: RowGoal,
         incumbent: Incumbent[BoolArray],
         tolerance: float,
-        sizes: ProgramSizes,
         time: GoalTime,
+        settings: ExactSettings,
         *,
         stands: bool,
     ) -> None:
         self._goal, self._program, self._incumbent = goal, goal.program, incumbent
-        self._tolerance, self._sizes, self._stands = tolerance, sizes, stands
+        self._tolerance, self._settings, self._stands = tolerance, settings, stands
         self._lowest = incumbent.floors * (1 - tolerance)
         self._may_end = stands and not goal.is_last  # and then it takes no time from the others
         self._first_seconds_left = time.left_in_all if self._may_end else time.left
-        self._seconds_left, self._gap = time.left, GAP
+        self._seconds_left, self._gap = time.left, settings.gap
         self._prices = price(
-            goal.program, goal.objective, incumbent.floors, goal.whole, self._first_seconds_left
+            goal.program,
+            goal.objective,
+            incumbent.floors,
+            goal.whole,
+            self._first_seconds_left,
+            settings.prices,
         )
         incumbent.prove(self._prices.bound)
 
     def run(self) -> None:
         """Stop where a first choice is close to what prices prove; or search."""
         if self._stands:
-            self._offer(change_little(self._program, self._prices, self._first_seconds_left))
+            self._offer(self._standing())
             if self._may_end and self._is_steady():
                 return
         if self._seconds_left() <= 0 and self._goal.is_last:
             return
-        packed = pack(self._program, self._prices)
+        packed = pack(self._program, self._prices, self._settings.packing)
         self._offer(packed, self._incumbent.floors)
         if not self._goal.is_last:
             self._gap = self._gap_of_level()
         self._search(packed)
         self._refine()
 
+    def _standing(self) -> BoolArray:
+        """The plan that stands, with few changes."""
+        packing = self._settings.packing
+        return change_little(self._program, self._prices, self._first_seconds_left, packing)
+
     def _is_steady(self) -> bool:
         """Whether the plan that stands is so good that little would be won by another one."""
-        steady = STEADY * self._tolerance * abs(self._prices.bound)
+        steady = self._settings.steady * self._tolerance * abs(self._prices.bound)
         return self._incumbent.value <= self._prices.bound + steady
 
     @property
@@ -200,7 +166,8 @@ class PricedSearch:
         """
         everything = self._prices.objective[self._program.starts].sum()
         serves_less = self._prices.proven > everything * (1 - SLACK)
-        return max(GAP, self._tolerance) if serves_less else GAP
+        gap = self._settings.gap
+        return max(gap, self._tolerance) if serves_less else gap
 
     def _search(self, packed: BoolArray) -> None:
         """Search around first choices, until one is good enough."""
@@ -218,7 +185,7 @@ class PricedSearch:
         Floors may be missed for the price of the load, so that the bound follows lower floors.
         """
         prices, incumbent, program = self._prices, self._incumbent, self._program
-        if prices.proven > prices.bound or len(program.case) > self._sizes.large:
+        if prices.proven > prices.bound or len(program.case) > self._settings.sizes.large:
             return
         rows = np.flatnonzero(prices.excess <= incumbent.value - prices.bound)
         relaxation = RowRelaxation(
@@ -227,9 +194,11 @@ class PricedSearch:
             incumbent.floors,
             prices.loads,
             self._goal.whole,
+            self._settings.relaxation,
         )
-        reserved = (1 - CUTS) * self._seconds_left()
-        proven = relaxation.tighten(ROUNDS, lambda: self._seconds_left() - reserved)
+        reserved = (1 - self._settings.cut_time) * self._seconds_left()
+        rounds = self._settings.cut_rounds
+        proven = relaxation.tighten(rounds, lambda: self._seconds_left() - reserved)
         incumbent.prove(proven)
         self._prices = prices.raised(min(proven, incumbent.value))
 
@@ -245,7 +214,8 @@ class PricedSearch:
             return
         served = completed(self._program, known, floors, self._prices)
         rows, kept = _with_all_of(self._program, served, len(floors))
-        nearby = _NearbySearch(kept, self._prices.objective[rows], self._seconds_left)
+        objective = self._prices.objective[rows]
+        nearby = _NearbySearch(kept, objective, self._seconds_left, self._settings)
         for found in nearby.choices(known[rows]):
             chosen = np.zeros_like(self._incumbent.plan)
             chosen[rows] = found
@@ -253,15 +223,16 @@ class PricedSearch:
 
     def _search_everywhere(self) -> None:
         """Dive, then exchange around where that ends, or around what is known."""
-        program, left = self._program, self._seconds_left
-        is_large = len(program.case) > self._sizes.large
+        program, left, settings = self._program, self._seconds_left, self._settings
+        is_large = len(program.case) > self._settings.sizes.large
         for guide in (Guide.LINEAR,) if is_large else (Guide.CUTS, Guide.BRANCHES):
             floors = self._floors()
-            centre = descend(program, self._prices, floors, self._incumbent.plan, guide, left)
-            found = exchange(program, self._prices, floors, centre, left)
+            known = self._incumbent.plan
+            centre = descend(program, self._prices, floors, known, guide, left, settings)
+            found = exchange(program, self._prices, floors, centre, left, settings)
             if found is not None:
                 self._offer(found)
-            rounded = round_off(program, self._prices, centre, left)
+            rounded = round_off(program, self._prices, centre, left, settings)
             self._offer(rounded)
             if self._is_open():
                 self._search_nearby(rounded)
@@ -286,24 +257,26 @@ class PricedSearch:
 
     def _refine(self) -> None:
         """Solve all rows of which a better choice may consist, and parts of them, in turn."""
-        left = self._seconds_left
+        left, settings = self._seconds_left, self._settings
         task = Task(self._program, self._prices.objective, self._floors(), self._good_enough)
         rows = np.count_nonzero(self._better_rows(task))
-        is_few = rows <= self._sizes.medium
+        is_few = rows <= settings.sizes.medium
         if is_few:
-            later = (1 - FIRST) * left()
+            later = (1 - settings.proof_time) * left()
             self._solve_together(task, lambda: left() - later)
-        together = left() * (1 - (PARTS_OF_FEW if is_few else PARTS))
-        reserved = together if rows <= self._sizes.large else 0.0
-        patience = PATIENCE_WITH_FEW if is_few else PATIENCE
-        improve(task, self._incumbent, patience, lambda: left() - reserved)
+        parts = settings.parts
+        together = left() * (1 - (settings.parts_time_of_few if is_few else settings.parts_time))
+        reserved = together if rows <= settings.sizes.large else 0.0
+        patience = parts.patience_with_few if is_few else parts.patience
+        improve(task, self._incumbent, patience, lambda: left() - reserved, parts)
         self._solve_together(task, left)
 
     def _solve_together(self, task: Task, seconds_left: Callable[[], float]) -> None:
         """Let the MILP solver have all rows that matter, if there is time for so many."""
         better = self._better_rows(task)
         rows = np.count_nonzero(better)
-        if 0 < rows <= self._sizes.large and seconds_left() > PER_COLUMN * rows:
+        least_time = self._settings.seconds_per_column * rows
+        if 0 < rows <= self._settings.sizes.large and seconds_left() > least_time:
             opening = Neighbourhood(np.zeros_like(better), better)
             gap = task.good_enough - self._prices.proven
             _solve_rows(task, self._incumbent, opening, seconds_left, gap)
@@ -326,15 +299,24 @@ class _NearbySearch:
         The rows, and what is minimized.
     seconds_left
         Time that remains.
+    settings
+        Of the search.
     """
 
     def __init__(
-        self, program: Program, objective: FloatArray, seconds_left: Callable[[], float]
+        self,
+        program: Program,
+        objective: FloatArray,
+        seconds_left: Callable[[], float],
+        settings: ExactSettings,
     ) -> None:
         first = program.starts[program.level[program.starts] == 0]
         self._program, self._seconds_left = program, seconds_left
+        self._settings = settings
         self._floors = Floors(program.weight[first].sum(keepdims=True), 1)
-        self._prices = price(program, objective, self._floors.loads, 1, seconds_left)
+        self._prices = price(
+            program, objective, self._floors.loads, 1, seconds_left, settings.prices
+        )
 
     def choices(self, known: BoolArray) -> Iterator[BoolArray]:
         """Choices that serve all of the first level, around a known one."""
@@ -344,16 +326,18 @@ class _NearbySearch:
 
     def _around(self, known: BoolArray) -> Iterator[BoolArray | None]:
         program, prices, left = self._program, self._prices, self._seconds_left
-        yield insert(program, pack(program, prices), prices, left)
+        packing = self._settings.packing
+        yield insert(program, pack(program, prices, packing), prices, left, packing)
         centre = self._centre(known)
-        yield exchange(program, prices, self._floors, centre, left)
-        yield round_off(program, prices, centre, left)
+        yield exchange(program, prices, self._floors, centre, left, self._settings)
+        yield round_off(program, prices, centre, left, self._settings)
 
     def _centre(self, known: BoolArray) -> Centre:
         """What is known, if it serves all of the first level; or where a dive ends."""
-        program, prices = self._program, self._prices
+        program, prices, left = self._program, self._prices, self._seconds_left
         if not self._serves_all(known):
-            return descend(program, prices, self._floors, known, Guide.LINEAR, self._seconds_left)
+            floors, settings = self._floors, self._settings
+            return descend(program, prices, floors, known, Guide.LINEAR, left, settings)
         split = np.zeros(len(program.starts), dtype=np.bool_)
         return Centre(known, split, prices.excess, prices.loads)
 

@@ -20,19 +20,8 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.prices import ROUNDING
 from inferno_optimizer.solvers.heterogeneous.cheapest import Mixes, cheapest_mixes
 from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
+from inferno_optimizer.solvers.heterogeneous.settings import DEFAULTS, MixPriceSettings
 from inferno_optimizer.solvers.sparse import SparseMatrix
-
-ROUNDS = 40
-"""How often mixes are added, at most."""
-
-ENOUGH = 1e-5
-"""Relative distance of the bound from that of the linear program at which that ends."""
-
-WIDTH = 300
-"""Parts of mixes of a case that go on in the search for a cheapest one."""
-
-SMOOTH = 0.5
-"""Share of the best prices in those that are tried next."""
 
 SCARCE = 1e-9
 """Price of a card, relative to the objective, that is rounding."""
@@ -69,7 +58,11 @@ class MixPrices:
 
 
 def best_prices(
-    problem: MixProblem, known: IntArray, start: MixPrices, seconds_left: Callable[[], float]
+    problem: MixProblem,
+    known: IntArray,
+    start: MixPrices,
+    seconds_left: Callable[[], float],
+    settings: MixPriceSettings = DEFAULTS.prices,
 ) -> MixPrices:
     """Climb from prices to those with the highest bound, or to good ones in the time that remains.
 
@@ -83,6 +76,8 @@ def best_prices(
         Prices to begin with, of which nothing needs to be proven.
     seconds_left
         Time that remains.
+    settings
+        Of the search.
 
     Raises
     ------
@@ -92,20 +87,21 @@ def best_prices(
     master = _Master(problem)
     master.add(Mixes.of_plan(problem.table, known))
     best, cards, loads, between = start, start.cards, start.loads, True
-    for _ in range(ROUNDS):
+    for _ in range(settings.rounds):
         limit = master.least_known(cards, loads)
-        found = cheapest_mixes(problem.priced(cards), problem.capacity, limit, WIDTH)
+        found = cheapest_mixes(problem.priced(cards), problem.capacity, limit, settings.width)
         here = proven(problem, cards, loads, found.least)
         best = here if here.bound > best.bound else best
         progress = master.add(found.mixes)
         objective, cards, loads = master.solve()
-        close = objective - best.bound <= ENOUGH * max(1.0, abs(objective))
+        close = objective - best.bound <= settings.enough * max(1.0, abs(objective))
         if close or not (progress or between) or seconds_left() <= 0:
             break
         between = progress
         if between:
-            cards = SMOOTH * best.cards + (1 - SMOOTH) * cards
-            loads = SMOOTH * best.loads + (1 - SMOOTH) * loads
+            smooth = settings.smooth
+            cards = smooth * best.cards + (1 - smooth) * cards
+            loads = smooth * best.loads + (1 - smooth) * loads
     return best
 
 

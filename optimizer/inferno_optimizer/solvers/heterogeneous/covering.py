@@ -15,21 +15,10 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.heterogeneous.cheapest import rank_in_group
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
-
-PARTS = (1, 2, 3)
-"""Into how many parts a replica is divided to measure with."""
-
-MOST = 60.0
-"""Where it takes more of the measure than this, rounding is no matter."""
+from inferno_optimizer.solvers.heterogeneous.settings import DEFAULTS, CoverSettings
 
 ROUNDING = 1e-9
 """A number this close to an integer is that integer."""
-
-VIOLATED = 1e-3
-"""An inequality that is missed by less is not worth having."""
-
-EACH = 3
-"""Inequalities of a case that are added at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +33,14 @@ class CoverInequalities:
     least: FloatArray
 
     @classmethod
-    def of(cls, table: MixTable) -> "CoverInequalities":
+    def of(cls, table: MixTable, settings: CoverSettings = DEFAULTS.covers) -> "CoverInequalities":
         """All that are looked at."""
         share = table.effective_share
-        measure = np.concatenate([share / parts for parts in PARTS], axis=1)
+        measure = np.concatenate([share / parts for parts in settings.parts], axis=1)
         place, which = np.nonzero(measure > 0)
         measure = measure[place, which]
         amount = table.need[place] / measure
-        place, measure, amount = (a[amount <= MOST] for a in (place, measure, amount))
+        place, measure, amount = (a[amount <= settings.most] for a in (place, measure, amount))
         least = np.ceil(amount - ROUNDING)
         added = amount - np.floor(amount - ROUNDING)
         added = np.where(added <= ROUNDING, 1.0, added)
@@ -71,10 +60,15 @@ class CoverInequalities:
         mine = self.take(order[self.place] >= 0)
         return CoverInequalities(order[mine.place], mine.weight, mine.least)
 
-    def violated(self, amounts: FloatArray, served: FloatArray) -> IntArray:
+    def violated(
+        self,
+        amounts: FloatArray,
+        served: FloatArray,
+        settings: CoverSettings = DEFAULTS.covers,
+    ) -> IntArray:
         """Those that amounts of items, shape (cases, items), miss most, a few of each case."""
         missing = self.least * served[self.place]
         missing -= np.sum(self.weight * amounts[self.place], axis=1)
         order = np.lexsort((-missing, self.place))
-        first = rank_in_group(self.place[order]) < EACH
-        return order[first & (missing[order] > VIOLATED)]
+        first = rank_in_group(self.place[order]) < settings.each
+        return order[first & (missing[order] > settings.violated)]

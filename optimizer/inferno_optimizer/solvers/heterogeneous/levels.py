@@ -23,6 +23,7 @@ from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.problem import MixGoal, MixProblem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
+from inferno_optimizer.solvers.heterogeneous.settings import DEFAULTS, MixSettings
 from inferno_optimizer.solvers.heterogeneous.stage import MixSearch
 from inferno_optimizer.solvers.incumbent import Incumbent, ProgressObserver, progress_of
 from inferno_optimizer.solvers.levels import (
@@ -37,18 +38,6 @@ from inferno_optimizer.solvers.levels import (
     solve_levels,
 )
 
-GAP = 5e-4
-"""Relative distance from the bound at which a larger program is searched no further."""
-
-SMALL = 200
-"""Up to so many items a program is solved to the last digit."""
-
-PER_ITEM = 1e-4
-"""Seconds for each item that it takes at least to solve a program again."""
-
-ROUNDS = 5
-"""Most rounds in which violated inequalities are added."""
-
 
 def solve_mixes(
     table: MixTable,
@@ -56,6 +45,7 @@ def solve_mixes(
     timer: Timer,
     tolerance: float | None = None,
     observe: ProgressObserver | None = None,
+    settings: MixSettings = DEFAULTS,
 ) -> LevelPlan[IntArray]:
     """Solve the problem of a table: replicas of each item.
 
@@ -71,13 +61,15 @@ def solve_mixes(
         Share of the most load of a level that later goals may take; None for nothing.
     observe
         Is told of every improvement; None where nobody wants to know.
+    settings
+        Of the search.
     """
     nothing = np.zeros(table.rows.shape, dtype=np.int64)
     if not len(table.case):
         reached = Reached(nothing, np.zeros(0), 0.0, Floors(np.zeros(0), 0))
         unknown = OneMoreCard.unknown(len(capacity))
         return LevelPlan(reached, lambda: unknown, out_of_time=False)
-    levels = _MixLevels(table, capacity, timer, observe)
+    levels = _MixLevels(table, capacity, timer, observe, settings)
     return solve_levels(levels, nothing, timer, Tolerance.of(tolerance, SLACK))
 
 
@@ -90,11 +82,13 @@ class _MixLevels:
         capacity: IntArray,
         timer: Timer,
         observe: ProgressObserver | None,
+        settings: MixSettings,
     ) -> None:
+        self.settings = settings
         self.table, self.capacity, self.observe = table, capacity, observe
         self._timer = timer
-        self.is_small = np.count_nonzero(table.most) <= SMALL
-        self._inequalities = CoverInequalities.of(table)
+        self.is_small = np.count_nonzero(table.most) <= settings.small
+        self._inequalities = CoverInequalities.of(table, settings.covers)
         self._used = np.zeros(len(self._inequalities.place), dtype=np.bool_)
         levels = int(table.level.max()) + 1
         self._loads: FloatArray = np.bincount(table.level, table.weight, levels).astype(np.float64)
@@ -130,7 +124,7 @@ class _MixLevels:
         part = self.part(goal.level)
         counts, served = np.zeros(self.table.rows.shape), np.zeros(len(self.table.case))
         counts[part], served[part] = relaxed.counts, relaxed.served
-        violated = self._inequalities.violated(counts, served)
+        violated = self._inequalities.violated(counts, served, self.settings.covers)
         self._used[violated] = True
         return len(violated) > 0
 
@@ -186,7 +180,7 @@ class _MixLevels:
         """How much better another capacity makes a goal; None where that cannot be proven."""
         program = self.program(goal)
         program = replace(program, problem=replace(program.problem, capacity=capacity))
-        if seconds < PER_ITEM * len(program.objective):
+        if seconds < self.settings.seconds_per_column * len(program.objective):
             return None
         known = plan[self.part(goal.level)]
         better, bound = program.solve(known, SearchLimits(seconds, 0.0))
@@ -223,9 +217,10 @@ class _MixLevelSearch:
         if relaxed is None:
             return
         self.incumbent.prove(relaxed.objective)
-        is_small = self._levels.is_small
-        gap = 0.0 if is_small else GAP * max(1.0, abs(relaxed.objective))
-        stage = MixSearch(self._levels.program(self._goal), self.incumbent, gap, time.left)
+        is_small, settings = self._levels.is_small, self._levels.settings
+        gap = 0.0 if is_small else settings.gap * max(1.0, abs(relaxed.objective))
+        program = self._levels.program(self._goal)
+        stage = MixSearch(program, self.incumbent, gap, time.left, settings)
         if is_small:
             stage.solve()
         else:
@@ -243,7 +238,7 @@ class _MixLevelSearch:
         Where the time ends meanwhile, it is that with fewer of them.
         """
         relaxed = self._relax(seconds_left)
-        for _ in range(ROUNDS):
+        for _ in range(self._levels.settings.covers.rounds):
             if relaxed is None or not self._levels.sharpen(self._goal, relaxed):
                 break
             sharper = self._relax(seconds_left)

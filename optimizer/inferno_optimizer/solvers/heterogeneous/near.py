@@ -18,28 +18,7 @@ from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
-
-MANY = 200
-"""Cases with more mixes than this keep their items."""
-
-AVERAGE, AVERAGE_OF_MANY = 10, 5
-"""So many mixes of a case are near, on average, of few cases and of many: HiGHS takes seconds to
-round 10,000 columns, and looks at no clock meanwhile."""
-
-FEW_CASES = 200
-"""Up to so many cases are few."""
-
-FEW = 100
-"""Parts of mixes of a case that go on in the search that tells how near that is."""
-
-WIDTH = 500
-"""Parts of mixes of a case that go on in the search for all that are near."""
-
-TOGETHER = 100
-"""Cases that are searched at once; there is a look at the clock after each such group."""
-
-SMALLEST = 1e-6
-"""What costs more by less than this is as near as it can be."""
+from inferno_optimizer.solvers.heterogeneous.settings import DEFAULTS, MixSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +33,15 @@ class NearMixes:
         Those of the cases that are listed; the values have the prices of cards in them.
     listed
         Which cases are; shape (cases,).
+    settings
+        Of the search.
     """
 
     problem: MixProblem
     prices: MixPrices
     mixes: Mixes
     listed: BoolArray
+    settings: MixSettings
 
     @classmethod
     def of(
@@ -68,6 +50,7 @@ class NearMixes:
         prices: MixPrices,
         excess: float,
         seconds_left: Callable[[], float],
+        settings: MixSettings = DEFAULTS,
     ) -> "NearMixes":
         """Those that cost less than some excess more, or fewer where there are too many.
 
@@ -78,15 +61,17 @@ class NearMixes:
         def limit(excess: float) -> FloatArray:
             return np.where(np.isfinite(cost), cost + excess, 0.0)
 
-        half = seconds_left() / 2
-        few = _search(problem, table, limit(excess), FEW, lambda: seconds_left() - half).mixes
-        average = AVERAGE if len(cost) <= FEW_CASES else AVERAGE_OF_MANY
+        half, limits = seconds_left() / 2, settings.near
+        search = _MixList(problem, table, limits.together)
+        few = search.up_to(limit(excess), limits.few, lambda: seconds_left() - half).mixes
+        is_few = len(cost) <= limits.few_cases
+        average = limits.average if is_few else limits.average_of_many
         allowed = np.sort(few.value - cost[few.place])[: average * len(cost)]
-        near_limit = limit(float(np.max(allowed, initial=SMALLEST)))
-        near = _search(problem, table, near_limit, WIDTH, seconds_left)
+        near_limit = limit(float(np.max(allowed, initial=limits.smallest)))
+        near = search.up_to(near_limit, limits.width, seconds_left)
         number = np.bincount(near.mixes.place, minlength=len(cost))
-        listed: BoolArray = (near.missed >= near_limit) & (number <= MANY)
-        return cls(problem, prices, near.mixes.take(listed[near.mixes.place]), listed)
+        listed: BoolArray = (near.missed >= near_limit) & (number <= limits.many)
+        return cls(problem, prices, near.mixes.take(listed[near.mixes.place]), listed, settings)
 
     def beyond(self, counts: IntArray) -> FloatArray:
         """What a plan's mixes cost more than the cheapest of their case; shape (cases,)."""
@@ -106,7 +91,8 @@ class NearMixes:
         now = Mixes.of_plan(table, np.where(listed[:, None], known, 0))
         mixes = mixes.extended(now.take(~now.among(mixes)))
         table = replace(table, most=np.where(listed[:, None], 0, table.most))
-        return MixProgram(replace(problem, table=table), CoverInequalities.of(table), listed=mixes)
+        covers = CoverInequalities.of(table, self.settings.covers)
+        return MixProgram(replace(problem, table=table), covers, listed=mixes)
 
     def _of(self, cases: IntArray) -> Mixes:
         """Those of some of the cases, in the places that these have among themselves."""
@@ -116,23 +102,26 @@ class NearMixes:
         return replace(mine, place=position[mine.place])
 
 
-def _search(
-    problem: MixProblem,
-    table: MixTable,
-    limit: FloatArray,
-    width: int,
-    seconds_left: Callable[[], float],
-) -> Cheapest:
-    """All mixes up to a limit, case after case; of those without time nothing is known."""
-    mixes, missed = Mixes.none(table.rows.shape[1]), np.full(len(limit), -np.inf)
-    for first in range(0, len(limit), TOGETHER):
-        if seconds_left() <= 0:
-            break
-        some = np.arange(first, min(first + TOGETHER, len(limit)))
-        found = cheapest_mixes(table.take(some), problem.capacity, limit[some], width, alike=True)
-        mixes = mixes.extended(replace(found.mixes, place=some[found.mixes.place]))
-        missed[some] = found.missed
-    return Cheapest(mixes, missed)
+@dataclass(frozen=True, slots=True)
+class _MixList:
+    """Lists mixes of a priced table, of so many cases at once."""
+
+    problem: MixProblem
+    table: MixTable
+    together: int
+
+    def up_to(self, limit: FloatArray, width: int, seconds_left: Callable[[], float]) -> Cheapest:
+        """All mixes up to a limit, case after case; of those without time nothing is known."""
+        table, capacity = self.table, self.problem.capacity
+        mixes, missed = Mixes.none(table.rows.shape[1]), np.full(len(limit), -np.inf)
+        for first in range(0, len(limit), self.together):
+            if seconds_left() <= 0:
+                break
+            some = np.arange(first, min(first + self.together, len(limit)))
+            found = cheapest_mixes(table.take(some), capacity, limit[some], width, alike=True)
+            mixes = mixes.extended(replace(found.mixes, place=some[found.mixes.place]))
+            missed[some] = found.missed
+        return Cheapest(mixes, missed)
 
 
 def least_costs(problem: MixProblem, prices: MixPrices) -> FloatArray:

@@ -21,54 +21,8 @@ from inferno_optimizer.solvers.heterogeneous.near import NearMixes
 from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram, Relaxed
 from inferno_optimizer.solvers.heterogeneous.proof import Proof, concurrent
+from inferno_optimizer.solvers.heterogeneous.settings import DEFAULTS, MixSettings
 from inferno_optimizer.solvers.incumbent import Incumbent
-
-PRICES = 0.4
-"""Largest share of the time for the search for prices."""
-
-AT_ONCE = 0.3
-"""Share of the time in which the MILP solver has the whole program first, for a level's load."""
-
-AMPLE = 0.5
-"""Share of the time in which the MILP solver has the whole program, if all prices are 0."""
-
-LISTS = 0.3
-"""Largest share of the time in which the mixes near the cheapest ones are listed."""
-
-FIRST = 0.25
-"""Share of the time for parts before the program of all listed mixes, if a load is maximized."""
-
-NEAR = 0.3
-"""Share of the time after that in which the MILP solver has the program of all listed mixes."""
-
-ALONE, FRUITLESS = 0.45, 10
-"""The proof of a value begins when this share of the time after that is over, or as soon as so many
-parts in a row improve nothing. It begins late because a better plan leaves it less to look at."""
-
-PROOF = 0.35
-"""Least share of the same time that the proof has, even if the parts find nothing more."""
-
-PER_COLUMN = 1e-4
-"""Seconds for each column that the MILP solver needs to find anything in a program."""
-
-CASES = 15
-"""Cases of the first parts that are solved again."""
-
-GROWTH = 1.2
-FAILURES = 5
-"""The factor by which parts grow, and after how many of them without any improvement."""
-
-NODES = 200
-"""Of branch and bound in a part; a limit that does not depend on how busy the machine is."""
-
-SECONDS = 3.0
-"""The longest that a part may take."""
-
-TIRED = 40
-"""Parts without any improvement after which the search ends."""
-
-BASIC = 0.02
-"""Chance of a case to be solved again that has its cheapest mix, beside that of the worst."""
 
 
 class MixSearch:
@@ -84,6 +38,8 @@ class MixSearch:
         Distance from the bound at which a plan is good enough.
     seconds_left
         Time that remains for the stage; finite.
+    settings
+        Of the search.
     """
 
     def __init__(
@@ -92,7 +48,9 @@ class MixSearch:
         incumbent: Incumbent[IntArray],
         gap: float,
         seconds_left: Callable[[], float],
+        settings: MixSettings = DEFAULTS,
     ) -> None:
+        self._settings, self._time = settings, settings.time
         self._program, self._problem = program, program.problem
         self._incumbent, self._gap, self._seconds_left = incumbent, gap, seconds_left
 
@@ -114,56 +72,62 @@ class MixSearch:
             When HiGHS fails.
         """
         if self._problem.goal.level is not None:
-            self.solve(AT_ONCE)
+            self.solve(self._time.whole_program)
         if not self._is_open():
             return
         start = MixPrices(relaxed.cards, relaxed.loads, np.zeros(0), -np.inf)
-        reserved = (1 - PRICES) * self._seconds_left()
+        reserved = (1 - self._time.prices) * self._seconds_left()
         prices = best_prices(
-            self._problem, self._incumbent.plan, start, lambda: self._seconds_left() - reserved
+            self._problem,
+            self._incumbent.plan,
+            start,
+            lambda: self._seconds_left() - reserved,
+            self._settings.prices,
         )
         self._incumbent.prove(prices.bound)
         whole = replace(self._program, prices=prices)
         if not prices.scarce:
-            self._solve(whole, AMPLE)
+            self._solve(whole, self._time.ample)
         if self._is_open():
             self._search(whole, prices)
 
     def _search(self, whole: MixProgram, prices: MixPrices) -> None:
         """Search for a plan among what is near, and for a bound in the whole program."""
-        known = self._incumbent
-        reserved = (1 - LISTS) * self._seconds_left()
+        known, time = self._incumbent, self._time
+        reserved = (1 - time.lists) * self._seconds_left()
         near = NearMixes.of(
             self._problem,
             prices,
             known.value - prices.bound,
             lambda: self._seconds_left() - reserved,
+            self._settings,
         )
         if self._problem.goal.level is not None:
-            self._solve_parts(near, FIRST)
+            self._solve_parts(near, time.first_parts)
         everything = np.arange(len(self._problem.table.case))
-        self._solve(near.program(everything, self._problem, known.plan), NEAR, bound=False)
-        if PROOF * self._seconds_left() < PER_COLUMN * len(whole.objective):
+        self._solve(near.program(everything, self._problem, known.plan), time.near, bound=False)
+        least_time = self._settings.seconds_per_column * len(whole.objective)
+        if time.proof * self._seconds_left() < least_time:
             self._solve_parts(near, 1.0)
         else:
             self._search_and_prove(near, whole)
 
     def _search_and_prove(self, near: NearMixes, whole: MixProgram) -> None:
         """Solve parts of the plan again, while another thread proves a bound."""
-        known, seconds = self._incumbent, self._seconds_left()
+        known, seconds, time = self._incumbent, self._seconds_left(), self._time
         proof = Proof(whole, known.plan)
 
         def exchange(failures: int) -> None:
             proof.offer(known.plan)
             known.prove(proof.bound)
-            if failures == FRUITLESS:
+            if failures == time.proof_after_parts:
                 proof.begin()
 
-        after = ALONE * seconds if self._problem.goal.level is None else 0.0
+        after = time.proof_after * seconds if self._problem.goal.level is None else 0.0
         with concurrent(proof, SearchLimits(seconds - after, self._gap), after) as run:
             self._solve_parts(near, 1.0, exchange)
             if self._is_open():
-                wait([run], max(0.0, self._seconds_left() - (1 - PROOF) * seconds))
+                wait([run], max(0.0, self._seconds_left() - (1 - time.proof) * seconds))
         known.prove(proof.bound)
 
     def _is_open(self) -> bool:
@@ -186,7 +150,8 @@ class MixSearch:
         time on a search that it does not spend on the proof.
         """
         seconds = share * self._seconds_left()
-        if not self._is_open() or seconds < PER_COLUMN * len(program.objective):
+        least_time = self._settings.seconds_per_column * len(program.objective)
+        if not self._is_open() or seconds < least_time:
             return
         incumbent = self._incumbent
         gap = self._gap if bound else self._gap / 2  # what is proven of some is more than of all
@@ -210,19 +175,21 @@ class MixSearch:
         of the last ones were without any improvement.
         """
         random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
-        failures, size, reserved = 0, float(CASES), (1 - share) * self._seconds_left()
-        while failures < TIRED and self._is_open():
-            seconds = min(self._seconds_left() - reserved, SECONDS)
+        parts, reserved = self._settings.parts, (1 - share) * self._seconds_left()
+        failures, size = 0, float(parts.cases)
+        while failures < parts.patience and self._is_open():
+            seconds = min(self._seconds_left() - reserved, parts.seconds)
             if seconds <= 0:
                 break
             known = self._incumbent.plan
-            cases = _some(near.beyond(known), int(size), random)
-            found = self._part(near, cases).solve(None, SearchLimits(seconds, 0.0, NODES))[0]
+            cases = _some(near.beyond(known), int(size), parts.basic_chance, random)
+            limits = SearchLimits(seconds, 0.0, parts.nodes)
+            found = self._part(near, cases).solve(None, limits)[0]
             changed = known.copy()
             changed[cases] = known[cases] if found is None else found
             failures = 0 if self._offer(changed) else failures + 1
-            if failures % FAILURES == 0 < failures:
-                size *= GROWTH
+            if failures % parts.growth_after == 0 < failures:
+                size *= parts.growth
             between(failures)
 
     def _part(self, near: NearMixes, cases: IntArray) -> MixProgram:
@@ -246,10 +213,12 @@ class MixSearch:
         return bool(keeps) and self._incumbent.offer(found)
 
 
-def _some(beyond: FloatArray, number: int, random: np.random.Generator) -> IntArray:
+def _some(
+    beyond: FloatArray, number: int, basic_chance: float, random: np.random.Generator
+) -> IntArray:
     """Some cases at random, rather those whose mix is not the cheapest."""
     chance = np.maximum(beyond, 0.0)
-    chance += max(BASIC * float(chance.max()), 1e-9)
+    chance += max(basic_chance * float(chance.max()), 1e-9)
     chosen = random.choice(
         len(chance), min(number, len(chance)), replace=False, p=chance / chance.sum()
     )

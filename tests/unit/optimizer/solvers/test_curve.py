@@ -11,16 +11,16 @@ import pytest
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
-from inferno_optimizer.solvers.exact.stage import ProgramSizes
+from inferno_optimizer.solvers.exact.settings import ExactSettings, ProgramSizes
 from inferno_optimizer.solvers.incumbent import SearchProgress
 from inferno_optimizer.system import CurvePoint, System
 from inferno_optimizer.wire.codec import decode_solution, decode_system, encode_solution
 from tests.generate import fleet
 from tests.unit.optimizer.programs import random_program
 
-LARGE = ProgramSizes(small=0, medium=0, large=0)
-PARTS = ProgramSizes(small=0, medium=0)
-SMALL = ProgramSizes()
+LARGE = ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
+PARTS = ExactSettings(sizes=ProgramSizes(small=0, medium=0))
+SMALL = ExactSettings()
 """As large programs are solved: by exchanges, also by parts; and as small ones are."""
 
 ROUNDING = 1e-6
@@ -122,15 +122,15 @@ def test_a_curve_survives_its_way_through_json() -> None:
     )
 
 
-@pytest.mark.parametrize("sizes", [SMALL, LARGE, PARTS])
+@pytest.mark.parametrize("settings", [SMALL, LARGE, PARTS])
 @pytest.mark.parametrize("readings", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55])
 def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(
-    readings: int, sizes: ProgramSizes
+    readings: int, settings: ExactSettings
 ) -> None:
     program = random_program(5, cases=60)
     clock, seen = jumping(readings), list[SearchProgress]()
 
-    outcome = solve_by_levels(program, Timer(lambda: 20.0 - clock()), sizes, 0.0, seen.append)
+    outcome = solve_by_levels(program, Timer(lambda: 20.0 - clock()), settings, 0.0, seen.append)
 
     levels = int(program.level.max()) + 1
     served, best = program.served(outcome.plan, levels), max(tuple(p.served) for p in seen)

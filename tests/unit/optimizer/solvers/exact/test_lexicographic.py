@@ -10,11 +10,11 @@ from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
-from inferno_optimizer.solvers.exact.stage import GAP, ProgramSizes
+from inferno_optimizer.solvers.exact.settings import ExactSettings, ProgramSizes
 from tests.unit.optimizer.programs import best_of_all, every_choice, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
-LARGE = ProgramSizes(small=0, medium=0, large=0)
+LARGE = ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
 """Every program counts as large: prices, a dive, and exchanges around what it finds."""
 
 
@@ -82,13 +82,17 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [ProgramSizes(small=0, medium=0), LARGE], ids=["cuts", "prices"])
+@pytest.mark.parametrize(
+    "settings",
+    [ExactSettings(sizes=ProgramSizes(small=0, medium=0)), LARGE],
+    ids=["cuts", "prices"],
+)
 @pytest.mark.parametrize("seed", range(10))
-def test_a_large_program_is_within_what_is_proven_of_it(seed: int, sizes: ProgramSizes) -> None:
+def test_a_large_program_is_within_what_is_proven_of_it(seed: int, settings: ExactSettings) -> None:
     program = random_program(seed, cases=300)
     start = time.monotonic()
 
-    outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.monotonic()), sizes)
+    outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.monotonic()), settings)
 
     exact = solve_by_levels(program, Timer(lambda: 60.0))
     levels = len(outcome.most_served)
@@ -107,10 +111,12 @@ def test_what_the_solution_of_parts_leaves_open_goes_to_the_solver(seed: int) ->
     program = random_program(seed, cases=60)
     program = replace(program, level=np.zeros_like(program.level))
 
-    outcome = solve_by_levels(program, Timer(lambda: 60.0), ProgramSizes(small=0, medium=0), 0.0)
+    outcome = solve_by_levels(
+        program, Timer(lambda: 60.0), ExactSettings(sizes=ProgramSizes(small=0, medium=0)), 0.0
+    )
 
     (served,) = program.served(outcome.plan, 1)
-    assert outcome.most_served[0] - served <= GAP * outcome.most_served[0]
+    assert outcome.most_served[0] - served <= ExactSettings().gap * outcome.most_served[0]
 
 
 def test_without_any_time_the_first_solution_is_the_answer() -> None:

@@ -10,12 +10,10 @@ import pytest
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.columns import BinaryColumns
-from inferno_optimizer.solvers.exact.diving import dive
+from inferno_optimizer.solvers.exact.diving import DiveExtent, dive
 from inferno_optimizer.solvers.exact.large_neighbourhood import Task, improve
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.local_search import (
-    LARGEST,
-    SMALL,
     Guide,
     descend,
     exchange,
@@ -27,7 +25,6 @@ from inferno_optimizer.solvers.exact.neighbourhood import (
     leave_exchanges_open,
 )
 from inferno_optimizer.solvers.exact.packing import (
-    CASES,
     change_little,
     completed,
     fill,
@@ -38,12 +35,14 @@ from inferno_optimizer.solvers.exact.packing import (
 from inferno_optimizer.solvers.exact.prices import RowPrices, price
 from inferno_optimizer.solvers.exact.program import Program
 from inferno_optimizer.solvers.exact.relaxation import NOTHING, RowRelaxation
-from inferno_optimizer.solvers.exact.stage import ProgramSizes
+from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExactSettings, ProgramSizes
 from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.solvers.levels import Floors
 from tests.unit.optimizer.programs import fleet_program, loads, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
+LARGEST, SMALL = DEFAULTS.diving.together_rows, DEFAULTS.diving.small
+CASES = DEFAULTS.packing.cases_per_look
 
 
 def worth(program: Program) -> np.ndarray:
@@ -137,10 +136,8 @@ def test_a_dive_leaves_no_large_case_undecided(together: int) -> None:
     found = dive(
         program,
         RowRelaxation(program, objective, NO_FLOORS, NO_FLOORS, whole=0),
-        sizes,
-        SMALL * float(np.median(sizes)),
+        DiveExtent(sizes, SMALL * float(np.median(sizes)), together),
         0,
-        together,
         lambda: 60.0,
     )
 
@@ -247,7 +244,9 @@ def test_a_few_hundred_servers_serve_what_highs_alone_finds() -> None:
     program = program.take(program.undominated())
     load = program.weight[program.starts[program.level[program.starts] == 2]].sum()
 
-    outcome = solve_by_levels(program, Timer(time_for(150, 240.0)), ProgramSizes(small=0, medium=0))
+    outcome = solve_by_levels(
+        program, Timer(time_for(150, 240.0)), ExactSettings(sizes=ProgramSizes(small=0, medium=0))
+    )
 
     assert program.served(outcome.plan, 3)[2] >= (0.98663 - 1e-4) * load
 
@@ -335,8 +334,8 @@ def test_a_choice_is_completed_to_what_the_floors_take_and_hardly_more(seed: int
 def test_a_plan_that_stands_hardly_changes_where_some_servers_have_to_move(every: int) -> None:
     program = fleet_program(300, demand=2.0)
     program = program.take(program.undominated())
-    sizes = ProgramSizes(small=0, medium=0, large=0)
-    first = replace(program, stays=solve_by_levels(program, Timer(time_for(60)), sizes).plan)
+    settings = ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
+    first = replace(program, stays=solve_by_levels(program, Timer(time_for(60)), settings).plan)
     standing = change_little(first, by_the_last_level(first))  # what changes anyway
     gone = standing & (program.place % every == 0)
     changed = replace(program, stays=standing).take(~gone)
@@ -434,7 +433,7 @@ def test_a_tight_fleet_of_a_thousand_is_close_to_what_is_proven() -> None:
     program = program.take(program.undominated())
 
     outcome = solve_by_levels(
-        program, Timer(time_for(400)), ProgramSizes(small=0, medium=0, large=0)
+        program, Timer(time_for(400)), ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
     )
 
     served = program.served(outcome.plan, 3)

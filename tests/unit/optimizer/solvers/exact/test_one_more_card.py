@@ -13,7 +13,7 @@ from inferno_optimizer.solvers.assignment import NO_LEVEL, Timer
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.prices import RowPrices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
-from inferno_optimizer.solvers.exact.stage import ProgramSizes
+from inferno_optimizer.solvers.exact.settings import ExactSettings, ProgramSizes
 from inferno_optimizer.solvers.levels import LevelPlan
 from inferno_optimizer.system import Gain, Options, System
 from inferno_optimizer.wire.codec import decode_system
@@ -22,7 +22,7 @@ from tests.unit.optimizer.programs import best_of_all, random_program, relaxed
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 AMPLE = Timer(lambda: 600.0)
-LARGE = ProgramSizes(small=0, medium=0)
+LARGE = ExactSettings(sizes=ProgramSizes(small=0, medium=0))
 ROUNDING = 1e-4
 """What HiGHS lets a load that is kept miss."""
 
