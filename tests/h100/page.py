@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.h100.runs import Measured, Predicted, fitted, measured, predicted
+from tests.h100.runs import Measured, Predicted, fitted, itl_percentiles, measured, predicted
 
 PAGE = "docs/how-far-is-it-off.md"
 
@@ -30,6 +30,15 @@ OPEN = """
 |---|---|---|---|---|---|---|
 """
 
+VARIATION = """
+## How inter-token latencies vary
+
+Percentiles 90, 95 and 99 of the mean time between the tokens of a request, in the same runs.
+
+| requests/s | largest batch | measured | one shape | three shapes |
+|---|---|---|---|---|
+"""
+
 CLOSED = """
 ## A fixed number of clients
 
@@ -55,8 +64,9 @@ def page() -> str:
     runs = measured()
     random = sorted((run for run in runs if not run.clients), key=lambda run: (run.batch, run.rate))
     arrivals = "".join(_arrivals(run) for run in random)
+    variation = "".join(map(_variation, random))
     clients = "".join(_clients(run) for run in runs if run.clients)
-    return f"{INTRODUCTION}{OPEN}{arrivals}{CLOSED}{clients}{WHY}"
+    return f"{INTRODUCTION}{OPEN}{arrivals}{VARIATION}{variation}{CLOSED}{clients}{WHY}"
 
 
 def _arrivals(run: Measured) -> str:
@@ -66,6 +76,13 @@ def _arrivals(run: Measured) -> str:
         for p in _both(run)
     )
     return _row(*cells, f"{run.ttft_p95:.0f}", *errors)
+
+
+def _variation(run: Measured) -> str:
+    truth = itl_percentiles(run)
+    errors = (", ".join(map(_off, p.itl_percentiles, truth)) for p in _both(run))
+    times = ", ".join(f"{time:.1f}" for time in truth)
+    return _row(f"{run.rate:.1f}", f"{run.batch}", times, *errors)
 
 
 def _clients(run: Measured) -> str:

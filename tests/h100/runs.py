@@ -46,6 +46,7 @@ class Predicted:
     rate: float
     ttft: float = 0.0
     ttft_p95: float = 0.0
+    itl_percentiles: tuple[float, ...] = ()
 
 
 def measured() -> list[Measured]:
@@ -108,4 +109,5 @@ def predicted(fit: StepFit, run: Measured) -> Predicted:
         run.rate,
         float(found.ttft_ms[0]),
         float(found.ttft_percentiles[0, P95]),
+        tuple(found.itl_percentiles[0].tolist()),
     )
