@@ -116,8 +116,14 @@ async def runs(
             measured = await load.run(trial, min(left, benchmark.seconds / PARTS))
             made.append(trial)
             if measured.answers:
-                windows.append(measured.window)
+                windows.append(_streamed(measured.window, benchmark.endpoint))
             yield measured
+
+
+def _streamed(window: Window, endpoint: EngineEndpoint) -> Window:
+    if window.itl_ms > 0:
+        return window
+    raise EngineError(f"{endpoint.url}: all tokens of an answer come at once: it does not stream")
 
 
 class RunsFile:

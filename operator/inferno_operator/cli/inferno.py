@@ -412,6 +412,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.tables.bench import run_parts, trial_text
     from inferno_operator.cli.tables.calibration import CalibratedPair, manifest, named
     from inferno_optimizer.calibration.plan import Scope
+    from inferno_optimizer.errors import CalibrationError
 
     endpoint = EngineEndpoint(url, key_file, timeout)
     allowed(endpoint, minutes, yes=yes)
@@ -434,6 +435,8 @@ def bench(  # noqa: PLR0913 - an argument for each option
     except KeyboardInterrupt:
         warn([f"interrupted; {file.kept}"])
         raise typer.Exit(INTERRUPTED) from None
+    if not file.rows:
+        raise CalibrationError(f"{url}: {file.kept}: give it more --minutes, or shorter requests")
     measured = runs_of([str(csv)])
     found = calibrate_windows(measured, 0, token_budget)
     warn([*named(found)])

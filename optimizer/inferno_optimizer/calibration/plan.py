@@ -103,6 +103,8 @@ def next_trial(scope: Scope, made: Sequence[Trial], windows: Sequence[Window]) -
     for trial in scope.first:
         if trial not in made:
             return trial
+    if not windows:
+        return None
     (lines,) = calibrate([Evidence(windows)], 0.0, RUNS)
     found = laws(lines, scope.budget, of_clients=True)
     gains = _gains(found, windows, scope.candidates)

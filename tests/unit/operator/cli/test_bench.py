@@ -1,5 +1,6 @@
 """`inferno bench` finds the parameters of engines, and keeps what it measured, in virtual time."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
@@ -172,6 +173,34 @@ async def test_single_failures_are_counted(tmp_path: Path) -> None:
     whole = [run for run in done if len(run.answers) + run.errors == 40]
     assert whole
     assert all(4 <= run.errors <= 7 for run in whole)
+
+
+async def test_an_engine_that_does_not_stream_is_refused(tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 9}
+    whole = (TOKEN, event({"choices": [], "usage": usage}), b"data: [DONE]\n\n")
+
+    with pytest.raises(EngineError, match=r"come at once: it does not stream; no run is complete$"):
+        await measured(tmp_path / "runs.csv", Failing(1, streaming(*whole)))
+
+
+class Silent(Failing):
+    """Never ends an answer but the first."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self._left -= 1
+        if self._left < 0:
+            await asyncio.Event().wait()
+        return await self._transport.handle_async_request(request)
+
+
+async def test_an_engine_that_is_too_slow_ends_with_the_time(tmp_path: Path) -> None:
+    done = await measured(tmp_path / "runs.csv", Silent(2, FAULTS["500"][0]), 60.0)
+
+    assert done
+    assert all(
+        list(run_parts(run)) == ["no request was answered in time, 0 errors"] for run in done
+    )
+    assert not (tmp_path / "runs.csv").exists()
 
 
 async def test_a_connection_that_was_closed_is_opened_anew(tmp_path: Path) -> None:
