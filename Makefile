@@ -22,6 +22,8 @@ WORKERS ?= logical
 OUT ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start hundreds of interpreters, which would compile all modules again and again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## Show this list

@@ -1,12 +1,14 @@
 """A namespace with a sample in it, and the four ways to run an operator there."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import yaml
 
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
@@ -87,14 +89,10 @@ class Scene:
         self.namespace = namespace
 
     def apply_sample(self, name: str) -> None:
-        folder = ROOT / "samples" / name
-        self.control_plane.kubectl("apply", "--namespace", self.namespace, "--kustomize", folder)
+        self.apply(*sample(name))
 
     def apply(self, *manifests: Manifest) -> None:
-        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
-        self.control_plane.kubectl(
-            "apply", "--namespace", self.namespace, "-f", "-", input=document
-        )
+        self.control_plane.api.apply(manifests, self.namespace)
 
     def request(self, optimizer: str) -> None:
         self.control_plane.patch("optimizer", optimizer, ASK, self.namespace)
@@ -146,6 +144,15 @@ class Scene:
             f"{item['kind']}/{item['metadata']['name']}": item["metadata"].get("finalizers", [])
             for item in items
         }
+
+
+@cache
+def sample(name: str) -> tuple[Manifest, ...]:
+    """The objects of a sample, which has no more in its kustomization than their files."""
+    folder = ROOT / "samples" / name
+    files = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    texts = [(folder / file).read_text() for file in files]
+    return tuple(item for text in texts for item in yaml.safe_load_all(text))
 
 
 def condition(manifest: Manifest, type_: str) -> Manifest:

@@ -1,7 +1,7 @@
 """The API server without kubectl, for what tests ask of it again and again."""
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,8 +20,10 @@ DISCOVERY_S = 60.0
 """Time until a new definition can be found."""
 
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MERGE_PATCH = "application/merge-patch+json"
-FIELD_MANAGER = "kubectl-patch"
+APPLIER, PATCHER = "kubectl", "kubectl-patch"
+"""Field managers, named as those of kubectl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,25 @@ class Api(AbstractContextManager["Api"]):
             self._request(
                 "PATCH",
                 path,
-                params={"fieldManager": FIELD_MANAGER},
+                params={"fieldManager": PATCHER},
                 headers={"Content-Type": MERGE_PATCH},
                 json=patch,
             )
         )
+
+    def apply(self, manifests: Iterable[Manifest], namespace: str | None = None) -> None:
+        """Apply objects as `kubectl apply --server-side --force-conflicts` does."""
+        options = {"fieldManager": APPLIER, "fieldValidation": "Strict", "force": "true"}
+        for manifest in manifests:
+            group, _, _ = manifest["apiVersion"].rpartition("/")
+            kind, *_ = self._called(".".join(filter(None, (manifest["kind"], group))))
+            self._request(
+                "PATCH",
+                kind.path(namespace, manifest["metadata"]["name"]),
+                params=options,
+                headers={"Content-Type": APPLY},
+                json=manifest,
+            )
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace."""

@@ -5,6 +5,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import yaml
+
 from tests.controlplane.api import Api, Manifest
 from tests.controlplane.errors import ApiError, KubectlError
 from tests.controlplane.waiting import wait_until
@@ -128,6 +130,13 @@ class Client:
 
     def install_crds(self, folder: Path) -> None:
         """Apply the custom resource definitions in `folder`; they are served on return."""
-        self.kubectl("apply", "--server-side", "--filename", folder)
-        waiting = ("--for=condition=Established", "--timeout=60s", "--recursive=false")
-        self.kubectl("wait", *waiting, "--filename", folder)
+        texts = [path.read_text() for path in sorted(folder.glob("*.yaml"))]
+        definitions = [each for text in texts for each in yaml.load_all(text, yaml.CSafeLoader)]
+        self.api.apply(definitions)
+        for definition in definitions:
+            self.wait_for("crd", definition["metadata"]["name"], _is_established, timeout=60.0)
+
+
+def _is_established(definition: Manifest) -> bool:
+    conditions = definition.get("status", {}).get("conditions", ())
+    return any((c["type"], c["status"]) == ("Established", "True") for c in conditions)
