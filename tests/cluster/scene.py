@@ -89,7 +89,7 @@ class Scene:
         self.namespace = namespace
 
     def apply_sample(self, name: str) -> None:
-        self.apply(*sample(name))
+        self.apply(*objects_of_sample(name))
 
     def apply(self, *manifests: Manifest) -> None:
         self.control_plane.api.apply(manifests, self.namespace)
@@ -147,7 +147,7 @@ class Scene:
 
 
 @cache
-def sample(name: str) -> tuple[Manifest, ...]:
+def objects_of_sample(name: str) -> tuple[Manifest, ...]:
     """The objects of a sample, which has no more in its kustomization than their files."""
     folder = ROOT / "samples" / name
     files = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]

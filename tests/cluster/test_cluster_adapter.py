@@ -71,10 +71,9 @@ class Scene:
         self.namespace = namespace
 
     def create(self, kind: str, name: str = "x") -> Reference:
-        """Create an object as its user does, with `kubectl apply`."""
+        """Create an object as its user does, with `kubectl apply --server-side`."""
         document = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}}
-        text = json.dumps({**document, "spec": SPECS[kind]})
-        self._kubectl("apply", "--server-side", "--filename", "-", input=text)
+        self.control_plane.api.apply([{**document, "spec": SPECS[kind]}], self.namespace)
         return self.reference(kind, name)
 
     def reference(self, kind: str, name: str = "x") -> Reference:
@@ -107,9 +106,8 @@ class Scene:
             for entry in json.loads(shown)["metadata"]["managedFields"]
         ]
 
-    def _kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as in subprocess.run
-        placed = [*arguments, "--namespace", self.namespace]
-        return self.control_plane.kubectl(*placed, input=input).stdout
+    def _kubectl(self, *arguments: str) -> str:
+        return self.control_plane.kubectl(*arguments, "--namespace", self.namespace).stdout
 
 
 @pytest.fixture

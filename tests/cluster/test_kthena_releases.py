@@ -156,7 +156,9 @@ def operator(actuated: Actuated, tmp_path: Path) -> OperatorProcess:
 
 def started(actuated: Actuated, name: str, **environment: str) -> OperatorProcess:
     plane, namespace = actuated.scene.control_plane, actuated.scene.namespace
-    process = OperatorProcess(plane.processes, name, plane.kubeconfig, namespace, environment)
+    process = OperatorProcess(
+        plane.processes, name, plane.kubeconfig, namespace, environment, command=None
+    )
     process.wait_until_ready()
     return process
 

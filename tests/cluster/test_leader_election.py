@@ -14,7 +14,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.conftest import ROOT, StartOperator
+from tests.cluster.scene import objects_of_sample
+from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
@@ -42,14 +43,11 @@ class Scene:
     def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
         self.control_plane = control_plane
         self.namespace = namespace
-        folder = ROOT / "samples" / "small"
-        control_plane.kubectl("apply", "--namespace", namespace, "--kustomize", folder)
+        control_plane.api.apply(objects_of_sample("small"), namespace)
 
     def apply_servers(self, arrival_rate: int) -> None:
         items = [server(f"server-{i:03}", arrival_rate + i) for i in range(SERVERS)]
-        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        arguments = ("apply", "--server-side", "--namespace", self.namespace, "-f", "-")
-        self.control_plane.kubectl(*arguments, input=document)
+        self.control_plane.api.apply(items, self.namespace)
 
     def request(self) -> None:
         self.control_plane.patch("optimizer", "inferno", ASK, self.namespace)

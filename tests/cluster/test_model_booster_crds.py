@@ -317,7 +317,7 @@ def named(path: Path) -> Manifest:
 def run(scene: Scene, name: str) -> OperatorProcess:
     cluster, environment = scene.control_plane, {"INFERNO_MODEL_BOOSTER": "kthena"}
     process = OperatorProcess(
-        cluster.processes, name, cluster.kubeconfig, scene.namespace, environment
+        cluster.processes, name, cluster.kubeconfig, scene.namespace, environment, command=None
     )
     process.wait_until_ready()
     return process

@@ -128,9 +128,10 @@ class Client:
         """Create a namespace."""
         self.api.create_namespace(name)
 
-    def install_crds(self, folder: Path) -> None:
-        """Apply the custom resource definitions in `folder`; they are served on return."""
-        texts = [path.read_text() for path in sorted(folder.glob("*.yaml"))]
+    def install_crds(self, path: Path) -> None:
+        """Apply the custom resource definitions of a folder or file; served on return."""
+        files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+        texts = [file.read_text() for file in files]
         definitions = [each for text in texts for each in yaml.load_all(text, yaml.CSafeLoader)]
         self.api.apply(definitions)
         for definition in definitions:

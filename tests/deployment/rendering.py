@@ -56,4 +56,6 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _rendered(command: Sequence[str | Path]) -> list[Manifest]:
-    return [document for document in yaml.safe_load_all(output_of(command)) if document]
+    return [
+        document for document in yaml.load_all(output_of(command), yaml.CSafeLoader) if document
+    ]
