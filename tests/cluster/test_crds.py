@@ -1,7 +1,6 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from inferno_operator.resources import (
     parse,
 )
 from tests.controlplane import ControlPlane
+from tests.controlplane.errors import ApiError
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -40,18 +40,9 @@ def manifest(kind: str, name: str, **fields: object) -> Manifest:
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, **fields}
 
 
-def create(
-    control_plane: ControlPlane, namespace: str, *manifests: Manifest, check: bool = True
-) -> CompletedProcess[str]:
-    return control_plane.kubectl(
-        "create",
-        "--validate=false",  # not kubectl's answer is wanted, but the API server's
-        "--namespace",
-        namespace,
-        "--filename=-",
-        input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
-        check=check,
-    )
+def create(control_plane: ControlPlane, namespace: str, *manifests: Manifest) -> None:
+    """Create objects; the API server prunes fields that it does not know."""
+    control_plane.api.create(manifests, namespace, field_validation="Ignore")
 
 
 def condition(type_: str, reason: str) -> Manifest:
@@ -141,11 +132,11 @@ def test_a_bad_object_is_refused_with_the_name_of_the_field(
 ) -> None:
     bad = manifest(refused["kind"], "bad", spec=refused["spec"])
 
-    answer = create(control_plane, namespace, bad, check=False)
+    with pytest.raises(ApiError) as answer:
+        create(control_plane, namespace, bad)
 
-    assert answer.returncode != 0
-    assert f"{refused['field']}: " in answer.stderr
-    assert refused.get("because", "") in answer.stderr
+    assert f"{refused['field']}: " in str(answer.value)
+    assert refused.get("because", "") in str(answer.value)
 
 
 def test_unknown_fields_are_pruned_and_defaults_filled_in(

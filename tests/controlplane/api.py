@@ -22,7 +22,7 @@ DISCOVERY_S = 60.0
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MERGE_PATCH = "application/merge-patch+json"
-APPLIER, PATCHER = "kubectl", "kubectl-patch"
+APPLIER, CREATOR, PATCHER = "kubectl", "kubectl-create", "kubectl-patch"
 """Field managers, named as those of kubectl."""
 
 
@@ -120,15 +120,22 @@ class Api(AbstractContextManager["Api"]):
         """Apply objects as `kubectl apply --server-side --force-conflicts` does."""
         options = {"fieldManager": APPLIER, "fieldValidation": "Strict", "force": "true"}
         for manifest in manifests:
-            group, _, _ = manifest["apiVersion"].rpartition("/")
-            kind, *_ = self._called(".".join(filter(None, (manifest["kind"], group))))
-            self._request(
-                "PATCH",
-                kind.path(namespace, manifest["metadata"]["name"]),
-                params=options,
-                headers={"Content-Type": APPLY},
-                json=manifest,
-            )
+            path = self._kind_of(manifest).path(namespace, manifest["metadata"]["name"])
+            headers = {"Content-Type": APPLY}
+            self._request("PATCH", path, params=options, headers=headers, json=manifest)
+
+    def create(
+        self,
+        manifests: Iterable[Manifest],
+        namespace: str | None = None,
+        *,
+        field_validation: str = "Strict",
+    ) -> None:
+        """Create objects as `kubectl create` does."""
+        options = {"fieldManager": CREATOR, "fieldValidation": field_validation}
+        for manifest in manifests:
+            path = self._kind_of(manifest).path(namespace)
+            self._request("POST", path, params=options, json=manifest)
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace."""
@@ -176,6 +183,11 @@ class Api(AbstractContextManager["Api"]):
         }
         for item in listed["items"]:
             yield _without_managers({**header, **item})
+
+    def _kind_of(self, manifest: Manifest) -> Served:
+        group, _, _ = manifest["apiVersion"].rpartition("/")
+        kind, *_ = self._called(".".join(filter(None, (manifest["kind"], group))))
+        return kind
 
     def _called(self, name: str) -> list[Served]:
         """The kinds of a name: one, or those of a category.
