@@ -117,12 +117,13 @@ class Api(AbstractContextManager["Api"]):
         )
 
     def apply(self, manifests: Iterable[Manifest], namespace: str | None = None) -> None:
-        """Apply objects as `kubectl apply --server-side --force-conflicts` does."""
+        """Apply objects, of which fields that are null count as absent."""
         options = {"fieldManager": APPLIER, "fieldValidation": "Strict", "force": "true"}
         for manifest in manifests:
             path = self._kind_of(manifest).path(namespace, manifest["metadata"]["name"])
             headers = {"Content-Type": APPLY}
-            self._request("PATCH", path, params=options, headers=headers, json=manifest)
+            document = _without_nulls(manifest)
+            self._request("PATCH", path, params=options, headers=headers, json=document)
 
     def create(
         self,
@@ -264,6 +265,12 @@ def _served_of(root: str, group: Manifest) -> Iterator[Served]:
             frozenset([*called, *(f"{each}.{name}" for each in called)]),
             frozenset(resource.get("categories", ())),
         )
+
+
+def _without_nulls(document: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(document, Mapping):
+        return {key: _without_nulls(v) for key, v in document.items() if v is not None}
+    return [*map(_without_nulls, document)] if isinstance(document, list | tuple) else document
 
 
 def _without_managers(manifest: Mapping[str, Any]) -> Manifest:
