@@ -49,7 +49,7 @@ demo: $(READY) ## Run a demo on a real control plane (KEEP=1 leaves it running)
 demo-stop: $(READY) ## Stop what `make demo KEEP=1` left running
 	@$(BIN)/python -m tests.demo --stop
 
-# One worker per core, limited by the memory that their control planes need; WORKERS=0: no workers.
+# More workers than cores, limited by the memory of their control planes; WORKERS=0: no workers.
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --maxprocesses 4
 
 .PHONY: test

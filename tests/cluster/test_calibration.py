@@ -1,5 +1,6 @@
 """Calibrated parameters on a real control plane: written beside what others write, and used."""
 
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, in_mo
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.processes import Processes
+from tests.engines.clocked import Clocked
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Settings
 from tests.engines.history import SCRAPE_INTERVAL_S, Change, scraped
@@ -140,19 +142,21 @@ async def test_a_new_leader_calibrates_with_the_past_that_prometheus_has(
     labels = {"namespace": "prod", "model_name": MODEL}
     asked = [LabelledReplicas(labels, Pair(scene.namespace, MODEL, "A100"))]
     programs, seconds = (prometheus_program, promtool), 7500
+    end = time.time()  # of the past: how long it takes to simulate changes nothing
     with (
         Processes() as processes,
         scraped(processes, programs, seconds, loaded, buckets=False) as prometheus,
     ):
         async with connect(PrometheusEndpoint(prometheus.url)) as client:
-            leader = replace(cycle, windows=PrometheusWindows(client, lambda: asked))
+            windows = PrometheusWindows(Clocked(client, end), lambda: asked)
+            leader = replace(cycle, windows=windows, now=lambda: datetime.fromtimestamp(end, UTC))
             for _ in range(30):
                 await reconcile(leader)
 
     found = model(scene)
     assert condition(found, "Calibrated")["status"] == "True"
     (row,) = found["status"]["calibration"]
-    assert row["rows"] > 100  # of which only 30 are of the time since the start
+    assert row["rows"] > 100  # of which only one for each replica is of the time since the start
     assert row["decode"]["alpha"] == pytest.approx(ENGINE.alpha, rel=0.05)
     assert row["decode"]["beta"] == pytest.approx(ENGINE.beta, rel=0.05)
     assert row["prefill"]["gamma"] == pytest.approx(ENGINE.gamma, rel=0.05)

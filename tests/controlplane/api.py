@@ -120,7 +120,9 @@ class Api(AbstractContextManager["Api"]):
         """Apply objects, of which fields that are null count as absent."""
         options = {"fieldManager": APPLIER, "fieldValidation": "Strict", "force": "true"}
         for manifest in manifests:
-            path = self._kind_of(manifest).path(namespace, manifest["metadata"]["name"])
+            metadata = manifest["metadata"]
+            place = metadata.get("namespace", namespace)
+            path = self._kind_of(manifest).path(place, metadata["name"])
             headers = {"Content-Type": APPLY}
             document = _without_nulls(manifest)
             self._request("PATCH", path, params=options, headers=headers, json=document)
@@ -137,6 +139,18 @@ class Api(AbstractContextManager["Api"]):
         for manifest in manifests:
             path = self._kind_of(manifest).path(namespace)
             self._request("POST", path, params=options, json=manifest)
+
+    def may(self, user: str, attributes: Mapping[str, str]) -> bool:
+        """Whether a user may do what the attributes of a resource say: `kubectl auth can-i`."""
+        header = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        review = self._request(
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            headers={"Impersonate-User": user},
+            json={**header, "spec": {"resourceAttributes": attributes}},
+        )
+        allowed: bool = review["status"]["allowed"]
+        return allowed
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace."""

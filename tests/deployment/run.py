@@ -116,6 +116,8 @@ class Cluster:
             pod = Pod(find(manifests, "Deployment", OPERATOR), secrets)
             variables = {**self._api_server(), **(port if optimizer else {})}
             operators = [stack.enter_context(self._operator(pod, variables)) for _ in range(2)]
+            for operator in operators:
+                operator.wait_until_ready()
             yield Pods(operators, optimizer)
 
     @contextmanager
@@ -127,7 +129,6 @@ class Cluster:
             self.control_plane.processes, name, Path(os.devnull), command=command
         )
         try:
-            process.wait_until_ready()
             yield process
         except ControlPlaneError as error:
             raise ProgramError(f"{error}; the pod's last lines:\n{process.log_tail}") from error
@@ -203,8 +204,7 @@ class Samples:
     def apply(self) -> None:
         """Apply them; each of ours has a finalizer that another way to run has left."""
         objects = [item for sample in self.namespaces for item in self._objects(sample)]
-        text = _listed([*self.own_namespaces, *objects])
-        self.control_plane.kubectl("apply", "--server-side", "-f", "-", input=text)
+        self.control_plane.api.apply([*self.own_namespaces, *objects])
 
     @property
     def own_namespaces(self) -> list[Manifest]:

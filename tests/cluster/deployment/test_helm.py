@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from inferno_operator.resources import GROUP
+from tests.cluster.scene import Scene
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
@@ -111,7 +113,7 @@ def test_an_upgrade_brings_new_definitions_and_objects_survive_that_and_the_end(
     on_cluster("install", previous_chart, "--create-namespace")
     control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
     control_plane.create_namespace(USERS)
-    control_plane.kubectl("apply", "--namespace", USERS, "--kustomize", ROOT / "samples" / "small")
+    Scene(control_plane, USERS).apply_sample("small")
     uids = object_uids(control_plane)
 
     on_cluster("upgrade", CHART)
@@ -191,7 +193,7 @@ def test_helm_takes_over_what_make_has_deployed(
     Make(control_plane)("deploy")
     control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
     control_plane.create_namespace(USERS)
-    control_plane.kubectl("apply", "--namespace", USERS, "--kustomize", ROOT / "samples" / "small")
+    Scene(control_plane, USERS).apply_sample("small")
     uids = object_uids(control_plane) | deployment_uids(control_plane)
 
     first = next(i for i, text in enumerate(INSTALL) if "--take-ownership" in text)
@@ -219,9 +221,8 @@ def test_helm_takes_over_what_make_has_deployed(
 
 def may_read_servers(control_plane: ControlPlane, namespace: str) -> bool:
     """Whether the operator of a release may, in all namespaces."""
-    who = f"--as=system:serviceaccount:{namespace}:inferno-operator"
-    what = ("list", "servers.inferno.platform.ai", "--all-namespaces")
-    return control_plane.kubectl("auth", "can-i", *what, who, check=False).stdout.strip() == "yes"
+    what = {"verb": "list", "group": GROUP, "resource": "servers"}
+    return control_plane.api.may(f"system:serviceaccount:{namespace}:inferno-operator", what)
 
 
 def deployment_uids(control_plane: ControlPlane) -> set[str]:

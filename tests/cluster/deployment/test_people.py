@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from inferno_operator.resources import GROUP
 from inferno_operator.resources.objects import Key
 from tests.cluster.scene import Scene
 from tests.controlplane import ControlPlane
@@ -118,12 +119,9 @@ def may(control_plane: ControlPlane, role: str, asked: str) -> bool:
     """What the API server says of who has a role."""
     verb, resource = asked.split()
     kind, _, part = resource.partition("/")
-    who = f"--as=system:serviceaccount:{TEAM}:{role}"
-    what = (verb, f"{kind}.inferno.platform.ai", f"--subresource={part}")
-    answer = control_plane.kubectl(
-        "auth", "can-i", *what, who, "--namespace", TEAM, check=False
-    ).stdout
-    return answer.strip() == "yes"
+    attributes = {"group": GROUP, "resource": kind, "subresource": part, "verb": verb}
+    user = f"system:serviceaccount:{TEAM}:{role}"
+    return control_plane.api.may(user, {**attributes, "namespace": TEAM})
 
 
 def plugin_of(control_plane: ControlPlane, role: str, folder: Path) -> Plugin:
