@@ -131,13 +131,12 @@ class Client:
     def install_crds(self, path: Path) -> None:
         """Apply the custom resource definitions of a folder or file; served on return."""
         files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
-        texts = [file.read_text() for file in files]
-        definitions = [each for text in texts for each in yaml.load_all(text, yaml.CSafeLoader)]
+        definitions = [yaml.load(file.read_text(), yaml.CSafeLoader) for file in files]
         self.api.apply(definitions)
         for definition in definitions:
             self.wait_for("crd", definition["metadata"]["name"], _is_established, timeout=60.0)
 
 
 def _is_established(definition: Manifest) -> bool:
-    conditions = definition.get("status", {}).get("conditions", ())
+    conditions = definition.get("status", {}).get("conditions") or ()  # null in some files
     return any((c["type"], c["status"]) == ("Established", "True") for c in conditions)
