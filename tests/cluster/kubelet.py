@@ -1,8 +1,9 @@
 """Stand-ins for scheduler and kubelet: pods get a node, are ready after a while, and end."""
 
+import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -55,7 +56,8 @@ class Kubelet(threading.Thread):
         """Work until stopped."""
         while not self._stopped.wait(TICK_S):
             self._ticks += 1
-            for pod in self._core.list_namespaced_pod(self._namespace).items:
+            pods = _answer(self._core.list_namespaced_pod, self._namespace)["items"]
+            for pod in pods:
                 try:
                     self._advance(pod)
                 except ApiException as error:
@@ -70,19 +72,18 @@ class Kubelet(threading.Thread):
         if self.error is not None:
             raise self.error
 
-    def _advance(self, pod: Any) -> None:  # noqa: ANN401 - the client has no types
-        name, uid = pod.metadata.name, pod.metadata.uid
-        if pod.metadata.deletion_timestamp is not None:
+    def _advance(self, pod: Manifest) -> None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        place = name, self._namespace
+        if "deletionTimestamp" in pod["metadata"]:
             if self._is_due("end", uid):
-                self._core.delete_namespaced_pod(name, self._namespace, grace_period_seconds=0)
-        elif not pod.spec.node_name:
+                _answer(self._core.delete_namespaced_pod, *place, grace_period_seconds=0)
+        elif "nodeName" not in pod["spec"]:
             target = V1ObjectReference(kind="Node", name="n", api_version="v1")
             body = V1Binding(metadata=V1ObjectMeta(name=name), target=target)
-            self._core.create_namespaced_pod_binding(
-                name, self._namespace, body, _preload_content=False
-            )
-        elif pod.status.phase != "Running" and self._is_due("start", uid):
-            self._core.patch_namespaced_pod_status(name, self._namespace, _ready())
+            _answer(self._core.create_namespaced_pod_binding, *place, body)
+        elif pod["status"].get("phase") != "Running" and self._is_due("start", uid):
+            _answer(self._core.patch_namespaced_pod_status, *place, _ready())
 
     def _is_due(self, what: str, uid: str) -> bool:
         """Whether it is time; the time is drawn when it is first asked for."""
@@ -90,6 +91,12 @@ class Kubelet(threading.Thread):
         takes = self._random.randint(round(most * (1 - self._spread)), most)
         due = self._due.setdefault((what, uid), self._ticks + takes)
         return self._ticks >= due
+
+
+def _answer(call: Callable[..., Any], *arguments: object, **options: object) -> Manifest:
+    """The JSON of an answer: to make objects of many pods takes longer than a tick."""
+    document: Manifest = json.loads(call(*arguments, **options, _preload_content=False).data)
+    return document
 
 
 def _ready() -> Manifest:
@@ -146,7 +153,7 @@ class Witness(threading.Thread):
         self._namespace = namespace
         self._capacity = capacity
         self._pods = Pods()
-        self._watch = watch.Watch()  # type: ignore[no-untyped-call]  # nobody typed it
+        self._watch = watch.Watch("object")  # type: ignore[no-untyped-call]  # nobody typed it
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._needed: dict[str, int] = {}
