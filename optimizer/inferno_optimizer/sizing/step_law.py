@@ -77,7 +77,8 @@ def mixed_share(alone: FloatArray, prefills: FloatArray) -> FloatArray:
 
     Prompts that fit together come as a Poisson process; the others take a step each.
     """
-    return np.minimum(alone * prefills - (1.0 - alone) * np.expm1(-prefills), 1.0)
+    some = 1.0 - np.exp(-prefills)  # a third of the time of expm1; the digits it loses are absolute
+    return np.minimum(alone * prefills + (1.0 - alone) * some, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class StepLaw(ArrayTable):
         left = 1.0 - np.minimum(rate * self.prefill_ms, MOST_BUSY)
         chunks = rate * self.chunks
         step, mixed = decode / left, decode
-        for _ in range(FIXED_POINT):
+        for _ in range(FIXED_POINT if self.mixed_slope.any() else 1):
             mixed = mixed_share(self.alone, chunks * step)
             step = (decode + extra * mixed) / left
         return step, mixed

@@ -26,7 +26,7 @@ from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.sizing.step_law import MOST_BUSY, Lengths, StepLaw
 from inferno_optimizer.system import StepParameters
 
-FIRST_OCTAVE = 16
+FIRST_OCTAVE = 8
 NODES = 6
 """States below which every ratio is computed, and nodes of an interpolation in an octave above."""
 
