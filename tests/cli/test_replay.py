@@ -52,6 +52,31 @@ def test_json_and_csv_say_the_same() -> None:
     assert policy["cardHours"]["H100"] > 0
 
 
+def test_each_class_has_an_account_of_its_own() -> None:
+    fleet, load = ROOT / "samples/fleet", ROOT / "samples/traces/servegen-m-large.csv"
+    done = inferno(
+        *("replay", fleet, "--trace", load, "--hours", "0.5", "--policy", "static-peak"),
+        *("-o", "json"),
+    )
+
+    (policy,) = json.loads(done.stdout)["policies"]
+    assert [row["class"] for row in policy["classes"]] == ["Bronze", "Free", "Premium"]
+    for column in ("cost", "requests", "replicas", "started"):
+        assert sum(row[column] for row in policy["classes"]) == pytest.approx(policy[column])
+
+
+def test_replicas_may_perform_otherwise_than_the_models_say() -> None:
+    def within(*options: str) -> float:
+        done = replay("--policy", "static-peak", "-o", "json", *options)
+        return float(json.loads(done.stdout)["policies"][0]["within"])
+
+    seeds = {within("--error", "0.2", "--seed", str(seed)) for seed in range(4)}
+
+    assert within("--error", "0") == within()
+    assert within("--error", "0.2", "--seed", "1") == within("--error", "0.2", "--seed", "1")
+    assert len(seeds) > 1
+
+
 def test_a_policy_of_the_user_is_found_where_the_command_runs(tmp_path: Path) -> None:
     (tmp_path / "own_policy.py").write_text(OWN)
 
@@ -85,7 +110,7 @@ def test_a_client_that_is_no_server_is_refused_if_others_are(tmp_path: Path) -> 
     done = inferno("replay", EPISODE, "--trace", load, "--policy", "hpa")
 
     assert done.returncode == 2
-    assert b"load.csv: client 'qwen3-23b' is no server of the fleet" in done.stderr
+    assert b"load.csv:4: client 'qwen3-23b' is no server of the fleet" in done.stderr
 
 
 def test_a_bad_trace_is_one_line_with_status_2(tmp_path: Path) -> None:

@@ -553,13 +553,22 @@ def replay(  # noqa: PLR0913 - an argument for each option
             help="Replicas take longer for everything than the Models say, which policies believe.",
         ),
     ] = 1.0,
+    error: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            min=0,
+            max=0.9,
+            help="Each parameter of the Models is too large or too small by this, by chance.",
+        ),
+    ] = 0.0,
     lead_time: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Mean time until a replica serves.")
     ] = 120.0,
     lead_time_cov: Annotated[
         float, typer.Option(metavar="SHARE", min=0, help="Its coefficient of variation.")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the random lead times.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of random lead times and errors.")] = 0,
     lenient: Lenient = False,
 ) -> None:
     """Show what policies would have made of a recorded load.
@@ -585,7 +594,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.replay.plant import LeadTime
 
     lead = LeadTime(lead_time, lead_time_cov)
-    options = ReplayOptions(step, hours, scale, slower, lead, seed)
+    options = ReplayOptions(step, hours, scale, slower, error, lead, seed)
     documents, unknown = read_documents(paths), warn if lenient else refuse_unknown
     if trace is not None and not (begin or keep):
         load = ReplayedLoad(read_trace(str(trace)), str(trace))

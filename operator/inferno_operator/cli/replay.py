@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 from pydantic.alias_generators import to_camel
 
+from inferno_operator.cli.offline.traces import place_of_client
 from inferno_operator.resources import Load
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.account import Account, share
-from inferno_optimizer.replay.fleet import fleet_of, slower
+from inferno_optimizer.replay.fleet import fleet_of, slower, wrong_by
 from inferno_optimizer.replay.floor import FloorOfTrace
 from inferno_optimizer.replay.hindsight import best_homes
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
@@ -40,13 +41,15 @@ Warn = Callable[[Iterable[str]], None]
 class ReplayOptions:
     """What the options of the command say; times in seconds.
 
-    Replicas are slower than the Models say by the factor `slower`.
+    Replicas are slower than the Models say by the factor `slower`, and each parameter of the Models
+    is wrong by the share `error`.
     """
 
     step_s: float = 60.0
     hours: float = 0.0
     scale: float = 1.0
     slower: float = 1.0
+    error: float = 0.0
     lead: LeadTime = DEFAULT_LEAD
     seed: int = 0
 
@@ -114,12 +117,18 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
     whole = for_servers(trace, fleet.servers).scaled(options.scale)
     part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
     return Scenario(
-        fleet=fleet_of(slower(fleet.system, options.slower))[0],
+        fleet=fleet_of(_as_it_is(fleet.system, options))[0],
         believed=fleet,
         trace=part.every(options.step_s),
         lead=options.lead,
         seed=options.seed,
     )
+
+
+def _as_it_is(system: System, options: ReplayOptions) -> System:
+    """The system with the performance that replicas really have."""
+    known = slower(system, options.slower)
+    return wrong_by(known, options.error, np.random.default_rng(options.seed))
 
 
 def _refuse_unknown_clients(
@@ -129,7 +138,8 @@ def _refuse_unknown_clients(
     unknown = [c for c in trace.clients if c not in servers and c not in left_out]
     if unknown and len(unknown) < len(trace.clients):
         known = alternatives(unknown[0], sorted(servers))
-        raise InputError(f"{origin}: client {unknown[0]!r} is no server of the fleet{known}")
+        place = place_of_client(origin, unknown[0])
+        raise InputError(f"{place}: client {unknown[0]!r} is no server of the fleet{known}")
 
 
 def find_policy(name: str) -> NamedPolicy:
@@ -203,6 +213,7 @@ def _policy_document(one: Replayed) -> Mapping[str, object]:
         "regret": one.regret,
         "shareOfOptimum": one.share_of_optimum,
         "cardHours": account.card_hours,
+        "classes": [row.of_class() for row in class_rows(one)],
         "servers": [row.document() for row in server_rows(one)],
     }
 
@@ -224,7 +235,9 @@ class Row:
     moves: int
 
     @classmethod
-    def of(cls, one: Replayed, server: str, which: slice) -> "Row":
+    def of(
+        cls, one: Replayed, server: str, which: slice | np.ndarray[tuple[int], np.dtype[np.bool_]]
+    ) -> "Row":
         """The sums over some servers."""
         account = one.account
         requests = account.requests[which]
@@ -247,6 +260,10 @@ class Row:
         names = ("policy", *(["server"] if self.server else []), *COLUMNS)
         return {to_camel(name): getattr(self, name) for name in names}
 
+    def of_class(self) -> dict[str, object]:
+        """The row of a class as JSON."""
+        return {"class": self.server} | {to_camel(n): getattr(self, n) for n in COLUMNS}
+
 
 COLUMNS = tuple(field.name for field in fields(Row) if field.name not in ("policy", "server"))
 
@@ -255,6 +272,12 @@ def server_rows(one: Replayed) -> list[Row]:
     """A row for each server."""
     names = enumerate(one.account.servers)
     return [Row.of(one, name, slice(place, place + 1)) for place, name in names]
+
+
+def class_rows(one: Replayed) -> list[Row]:
+    """A row for the servers of each class, by its name."""
+    classes = np.array(one.account.classes)
+    return [Row.of(one, name, classes == name) for name in sorted(set(one.account.classes))]
 
 
 def replay_csv(found: Sequence[Replayed]) -> str:

@@ -22,8 +22,8 @@ class Account:
 
     Attributes
     ----------
-    servers
-        Names of the servers; arrays of shape (servers,) are in this order.
+    servers, classes
+        Names of the servers, and of their classes; arrays of shape (servers,) are in this order.
     hours
         Length of the trace.
     cost
@@ -47,6 +47,7 @@ class Account:
     """
 
     servers: tuple[str, ...]
+    classes: tuple[str, ...]
     hours: float
     cost: FloatArray
     card_hours: dict[str, float]
@@ -133,6 +134,7 @@ class Recorder:
         missed = (both < ENOUGH) & (requests > 0)
         return Account(
             servers=tuple(server.name for server in self.fleet.servers),
+            classes=tuple(server.service_class for server in self.fleet.servers),
             hours=trace.seconds / SECONDS_PER_HOUR,
             cost=self.fleet.cost(paid),
             card_hours=dict(zip(self.fleet.types, cards, strict=True)),

@@ -1,6 +1,6 @@
 """What can run where: servers and accelerators as matrices, and their sizing at some lengths."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -10,13 +10,16 @@ from inferno_optimizer.sizing.candidates import Candidates, Pairs, build_candida
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import TargetLimits
-from inferno_optimizer.system import Decision, Load, Server, System
+from inferno_optimizer.system import Decision, Load, PerformanceProfile, Server, System
 
 NOWHERE = -1
 """Row of a server on an accelerator on which it cannot run."""
 
 MS_PER_S = 1000.0
 SECONDS_PER_MINUTE = 60.0
+
+COUNTS = frozenset({"ahead", "budget", "overhead"})
+"""Parameters that are no times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +157,24 @@ def with_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
 
 def slower(system: System, factor: float) -> System:
     """The system where everything that replicas do takes longer by a factor."""
-    profiles = (
-        replace(
-            profile,
-            parameters=replace(
-                profile.parameters,
-                **{name: factor * value for name, value in asdict(profile.parameters).items()},
-            ),
-        )
-        for profile in system.profiles
-    )
-    return replace(system, profiles=tuple(profiles))
+    return _performing(system, lambda times: np.full(times, factor))
+
+
+def wrong_by(system: System, error: float, random: np.random.Generator) -> System:
+    """The system where each time of each profile is longer or shorter by a share, by chance."""
+    return _performing(system, lambda times: 1.0 + error * random.choice((-1.0, 1.0), times))
+
+
+def _performing(system: System, factors: Callable[[int], FloatArray]) -> System:
+    """The system with the times of each profile multiplied by as many factors."""
+
+    def changed(profile: PerformanceProfile) -> PerformanceProfile:
+        times = {k: v for k, v in asdict(profile.parameters).items() if k not in COUNTS}
+        scaled = (np.array([*times.values()]) * factors(len(times))).tolist()
+        known = dict(zip(times, scaled, strict=True))
+        return replace(profile, parameters=replace(profile.parameters, **known))
+
+    return replace(system, profiles=tuple(map(changed, system.profiles)))
 
 
 def loaded(

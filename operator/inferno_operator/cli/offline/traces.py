@@ -72,6 +72,13 @@ def read_trace(path: str) -> Trace:
     return _counted(rows) if requests else _stepwise(path, rows)
 
 
+def place_of_client(path: str, client: str) -> str:
+    """The file and the first line of a client, for messages."""
+    reader = csv.DictReader(io.StringIO(_text(path)))
+    names = ((row.get("client") or "").strip() or ONLY_CLIENT for row in reader)
+    return next((f"{path}:{line}" for line, name in enumerate(names, 2) if name == client), path)
+
+
 def write_trace(path: str, trace: Trace, start_s: float) -> None:
     """Write a trace as a file of steps, compressed if its name ends in .gz; see `read_trace`.
 

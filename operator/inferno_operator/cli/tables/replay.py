@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from inferno_operator.cli.replay import Replayed, Row
+from inferno_operator.cli.replay import Replayed, Row, class_rows
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_optimizer.replay.floor import FloorOfTrace
 
@@ -23,6 +23,11 @@ def replay_parts(found: Sequence[Replayed]) -> Iterator[Part]:
     types = [kind for kind in found[0].account.card_hours if _used(found, kind)]
     rows = [(one.policy, *(_mean_cards(one, kind) for kind in types)) for one in found]
     yield TextTable(("CARDS", *(f">{kind}" for kind in types)), rows)
+    classes = sorted(set(found[0].account.classes))
+    if len(classes) > 1:
+        yield ""
+        shares = [(one.policy, *(f"{row.within:.2%}" for row in class_rows(one))) for one in found]
+        yield TextTable(("WITHIN", *(f">{name}" for name in classes)), shares)
 
 
 def _policy_row(one: Replayed) -> Sequence[str]:

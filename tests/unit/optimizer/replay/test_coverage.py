@@ -1,0 +1,106 @@
+"""How often loads of the shipped traces stay within the bound, beside other ways to foretell."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inferno_operator.cli.offline.traces import read_trace
+from inferno_optimizer.forecast import QUANTILE, ConformalBound, growth_bound
+from inferno_optimizer.sizing.queueing import FloatArray
+
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs/guides/replay.md").read_text()
+
+STEP_S = 600.0
+DAY = round(86400 / STEP_S)
+KNOWN = 2 * DAY
+"""Steps after which all ways know a day of their own errors."""
+
+TRACES = {"first": "servegen-m-large", "second": "servegen-m-mid"}
+AHEAD = {"10 min": 1, "30 min": 3}
+
+Bound = Callable[[FloatArray, int], FloatArray]
+"""From rates (steps, clients) and steps ahead to the bounds of the rates so many steps later."""
+
+
+def conformal(rates: FloatArray, ahead: int) -> FloatArray:
+    found = ConformalBound(rates.shape[1], ahead * STEP_S, STEP_S)
+    bounds = np.empty_like(rates)
+    for step, rate in enumerate(rates):
+        found.add(rate)
+        bounds[step] = rate * found.ratio
+    return bounds
+
+
+def last_value(rates: FloatArray, _: int) -> FloatArray:
+    return rates
+
+
+def day_before(rates: FloatArray, ahead: int) -> FloatArray:
+    """The rate that there was a day before, times the quantile of how loads differed from it."""
+    bounds = np.full_like(rates, np.nan)
+    for step in range(KNOWN, len(rates) - ahead):
+        # Both days in a row: so the pairs of the quantile are a day apart.
+        ratio = growth_bound(rates[step + 1 - KNOWN : step + 1], DAY)
+        bounds[step] = rates[step + ahead - DAY] * ratio
+    return bounds
+
+
+WAYS: dict[str, Bound] = {
+    "the last value": last_value,
+    "the bound from the last value": conformal,
+    "the bound from the day before": day_before,
+}
+
+
+def judged(rates: FloatArray, way: Bound, ahead: int) -> tuple[float, float, float]:
+    """The share of steps within the bound, the mean bound and what exceeds it, of the load."""
+    bound, after = way(rates, ahead)[KNOWN:-ahead], rates[KNOWN + ahead :]
+    exceeding = np.maximum(after - bound, 0.0)
+    covered = float((after <= bound).mean())
+    return covered, float(bound.sum() / after.sum()), float(exceeding.sum() / after.sum())
+
+
+def loads(trace: str) -> dict[str, FloatArray]:
+    """The rates of the clients of a trace, and of all together."""
+    rates = read_trace(str(ROOT / f"samples/traces/{trace}.csv")).rate
+    return {"each client": rates, "all together": rates.sum(axis=1, keepdims=True)}
+
+
+@pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)
+@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
+def test_the_bound_covers_about_the_share_that_it_names(trace: str, ahead: int) -> None:
+    for rates in loads(trace).values():
+        covered, _, _ = judged(rates, conformal, ahead)
+
+        assert abs(covered - QUANTILE) <= 0.03
+
+
+@pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)
+@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
+def test_the_day_before_covers_less_at_a_higher_bound(trace: str, ahead: int) -> None:
+    for rates in loads(trace).values():
+        covered, bound, _ = judged(rates, conformal, ahead)
+        covered_by_day, bound_by_day, _ = judged(rates, day_before, ahead)
+
+        assert covered_by_day < covered
+        assert bound_by_day > bound
+
+
+def table() -> list[str]:
+    """The lines of the table on the page."""
+    return [
+        f"| {service}, {name}, {horizon} | "
+        + " | ".join(f"{c:.1%}, {b:.2f}, {e:.1%}" for c, b, e in figures).replace("%", " %")
+        + " |"
+        for service, trace in TRACES.items()
+        for name, rates in loads(trace).items()
+        for horizon, ahead in AHEAD.items()
+        for figures in [[judged(rates, way, ahead) for way in WAYS.values()]]
+    ]
+
+
+def test_the_page_shows_these_figures() -> None:
+    assert "\n".join(table()) in PAGE, "\n".join(table())
