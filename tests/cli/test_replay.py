@@ -133,3 +133,20 @@ def test_the_floor_is_not_above_the_bound() -> None:
 
     assert 0 < floor["cost"] <= document["policies"][0]["cost"]
     assert floor["cards"]["H100"]["most"] <= 16
+
+
+@pytest.mark.parametrize("options", [(), ("--trace", LOAD, "--from", "7d"), ("--to", "1h")])
+def test_a_replay_has_one_load(options: tuple[str | Path, ...]) -> None:
+    done = inferno("replay", EPISODE, "--policy", "hpa", *options)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"inferno: which load? Give either --trace FILE, or --prometheus")
+
+
+def test_a_past_needs_a_prometheus() -> None:
+    done = inferno("replay", EPISODE, "--policy", "hpa", "--from", "7d")
+
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"inferno: where is Prometheus? Give --prometheus URL\n",
+    )
