@@ -18,8 +18,8 @@ from tests.controlplane.waiting import wait_until
 from tests.engines.inference_sim import InferenceSim, SimulatorSettings
 
 NAMES = ("--model", "llama-8b", "--accelerator", "H100")
-SMALL = ("--shape", "30/8", "--shape", "120/4", "--max-concurrency", "4", "--minutes", "0.15")
-STEP_S = 0.02
+SMALL = ("--shape", "30/6", "--shape", "120/4", "--max-concurrency", "4", "--minutes", "0.25")
+STEP_S = 0.05
 
 
 class Engine(BaseHTTPRequestHandler):
@@ -99,7 +99,7 @@ def test_it_tells_each_run_and_prints_a_model_and_writes_what_calibrate_reads(
     (model,) = yaml.safe_load_all(done.stdout)
     assert (model["kind"], model["spec"]["data"][0]["acc"]) == ("Model", "H100")
     told = done.stderr.decode()
-    assert told.startswith("measuring 1 client, 30 input and 8 output tokens\n")
+    assert told.startswith("measuring 1 client, 30 input and 6 output tokens\n")
     assert "MS  " in told
     assert " requests, " in told
     assert " tokens/s, 0 errors\n" in told
@@ -137,11 +137,13 @@ def test_ctrl_c_keeps_what_was_measured(engine: Server, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_parameters_of_the_simulator_of_others_are_found_within_5_percent(
-    inference_sim: Path, tmp_path: Path
+    inference_sim: Path, tmp_path: Path, *, soak: bool
 ) -> None:
-    """Its latencies are the same at each concurrency."""
-    settings = SimulatorSettings("granite", inter_token_ms=40.0, prefill_ms=200.0)
-    lengths = ("--shape", "100/6", "--max-concurrency", "8", "--minutes", "0.25")
+    """Its latencies are the same at each concurrency, and long beside the pauses of a machine."""
+    if not soak:
+        pytest.skip("takes a minute")
+    settings = SimulatorSettings("granite", inter_token_ms=100.0, prefill_ms=500.0)
+    lengths = ("--shape", "100/6", "--max-concurrency", "8", "--minutes", "1")
     with (
         Processes() as processes,
         InferenceSim(processes, inference_sim, "sim", settings) as simulator,
@@ -151,8 +153,8 @@ def test_the_parameters_of_the_simulator_of_others_are_found_within_5_percent(
     assert done.returncode == 0, done.stderr
     (model,) = yaml.safe_load_all(done.stdout)
     (data,) = model["spec"]["data"]
-    assert data["decodeParms"]["alpha"] == pytest.approx(40.0, rel=0.05)
-    assert data["prefillParms"]["gamma"] == pytest.approx(200.0, rel=0.05)
+    assert data["decodeParms"]["alpha"] == pytest.approx(100.0, rel=0.05)
+    assert data["prefillParms"]["gamma"] == pytest.approx(500.0, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import httpx
 
 from inferno_operator.adapters.completions.client import connect
 from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
-from inferno_operator.adapters.completions.load import Load, TrialResult
+from inferno_operator.adapters.completions.load import Clients, TrialResult
 from inferno_optimizer.calibration.plan import Scope, Shape, Trial, next_trial
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.errors import InputError
@@ -106,14 +106,14 @@ async def runs(
     ends = loop.time() + benchmark.seconds
     async with connect(benchmark.endpoint, transport) as client:
         model = benchmark.model or await client.model()
-        load = Load(client, model, random.Random(benchmark.seed))  # noqa: S311 - no secret
-        await load.learn()
+        clients = Clients(client, model, random.Random(benchmark.seed))  # noqa: S311 - no secret
+        await clients.learn()
         while (left := ends - loop.time()) > LEAST_S:
             trial = next_trial(benchmark.scope, made, windows)
             if trial is None:
                 return
             yield trial
-            measured = await load.run(trial, min(left, benchmark.seconds / PARTS))
+            measured = await clients.run(trial, min(left, benchmark.seconds / PARTS))
             made.append(trial)
             if measured.answers:
                 windows.append(_streamed(measured.window, benchmark.endpoint))

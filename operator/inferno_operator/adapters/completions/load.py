@@ -86,8 +86,8 @@ class TrialResult:
 
 
 @dataclass(slots=True)
-class Load:
-    """Sends requests with random lengths, from half to one and a half of the mean.
+class Clients:
+    """Send requests with random lengths, from half to one and a half of the mean.
 
     Attributes
     ----------
