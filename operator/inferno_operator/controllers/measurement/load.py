@@ -24,11 +24,11 @@ SHRINKS: frozenset[Quality] = frozenset({"Fresh", "Idle"})
 MOVED = 0.05
 """Relative change of a number that counts: smaller ones are not worth a plan."""
 
-NOISE = 3.0
+NOISE = 4.0
 """Standard deviations of a Poisson count by which a load must change to count.
 
-With fewer than 3,600 requests in the long window this is more than `MOVED`. Two would halve the
-loads that are missed, and plan four times as often for nothing.
+With fewer than 6,400 requests in the long window this is more than `MOVED`. A day has 288 such
+windows: chance exceeds 3 about once a day, and each time costs a replica that comes and goes.
 """
 
 JUMP = 0.2
@@ -134,7 +134,7 @@ def _load(
     measure = server.spec.measure
     newest = _plus(arrivals, backlog, measure)
     if may_shrink(measured):
-        return last if last is not None and not load_moved(last, newest) else newest
+        return newest if last is None else _followed(last, newest)
     if before is None or last is None or measured.quality not in SHRINKS:
         return _largest([*known, newest])
     waited = _plus(last, -(before.backlog or 0.0), measure)  # what waits now is known
@@ -147,6 +147,20 @@ def _with_schedule(found: Load | None, server: Server, now: datetime) -> Load | 
     if found is None or found.arrival_rate >= least:
         return found
     return found.model_copy(update={"arrival_rate": least})
+
+
+def _followed(last: Load, newest: Load) -> Load:
+    """Return the newest load; the last one while they differ by noise.
+
+    A load is seen to have fallen when chance makes it small. So it falls to the most that it may
+    be but for chance: else it would rise again.
+    """
+    if not load_moved(last, newest):
+        return last
+    if newest.arrival_rate >= last.arrival_rate:
+        return newest
+    most = newest.arrival_rate * (1 + min(_noise(newest, newest, NOISE), MOST_NOISE))
+    return newest.model_copy(update={"arrival_rate": round(min(most, last.arrival_rate), DIGITS)})
 
 
 def _given(server: Server) -> list[Load]:
