@@ -28,10 +28,12 @@ from inferno_optimizer.solvers.partial.goals import (
     least_of,
     levels_of,
 )
+from inferno_optimizer.solvers.partial.margins import FloorMargins
 from inferno_optimizer.solvers.partial.neighbourhood import by_loss, few_columns
 from inferno_optimizer.solvers.partial.one_more import WorthOfCards
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
+from inferno_optimizer.solvers.partial.repair import is_kept, lifted
 from inferno_optimizer.solvers.partial.rounding import WHOLE, in_turn, rounded
 from inferno_optimizer.solvers.partial.tree import Tree
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
@@ -72,6 +74,10 @@ miss them by a little."""
 
 LEAST_SLACK = 0.2
 """Part of the tolerance that later goals have where more than all of it is missing."""
+
+LEAST_SLACK_NEAR = 0.1
+"""The same where less is missing: a floor at what was reached leaves later plans hardly any room.
+With so little a level is within a thousandth of its bound."""
 
 OPEN = (150, 500, 2_000)
 """Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
@@ -374,6 +380,7 @@ class _Search:
     ) -> IntArray:
         """Decide columns of large cases, and dive; the best plan, if it does not keep a floor."""
         base, best, in_vain = self._counts, -np.inf, 0
+        margins = self._margins(min(ROUNDED, part))
         for number in count():
             relaxation.keep(self._raised(part, self._was_reached))
             self._branch(goal, tree)
@@ -382,13 +389,21 @@ class _Search:
             done = in_vain == len(PARTS) or self._near_enough(goal, tree.bound)
             if forbidden is None or done or tree.out_of_time:
                 break
-            relaxation.keep(self._raised(min(ROUNDED, part), self._was_reached))
+            relaxation.keep(margins.raised())
+            plans = []
             for plan in self._rounded(goal, self._floors, diver.dive(forbidden, PARTS[parts])):
+                plans.append(plan)
                 self._offer(goal, self._floors, plan)
                 worth = goal.worth(self._problem, plan)
                 base, best = (plan, worth) if worth > best else (base, best)
+            margins.learn(self._problem, plans)
             in_vain = 0 if self._worth(goal) > before else in_vain + 1
         return base
+
+    def _margins(self, part: float) -> FloorMargins:
+        """Margins of the floors at first: at least a part of the way to what was reached."""
+        raised = {floor.goal: floor.load for floor in self._raised(part, self._was_reached)}
+        return FloorMargins(self._floors, self._reached, lambda floor: raised[floor.goal])
 
     def _branch(self, goal: Goal, tree: Tree) -> None:
         """Make the bound closer by a few decisions."""
@@ -515,19 +530,43 @@ class _Search:
                 break
 
     def _offer(self, goal: Goal, floors: tuple[Floor, ...], counts: IntArray) -> bool:
-        """Accept a plan that fits, keeps the floors and has more of the goal; whether it does."""
+        """Accept a plan that fits, keeps the floors and has more of the goal; whether it does.
+
+        Where it misses a floor, less important levels make room.
+        """
         problem = self._problem
         if goal.kind is not GoalKind.VALUE:
             counts = filled(problem, counts, levels_of(goal, problem), only_hold=False)
         if np.any(problem.used(counts) > problem.capacity):
             return False
-        for floor in floors:
-            if floor.goal.worth(problem, counts) < floor.load - WHOLE * max(floor.load, 1.0):
+        if not all(is_kept(problem, floor, counts) for floor in floors):
+            repaired = self._lifted(goal, floors, counts)
+            if repaired is None:
                 return False
+            counts = repaired
         better = goal.worth(problem, counts) > self._worth(goal)
         if better:
             self._counts = counts
         return better
+
+    def _lifted(self, goal: Goal, floors: tuple[Floor, ...], counts: IntArray) -> IntArray | None:
+        """A plan that misses a floor with more replicas for it; None if there is none better."""
+        problem = self._problem
+        if goal.kind is GoalKind.VALUE or goal.worth(problem, counts) <= self._worth(goal):
+            return None
+        repaired = lifted(problem, counts, floors, goal.level)
+        if repaired is None or goal.worth(problem, repaired) <= self._worth(goal):
+            return None
+        return filled(problem, repaired, levels_of(goal, problem), only_hold=False)
+
+    def _load_kept(self, goal: Goal, load: float, bound: float) -> float:
+        """What later goals keep of a load, where no more than the bound is possible."""
+        if goal.kind is GoalKind.HELD:  # what runs is no matter of tolerance
+            return load
+        tolerance = self._tolerance * bound
+        if load < bound - tolerance:
+            return load - LEAST_SLACK * tolerance
+        return min(bound - tolerance, load - LEAST_SLACK_NEAR * tolerance)
 
     def _keep(self, goal: Goal, bound: float, floors: tuple[Floor, ...]) -> None:
         """Record what is proven of plans that keep floors, and what later goals keep."""
@@ -539,10 +578,7 @@ class _Search:
         if has >= most * (1 - SLACK):
             self._floors = (*self._floors, Floor(goal, most, whole=True))
             return
-        load = has * (1 - SLACK)
-        if goal.kind is not GoalKind.HELD:  # what runs is no matter of tolerance
-            near = bound * (1 - self._tolerance)
-            load = near if load >= near else load - LEAST_SLACK * self._tolerance * bound
+        load = self._load_kept(goal, has * (1 - SLACK), bound)
         if load > 0:
             self._floors = (*self._floors, Floor(goal, load, whole=False))
         if self._tree is not None:

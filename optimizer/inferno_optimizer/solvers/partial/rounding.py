@@ -77,9 +77,9 @@ def rounded(
             return None
         card_type = int(np.argmin(left))
         if not (
-            _take_some(problem, counts, fewest, lowest, card_type, int(-left[card_type]))
+            take_some(problem, counts, fewest, lowest, card_type, int(-left[card_type]))
             or _move_one(problem, vertex, counts, fewest, lowest, card_type)
-            or _take_some(problem, counts, none, lowest, card_type, int(-left[card_type]))
+            or take_some(problem, counts, none, lowest, card_type, int(-left[card_type]))
         ):
             return None
         left = problem.capacity - problem.used(counts)
@@ -152,7 +152,7 @@ def _choice(
     return int(columns[best]), int(replicas[best])
 
 
-def _take_some(
+def take_some(
     problem: ReplicaProblem,
     counts: IntArray,
     fewest: IntArray,

@@ -15,9 +15,14 @@ SIZE = 1e-2
 
 def split_cases(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
     """Cases with several columns, those first whose cards are worth the most."""
+    return split_in_order(problem, vertex, worth_of_cards(problem, vertex))
+
+
+def split_in_order(problem: ReplicaProblem, vertex: Vertex, worth: FloatArray) -> IntArray:
+    """Cases with several columns, those first that are worth the most; `worth` is by case."""
     several = np.bincount(problem.case[vertex.amounts > SOME], minlength=len(problem.cases)) > 1
     cases = np.flatnonzero(several)
-    return cases[np.argsort(-worth_of_cards(problem, vertex)[cases], kind="stable")]
+    return cases[np.argsort(-worth[cases], kind="stable")]
 
 
 def worth_of_cards(problem: ReplicaProblem, vertex: Vertex) -> FloatArray:

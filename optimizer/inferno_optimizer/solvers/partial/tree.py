@@ -18,7 +18,7 @@ from inferno_optimizer.solvers.partial.splits import (
     SOME,
     main_column,
     other_columns,
-    split_cases,
+    split_in_order,
     worth_of_cards,
 )
 
@@ -99,8 +99,9 @@ class Tree:
         if not self._nodes:
             return False
         problem, node = self._problem, self._nodes[0]
-        split = split_cases(problem, node.vertex)
-        if not len(split) or worth_of_cards(problem, node.vertex)[split[0]] < SMALL * near:
+        cards = worth_of_cards(problem, node.vertex)
+        split = split_in_order(problem, node.vertex, cards)
+        if not len(split) or cards[split[0]] < SMALL * near:
             return False
         heapq.heappop(self._nodes)
         case = int(split[0])

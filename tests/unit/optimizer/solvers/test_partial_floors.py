@@ -1,0 +1,143 @@
+"""Plans that miss the floor of a more important level by a little, and dives that learn from it."""
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.capacity import cards_to_hand_out
+from inferno_optimizer.decisions import size_servers
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, Reached
+from inferno_optimizer.solvers.partial.margins import FloorMargins
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.repair import is_kept, lifted
+from inferno_optimizer.solvers.running import Running
+from inferno_optimizer.system import SaturationPolicy
+from tests.unit.optimizer.solvers.partial_plans import with_policy
+from tests.unit.optimizer.systems import Demand, accelerators, system_of
+
+EXHAUSTIVE = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
+FIRST = Goal(GoalKind.SERVED, 0)
+SECOND = Goal(GoalKind.SERVED, 1)
+
+
+def problem_of(demands: list[Demand], capacity: dict[str, int]) -> ReplicaProblem:
+    system = system_of(demands, accelerators(X=10, Z=10), capacity, EXHAUSTIVE)
+    catalogue = Catalogue(system.by_name())
+    candidates, undecided = size_servers(catalogue, catalogue.system.servers)
+    cards = cards_to_hand_out(catalogue, undecided)
+    held = np.array([cards[name] for name in candidates.types], dtype=np.int64)
+    return ReplicaProblem.of(candidates, held, Running.of(candidates))
+
+
+def floor_of(load: float) -> Floor:
+    return Floor(FIRST, load, whole=False)
+
+
+def replicas(problem: ReplicaProblem, *counts: int) -> IntArray:
+    """Replicas of each case, on its only column."""
+    assert len(problem.case) == len(counts)
+    return np.array(counts, dtype=np.int64)
+
+
+@pytest.fixture
+def pair() -> ReplicaProblem:
+    """Two servers on ten cards: the important one needs 8 for its load of 80, the other 10."""
+    important = Demand("a", {"X": 8}, load=80, priority=1)
+    other = Demand("b", {"X": 10}, load=100, priority=2)
+    return problem_of([important, other], {"X": 10, "Z": 0})
+
+
+def test_a_less_important_server_makes_room_for_a_floor_and_gives_no_more(
+    pair: ReplicaProblem,
+) -> None:
+    plan = replicas(pair, 5, 5)
+
+    repaired = lifted(pair, plan, (floor_of(70.0),), level=1)
+
+    assert repaired is not None
+    assert repaired.tolist() == [7, 3]
+    assert plan.tolist() == [5, 5]  # it is not changed
+
+
+def test_a_floor_that_takes_more_cards_than_there_are_is_not_kept(pair: ReplicaProblem) -> None:
+    assert lifted(pair, replicas(pair, 5, 5), (floor_of(81.0),), level=1) is None
+
+
+def test_a_server_moves_to_a_type_on_which_it_is_served_better() -> None:
+    problem = problem_of(
+        [
+            Demand("a", {"X": 8, "Z": 8}, load=80, priority=1),
+            Demand("b", {"Z": 9}, load=90, priority=2),
+        ],
+        {"X": 6, "Z": 9},
+    )
+    on_x = int(np.flatnonzero((problem.case == 0) & (problem.most == 6))[0])
+    counts = np.zeros(len(problem.case), dtype=np.int64)
+    counts[on_x], counts[problem.case == 1] = 6, 9
+
+    repaired = lifted(problem, counts, (floor_of(80.0),), level=1)
+
+    assert repaired is not None
+    assert repaired[on_x] == 0
+    assert FIRST.worth(problem, repaired) == pytest.approx(80.0)
+    assert SECOND.worth(problem, repaired) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_repaired_fits_and_keeps_all_floors(seed: int) -> None:
+    numbers = np.random.default_rng(seed)
+    demands = [
+        Demand(
+            f"s{place}",
+            {"X": int(numbers.integers(1, 9)), "Z": int(numbers.integers(1, 9))},
+            load=int(numbers.integers(10, 100)),
+            priority=1 + place % 3,
+        )
+        for place in range(6)
+    ]
+    problem = problem_of(demands, {"X": 9, "Z": 9})
+    counts = np.zeros(len(problem.case), dtype=np.int64)
+    for case in numbers.permutation(len(problem.cases)):
+        column = numbers.choice(np.flatnonzero(problem.case == case))
+        counts[column] = problem.most[column]
+        while np.any(problem.used(counts) > problem.capacity):
+            counts[column] -= 1
+    most = [goal.most(problem) for goal in (FIRST, SECOND)]
+    floors = tuple(
+        Floor(goal, 0.5 * load, whole=False)
+        for goal, load in zip((FIRST, SECOND), most, strict=True)
+    )
+
+    repaired = lifted(problem, counts, floors, level=2)
+
+    if repaired is not None:
+        assert np.all(problem.used(repaired) <= problem.capacity)
+        assert np.all(repaired <= problem.most)
+        assert all(is_kept(problem, floor, repaired) for floor in floors)
+        assert np.bincount(problem.case[repaired > 0]).max() == 1
+
+
+def test_the_next_dive_stays_as_much_higher_as_the_last_one_missed(pair: ReplicaProblem) -> None:
+    reached = (Reached(FIRST, bound=80.0, has=60.0),)
+    margins = FloorMargins((floor_of(50.0),), reached, lambda floor: floor.load)
+
+    margins.learn(pair, [replicas(pair, 4, 6), replicas(pair, 3, 7)])
+
+    (floor,) = margins.raised()
+    assert floor.load == pytest.approx(50.0 + 0.005 + 10.0)  # the better one serves 40
+
+
+def test_no_margin_goes_beyond_what_is_proven_and_dives_without_a_plan_lower_it(
+    pair: ReplicaProblem,
+) -> None:
+    reached = (Reached(FIRST, bound=60.0, has=55.0),)
+    margins = FloorMargins((floor_of(50.0),), reached, lambda floor: floor.load)
+
+    margins.learn(pair, [replicas(pair, 0, 10)])
+    (highest,) = margins.raised()
+    margins.learn(pair, [])
+    (lower,) = margins.raised()
+
+    assert highest.load == pytest.approx(59.0)
+    assert lower.load == pytest.approx(54.5)
