@@ -101,7 +101,7 @@ class GoalSearch(Protocol[Plan]):
 
 
 @dataclass(frozen=True, slots=True)
-class Reached(Generic[Plan]):
+class ProvenPlan(Generic[Plan]):
     """A plan, with proven bounds of the load of each level and of the value.
 
     A bound of a level holds among the plans that serve as much of the levels before it; that of
@@ -132,7 +132,7 @@ class LevelProblem(Protocol[Plan]):
     def search(self, goal: LevelGoal, plan: Plan) -> GoalSearch[Plan]:
         """The search for a goal, from what is known after the goals before it."""
 
-    def one_more(self, reached: Reached[Plan]) -> OneMoreCard:
+    def one_more(self, reached: ProvenPlan[Plan]) -> OneMoreCard:
         """What one more card of each type is worth, in the time that remains."""
 
 
@@ -144,7 +144,7 @@ class LevelPlan(Generic[Plan]):
     `failures` are steps that ended with an error.
     """
 
-    reached: Reached[Plan]
+    reached: ProvenPlan[Plan]
     one_more: Callable[[], OneMoreCard]
     out_of_time: bool
     failures: tuple[str, ...] = ()
@@ -213,7 +213,7 @@ class _Driver(Generic[Plan]):
         """Find the least value among the plans that keep the floors."""
         incumbent = self._reach(None)
         floors = Floors(incumbent.floors, self._floors.whole)
-        reached = Reached(self._plan, self._bounds, incumbent.bound, floors)
+        reached = ProvenPlan(self._plan, self._bounds, incumbent.bound, floors)
         return LevelPlan(
             reached,
             lambda: self._problem.one_more(reached),

@@ -20,7 +20,7 @@ from inferno_optimizer.solvers.levels import (
     GoalTime,
     LevelGoal,
     LevelPlan,
-    Reached,
+    ProvenPlan,
     Tolerance,
     solve_levels,
 )
@@ -93,7 +93,7 @@ class _RowLevels:
         """The search for a goal."""
         return _RowSearch(self, goal, plan)
 
-    def one_more(self, reached: Reached[BoolArray]) -> OneMoreCard:
+    def one_more(self, reached: ProvenPlan[BoolArray]) -> OneMoreCard:
         """What one more card of each type is worth at the loads that are served now.
 
         A small program that is solved to the end is solved again with each.

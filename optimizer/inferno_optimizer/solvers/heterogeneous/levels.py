@@ -33,7 +33,7 @@ from inferno_optimizer.solvers.levels import (
     GoalTime,
     LevelGoal,
     LevelPlan,
-    Reached,
+    ProvenPlan,
     Tolerance,
     solve_levels,
 )
@@ -66,7 +66,7 @@ def solve_mixes(
     """
     nothing = np.zeros(table.rows.shape, dtype=np.int64)
     if not len(table.case):
-        reached = Reached(nothing, np.zeros(0), 0.0, Floors(np.zeros(0), 0))
+        reached = ProvenPlan(nothing, np.zeros(0), 0.0, Floors(np.zeros(0), 0))
         unknown = OneMoreCard.unknown(len(capacity))
         return LevelPlan(reached, lambda: unknown, out_of_time=False)
     levels = _MixLevels(table, capacity, timer, observe, settings)
@@ -128,7 +128,7 @@ class _MixLevels:
         self._used[violated] = True
         return len(violated) > 0
 
-    def one_more(self, reached: Reached[IntArray]) -> OneMoreCard:
+    def one_more(self, reached: ProvenPlan[IntArray]) -> OneMoreCard:
         """What one more card of each type is worth at the loads that are served now.
 
         A plan that is the best there is is solved again with each.
@@ -148,7 +148,7 @@ class _MixLevels:
             self._solve_with_one_more(goals, reached.plan, found)
         return found
 
-    def _goals_that_gain(self, reached: Reached[IntArray]) -> list[LevelGoal]:
+    def _goals_that_gain(self, reached: ProvenPlan[IntArray]) -> list[LevelGoal]:
         """Levels that cannot be served entirely, and the value."""
         short, floors = np.flatnonzero(reached.most_served < self._loads), reached.floors
         whole = floors.whole
