@@ -36,7 +36,8 @@ class LoadHistory:
         if abs(step - newest) >= STEPS:
             self._rates[:] = np.nan
             newest = step
-        self._rates[np.arange(newest + 1, step + 1) % STEPS] = np.nan
+        if step > newest + 1:
+            self._rates[np.arange(newest + 1, step) % STEPS] = np.nan
         self._rates[step % STEPS] = rate
         self._newest = max(step, newest)
 
