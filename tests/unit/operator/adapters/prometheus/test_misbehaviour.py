@@ -29,6 +29,7 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
+from inferno_optimizer.forecast import FIRST_RATIO
 from tests.unit.operator.adapters.prometheus.misbehaviour import MIB, MISBEHAVIOURS, Series
 from tests.unit.operator.adapters.prometheus.serving import (
     Act,
@@ -172,7 +173,7 @@ async def world(http: PrometheusServer, misbehaviour: str) -> AsyncIterator[Worl
         found = World(http, prometheus)
         await found.cycle()
         assert found.reasons() == {"Fresh"}
-        assert set(found.decisions().values()) == {(300.0, 5)}
+        assert set(found.decisions().values()) == {(300 * FIRST_RATIO, 6)}
         yield found
 
 
@@ -202,7 +203,7 @@ async def test_no_misbehaviour_of_a_prometheus_makes_a_decision_smaller(
         found.rate, http.usual = 8.0, found.right
         await found.cycle()
         assert found.reasons() == {"Fresh"}
-        assert {load for load, _ in found.decisions().values()} == {480.0}
+        assert {load for load, _ in found.decisions().values()} == {480 * FIRST_RATIO}
 
 
 @pytest.mark.parametrize("name", sorted(MISBEHAVIOURS.keys() - {"too many requests"}))
@@ -216,7 +217,7 @@ async def test_a_misbehaviour_about_one_namespace_leaves_the_others_measured(
         for _ in range(2):
             await found.cycle()
 
-        assert {load for load, _ in found.decisions("good").values()} == {480.0}
+        assert {load for load, _ in found.decisions("good").values()} == {480 * FIRST_RATIO}
         assert found.reasons("good") <= {"Fresh", "Partial"}
         for key, (load, replicas) in found.decisions("bad").items():
             assert load >= before[key][0]
