@@ -18,7 +18,7 @@ FIRST_RATIO = 1.15
 """The ratio until there is enough history."""
 
 MOST = 10.0
-"""The largest ratio; what comes after nothing cannot be foretold by a ratio."""
+"""The largest ratio that counts."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -29,24 +29,24 @@ def growth_bound(rates: FloatArray, ahead: int) -> FloatArray:
     Parameters
     ----------
     rates
-        Rates of shape (steps, servers); NaN where a rate is not known. Of each server, one pair
-        of rates at least is known.
+        Rates of shape (steps, servers); NaN where a rate is not known.
     ahead
         The number of steps between the rates of a ratio.
 
     Returns
     -------
     FloatArray
-        Shape (servers,). What grows from nothing has grown by `MOST`.
+        Shape (servers,). No ratio tells what comes after nothing: such pairs do not count, so that
+        a server that is silent for most of the day is not planned for as if it always began. It
+        is `FIRST_RATIO` for a server without any pair.
     """
     before, after = rates[:-ahead], rates[ahead:]
-    something = before > 0
-    ratios = np.where(something, after / np.where(something, before, 1.0), 1.0)
-    limited = np.minimum(np.where((before == 0) & (after > 0), MOST, ratios), MOST)
-    unknown = np.isnan(before) | np.isnan(after)
-    if not unknown.any():
-        return np.asarray(np.quantile(limited, QUANTILE, axis=0))
-    return np.asarray(np.nanquantile(np.where(unknown, np.nan, limited), QUANTILE, axis=0))
+    known = (before > 0) & ~np.isnan(after)
+    ratios = np.where(known, np.minimum(after / np.where(known, before, 1.0), MOST), np.nan)
+    if known.all():
+        return np.asarray(np.quantile(ratios, QUANTILE, axis=0))
+    ratios[0, ~known.any(axis=0)] = FIRST_RATIO
+    return np.asarray(np.nanquantile(ratios, QUANTILE, axis=0))
 
 
 class ConformalBound:

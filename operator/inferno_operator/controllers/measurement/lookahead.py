@@ -58,9 +58,7 @@ class LoadHistory:
 
     def _bound(self, newest: int, ahead: int) -> float:
         in_order = self._rates[np.arange(newest + 1, newest + 1 + STEPS) % STEPS]
-        rates = in_order[:, None].astype(np.float64)
-        pairs = ~np.isnan(rates[:-ahead]) & ~np.isnan(rates[ahead:])
-        return float(growth_bound(rates, ahead)[0]) if pairs.any() else FIRST_RATIO
+        return float(growth_bound(in_order[:, None].astype(np.float64), ahead)[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,14 @@ def test_numbers_of_a_part_of_the_replicas_tell_no_growth(quality: str) -> None:
     assert found.growth == 1.0
 
 
-def test_what_grows_from_nothing_is_limited() -> None:
-    assert looked([0.0, 0.0, 0.0, 5.0, 5.0, 5.0] * 40).growth == MOST
+def test_a_ratio_is_limited() -> None:
+    assert looked([0.1, 0.1, 0.1, 5.0, 5.0, 5.0] * 40).growth == MOST
+
+
+def test_what_begins_from_nothing_tells_no_growth() -> None:
+    """Silent for most of the time, it is not planned for as if it always began."""
+    assert looked([0.0, 0.0, 0.0, 5.0, 5.0, 5.0] * 40).growth == 1.0
+    assert looked([0.0, 0.0, 0.0, 0.0, 0.0, 5.0] * 40).growth == 1.0
 
 
 @given(
