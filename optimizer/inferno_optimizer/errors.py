@@ -14,6 +14,7 @@ InfernoError
 │   └── BusyError                   Prometheus asks for fewer queries
 ├── EngineError                     an engine that is measured does not answer as it should
 ├── RefusedError                    Prometheus refuses a query, or its answer is another
+│   └── OversizedError              the answer is larger than what is read
 ├── RejectedError                   the API server rejects a request
 │   └── UnknownFieldError           the definition of a kind lacks a field of an apply
 ├── GoneError                       an object or its kind does not exist
