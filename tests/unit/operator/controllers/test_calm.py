@@ -28,8 +28,8 @@ Counts = npt.NDArray[np.int64]
 """Requests by second."""
 
 CYCLE_S, LONG_S, SHORT_S = 30, 300, 60
-NOISE = 3.5
-"""Standard deviations of a count from which a shorter window counts, as in `arrivals`."""
+NOISE = 4.5
+"""Standard deviations of the difference from which a shorter window counts, as in `arrivals`."""
 
 
 class Loop:
@@ -104,7 +104,7 @@ def measured_rates(arrivals: Counts) -> Iterator[float]:
         long, short = (
             float(counted[end] - counted[end - window]) / window for window in (LONG_S, SHORT_S)
         )
-        noise = NOISE * np.sqrt(max(short, long) / SHORT_S)
+        noise = NOISE * np.sqrt(max(short, long) / SHORT_S + long / LONG_S)
         yield short if short - long > noise else long
 
 
