@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from inferno_optimizer.decisions import decide_rows, size_servers
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
     Allocation,
@@ -15,6 +18,31 @@ from inferno_optimizer.system import (
     Solution,
     System,
 )
+
+LARGEST_CUT = 0.25
+"""Share of the replicas that a plan takes at most; it may take one in any case."""
+
+PAYBACK_S = 3600.0
+"""Time in which a move to another accelerator is to pay for itself [s]."""
+
+
+def kept_replicas(
+    present: int | IntArray, most: int | IntArray, largest_cut: float = LARGEST_CUT
+) -> IntArray:
+    """Return what remains of replicas where fewer are enough: reductions wait, and go step by step.
+
+    Parameters
+    ----------
+    present
+        The replicas that there are; one number, or an array of any shape.
+    most
+        The most that a plan of the last time wanted; of the same shape.
+    largest_cut
+        Share of the replicas that go at once.
+    """
+    cut = np.maximum(np.floor(np.multiply(present, largest_cut)), 1)
+    kept = np.minimum(present, np.maximum(most, np.subtract(present, cut)))
+    return np.asarray(kept).astype(np.int64)
 
 
 def with_surplus(system: System, solution: Solution, fewest: Mapping[str, int]) -> Solution:
@@ -42,6 +70,8 @@ def with_surplus(system: System, solution: Solution, fewest: Mapping[str, int]) 
         and not decision.allocation.mix
         and 0 < decision.allocation.replicas < fewest.get(decision.server, 0)
     }
+    if not wanted:
+        return solution
     catalogue = Catalogue(system)
     left = {use.type: use.usable - use.used for use in solution.capacity}
     given = dict(_share_out(catalogue, left, wanted, fewest))

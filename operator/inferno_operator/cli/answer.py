@@ -82,6 +82,12 @@ def check_text(plan: Plan) -> None:
         raise InputError(f"{about}: {wrong}: do not approve it")
 
 
+def duration_of(text: str) -> timedelta | None:
+    """Return a time such as 90m, 2h or 7d; None if the text is no such time."""
+    found = DURATION.fullmatch(text)
+    return None if found is None else timedelta(**{UNITS[found["unit"]]: int(found["number"])})
+
+
 def deadline(text: str, now: datetime) -> datetime:
     """Return the time that a text means: a time with its zone, or a duration from now.
 
@@ -90,8 +96,8 @@ def deadline(text: str, now: datetime) -> datetime:
     InputError
         It is neither.
     """
-    if duration := DURATION.fullmatch(text):
-        return now + timedelta(**{UNITS[duration["unit"]]: int(duration["number"])})
+    if (duration := duration_of(text)) is not None:
+        return now + duration
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

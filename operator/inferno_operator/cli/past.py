@@ -7,7 +7,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.answer import DURATION, UNITS
+from inferno_operator.cli.answer import duration_of
 from inferno_operator.cli.offline.traces import write_trace
 from inferno_operator.controllers.measurement import expressions as promql
 from inferno_operator.controllers.measurement.catalogue import (
@@ -94,8 +94,8 @@ def span_of(start: str, end: str, step_s: float, now: datetime) -> Span:
 def _moment(text: str, option: str, now: datetime) -> datetime:
     if not text:
         return now
-    if duration := DURATION.fullmatch(text):
-        return now - timedelta(**{UNITS[duration["unit"]]: int(duration["number"])})
+    if (duration := duration_of(text)) is not None:
+        return now - duration
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:

@@ -8,9 +8,6 @@ from typing import NamedTuple, Protocol
 
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
-LONGEST_QUOTED = 300
-"""Largest number of characters of a query or an answer that a message shows."""
-
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -22,12 +19,6 @@ def is_label_name(name: str) -> bool:
 def quoted(value: str) -> str:
     """Return a value as a string literal of PromQL."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def shortened(text: str) -> str:
-    """Return a text in one line, without its end if it is long."""
-    line = " ".join(text[: 4 * LONGEST_QUOTED].split())
-    return line if len(line) <= LONGEST_QUOTED else f"{line[:LONGEST_QUOTED].rstrip()}..."
 
 
 class RefusedError(InfernoError):

@@ -12,6 +12,7 @@ from inferno_optimizer.replay.hindsight import matrix_of
 from inferno_optimizer.replay.policy import Policy, Seen, Setting
 from inferno_optimizer.replay.recent import RecentValues
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.surplus import LARGEST_CUT, PAYBACK_S, kept_replicas
 from inferno_optimizer.system import Allocation, Options, Server, System
 
 NONE = -1
@@ -51,8 +52,8 @@ class PlanningRules:
     moved: float = 0.05
     catch_up_s: float = 60.0
     window_s: float = 300.0
-    largest_cut: float = 0.25
-    pay_back_s: float = 3600.0
+    largest_cut: float = LARGEST_CUT
+    pay_back_s: float = PAYBACK_S
 
 
 def planner(rules: PlanningRules) -> Policy:
@@ -147,9 +148,8 @@ class Planner:
         self._plans.add(self._plan.astype(np.float64))
         stays = (self._plan > 0) & (seen.present > 0)
         highest = self._plans.highest().astype(np.int64)
-        cut = np.maximum(np.floor(seen.present * self._rules.largest_cut), 1).astype(np.int64)
-        lowest = np.maximum(highest, seen.present - cut)
-        reduced = np.maximum(self._plan, np.minimum(seen.present, lowest))
+        kept = kept_replicas(seen.present, highest, self._rules.largest_cut)
+        reduced = np.maximum(self._plan, kept)
         return np.where(stays, reduced, self._plan)
 
 

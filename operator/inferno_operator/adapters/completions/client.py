@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
+from inferno_operator.runtime.texts import shortened
 
 SHOWN = 120
 """Characters of an answer that a message has."""
@@ -130,10 +131,10 @@ class EngineClient:
     def _refuse(self, status: int, text: str) -> None:
         if status < HTTPStatus.BAD_REQUEST:
             return
-        raise EngineError(f"{self._endpoint.url}: status {status}: {_short(text)}")
+        raise EngineError(f"{self._endpoint.url}: status {status}: {shortened(text, SHOWN)}")
 
     def _garbage(self, text: str) -> EngineError:
-        return EngineError(f"{self._endpoint.url}: this is no answer: {_short(text)}")
+        return EngineError(f"{self._endpoint.url}: this is no answer: {shortened(text, SHOWN)}")
 
     @asynccontextmanager
     async def _told(self) -> AsyncIterator[None]:
@@ -146,11 +147,6 @@ class EngineClient:
             raise EngineError(f"{url}: no token within {seconds:g} s") from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise EngineError(f"{url}: {str(error) or type(error).__name__}") from error
-
-
-def _short(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= SHOWN else f"{words[:SHOWN]}..."
 
 
 @asynccontextmanager

@@ -11,13 +11,12 @@ from typing import Any
 from pydantic_core import from_json
 
 from inferno_operator.runtime.prometheus import (
-    LONGEST_QUOTED,
     QueryResult,
     RangeResult,
     Sample,
     Series,
-    shortened,
 )
+from inferno_operator.runtime.texts import LONGEST_QUOTED, shortened
 
 INFO = "PromQL info"
 """Start of remarks that Prometheus 2.48 to 2.54 lists as warnings; they tell nothing is missing."""

@@ -36,8 +36,8 @@ from inferno_operator.runtime.prometheus import (
     QueryResult,
     RangeResult,
     RefusedError,
-    shortened,
 )
+from inferno_operator.runtime.texts import shortened
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 ANSWERED = "Answered"

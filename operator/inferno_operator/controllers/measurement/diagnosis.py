@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from inferno_operator.controllers.measurement.expressions import GroupIdentity, SeriesGroup
 from inferno_operator.controllers.measurement.reading import Values, by_server
-from inferno_operator.runtime.prometheus import Prometheus, quoted, shortened
+from inferno_operator.runtime.prometheus import Prometheus, quoted
+from inferno_operator.runtime.texts import shortened
 from inferno_optimizer.errors import InfernoError
 
 NAMED = 3

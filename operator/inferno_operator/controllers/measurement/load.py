@@ -100,7 +100,7 @@ def load_moved(old: Load | None, new: Load) -> bool:
     """Whether a load moved noticeably, and not by chance."""
     if old is None:
         return True
-    share = max(MOVED, min(_noise(old, new, NOISE), MOST_NOISE))
+    share = max(MOVED, _share_by_chance(old, new))
     return any(differs(getattr(old, name), getattr(new, name), share) for name in NUMBERS)
 
 
@@ -116,6 +116,11 @@ def _noise(old: Load, new: Load, deviations: float) -> float:
     """So many standard deviations of the requests in the long window, as a share of them."""
     requests = max(old.arrival_rate, new.arrival_rate) / 60 * WINDOWS.long
     return deviations / sqrt(max(requests, 1.0))
+
+
+def _share_by_chance(old: Load, new: Load) -> float:
+    """By what share of the larger one two loads may differ by chance."""
+    return min(_noise(old, new, NOISE), MOST_NOISE)
 
 
 def _load(
@@ -159,7 +164,7 @@ def _followed(last: Load, newest: Load) -> Load:
         return last
     if newest.arrival_rate >= last.arrival_rate:
         return newest
-    most = newest.arrival_rate * (1 + min(_noise(newest, newest, NOISE), MOST_NOISE))
+    most = newest.arrival_rate * (1 + _share_by_chance(newest, newest))
     return newest.model_copy(update={"arrival_rate": round(min(most, last.arrival_rate), DIGITS)})
 
 

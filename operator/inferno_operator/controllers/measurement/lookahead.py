@@ -13,7 +13,6 @@ STEP_S = 60.0
 """Time between two rates of a history [s]."""
 
 STEPS = round(HISTORY_S / STEP_S)
-ENOUGH_STEPS = round(ENOUGH_S / STEP_S)
 REFRESH_STEPS = round(REFRESH_S / STEP_S)
 
 MOVES = frozenset({"Fresh", "Idle"})

@@ -13,7 +13,8 @@ from inferno_operator.controllers.measurement.expressions import (
     RateWindows,
     SeriesGroup,
 )
-from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample, shortened
+from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample
+from inferno_operator.runtime.texts import shortened
 
 Values = tuple[str, ...]
 """The values of the labels of a group."""

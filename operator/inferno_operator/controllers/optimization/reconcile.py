@@ -220,7 +220,9 @@ async def _solved(
     recent = after_plan(before, servers, placed.solution, context.now())
     context.recent[key.namespace] = recent
     calm = with_surplus(system, placed.solution, fewest_replicas(recent, servers))
-    return replace(placed, solution=calm) if are_placed(system, where, calm) else placed
+    if calm is placed.solution or not are_placed(system, where, calm):
+        return placed
+    return replace(placed, solution=calm)
 
 
 def _updates(

@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from inferno_operator.resources import Resource, Server
+from inferno_optimizer.surplus import PAYBACK_S, kept_replicas
 from inferno_optimizer.system import Solution, System
 
-LARGEST_CUT = 0.25
-"""Share of the replicas that a plan takes at most; it may take one in any case."""
-
-PAYBACK = timedelta(hours=1)
-"""Time in which a move to another accelerator is to pay for itself."""
+PAYBACK = timedelta(seconds=PAYBACK_S)
+"""How long a Server stays where it has moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,5 @@ def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:
     desired, newest = server.spec.desired_alloc, plans[-1]
     if desired is None or desired.mix or desired.accelerator != newest.accelerator:
         return 0
-    there = desired.num_replicas
     most = max(plan.replicas for plan in plans if plan.accelerator == newest.accelerator)
-    cut = max(int(there * LARGEST_CUT), 1)
-    return min(there, max(most, there - cut))
+    return int(kept_replicas(desired.num_replicas, most))
