@@ -81,53 +81,74 @@ def arrival_rate(reading: Reading) -> float | None:
     custom = reading.part(CUSTOM_ANSWERS, "arrivalRate")
     if custom is not None:
         return max(custom, 0.0)
+    known = _KnownTime.of(reading)
     for name in sorted(reading.answers.get(LOAD_LONG, {})):
-        rate = _of_windows(reading, name)
+        rate = _of_windows(reading, name, known)
         if rate is not None:
-            youth = Youth.of(reading)
-            return rate if youth is None or youth.tells(rate, reading.windows.short) else None
+            is_told = known.youth is None or known.youth.tells(rate, reading.windows.short)
+            return rate if is_told else None
     return None
 
 
-def _of_windows(reading: Reading, name: str) -> float | None:
-    """Return the largest arrival rate of an alternative that is not larger by chance."""
-    windows = reading.windows
-    long = _known_rate(reading, LOAD_LONG, name, windows.long)
-    if long is None:
-        return None
-    found = long
-    for query, window in ((LOAD_SHORT, windows.short), (LOAD_BRIEF, windows.brief)):
-        rate = _known_rate(reading, query, name, window)
-        if rate is not None and window >= (SCRAPES - 1) * _interval(reading):
-            variance = max(rate, long, 0.0) / _known_seconds(reading, window)
-            variance += max(long, 0.0) / _known_seconds(reading, windows.long)
-            found = max(found, rate) if rate - long > SIGNIFICANT * sqrt(variance) else found
-    return max(found, 0.0)
-
-
-def _known_rate(reading: Reading, query: str, name: str, window: int) -> float | None:
-    """Return the rate in the part of a window that is known; None without a rate."""
-    rate = reading.part(query, name)
-    return None if rate is None else rate * window / _known_seconds(reading, window)
-
-
-def _known_seconds(reading: Reading, window: int) -> float:
-    """Return the part of a window that its rates are about [s].
+@dataclass(frozen=True, slots=True)
+class _KnownTime:
+    """Of which parts of windows the rates of a reading are.
 
     Prometheus divides by the whole window. What it counts begins half an interval before the
     first sample in it, and ends half an interval after the last one, where these are not near
     the ends of the window.
+
+    Attributes
+    ----------
+    youth
+        What is known of a young server; None of others.
+    interval
+        The time between two scrapes [s]; that of a young server is known from itself.
+    time
+        When Prometheus evaluated the queries [s].
+    late
+        The time after the last interval [s].
     """
-    youth, newest, unknown = Youth.of(reading), reading.part(REPLICAS, "newest"), 0.0
-    interval, begin = _interval(reading), reading.time - window
-    if youth is not None and youth.since - begin > EXTRAPOLATED * interval:
-        unknown += youth.since - begin - interval / 2
-    if newest is not None:
-        unknown += max(0.0, reading.time - newest - interval / 2)
-    return max(window - unknown, interval, 1.0)
+
+    youth: Youth | None
+    interval: float
+    time: float
+    late: float
+
+    @classmethod
+    def of(cls, reading: Reading) -> "_KnownTime":
+        youth, newest = Youth.of(reading), reading.part(REPLICAS, "newest")
+        interval = youth.interval if youth else reading.interval
+        late = 0.0 if newest is None else max(0.0, reading.time - newest - interval / 2)
+        return cls(youth, interval, reading.time, late)
+
+    def seconds(self, window: int) -> float:
+        """Return the part of a window that is known [s]."""
+        unknown, begin = self.late, self.time - window
+        if self.youth is not None and self.youth.since - begin > EXTRAPOLATED * self.interval:
+            unknown += self.youth.since - begin - self.interval / 2
+        return max(window - unknown, self.interval, 1.0)
 
 
-def _interval(reading: Reading) -> float:
-    """Return the time between two scrapes [s]; that of a young server is known from itself."""
-    youth = Youth.of(reading)
-    return youth.interval if youth else reading.interval
+def _of_windows(reading: Reading, name: str, known: _KnownTime) -> float | None:
+    """Return the largest arrival rate of an alternative that is not larger by chance."""
+    windows = reading.windows
+    long = _known_rate(reading, LOAD_LONG, name, windows.long, known)
+    if long is None:
+        return None
+    found = long
+    for query, window in ((LOAD_SHORT, windows.short), (LOAD_BRIEF, windows.brief)):
+        rate = _known_rate(reading, query, name, window, known)
+        if rate is not None and rate > found and window >= (SCRAPES - 1) * known.interval:
+            variance = max(rate, 0.0) / known.seconds(window)
+            variance += max(long, 0.0) / known.seconds(windows.long)
+            found = rate if rate - long > SIGNIFICANT * sqrt(variance) else found
+    return max(found, 0.0)
+
+
+def _known_rate(
+    reading: Reading, query: str, name: str, window: int, known: _KnownTime
+) -> float | None:
+    """Return the rate in the part of a window that is known; None without a rate."""
+    rate = reading.part(query, name)
+    return None if rate is None else rate * window / known.seconds(window)

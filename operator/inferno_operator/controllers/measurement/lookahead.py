@@ -8,6 +8,7 @@ import numpy as np
 from inferno_operator.resources import Ahead, Measured, Server
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.forecast import ENOUGH_S, FIRST_RATIO, HISTORY_S, REFRESH_S, growth_bound
+from inferno_optimizer.sizing.queueing import IntArray
 
 STEP_S = 60.0
 """Time between two rates of a history [s]."""
@@ -24,6 +25,8 @@ class LoadHistory:
 
     def __init__(self) -> None:
         self._rates = np.full(STEPS, np.nan, dtype=np.float32)
+        self._known = 0
+        """How many rates are known; to count them would read all histories in each cycle."""
         self._newest: int | None = None
         self._growth: tuple[int, int, float] | None = None
         """The step and the steps ahead for which a growth was computed, and the growth."""
@@ -33,17 +36,22 @@ class LoadHistory:
         step = int(time_s // STEP_S)
         newest = step if self._newest is None else self._newest
         if abs(step - newest) >= STEPS:
-            self._rates[:] = np.nan
+            self._forget(np.arange(STEPS))
             newest = step
-        if step > newest + 1:
-            self._rates[np.arange(newest + 1, step) % STEPS] = np.nan
+        if step > newest:
+            self._forget(np.arange(newest + 1, step + 1) % STEPS)
+        self._known += int(np.isnan(self._rates[step % STEPS]))
         self._rates[step % STEPS] = rate
         self._newest = max(step, newest)
+
+    def _forget(self, places: IntArray) -> None:
+        self._known -= int(np.count_nonzero(~np.isnan(self._rates[places])))
+        self._rates[places] = np.nan
 
     @property
     def seconds(self) -> float:
         """Time over which rates are known [s]."""
-        return STEP_S * float(np.count_nonzero(~np.isnan(self._rates)))
+        return STEP_S * self._known
 
     def growth(self, horizon_s: float) -> float | None:
         """Return by how much the load may grow over a time; None with too little history."""

@@ -71,10 +71,11 @@ def measured(
     hint
         What to say if there are no series: near names, and what to correct.
     """
-    verdict = _verdict(reading, source, hint)
+    rate = arrival_rate(reading)
+    verdict = _verdict(reading, rate, source, hint)
     if verdict.quality not in USABLE:
         return _kept(reading, before, verdict)
-    fields = _numbers(reading, before)
+    fields = _numbers(reading, rate, before)
     if verdict.quality == "Idle":
         fields["arrival_rate"] = 0.0
     return Measured.model_construct(  # the numbers are checked above, and there are many
@@ -103,7 +104,9 @@ def _time(reading: Reading) -> datetime:
     return datetime.fromtimestamp(reading.time, UTC)
 
 
-def _verdict(reading: Reading, source: MetricSource | None, hint: str) -> QualityVerdict:
+def _verdict(
+    reading: Reading, rate: float | None, source: MetricSource | None, hint: str
+) -> QualityVerdict:
     if reading.unavailable:
         return QualityVerdict("Stale", f"{reading.unavailable}; the last good values are kept")
     if reading.refused:
@@ -111,7 +114,6 @@ def _verdict(reading: Reading, source: MetricSource | None, hint: str) -> Qualit
     late = None if source is None else _late(reading, source, hint)
     if late is not None:
         return late
-    rate = arrival_rate(reading)
     if rate is None and reading.is_young:
         return QualityVerdict("Partial", _TOO_FEW)
     if rate is None:
@@ -198,9 +200,8 @@ def _idle(reading: Reading, rate: float) -> QualityVerdict | None:
     )
 
 
-def _numbers(reading: Reading, before: Measured | None) -> dict[str, Any]:
+def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> dict[str, Any]:
     """Return the fields of a measurement; unknown ones are absent."""
-    rate = arrival_rate(reading)
     fields: dict[str, Any] = {"arrival_rate": before.arrival_rate if before else None}
     if rate is not None:
         fields["arrival_rate"] = round(rate * PER_MINUTE, DIGITS)
