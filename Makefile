@@ -149,6 +149,8 @@ install: ## Install the custom resource definitions, and take over those of anot
 	@echo "Fields of the definitions that another tool set are taken over (--force-conflicts)." \
 	  "A tool that still applies them would undo this: stop it."
 	$(KUBECTL) apply --server-side --force-conflicts --filename crds
+	@# What is applied next would be refused before the definitions are served.
+	$(KUBECTL) wait --for=condition=Established --timeout=60s --recursive=false --filename crds
 
 .PHONY: release
 release: ## Remove the operator's finalizer from every object, so that deletions can end

@@ -183,6 +183,7 @@ def test_the_definitions_can_be_deleted_while_the_operator_is_at_work(
     scene.wait_until_held(holding)
     definitions_anew("uninstall")
     definitions_anew("install")
+    scene.control_plane.wait_until_served(ROOT / "crds")
 
     process.check_running()
     scene.apply_sample("small")

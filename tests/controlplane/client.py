@@ -1,5 +1,6 @@
 """What tests and the demo do with a cluster."""
 
+import functools
 import os
 import subprocess
 from collections.abc import Callable
@@ -130,11 +131,31 @@ class Client:
 
     def install_crds(self, path: Path) -> None:
         """Apply the custom resource definitions of a folder or file; served on return."""
-        files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
-        definitions = [yaml.load(file.read_text(), yaml.CSafeLoader) for file in files]
-        self.api.apply(definitions)
-        for definition in definitions:
-            self.wait_for("crd", definition["metadata"]["name"], _is_established, timeout=60.0)
+        self.api.apply(_definitions(path))
+        self.wait_until_served(path)
+
+    def wait_until_served(self, path: Path) -> None:
+        """Wait until the API server answers for the definitions of a folder or file.
+
+        A definition is established a moment before the API server knows the paths of its objects;
+        until then every request gets "404 page not found".
+        """
+        for definition in _definitions(path):
+            name = definition["metadata"]["name"]
+            self.wait_for("crd", name, _is_established, timeout=60.0)
+            wait_until(functools.partial(self._is_served, name), bool, f"{name} served", 60.0)
+
+    def _is_served(self, resource: str) -> bool:
+        try:
+            self.items(resource)
+        except ApiError:
+            return False
+        return True
+
+
+def _definitions(path: Path) -> list[Manifest]:
+    files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+    return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in files]
 
 
 def _is_established(definition: Manifest) -> bool:
