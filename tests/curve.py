@@ -6,7 +6,7 @@
 import sys
 from dataclasses import replace
 
-from inferno_operator.cli.curve import draw
+from inferno_operator.cli.drawing.curve import draw
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.wire.codec import decode_system
 from tests.controlplane.processes import ROOT

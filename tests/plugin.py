@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from inferno_operator.cli.kubectl_inferno import main
+from inferno_operator.cli.kubectl.main import main
 from tests.controlplane import ControlPlane
 from tests.in_process import called
 
@@ -34,7 +34,7 @@ class Plugin:
         self.kubeconfig.write_text(yaml.safe_dump(config))
         program = folder / "kubectl-inferno"
         program.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -m inferno_operator.cli.kubectl_inferno "$@"\n'
+            f'#!/bin/sh\nexec "{sys.executable}" -m inferno_operator.cli.kubectl.main "$@"\n'
         )
         program.chmod(0o755)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("INFERNO_", "COLUMNS"))}

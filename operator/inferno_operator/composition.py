@@ -18,15 +18,15 @@ from inferno_operator.controllers.calibration.replicas import (
     subject,
 )
 from inferno_operator.controllers.capacity.controller import CapacityController
-from inferno_operator.controllers.measurement.catalogue import catalogue_with
 from inferno_operator.controllers.measurement.controller import MeasurementController
-from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization.controller import OptimizationController
 from inferno_operator.controllers.optimization.name_check import NameCheck
 from inferno_operator.controllers.optimization.ports import Machines, SystemOptimizer
 from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.engines.catalogue import catalogue_with
+from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Resource
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Now

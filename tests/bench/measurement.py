@@ -19,11 +19,11 @@ import httpx
 
 from inferno_operator.adapters.prometheus.client import PrometheusClient
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
 from inferno_operator.controllers.measurement.reconcile import Context, reconcile
-from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.survey import Survey
 from inferno_operator.main import COLLECTION
 from inferno_operator.resources import API_VERSION, Server
 from inferno_operator.resources.objects import Key, Kind, Manifest

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from inferno_operator.cli.inferno import main
+from inferno_operator.cli.inferno.main import main
 from tests.in_process import called
 
 ROOT = Path(__file__).parents[2]

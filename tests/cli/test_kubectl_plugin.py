@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from inferno_operator.cli.kubectl_inferno import app, main
+from inferno_operator.cli.kubectl.main import app, main
 from tests.in_process import called
 
 

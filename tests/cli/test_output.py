@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from inferno_operator.cli.inferno import app
+from inferno_operator.cli.inferno.main import app
 from tests.cli.program import ROOT, SAMPLE, SMALL, inferno
 
 PLAN = {

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from inferno_operator.cli.kubectl_inferno import main
+from inferno_operator.cli.kubectl.main import main
 from tests.autoscalers.keda import Keda
 from tests.cluster.scene import Scene
 from tests.conftest import ROOT

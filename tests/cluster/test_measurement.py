@@ -13,15 +13,15 @@ import pytest
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.measurement import Asked, QueryRecorder
-from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import RateWindows
 from inferno_operator.controllers.measurement.load import load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.controllers.measurement.reconcile import Context
 from inferno_operator.controllers.measurement.reconcile import reconcile as measure_servers
-from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.promql import RateWindows
+from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Load, Measure, Measured, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import observe

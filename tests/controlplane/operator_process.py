@@ -11,7 +11,7 @@ from tests.controlplane.errors import ProgramError
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 
-ENTRY = "inferno_operator.cli.inferno:main"
+ENTRY = "inferno_operator.cli.inferno.main:main"
 IMPORTS = ("inferno_operator.main",)
 COMMAND = (sys.executable, "-m", "inferno_operator", "operator")
 READY = "operator ready"

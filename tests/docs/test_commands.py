@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import typer
 
-from inferno_operator.cli.inferno import main
+from inferno_operator.cli.inferno.main import main
 from inferno_operator.resources import SYSTEM_RESOURCES
 from tests.docs.elsewhere import ELSEWHERE, elsewhere
 from tests.in_process import called

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from inferno_operator.adapters.http.metrics import METRICS
-from inferno_operator.cli import inferno, kubectl_inferno
+from inferno_operator.cli.inferno import main as inferno
+from inferno_operator.cli.kubectl import main as kubectl
 from tests.in_process import called
 from tests.reference.chart import values
 from tests.reference.commands import contexts
@@ -67,9 +68,7 @@ def test_every_variable_that_the_sources_name_is_explained() -> None:
     assert {name for name in named if not name.endswith("_")} <= explained
 
 
-@pytest.mark.parametrize(
-    "program", [inferno.main, kubectl_inferno.main], ids=["program0", "program1"]
-)
+@pytest.mark.parametrize("program", [inferno.main, kubectl.main], ids=["program0", "program1"])
 def test_every_option_that_help_shows_is_explained(program: Callable[[], None]) -> None:
     explained = set(re.findall(r"--[a-z][a-z-]+", text("cli")))
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from inferno_operator.controllers.measurement import expressions
-from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import WINDOWS, SeriesGroup
+from inferno_operator.engines import promql as expressions
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.promql import WINDOWS, SeriesGroup
 from tests.engines.prometheus import Prometheus
 
 LABELS = "model_name", "namespace"

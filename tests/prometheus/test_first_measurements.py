@@ -12,9 +12,9 @@ import pytest
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.quality import measured
-from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure
 from inferno_operator.resources.objects import Key
 from tests.controlplane.processes import Processes

@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import RateWindows
 from inferno_operator.controllers.measurement.quality import measured
-from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.promql import RateWindows
+from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.objects import Key
 from tests.controlplane.processes import Processes

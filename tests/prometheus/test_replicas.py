@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import (
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.promql import (
     PART,
     WINDOWS,
     SeriesGroup,

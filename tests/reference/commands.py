@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from inferno_operator.cli import inferno as cli
-from inferno_operator.cli import kubectl_inferno as kubectl_plugin
+from inferno_operator.cli.inferno import main as inferno
+from inferno_operator.cli.kubectl import main as kubectl
 from tests.reference.markdown import fenced
 
 WIDTH = 90
 
-PROGRAMS = {"inferno": cli.app, "kubectl inferno": kubectl_plugin.app}
+PROGRAMS = {"inferno": inferno.app, "kubectl inferno": kubectl.app}
 
 
 def commands() -> str:

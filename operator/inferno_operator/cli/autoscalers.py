@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import yaml
 
-from inferno_operator.cli.autoscaler_options import Access, Autoscaler
+from inferno_operator.cli.options.autoscalers import Access, Autoscaler
 from inferno_operator.resources import Resource, Server, Workload
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives

@@ -8,10 +8,10 @@ from typing import Any
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.overview import targets_of
-from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
 from inferno_operator.controllers.measurement.quality import measured, with_targets
-from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measured, Resource, Server, Target
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError, Sample

@@ -15,16 +15,17 @@ import numpy as np
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.answer import duration_of
 from inferno_operator.cli.offline.traces import write_trace
-from inferno_operator.controllers.measurement import expressions as promql
-from inferno_operator.controllers.measurement.catalogue import (
+from inferno_operator.cli.options.durations import duration_of
+from inferno_operator.engines import promql
+from inferno_operator.engines.catalogue import (
+    TOKENS,
     MetricSource,
     MetricSources,
     built_in,
     find_source,
 )
-from inferno_operator.controllers.measurement.expressions import (
+from inferno_operator.engines.promql import (
     FEW,
     PART,
     SCRAPES,
@@ -34,8 +35,7 @@ from inferno_operator.controllers.measurement.expressions import (
     SeriesGroup,
     label_names,
 )
-from inferno_operator.controllers.measurement.quality import TOKENS
-from inferno_operator.controllers.measurement.reading import Values, is_plausible
+from inferno_operator.engines.reading import Values, is_plausible
 from inferno_operator.resources import CUSTOM, Measure, Queries, Resource, Server
 from inferno_operator.runtime.prometheus import MOST_POINTS, PrometheusPast, RefusedError, Series
 from inferno_optimizer.errors import InputError, UnavailableError

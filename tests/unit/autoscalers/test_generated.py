@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
-from inferno_operator.cli.autoscaler_options import Access, Autoscaler
 from inferno_operator.cli.autoscalers import manifests
+from inferno_operator.cli.options.autoscalers import Access, Autoscaler
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.objects import kind_of

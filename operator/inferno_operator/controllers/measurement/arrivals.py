@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import sqrt
 
-from inferno_operator.controllers.measurement.expressions import EXTRAPOLATED, SCRAPES
-from inferno_operator.controllers.measurement.reading import (
+from inferno_operator.engines.promql import EXTRAPOLATED, SCRAPES
+from inferno_operator.engines.reading import (
     CUSTOM_ANSWERS,
     LOAD_BRIEF,
     LOAD_LONG,

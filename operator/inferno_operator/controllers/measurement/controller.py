@@ -11,13 +11,13 @@ from inferno_operator.controllers.measurement.load import (
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import Subjects
 from inferno_operator.controllers.measurement.reconcile import Context, last_good, reconcile
-from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.measurement.urgency import (
     Missed,
     missed_now,
     with_jumps,
     with_news,
 )
+from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Load, Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation

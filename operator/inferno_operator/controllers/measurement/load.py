@@ -6,7 +6,7 @@ from functools import reduce
 from math import sqrt
 from typing import Any
 
-from inferno_operator.controllers.measurement.expressions import WINDOWS
+from inferno_operator.engines.promql import WINDOWS
 from inferno_operator.resources import (
     DIGITS,
     Load,

@@ -10,15 +10,15 @@ from math import log
 from typing import Any
 
 from inferno_operator.controllers.measurement.arrivals import ENOUGH_ARRIVALS, arrival_rate
-from inferno_operator.controllers.measurement.catalogue import MetricSource
-from inferno_operator.controllers.measurement.expressions import (
+from inferno_operator.engines.catalogue import TOKENS, MetricSource
+from inferno_operator.engines.promql import (
     ENOUGH_REQUESTS,
     FEW,
     FEW_COUNT,
     PERCENTILES,
     TIMES,
 )
-from inferno_operator.controllers.measurement.reading import (
+from inferno_operator.engines.reading import (
     COVS,
     CUSTOM_ANSWERS,
     LAST_SEEN,
@@ -34,8 +34,6 @@ from inferno_operator.resources import (
     Quality,
     Target,
 )
-
-TOKENS = ("avgInTokens", "avgOutTokens")
 
 MILLISECONDS = 1000.0
 PER_MINUTE = 60.0

@@ -11,7 +11,7 @@ from inferno_operator.controllers.measurement.load import with_planned_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import Subjects
 from inferno_operator.controllers.measurement.quality import measured, with_targets
-from inferno_operator.controllers.measurement.survey import Results, Survey, SurveyResult
+from inferno_operator.engines.survey import Results, Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured, Server, ServerStatus
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation

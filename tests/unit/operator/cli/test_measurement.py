@@ -28,7 +28,7 @@ from tests.unit.operator.adapters.prometheus.serving import (
     serving,
     vector,
 )
-from tests.unit.operator.controllers.measurement.prometheus import Table
+from tests.unit.operator.engines.prometheus import Table
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 MEASURE = {"source": "vLLM", "labels": {"namespace": "prod", "model_name": "llama"}}

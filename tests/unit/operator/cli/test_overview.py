@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.cli.dry_run import decide
+from inferno_operator.cli.kubectl.dry_run import decide
 from inferno_operator.cli.overview import overview, overview_document
 from inferno_operator.cli.tables.rich import rich_text
 from inferno_operator.cli.tables.solution import cards_table

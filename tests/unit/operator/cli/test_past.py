@@ -10,8 +10,8 @@ import pytest
 
 from inferno_operator.cli.offline.traces import read_trace, write_trace
 from inferno_operator.cli.past import PastLoad, Span, past_loads, span_of, trace_of
-from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import PART
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.promql import PART
 from inferno_operator.resources import Server, parse
 from inferno_operator.runtime.prometheus import (
     MOST_POINTS,

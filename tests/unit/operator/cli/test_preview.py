@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.cli.dry_run import decide
+from inferno_operator.cli.kubectl.dry_run import decide
 from inferno_operator.cli.preview import Action, PlanPreview, preview
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_optimizer.errors import InputError

@@ -17,13 +17,13 @@ import pytest
 
 from inferno_operator.adapters.prometheus.client import PrometheusClient, connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
 from inferno_operator.controllers.measurement.reconcile import Context, reconcile
-from inferno_operator.controllers.measurement.survey import Survey
 from inferno_operator.controllers.optimization import reconcile as optimization
 from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import observe

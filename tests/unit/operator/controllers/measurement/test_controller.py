@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inferno_operator.controllers.measurement.catalogue import built_in
 from inferno_operator.controllers.measurement.controller import MeasurementController
-from inferno_operator.controllers.measurement.survey import Survey
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Queries, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.resources.observation import observe
@@ -21,7 +21,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency, Observer
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.forecast import FIRST_RATIO
-from tests.unit.operator.controllers.measurement.prometheus import NOW, Table
+from tests.unit.operator.engines.prometheus import NOW, Table
 from tests.unit.operator.objects import server, service_class
 
 INTERVAL = 30.0

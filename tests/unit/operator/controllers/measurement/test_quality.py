@@ -6,10 +6,10 @@ from math import inf, nan
 
 import pytest
 
-from inferno_operator.controllers.measurement.catalogue import built_in
-from inferno_operator.controllers.measurement.expressions import RateWindows
 from inferno_operator.controllers.measurement.quality import measured, with_targets
-from inferno_operator.controllers.measurement.reading import (
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.promql import RateWindows
+from inferno_operator.engines.reading import (
     CUSTOM_ANSWERS,
     LOAD_LONG,
     LOAD_SHORT,

@@ -1,0 +1,65 @@
+"""`inferno generate`: autoscalers that carry decisions out."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+from typing import Annotated
+
+import typer
+
+from inferno_operator.cli.console import Lenient, warn
+from inferno_operator.cli.options.autoscalers import (
+    MOST,
+    SECRET,
+    SERVICE,
+    Access,
+    For,
+    Kind,
+    MaxReplicas,
+    TokenSecret,
+    Url,
+)
+from inferno_operator.cli.options.inputs import Paths
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: inferno generate keda servers.yaml --namespace llm"
+    "\n\nExample: inferno generate keda --for kserve servers.yaml"
+    "\n\nExample: kubectl get servers -o yaml | inferno generate keda - | kubectl apply -f -"
+)
+def generate(  # noqa: PLR0913 - an argument for each option
+    autoscaler: Kind,
+    paths: Paths,
+    servers: Annotated[
+        list[str],
+        typer.Option(
+            "--server",
+            metavar="NAME",
+            help="Only this Server; can be repeated.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006 - typer reads it and never changes it
+    *,
+    owner: For = None,
+    url: Url = SERVICE,
+    token_secret: TokenSecret = SECRET,
+    max_replicas: MaxReplicas = MOST,
+    namespace: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Namespace of Servers that name none.")
+    ] = None,
+    lenient: Lenient = False,
+) -> None:
+    """Print autoscalers that carry out the decisions for Servers.
+
+    With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
+    HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.
+    """
+    from inferno_operator.cli.autoscalers import manifests, select, triggers, warnings
+    from inferno_operator.cli.offline.system import read_resources, refuse_unknown
+
+    found = select(read_resources(paths, warn if lenient else refuse_unknown), servers)
+    access = Access(url, token_secret, max_replicas)
+    printed = triggers if owner else manifests
+    text = printed(autoscaler, found, access, namespace)
+    warn(warnings(found))
+    typer.echo(text, nl=False)

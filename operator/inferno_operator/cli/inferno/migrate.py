@@ -1,0 +1,46 @@
+"""`inferno migrate`: our objects from those of other autoscalers."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+from typing import Annotated
+
+import typer
+
+from inferno_operator.cli.console import warn
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def others() -> None:
+    """Make our objects from those of other autoscalers."""
+
+
+@app.command(
+    "wva",
+    epilog="Example: inferno migrate wva samples/wva"
+    "\n\nExample: kubectl get variantautoscalings,hpa,scaledobjects,configmaps,deployments -A "
+    "-o yaml | inferno migrate wva - > inferno.yaml",
+)
+def migrate_wva(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="VariantAutoscalings, or HPAs and ScaledObjects with annotations; the ConfigMaps "
+            "of WVA; the Deployments. Files, folders; - for stdin.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Make our objects from those of llm-d's Workload Variant Autoscaler.
+
+    Reads what v0.5 to v0.9 are configured with, and prints Accelerators, Models, ServiceClasses,
+    Servers, a Capacity and an Optimizer in mode Recommend, which scale nothing yet. What has no
+    counterpart is told in one line each. Needs no cluster and changes nothing.
+    """
+    from inferno_operator.cli.migration import migrated
+    from inferno_operator.cli.offline.manifests import read_documents
+
+    found = migrated(read_documents(paths))
+    warn(found.notes)
+    typer.echo(found.text, nl=False)

@@ -1,0 +1,117 @@
+"""`inferno optimize` and `explain`: what every server would get, and why."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inferno_operator.cli.console import (
+    Changes,
+    Format,
+    Lenient,
+    Output,
+    TimeLimit,
+    limited,
+    show,
+    traced,
+    warn,
+    working,
+    write,
+)
+from inferno_operator.cli.options.inputs import Paths
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: kubectl get inferno -o yaml | inferno optimize - -o json"
+    "\n\nExample: inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'"
+    "\n\nExample: inferno optimize samples/fleet --set accelerator.B200.type=B200 "
+    "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
+    "--set 'model.*.B200.alpha*=0.5'"
+)
+def optimize(
+    paths: Paths,
+    output: Output = Format.TABLE,
+    changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
+    time_limit: TimeLimit = 30.0,
+    *,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw how the exact solver improved the plan (SVG); -o json prints it too.",
+        ),
+    ] = None,
+    lenient: Lenient = False,
+) -> None:
+    """Show what every server would get.
+
+    Needs no cluster and changes nothing.
+    """
+    from inferno_operator.cli.drawing.curve import draw
+    from inferno_operator.cli.offline.system import read_system, refuse_unknown
+    from inferno_operator.cli.tables.solution import solution_parts
+    from inferno_operator.cli.tables.what_if import comparison_parts
+    from inferno_optimizer.explain.changes import parse_change
+    from inferno_optimizer.explain.comparison import compare
+    from inferno_optimizer.optimize import optimize
+    from inferno_optimizer.wire.codec import encode_comparison, encode_solution
+    from inferno_optimizer.wire.what_if import apply_changes
+
+    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
+    system = limited(system, time_limit)
+    system = system if trace is None else traced(system)
+    changed, idle = apply_changes(system, map(parse_change, changes))
+    warn(idle)
+    with working(f"optimizing {len(system.servers)} servers"):
+        solution = optimize(system)
+    if trace is not None:
+        write(trace, draw(solution.certificate))
+    if not changes:
+        show(output, lambda: encode_solution(solution), lambda: solution_parts(system, solution))
+        return
+    with working("optimizing with what is changed"):
+        comparison = compare(solution, optimize(changed))
+    show(
+        output,
+        lambda: encode_comparison(changes, comparison),
+        lambda: comparison_parts(comparison),
+    )
+
+
+@app.command(epilog="Example: inferno explain samples/small Premium-granite-13b")
+def explain(
+    paths: Paths,
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name (spec.name).")],
+    output: Output = Format.TABLE,
+    time_limit: TimeLimit = 30.0,
+    *,
+    lenient: Lenient = False,
+) -> None:
+    """Show every option of one server.
+
+    Each accelerator with its numbers and, where it is out, why. For a server that gets less
+    than it needs also the smallest changes that would serve it.
+    """
+    from inferno_operator.cli.offline.system import read_system, refuse_unknown
+    from inferno_operator.cli.tables.solution import option_parts
+    from inferno_operator.cli.tables.what_if import remedy_parts
+    from inferno_optimizer.explain.options import explain
+    from inferno_optimizer.explain.remedies import remedies
+    from inferno_optimizer.optimize import optimize
+    from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
+
+    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
+    system = limited(system, time_limit)
+    options = explain(system, server)
+    with working("looking for what would serve it"):
+        solution = optimize(system)
+        found = remedies(system, solution, server)
+    decision = next(d for d in solution.decisions if d.server == server)
+    show(
+        output,
+        lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
+        lambda: (*option_parts(options), *remedy_parts(decision, found)),
+    )

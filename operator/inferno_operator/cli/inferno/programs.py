@@ -1,0 +1,135 @@
+"""`inferno operator` and `serve`: the programs that keep running."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+import os
+from collections.abc import Callable
+from enum import StrEnum
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inferno_operator.cli.console import (
+    TimeLimit,
+)
+from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
+
+app = typer.Typer()
+
+
+class LogFormat(StrEnum):
+    """Format of log lines."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _configurable(command: Callable[..., None]) -> Callable[..., None]:
+    """Add to a command one option for each environment variable that the operator reads."""
+    own = [p for p in signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = map(_option, VARIABLES)
+    command.__signature__ = Signature([*own, *options])  # type: ignore[attr-defined]  # PEP 362
+    return command
+
+
+def _option(variable: Variable) -> Parameter:
+    flag, text = f"--{variable.option}", f"{variable.help} [{variable.name}]"
+    kind: object
+    if variable.switch:
+        kind = Annotated[bool | None, typer.Option(f"{flag}/--no-{variable.option}", help=text)]
+    else:
+        kind = Annotated[str | None, typer.Option(flag, metavar=variable.metavar, help=text)]
+    name = variable.option.replace("-", "_")
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+@app.command(epilog="Example: inferno operator --namespace llm --leader-election")
+@_configurable
+def operator(
+    *,
+    health_port: Annotated[
+        int,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="For /healthz, /readyz and /metrics; 0 takes a free one and prints it.",
+        ),
+    ] = HEALTH_PORT,
+    log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.TEXT,
+    **flags: str | bool | None,
+) -> None:
+    """Run the operator.
+
+    It works in the cluster that KUBECONFIG names, or in which it runs, and is configured by
+    INFERNO_* variables; options win over them.
+    """
+    from inferno_operator.main import run
+
+    names = {variable.option.replace("-", "_"): variable.name for variable in VARIABLES}
+    given = {names[flag]: str(value) for flag, value in flags.items() if value is not None}
+    run({**os.environ, **given}, health_port, json_logs=log_format is LogFormat.JSON)
+
+
+@app.command(epilog="Example: inferno serve --stateful --port 3302")
+def serve(  # noqa: PLR0913 - an argument for each option
+    *,
+    stateful: Annotated[
+        bool,
+        typer.Option(
+            "--stateful", "-F", help="Keep a system that clients change, and optimize that."
+        ),
+    ] = False,
+    host: Annotated[
+        str,
+        typer.Option(metavar="HOST", envvar="INFERNO_HOST", help="The address to listen on."),
+    ] = "127.0.0.1",
+    port: Annotated[
+        str,
+        typer.Option(
+            metavar="PORT",
+            envvar="INFERNO_PORT",
+            help="The port to listen on; 0 takes a free one and prints it.",
+        ),
+    ] = "8080",
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", envvar="INFERNO_TLS_CERT", help="Serve TLS with this certificate (PEM)."
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="INFERNO_TLS_KEY", help="Its key (PEM)."),
+    ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="INFERNO_TLS_CA",
+            help="Serve only clients that have a certificate of this authority (PEM).",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="INFERNO_TOKEN_FILE",
+            help="Serve only clients that send the bearer token in this file.",
+        ),
+    ] = None,
+    time_limit: TimeLimit = 30.0,
+) -> None:
+    """Run the optimizer as a REST server.
+
+    Files are read anew when they change. It speaks the published API, and describes that at
+    /openapi.json; /healthz, /readyz and /metrics are there too.
+    """
+    from inferno_optimizer.api.limits import ServerLimits
+    from inferno_optimizer.api.security import Files
+    from inferno_optimizer.api.server import port_of, serve
+
+    files = Files(tls_cert, tls_key, tls_ca, token_file)
+    limits = ServerLimits.for_solver(time_limit)
+    serve(host, port_of(port), limits, files, typer.echo, stateful=stateful)

@@ -1,0 +1,1 @@
+"""The plugin `kubectl inferno`."""

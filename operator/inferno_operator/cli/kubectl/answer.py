@@ -1,0 +1,108 @@
+"""Find the Plan that a name refers to, and the answer of a person to it; pure."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from inferno_operator.cli.options.durations import duration_of
+from inferno_operator.controllers.approval.contents import (
+    UnreadablePlanError,
+    contradiction,
+    unpack_decisions,
+)
+from inferno_operator.controllers.approval.seal import plan_digest
+from inferno_operator.resources import Plan
+from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import alternatives
+
+MAX_NAME = 256
+"""Longest name that an answer may have [characters]."""
+
+
+def in_order(observations: Iterable[Observation]) -> list[Plan]:
+    """Return the Plans that can be read, the newest first."""
+    plans = [o.resource for o in observations if isinstance(o.resource, Plan)]
+    return sorted(plans, key=lambda plan: plan.order, reverse=True)
+
+
+def choose_plan(plans: Iterable[Plan], namespace: str, name: str) -> Plan:
+    """Return the Plan of this name.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    known = {plan.metadata.name: plan for plan in plans}
+    if name not in known:
+        near = alternatives(name, sorted(known))
+        raise InputError(f"Plan {Key(namespace, name)}: there is none{near}")
+    return known[name]
+
+
+def check_open(plan: Plan) -> None:
+    """Refuse to answer a Plan that is being carried out, or is finished.
+
+    Raises
+    ------
+    InputError
+        Nothing can be decided about it any more.
+    """
+    if plan.is_finished or plan.status.phase == "Acting":
+        key = Key(plan.metadata.namespace, plan.metadata.name)
+        raise InputError(f"Plan {key} has the phase {plan.status.phase}: it needs no answer")
+
+
+def check_text(plan: Plan) -> None:
+    """Refuse a Plan whose decisions are not what it shows, computed from the decisions again.
+
+    Only the operator knows whether it signed the Plan; it says so on the Plan if it did not.
+
+    Raises
+    ------
+    InputError
+        The Plan is not what it shows, or its decisions cannot be read.
+    """
+    about = f"Plan {Key(plan.metadata.namespace, plan.metadata.name)}"
+    if not plan.spec.signature:
+        raise InputError(f"{about}: has no signature: the operator does not carry it out")
+    if plan_digest(plan.spec) != plan.spec.digest:
+        raise InputError(
+            f"{about}: spec.digest is not the digest of what it says: do not approve it"
+        )
+    try:
+        wrong = contradiction(plan.spec, unpack_decisions(plan.spec.decisions))
+    except UnreadablePlanError as error:
+        raise InputError(f"{about}: {error}") from error
+    if wrong:
+        raise InputError(f"{about}: {wrong}: do not approve it")
+
+
+def deadline(text: str, now: datetime) -> datetime:
+    """Return the time that a text means: a time with its zone, or a duration from now.
+
+    Raises
+    ------
+    InputError
+        It is neither.
+    """
+    if (duration := duration_of(text)) is not None:
+        return now + duration
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise InputError(f"--until {text}: give a time such as 2026-07-01T18:00:00Z, or 90m, 2h")
+    return time.astimezone(UTC)
+
+
+def approval(plan: Plan, state: str, by: str, until: datetime | None) -> dict[str, str | None]:
+    """Return the answer to a Plan, as its status has it; None removes a field."""
+    return {
+        "state": state,
+        "digest": plan.spec.digest,
+        "by": by[:MAX_NAME] or None,
+        "until": until.strftime("%Y-%m-%dT%H:%M:%SZ") if until else None,
+    }

@@ -1,0 +1,126 @@
+"""`kubectl inferno plans`, `diff`, `approve` and `reject`: recorded Plans, and answers to them."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from inferno_operator.cli.console import Format, Output, show
+from inferno_operator.cli.kubectl.places import now, run, somewhere
+
+if TYPE_CHECKING:
+    from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
+    from inferno_operator.resources import Plan
+
+app = typer.Typer()
+
+PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name.")]
+
+
+@app.command(
+    epilog="Example: kubectl inferno plans --namespace llm"
+    "\n\nExample: kubectl inferno plans -o json"
+)
+@somewhere
+def plans(place: "KubectlOptions", output: Output = Format.TABLE) -> None:
+    """Show the Plans that optimizations recorded, the newest first.
+
+    Those that wait for approval are shown with the reason.
+    """
+    from inferno_operator.cli.kubectl.answer import in_order
+    from inferno_operator.cli.tables.plans import plans_parts
+
+    found = in_order(run(place, lambda session: session.plans()))
+    show(
+        output,
+        lambda: [plan.to_json() for plan in found],
+        lambda: plans_parts(found, now()),
+    )
+
+
+@app.command(
+    epilog="Example: kubectl inferno diff fleet-17"
+    "\n\nExample: kubectl inferno diff fleet-17 -n llm -o yaml"
+)
+@somewhere
+def diff(place: "KubectlOptions", name: PlanName, output: Output = Format.TABLE) -> None:
+    """Show what a Plan changes: each Server before and after, and the cost.
+
+    A Plan that is still to be carried out is refused if its decisions are not what it shows.
+    """
+    from inferno_operator.cli.kubectl.answer import check_text, choose_plan, in_order
+    from inferno_operator.cli.tables.plans import diff_parts
+
+    async def read(session: "Session") -> "Plan":
+        return choose_plan(in_order(await session.plans()), session.namespace, name)
+
+    chosen = run(place, read)
+    if not chosen.is_finished:
+        check_text(chosen)
+    show(output, chosen.to_json, lambda: diff_parts(chosen))
+
+
+@app.command(
+    epilog="Example: kubectl inferno approve fleet-17"
+    "\n\nExample: kubectl inferno approve fleet-17 -n llm --until 2h"
+)
+@somewhere
+def approve(
+    place: "KubectlOptions",
+    name: PlanName,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="When it ends: a time, or a duration such as 2h; never by default.",
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Approve a Plan, so that the operator carries it out.
+
+    A Plan is refused if its decisions are not what it shows.
+    Writes status.approval of the Plan with your rights. You need the ClusterRole inferno-approve.
+    """
+    _answer(place, name, "Approved", until, output)
+
+
+@app.command(epilog="Example: kubectl inferno reject fleet-17 --namespace llm")
+@somewhere
+def reject(place: "KubectlOptions", name: PlanName, output: Output = Format.TABLE) -> None:
+    """Reject a Plan, so that the operator never carries it out.
+
+    The same changes are not proposed again at the interval of the Optimizer while the inputs
+    stay the same. You need the ClusterRole inferno-approve.
+    """
+    _answer(place, name, "Rejected", None, output)
+
+
+def _answer(
+    place: "KubectlOptions", name: str, state: str, until: str | None, output: Format
+) -> None:
+    """Answer a Plan, and show the answer."""
+    from inferno_operator.cli.kubectl.answer import (
+        approval,
+        check_open,
+        check_text,
+        choose_plan,
+        deadline,
+        in_order,
+    )
+    from inferno_operator.cli.tables.plans import summary
+
+    end = None if until is None else deadline(until, now())
+
+    async def answer(session: "Session") -> "Plan":
+        plan = choose_plan(in_order(await session.plans()), session.namespace, name)
+        check_open(plan)
+        if state == "Approved":
+            check_text(plan)
+        given = approval(plan, state, await session.user(), end)
+        await session.answer(name, given)
+        return plan
+
+    plan = run(place, answer)
+    told = f"Plan {name}: {state.lower()}; {summary(plan)}"
+    show(output, lambda: {"plan": name, "state": state, "digest": plan.spec.digest}, lambda: [told])

@@ -1,0 +1,13 @@
+"""Durations as people type them."""
+
+import re
+from datetime import timedelta
+
+DURATION = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[smhd])")
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def duration_of(text: str) -> timedelta | None:
+    """Return a time such as 90m, 2h or 7d; None if the text is no such time."""
+    found = DURATION.fullmatch(text)
+    return None if found is None else timedelta(**{UNITS[found["unit"]]: int(found["number"])})

@@ -1,0 +1,75 @@
+"""Options that say where Prometheus is; each stands for an INFERNO_PROMETHEUS_* variable."""
+# ruff: noqa: PLC0415 - the client is imported only where it is used, so that `--help` is fast
+
+import os
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from inferno_operator.settings import VARIABLES, Variable
+from inferno_optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+
+PREFIX = "INFERNO_PROMETHEUS_"
+URL = f"{PREFIX}URL"
+
+PROMETHEUS_VARIABLES = tuple(v for v in VARIABLES if v.name.startswith(PREFIX))
+
+
+def prometheus_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command, which gets an endpoint, or None, as first argument."""
+
+    @wraps(command, assigned=("__name__", "__doc__"))
+    def wrapped(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the command's
+        given = {v.name: options.pop(_parameter(v)) for v in PROMETHEUS_VARIABLES}
+        command(_endpoint(given), *arguments, **options)
+
+    own = list(signature(command).parameters.values())[1:]
+    options = (
+        Parameter(
+            _parameter(variable),
+            Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                str | None,
+                typer.Option(_flag(variable), metavar=variable.metavar, help=variable.help),
+            ],
+        )
+        for variable in PROMETHEUS_VARIABLES
+    )
+    wrapped.__signature__ = Signature([*own, *options])  # type: ignore[attr-defined]  # PEP 362
+    return wrapped
+
+
+def required(endpoint: "PrometheusEndpoint | None") -> "PrometheusEndpoint":
+    """Return the endpoint.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    if endpoint is None:
+        raise InputError("where is Prometheus? Give --prometheus URL")
+    return endpoint
+
+
+def _endpoint(options: Mapping[str, str | None]) -> "PrometheusEndpoint | None":
+    from inferno_operator.settings.prometheus import prometheus_endpoint
+
+    given = {name: value for name, value in options.items() if value is not None}
+    return prometheus_endpoint({**os.environ, **given})
+
+
+def _flag(variable: Variable) -> str:
+    rest = variable.name.removeprefix(PREFIX).lower().replace("_", "-")
+    return "--prometheus" if variable.name == URL else f"--{rest}"
+
+
+def _parameter(variable: Variable) -> str:
+    return _flag(variable).removeprefix("--").replace("-", "_")

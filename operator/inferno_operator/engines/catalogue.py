@@ -1,0 +1,153 @@
+"""The catalogue of sources: where each engine or gateway has its figures in Prometheus."""
+
+import difflib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import yaml
+from pydantic import BeforeValidator, Field, ValidationError
+
+from inferno_operator.resources import CUSTOM
+from inferno_operator.resources.schema import Items, Part, Rule
+from inferno_optimizer.errors import InputError
+
+Mean = Literal["avgInTokens", "avgOutTokens", "itlAverage", "ttftAverage", "waitAverage"]
+Gauge = Literal["running", "waiting", "kvCacheUsage"]
+
+TOKENS: tuple[Mean, Mean] = ("avgInTokens", "avgOutTokens")
+"""The lengths of requests: of the prompt and of the answer."""
+
+MetricName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
+Names = Annotated[Items[MetricName], Field(min_length=1)]
+
+
+class Term(Part):
+    """A part of an arrival rate: the rate of a counter or the growth of a gauge."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("give rate or growth", "", lambda term: bool(term.rate) != bool(term.growth)),
+    )
+
+    rate: Items[MetricName] = ()
+    growth: Items[MetricName] = ()
+    where: str = ""
+
+
+class Quotient(Part):
+    """A mean: a histogram, or a counter divided by another."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("give metric or ratio", "", lambda mean: bool(mean.metric) != bool(mean.ratio)),
+    )
+
+    metric: MetricName | None = None
+    ratio: Annotated[tuple[MetricName, MetricName], Field(strict=False)] | None = None
+    where: str = ""
+
+    @property
+    def counters(self) -> tuple[str, str]:
+        """The counters of the numerator and of the denominator."""
+        return self.ratio or (f"{self.metric}_sum", f"{self.metric}_count")
+
+
+class OfReplicas(Part):
+    """A gauge over all replicas: the sum or the average."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("give sum or average", "", lambda gauge: bool(gauge.sum) != bool(gauge.average)),
+    )
+
+    sum: Items[MetricName] = ()
+    average: Items[MetricName] = ()
+
+
+def _quotient(value: object) -> object:
+    return {"metric": value} if isinstance(value, str) else value
+
+
+class MetricSource(Part):
+    """Where an engine or a gateway has its figures; see `sources.yaml`."""
+
+    heartbeat: Names
+    arrivals: Annotated[Items[Items[Term]], Field(min_length=1)]
+    means: dict[Mean, Items[Annotated[Quotient, BeforeValidator(_quotient)]]] = Field(
+        default_factory=dict
+    )
+    gauges: dict[Gauge, OfReplicas] = Field(default_factory=dict)
+
+    @property
+    def counted(self) -> str:
+        """The metric of the best arrival rate, for messages."""
+        term = self.arrivals[0][0]
+        return (term.rate or term.growth)[0]
+
+
+MetricSources = Mapping[str, MetricSource]
+"""The sources by name."""
+
+
+def built_in() -> MetricSources:
+    """Return the sources that the operator knows."""
+    return read_catalogue(files(__package__).joinpath("sources.yaml").read_text(), "sources.yaml")
+
+
+def catalogue_with(file: Path | None) -> MetricSources:
+    """Return the sources that are built in, and those of a file, which replace them by name.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is not valid.
+    """
+    if file is None:
+        return built_in()
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from error
+    return {**built_in(), **read_catalogue(text, str(file))}
+
+
+def read_catalogue(text: str, name: str) -> MetricSources:
+    """Read a catalogue in the form of `sources.yaml`.
+
+    Raises
+    ------
+    InputError
+        The text is not valid; the message has `name` and the field.
+    """
+    try:
+        document: Any = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise InputError(f"{name}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{name}: must be an object with a source for each name")
+    return {str(key): _source(item, f"{name}: {key}") for key, item in document.items()}
+
+
+def _source(item: object, name: str) -> MetricSource:
+    try:
+        return MetricSource.model_validate(item)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(map(str, first["loc"]))
+        raise InputError(f"{name}.{path}: {first['msg']}") from error
+
+
+def find_source(catalogue: MetricSources, name: str) -> MetricSource:
+    """Return a source.
+
+    Raises
+    ------
+    InputError
+        There is no such source; the message has the nearest name.
+    """
+    if name in catalogue:
+        return catalogue[name]
+    known = [*catalogue, CUSTOM]
+    near = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
+    nearest = next((n for n in known if [n.lower()] == near), "")
+    meant = f"did you mean {nearest}?" if nearest else f"use one of {', '.join(known)}"
+    raise InputError(f"spec.measure.source: {name!r} is unknown; {meant}")

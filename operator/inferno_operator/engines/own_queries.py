@@ -1,0 +1,200 @@
+"""Asks the queries that Servers name themselves; each namespace has a share of every survey."""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+
+from inferno_operator.engines.reading import (
+    CUSTOM_ANSWERS,
+    Reading,
+    is_plausible,
+    merged_warnings,
+)
+from inferno_operator.resources import Queries
+from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError
+from inferno_optimizer.errors import InfernoError, InputError
+
+NAMESPACE_SECONDS = 10.0
+"""Time that the queries of the Servers of a namespace have in a survey [s]."""
+
+NAMESPACE_SERVERS = 2
+"""Servers of a namespace whose queries run at the same time."""
+
+NAMESPACES = 4
+"""Namespaces whose queries run at the same time."""
+
+SURVEY_SECONDS = 30.0
+"""Time that the queries of all namespaces have in a survey [s]."""
+
+SLOW_SECONDS = 1.0
+"""Time of the queries of a Server beyond which its turn comes after that of the others [s]."""
+
+Receive = Callable[[Key, Reading], Awaitable[None]]
+"""Takes the reading of a Server as soon as it is there."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The survey in which a Server or a namespace was asked last, and whether it was slow."""
+
+    survey: int = 0
+    is_slow: bool = False
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        """What to sort by: the fast, then those that were not asked for the longest time."""
+        return self.is_slow, self.survey
+
+
+class OwnQueries:
+    """Asks Prometheus the queries of Servers, again and again.
+
+    Namespaces and Servers that were fast come first; of slow ones, those that were not asked for
+    the longest time.
+    """
+
+    def __init__(self, prometheus: Prometheus) -> None:
+        self._prometheus = prometheus
+        self._surveys = 0
+        self._servers: dict[Key, _Turn] = {}
+        self._namespaces: dict[str, _Turn] = {}
+
+    async def ask(
+        self,
+        asking: Mapping[Key, tuple[Reading, Queries]],
+        receive: Receive,
+        is_wanted: Callable[[Key], bool],
+    ) -> None:
+        """Add the answers to the readings of Servers.
+
+        Parameters
+        ----------
+        asking
+            The readings so far, and the queries.
+        receive
+            Called with each reading that is complete, or that has no time left.
+        is_wanted
+            Whether a Server is still there: others are not asked.
+        """
+        self._surveys += 1
+        self._servers = {key: self._servers.get(key, _Turn()) for key in asking}
+        by_namespace: defaultdict[str, list[Key]] = defaultdict(list)
+        for key in sorted(asking, key=lambda key: (self._servers[key].order, key)):
+            by_namespace[key.namespace].append(key)
+        turns = {name: self._namespaces.get(name, _Turn()) for name in by_namespace}
+        self._namespaces = turns
+        places = asyncio.Semaphore(NAMESPACES)
+        end = asyncio.get_running_loop().time() + SURVEY_SECONDS
+
+        async def work(name: str) -> None:
+            async with places:
+                began = asyncio.get_running_loop().time()
+                share = _Share(name, min(began + NAMESPACE_SECONDS, end))
+                await self._namespace(by_namespace[name], asking, receive, is_wanted, share)
+                if began < end:
+                    seconds = asyncio.get_running_loop().time() - began
+                    turns[name] = _Turn(self._surveys, seconds > SLOW_SECONDS)
+
+        async with asyncio.TaskGroup() as group:
+            for name in sorted(by_namespace, key=lambda name: (turns[name].order, name)):
+                group.create_task(work(name))
+
+    async def _namespace(
+        self,
+        keys: list[Key],
+        asking: Mapping[Key, tuple[Reading, Queries]],
+        receive: Receive,
+        is_wanted: Callable[[Key], bool],
+        share: "_Share",
+    ) -> None:
+        waiting = deque(keys)
+
+        async def work() -> None:
+            while waiting:
+                key = waiting.popleft()
+                if is_wanted(key):
+                    await receive(key, await self._server(key, *asking[key], share))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(NAMESPACE_SERVERS):
+                group.create_task(work())
+
+    async def _server(
+        self, key: Key, reading: Reading, queries: Queries, share: "_Share"
+    ) -> Reading:
+        """Return the reading with the answers, or why there are none."""
+        if reading.unavailable:
+            return reading
+        if share.is_used_up:
+            return replace(reading, unavailable=share.problem)
+        turn, began = self._servers[key], asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(share.until):
+                found = await self._answered(reading, queries.to_json(), share)
+        except TimeoutError:
+            seconds = asyncio.get_running_loop().time() - began
+            had_time = seconds >= NAMESPACE_SECONDS / 2  # else it comes first in the next survey
+            turn.survey = self._surveys if had_time else turn.survey
+            turn.is_slow = turn.is_slow or seconds > SLOW_SECONDS
+            return replace(reading, unavailable=share.problem)
+        turn.survey = self._surveys
+        turn.is_slow = asyncio.get_running_loop().time() - began > SLOW_SECONDS
+        return found
+
+    async def _answered(
+        self, reading: Reading, queries: Mapping[str, str], share: "_Share"
+    ) -> Reading:
+        values: dict[str, float] = {}
+        for quantity, expression in queries.items():
+            try:
+                answer = await self._prometheus.query(expression)
+                value = _single(answer)
+            except (RefusedError, InputError) as error:
+                reading = replace(reading, refused=f"spec.measure.queries.{quantity}: {error}")
+            except InfernoError as error:
+                share.failure = str(error)
+                return replace(reading, unavailable=str(error))
+            else:
+                warnings = merged_warnings(reading.warnings, answer.warnings)
+                reading = replace(reading, warnings=warnings)
+                values |= {} if value is None else {quantity: value}
+        return replace(reading, answers={**reading.answers, CUSTOM_ANSWERS: values})
+
+
+@dataclass(slots=True)
+class _Share:
+    """The time that a namespace has in a survey, until a time of the event loop [s].
+
+    `failure` is the last one of its queries that Prometheus did not answer.
+    """
+
+    namespace: str
+    until: float
+    failure: str = ""
+
+    @property
+    def is_used_up(self) -> bool:
+        return asyncio.get_running_loop().time() >= self.until
+
+    @property
+    def problem(self) -> str:
+        return (
+            f"namespace {self.namespace} used up its time for spec.measure.queries,"
+            f" {NAMESPACE_SECONDS:g} s of a measurement (all namespaces: {SURVEY_SECONDS:g} s):"
+            " make the queries faster, or let recording rules of Prometheus compute them"
+            + (f"; the last failure: {self.failure}" if self.failure else "")
+        )
+
+
+def _single(answer: QueryResult) -> float | None:
+    """The value of an answer with one series; None if there is none."""
+    if len(answer.samples) > 1:
+        raise InputError(
+            f"returns {len(answer.samples)} series: aggregate them to one, such as with sum(...)"
+        )
+    value = answer.samples[0].value if answer.samples else None
+    if value is not None and not is_plausible(value):
+        raise InputError(f"returns {value:g}: no quantity is negative or so large")
+    return value

@@ -1,0 +1,417 @@
+"""Builds PromQL for many servers at once; values of labels are quoted, never pasted.
+
+Servers whose series have the same names of labels share each query: the answer has one series
+for each combination of values, and the label `inferno_part` says which part of the answer a
+series is.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from inferno_operator.engines.catalogue import (
+    MetricSource,
+    OfReplicas,
+    Quotient,
+    Term,
+)
+from inferno_operator.runtime.prometheus import is_label_name, quoted
+from inferno_optimizer.errors import InputError
+
+PART = "inferno_part"
+"""The label that says which part of an answer a series is."""
+
+VALUES_NAMED = 50
+"""If there are more values of a label, the query of a whole group selects all its values."""
+
+LONGEST_SELECTOR = 2**13
+LONGEST_SELECTOR_OF_PART = 2**17
+"""Largest size of a selector [bytes]: a query has up to forty, and Prometheus takes 10 MB."""
+
+PERCENTILES = (0.5, 0.95, 0.99)
+
+MARGIN_SECONDS = 15
+"""Age of the newest sample [s], beyond two scrape intervals, up to which it is fresh."""
+
+ENOUGH_REQUESTS = 20
+"""Requests of which a mean is taken from the short window."""
+
+SCRAPES = 4
+"""Scrape intervals that the short window has at least."""
+
+EXTRAPOLATED = 1.1
+"""Scrape intervals up to which `rate` and `delta` extrapolate to the ends of their window."""
+
+TARGET = ("job", "instance", "cluster", "namespace", "pod")
+"""Labels that name a target; all but the first two may be absent."""
+
+STEP_SECONDS = 60
+"""Time between two moments at which the newest sample is looked for [s]."""
+
+FEW, FEW_COUNT = "few ", "number of few "
+"""Prefixes of the parts with means of few requests, and with their number."""
+
+BUCKETS = "buckets "
+"""Prefix of the names of queries for the buckets of a histogram."""
+
+TIMES = ("itlAverage", "ttftAverage", "waitAverage")
+"""Means with percentiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateWindows:
+    """The windows of rates [s]: `short` to see an increase at once, `long` for a steady load.
+
+    `brief` is to see at once how large a jump is; 0: replicas are not scraped often enough.
+    """
+
+    short: int = 60
+    long: int = 300
+    brief: int = 0
+
+
+WINDOWS = RateWindows()
+"""The default windows."""
+
+
+GroupIdentity = tuple[str, tuple[str, ...]]
+"""The name of a source, and the names of the labels of its series."""
+
+
+@dataclass(frozen=True)
+class SeriesGroup:
+    """Servers of one source whose series have the same names of labels.
+
+    `labels` are the names in order, `values` the values of each server. The queries of a part of
+    a larger group name its values, so that the answers are about nobody else.
+    """
+
+    name: str
+    source: MetricSource
+    labels: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    is_part: bool = False
+
+    @property
+    def identity(self) -> GroupIdentity:
+        """What the group has in common."""
+        return self.name, self.labels
+
+    @cached_property
+    def selector(self) -> str:
+        """Matchers that select the series of all servers of the group, of limited size."""
+        limit = LONGEST_SELECTOR_OF_PART if self.is_part else LONGEST_SELECTOR
+        matchers = {label: self._matcher(n, limit) for n, label in enumerate(self.labels)}
+        for label in sorted(matchers, key=lambda label: len(matchers[label]), reverse=True):
+            if len(",".join(matchers.values()).encode()) <= limit:
+                break
+            matchers[label] = f'{label}!=""'
+        return ",".join(matchers.values())
+
+    def _matcher(self, number: int, limit: int) -> str:
+        label, values = self.labels[number], sorted({each[number] for each in self.values})
+        if len(values) == 1:
+            return f"{label}={quoted(values[0])}"
+        few = len(values) <= VALUES_NAMED or self.is_part
+        if few and sum(map(len, values)) <= limit:
+            return f"{label}=~{quoted('|'.join(map(re.escape, values)))}"
+        return f'{label}!=""'
+
+    @property
+    def by(self) -> str:
+        """The clause that keeps the labels of the group."""
+        return f"by ({', '.join(self.labels)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """An expression for a group, by name; `is_signed` if numbers may be negative, as a slope."""
+
+    group: SeriesGroup
+    name: str
+    expression: str
+    is_signed: bool = False
+
+
+def label_names(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return names of labels in order.
+
+    Raises
+    ------
+    InputError
+        A name is not a valid name of a label.
+    """
+    names = tuple(sorted(labels))
+    for name in names:
+        if not is_label_name(name) or name == PART:
+            raise InputError(f"spec.measure.labels: {name!r} is not a name of a label")
+    return names
+
+
+def arrivals(group: SeriesGroup, seconds: int, before: int, name: str) -> Query:
+    """Return the query for arrival rates; part i is the i-th alternative of the source.
+
+    Parameters
+    ----------
+    group
+        The servers.
+    seconds
+        The window [s].
+    before
+        How long before the window the sample may be that a gauge had at its begin [s].
+    name
+        Name of the query.
+    """
+    parts = (
+        (str(number), _sum(group, terms, seconds, before))
+        for number, terms in enumerate(group.source.arrivals)
+    )
+    return Query(group, name, _union(parts), is_signed=True)
+
+
+def means(group: SeriesGroup, windows: RateWindows) -> Query | None:
+    """Return the query for means; None if the source has none.
+
+    Times are those of the short window if enough requests ended in it, else of the long one;
+    tokens are those of the long window. If few requests ended in it, their mean and their number
+    are parts of their own.
+    """
+    parts = [
+        (name, " or ".join(text(item) for item in items))
+        for quantity, items in group.source.means.items()
+        for name, text in _means(group, quantity, windows)
+    ]
+    return Query(group, "means", _union(parts)) if parts else None
+
+
+def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
+    """Return the query for gauges and for the replicas.
+
+    Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
+    `absent` replicas, which have reported in the long window, are still targets, and do not
+    report now; `young`, the replicas of a server of which none was known before the window;
+    `late`, the time of the newest sample [s] of a server that is not scraped in time; `newest`,
+    the same where `rate` and `delta` do not extrapolate to the end of their window; and once,
+    without labels, `interval`: the time between two scrapes [s] of nearly all servers at most.
+    """
+    seconds, recently = windows.long, windows.short // SCRAPES
+    heartbeat = _each(group, "{}")
+    older = _each(group, f"last_over_time({{}}[{windows.short}s] offset {seconds}s)")
+    samples = f"max {group.by} ({_each(group, f'count_over_time({{}}[{seconds}s])')})"
+    newest = f"max {group.by} ({_each(group, 'timestamp({})')})"
+    reporting = f"count {group.by} ({_targets(group)} ({heartbeat}))"
+    usual = f"{seconds} / ({samples} and count {group.by} ({older}))"
+    between = f"min {group.by} ({_interval(group, recently)}) or {usual}"
+    parts = [
+        *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
+        ("reporting", reporting),
+        ("absent", f"(count {group.by} ({_scraped(group, seconds)}) - {reporting} > 0)"),
+        ("young", f"({reporting} unless count {group.by} ({older}))"),
+        ("late", f"({newest} < time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples})"),
+        ("newest", f"({newest} < time() - {EXTRAPOLATED} * {seconds} / {samples})"),
+        ("interval", f"quantile(0.95, {between})"),
+    ]
+    return Query(group, "replicas", _union(parts))
+
+
+def _targets(group: SeriesGroup) -> str:
+    """The aggregation that leaves one series of each target."""
+    return f"group by ({_of_targets(group)})"
+
+
+def _of_targets(group: SeriesGroup) -> str:
+    return ", ".join(dict.fromkeys((*TARGET, *group.labels)))
+
+
+def _scraped(group: SeriesGroup, seconds: int) -> str:
+    """The targets that have reported in the last seconds and are scraped now, well or in vain.
+
+    `up` need not have the labels that name a pod; but those that it has are the same, because
+    pods of several namespaces or clusters may have the same address.
+    """
+    known = _each(group, f"last_over_time({{}}[{seconds}s])")
+    named = f"({_targets(group)} ({known}))"
+    return (
+        f"{named} and on ({', '.join(TARGET)}) up"
+        f' or {named} and on (job, instance, cluster) up{{namespace="",pod=""}}'
+    )
+
+
+def _interval(group: SeriesGroup, seconds: int) -> str:
+    """The time between the last scrapes of each replica [s]."""
+    return _each(
+        group,
+        f"(timestamp({{0}}) - timestamp({{0}} offset {seconds}s))"
+        f" / count_over_time({{0}}[{seconds}s])",
+    )
+
+
+def known_since(group: SeriesGroup, seconds: int, interval: int) -> Query:
+    """Return the query for what is known of servers in the last seconds.
+
+    The interval is that between two scrapes [s] at least: a sample that is older than two of
+    them is one from before an interruption. Parts: `since` and `until`, the times of the first
+    and of the newest sample [s]; `samples`, the most that there are of a replica.
+    """
+    sample = f"timestamp({{}}) > time() - {2 * interval}"
+    first = _each(group, f"min_over_time(({sample})[{seconds}s:{interval}s])")
+    newest = _each(group, "timestamp({})")
+    samples = _each(group, f"count_over_time({{}}[{seconds}s])")
+    parts = [
+        ("since", f"min {group.by} ({first})"),
+        ("until", f"max {group.by} ({newest})"),
+        ("samples", f"max {group.by} ({samples})"),
+    ]
+    return Query(group, "known since", _union(parts))
+
+
+def scrapes(group: SeriesGroup, seconds: int) -> str:
+    """Return the expression for the most samples that a replica has in some seconds."""
+    return f"max ({_each(group, f'count_over_time({{}}[{seconds}s])')})"
+
+
+def last_seen(group: SeriesGroup, seconds: int) -> Query:
+    """Return the query for servers that do not report now, but did in the last seconds.
+
+    Parts: `known` replicas; `newest`, the time of the newest sample [s], which is only looked
+    for at some moments, so that it is absent for replicas that ended at once.
+    """
+    known = _each(group, f"last_over_time({{}}[{seconds}s])")
+    newest = _each(group, f"max_over_time(timestamp({{}})[{seconds}s:{STEP_SECONDS}s])")
+    parts = [
+        ("known", f"count {group.by} ({known})"),
+        ("newest", f"max {group.by} ({newest})"),
+    ]
+    return Query(group, "last seen", _union(parts))
+
+
+def percentiles(group: SeriesGroup, share: float, seconds: int) -> Query | None:
+    """Return the query for a percentile of the times; None if the source has none."""
+    parts = [
+        (quantity, " or ".join(_percentile(group, item, share, seconds) for item in histograms))
+        for quantity in TIMES
+        if (histograms := [i for i in group.source.means.get(quantity, ()) if i.metric])  # type: ignore[call-overload]  # any text may be asked for
+    ]
+    return Query(group, f"p{share * 100:g}", _union(parts)) if parts else None
+
+
+def buckets(group: SeriesGroup, quantity: str, seconds: int) -> Query | None:
+    """Return the query for the buckets of a histogram; None if the source has none."""
+    items = group.source.means.get(quantity, ())  # type: ignore[call-overload]  # as above
+    histograms = [item.metric for item in items if item.metric]
+    if not histograms:
+        return None
+    by = f"by (le, {', '.join(group.labels)})"
+    rates = (f"rate({name}_bucket{{{group.selector}}}[{seconds}s])" for name in histograms)
+    return Query(group, f"{BUCKETS}{quantity}", " or ".join(f"sum {by} ({rate})" for rate in rates))
+
+
+def _union(parts: Iterable[tuple[str, str]]) -> str:
+    return " or ".join(
+        f'label_replace({expression}, "{PART}", "{name}", "", "")' for name, expression in parts
+    )
+
+
+def _selected(group: SeriesGroup, metric: str, where: str = "") -> str:
+    matchers = ",".join(filter(None, (group.selector, where)))
+    return f"{metric}{{{matchers}}}"
+
+
+def _each(group: SeriesGroup, template: str) -> str:
+    """A function of each metric of the heartbeat; `{}` or `{0}` is the selector."""
+    return " or ".join(template.format(_selected(group, name)) for name in group.source.heartbeat)
+
+
+def _sum(group: SeriesGroup, terms: Sequence[Term], seconds: int, before: int) -> str:
+    """The sum of terms; a term without series counts as 0, if another one has series."""
+    restarted = _restarted(group, terms, seconds)
+    texts = (
+        _rate(group, term, seconds)
+        if term.rate
+        else _growth(group, term, seconds, before, restarted)
+        for term in terms
+    )
+    return f"sum {group.by} ({_union((str(number), text) for number, text in enumerate(texts))})"
+
+
+def _rate(group: SeriesGroup, term: Term, seconds: int) -> str:
+    selected = (_selected(group, name, term.where) for name in term.rate)
+    return " or ".join(f"sum {group.by} (rate({each}[{seconds}s]))" for each in selected)
+
+
+def _restarted(group: SeriesGroup, terms: Iterable[Term], seconds: int) -> str:
+    """What matches series of targets whose counters began at 0 again; "" without counters."""
+    counters = [_selected(group, name, term.where) for term in terms for name in term.rate]
+    resets = " or ".join(f"resets({each}[{seconds}s]) > 0" for each in counters)
+    return f"on ({_of_targets(group)}) ({resets})" if counters else ""
+
+
+def _growth(group: SeriesGroup, term: Term, seconds: int, before: int, restarted: str) -> str:
+    """The growth of gauges in a window [1/s]: what they had last, less what they had before it.
+
+    A replica that ended counts with its last sample: what ran there had arrived. So does what
+    was lost when one restarted; it is taken as much as there was before the window. A replica
+    that began counts as `rate` counts the counters beside it: what its first sample has is left
+    out, as the replica may be older than its series, and the rest is extrapolated.
+    """
+
+    def growth(selected: str) -> str:
+        last = f"last_over_time({selected}[{seconds}s])"
+        earlier = f"last_over_time({selected}[{before}s] offset {seconds}s)"
+        new = f"delta({selected}[{seconds}s])"
+        if not restarted:
+            return f"{last} - {earlier} or {new}"
+        again = f"{last} and {restarted} and {earlier}"
+        return f"{last} - ({earlier} unless {restarted}) or ({again}) or {new}"
+
+    selected = (_selected(group, name, term.where) for name in term.growth)
+    return " or ".join(f"sum {group.by} ({growth(each)}) / {seconds}" for each in selected)
+
+
+def _means(
+    group: SeriesGroup, quantity: str, windows: RateWindows
+) -> Iterator[tuple[str, Callable[[Quotient], str]]]:
+    """Yield the parts of a mean: the name, and the expression for one of the alternatives."""
+    enough = f">= {ENOUGH_REQUESTS / windows.long:g}"
+    few = f"> 0 < {ENOUGH_REQUESTS / windows.long:g}"
+    if quantity in TIMES:
+        yield quantity, lambda item: _time(group, item, windows)
+        return
+    yield quantity, lambda item: _quotient(group, item, windows.long, enough)
+    yield FEW + quantity, lambda item: _quotient(group, item, windows.long, few)
+    yield (
+        FEW_COUNT + quantity,
+        lambda item: f"({_count(group, item, windows.long)} {few}) * {windows.long}",
+    )
+
+
+def _time(group: SeriesGroup, item: Quotient, windows: RateWindows) -> str:
+    long = _quotient(group, item, windows.long, "> 0")
+    least = ENOUGH_REQUESTS / windows.short
+    return f"{_quotient(group, item, windows.short, f'>= {least:g}')} or {long}"
+
+
+def _quotient(group: SeriesGroup, item: Quotient, seconds: int, condition: str) -> str:
+    """A mean in a window, for servers whose rate of the denominator meets a condition."""
+    above, _ = item.counters
+    total = f"sum {group.by} (rate({_selected(group, above, item.where)}[{seconds}s]))"
+    return f"({total} / ({_count(group, item, seconds)} {condition}))"
+
+
+def _count(group: SeriesGroup, item: Quotient, seconds: int) -> str:
+    """The rate of the denominator of a mean."""
+    _, below = item.counters
+    return f"sum {group.by} (rate({_selected(group, below, item.where)}[{seconds}s]))"
+
+
+def _gauge(group: SeriesGroup, gauge: OfReplicas) -> str:
+    function = "sum" if gauge.sum else "avg"
+    names = gauge.sum or gauge.average
+    return " or ".join(f"{function} {group.by} ({_selected(group, name)})" for name in names)
+
+
+def _percentile(group: SeriesGroup, item: Quotient, share: float, seconds: int) -> str:
+    by = f"by (le, {', '.join(group.labels)})"
+    selected = _selected(group, f"{item.metric}_bucket", item.where)
+    return f"histogram_quantile({share:g}, sum {by} (rate({selected}[{seconds}s])))"

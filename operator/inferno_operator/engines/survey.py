@@ -1,0 +1,203 @@
+"""Asks Prometheus about all servers: shared queries first, those of Servers' own last."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from inferno_operator.engines.catalogue import (
+    MetricSource,
+    MetricSources,
+    find_source,
+)
+from inferno_operator.engines.division import Namespaces, chunks
+from inferno_operator.engines.own_queries import OwnQueries
+from inferno_operator.engines.promql import (
+    WINDOWS,
+    GroupIdentity,
+    RateWindows,
+    SeriesGroup,
+    label_names,
+)
+from inferno_operator.engines.reading import Reading, Values
+from inferno_operator.engines.rounds import Effort, GroupPart, Rounds, Told
+from inferno_operator.resources import CUSTOM, Measure, Queries
+from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.prometheus import Prometheus
+from inferno_optimizer.errors import InputError
+
+SHARED_SECONDS = 60.0
+"""Time after which a survey asks about no further groups [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyResult:
+    """The reading of a server, its source, and what to say if it has no series."""
+
+    reading: Reading
+    source: MetricSource | None
+    hint: str = ""
+
+
+Results = Mapping[Key, SurveyResult]
+
+Receive = Callable[[Results], Awaitable[object]]
+"""Takes results as soon as they are there."""
+
+
+async def _ignore(_: Results) -> None:
+    """Take nothing."""
+
+
+class Survey:
+    """Asks Prometheus about servers, again and again.
+
+    Groups that were fast come first, so that a slow one delays no other. A survey takes limited
+    time, whatever Prometheus does.
+
+    Parameters
+    ----------
+    prometheus
+        What to ask.
+    catalogue
+        The sources.
+    clock
+        The time of day, Unix time [s].
+    windows
+        The windows of rates; the short one grows with the scrape interval.
+    """
+
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        catalogue: MetricSources,
+        clock: Callable[[], float],
+        windows: RateWindows = WINDOWS,
+    ) -> None:
+        self._catalogue = catalogue
+        self._clock = clock
+        self._rounds = Rounds(prometheus, clock, windows)
+        self._own = OwnQueries(prometheus)
+        self._seconds: dict[GroupPart, float] = {}
+
+    async def ask(
+        self,
+        measures: Mapping[Key, Measure],
+        receive: Receive = _ignore,
+        is_wanted: Callable[[Key], bool] = lambda _: True,
+    ) -> Results:
+        """Return the readings of servers; a failure becomes a part of the reading.
+
+        Parameters
+        ----------
+        measures
+            Where each server is measured.
+        receive
+            Called with the results of some servers as soon as they are there.
+        is_wanted
+            Whether a server is still there: queries of its own are not asked otherwise.
+        """
+        found: dict[Key, SurveyResult] = {}
+
+        async def take(results: Results) -> None:
+            found.update(results)
+            await receive(results)
+
+        async def take_shared(results: Results) -> None:
+            found.update(results)
+            await receive({k: result for k, result in results.items() if not measures[k].queries})
+
+        async def take_own(key: Key, reading: Reading) -> None:
+            await take({key: replace(found[key], reading=reading)})
+
+        await self._shared(measures, take_shared)
+        await self._own.ask(dict(_asking(measures, found)), take_own, is_wanted)
+        return found
+
+    async def _shared(self, measures: Mapping[Key, Measure], take: Receive) -> None:
+        groups: defaultdict[GroupIdentity, dict[Key, Measure]] = defaultdict(dict)
+        for key, measure in measures.items():
+            try:
+                groups[_identity(measure, self._catalogue)][key] = measure
+            except InputError as error:
+                await take(
+                    {key: SurveyResult(Reading(refused=str(error), time=self._clock()), None)}
+                )
+        custom = groups.pop((CUSTOM, ()), {})
+        await take({key: SurveyResult(Reading(time=self._clock()), None) for key in custom})
+        parts = {
+            (identity, number): (members, chunk)
+            for identity, servers in groups.items()
+            for members in [_Members.of(identity[1], servers)]
+            for number, chunk in enumerate(chunks(self._group(identity, members), members.first))
+        }
+        self._seconds = {part: self._seconds.get(part, 0.0) for part in parts}
+        self._rounds.keep(parts)
+        effort, end = Effort.of_a_survey(), asyncio.get_running_loop().time() + SHARED_SECONDS
+        for part in sorted(parts, key=lambda part: self._seconds[part]):
+            began = asyncio.get_running_loop().time()
+            members, chunk = parts[part]
+            if effort.down or began >= end:
+                await take(self._unasked(members, chunk, effort.down or _LATE))
+                self._seconds[part] = 0.0
+                continue
+            async for told in self._rounds.ask(chunk, part[1], members.first, effort):
+                await take(_results(members, chunk.source, told))
+            self._seconds[part] = asyncio.get_running_loop().time() - began
+
+    def _group(self, identity: GroupIdentity, members: "_Members") -> SeriesGroup:
+        name, labels = identity
+        return SeriesGroup(name, self._catalogue[name], labels, tuple(sorted(members.keys)))
+
+    def _unasked(self, members: "_Members", chunk: SeriesGroup, problem: str) -> Results:
+        told = Told(Reading(unavailable=problem, time=self._clock()))
+        return _results(members, chunk.source, dict.fromkeys(chunk.values, told))
+
+
+_LATE = (
+    f"not asked, as other sources and labels took {SHARED_SECONDS:g} s:"
+    " it comes first in the next measurement"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The servers of a group by the values of their labels; several may have the same ones."""
+
+    keys: Mapping[Values, list[Key]]
+
+    @classmethod
+    def of(cls, labels: tuple[str, ...], servers: Mapping[Key, Measure]) -> "_Members":
+        keys: defaultdict[Values, list[Key]] = defaultdict(list)
+        for key, measure in sorted(servers.items()):
+            keys[tuple(measure.labels[label] for label in labels)].append(key)
+        return cls(keys)
+
+    @property
+    def first(self) -> Namespaces:
+        """The namespace of the first server with these values."""
+        return {values: keys[0].namespace for values, keys in self.keys.items()}
+
+
+def _results(members: _Members, source: MetricSource, told: Mapping[Values, Told]) -> Results:
+    return {
+        key: SurveyResult(item.reading, source, item.hint)
+        for values, item in told.items()
+        for key in members.keys[values]
+    }
+
+
+def _asking(
+    measures: Mapping[Key, Measure], found: Results
+) -> Iterator[tuple[Key, tuple[Reading, Queries]]]:
+    """Yield the servers with queries of their own, with their readings so far."""
+    for key, measure in measures.items():
+        if measure.queries:
+            yield key, (found[key].reading, measure.queries)
+
+
+def _identity(measure: Measure, catalogue: MetricSources) -> GroupIdentity:
+    if measure.source == CUSTOM and CUSTOM not in catalogue:
+        return CUSTOM, ()
+    find_source(catalogue, measure.source)
+    return measure.source, label_names(measure.labels)

@@ -1,0 +1,21 @@
+"""The axes of charts."""
+
+import pytest
+
+from inferno_operator.cli.drawing.svg import ticks
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "values"),
+    [
+        (0, 64, [0, 20, 40, 60]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (0, 33000, [0, 10000, 20000, 30000]),
+        (98.4, 98.7, [98.4, 98.5, 98.6, 98.7]),
+        (-30, 30, [-20, 0, 20]),
+    ],
+)
+def test_an_axis_has_about_five_round_values(
+    least: float, most: float, values: list[float]
+) -> None:
+    assert ticks(least, most) == pytest.approx(values)

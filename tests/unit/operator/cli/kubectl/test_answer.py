@@ -1,0 +1,133 @@
+"""Answers to Plans, and how Plans are shown."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from inferno_operator.cli.kubectl.answer import (
+    approval,
+    check_open,
+    choose_plan,
+    deadline,
+    in_order,
+)
+from inferno_operator.cli.tables.plans import diff_parts, plans_parts
+from inferno_operator.resources import Plan, parse
+from inferno_optimizer.errors import InputError
+from tests.unit.operator import objects
+from tests.unit.operator.objects import NOW, Manifest, observed
+
+BORN = "2026-03-01T11:00:00Z"
+MOVE = {
+    "server": "s",
+    "from": [{"accelerator": "A", "replicas": 2, "batch": 8}],
+    "to": [
+        {"accelerator": "A", "replicas": 1, "batch": 8},
+        {"accelerator": "B", "replicas": 3, "batch": 16},
+    ],
+    "costChange": 20,
+    "reason": "BestEffort",
+    "message": "no cards of type T are left",
+}
+CLEAR = {"server": "t", "from": MOVE["from"], "costChange": -20.5, "reason": "NoCapacity"}
+
+
+def manifest(name: str, phase: str | None = None, **spec: object) -> Manifest:
+    totals = {"servers": 2, "costBefore": 100, "costAfter": 99.5}
+    fields = {"optimizer": "fleet", "digest": "d", "inputsDigest": "i", "totals": totals, **spec}
+    told = {
+        "type": "CarriedOut",
+        "status": "False",
+        "reason": "AwaitsApproval",
+        "message": "the Optimizer has mode Approve",
+        "lastTransitionTime": BORN,
+    }
+    status = {"phase": phase, "by": "ann", "conditions": [told]} if phase else {}
+    made = objects.manifest("Plan", fields, name=name, namespace="llm", creationTimestamp=BORN)
+    return {**made, "status": status}
+
+
+def plan(name: str, phase: str | None = None, **spec: object) -> Plan:
+    found = parse(manifest(name, phase, **spec))
+    assert isinstance(found, Plan)
+    return found
+
+
+def test_the_newest_plan_comes_first_also_within_a_second() -> None:
+    plans = in_order(observed(manifest(name)) for name in ("fleet-9", "fleet-10", "fleet-2"))
+
+    assert [plan.metadata.name for plan in plans] == ["fleet-10", "fleet-9", "fleet-2"]
+
+
+def test_a_plan_that_does_not_exist_is_told_with_those_like_it() -> None:
+    with pytest.raises(InputError, match=r"Plan llm/fleet-3: there is none.*fleet-2"):
+        choose_plan([plan("fleet-2")], "llm", "fleet-3")
+
+
+@pytest.mark.parametrize("phase", ["Acting", "Done", "Superseded", "Expired", "Rejected", "Failed"])
+def test_a_plan_past_its_decision_needs_no_answer(phase: str) -> None:
+    with pytest.raises(InputError, match=f"has the phase {phase}: it needs no answer"):
+        check_open(plan("fleet-1", phase))
+
+
+@pytest.mark.parametrize("phase", [None, "Proposed", "Approved"])
+def test_other_plans_may_be_answered(phase: str | None) -> None:
+    check_open(plan("fleet-1", phase))
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("90m", datetime(2026, 3, 1, 13, 30, tzinfo=UTC)),
+        ("2h", datetime(2026, 3, 1, 14, tzinfo=UTC)),
+        ("1d", datetime(2026, 3, 2, 12, tzinfo=UTC)),
+        ("2026-03-01T18:00:00Z", datetime(2026, 3, 1, 18, tzinfo=UTC)),
+        ("2026-03-01T18:00:00+02:00", datetime(2026, 3, 1, 16, tzinfo=UTC)),
+    ],
+)
+def test_an_approval_ends_at_a_time_or_after_a_duration(text: str, time: datetime) -> None:
+    assert deadline(text, NOW) == time
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2x", "-1h", "2026-03-01T18:00:00", "99999999999d"])
+def test_other_ends_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--until"):
+        deadline(text, NOW)
+
+
+def test_an_answer_removes_what_an_earlier_one_had() -> None:
+    given = approval(plan("fleet-1"), "Rejected", "", None)
+
+    assert given == {"state": "Rejected", "digest": "d", "by": None, "until": None}
+
+
+def test_plans_are_shown_with_why_they_wait() -> None:
+    shown = "\n".join(map(str, plans_parts([plan("fleet-2", "Proposed"), plan("fleet-1")], NOW)))
+
+    assert shown.splitlines() == [
+        "PLAN     OPTIMIZER  PHASE     SERVERS   COST  CHANGE  BY   AGE",
+        "fleet-2  fleet      Proposed        2  99.50   -0.50  ann   1h",
+        "fleet-1  fleet      -               2  99.50   -0.50        1h",
+        "",
+        "fleet-2: the Optimizer has mode Approve",
+    ]
+
+
+def test_a_diff_shows_each_server_before_and_after() -> None:
+    parts = diff_parts(plan("fleet-1", "Proposed", steps=[MOVE, CLEAR], stepsOmitted=3))
+
+    assert "\n".join(map(str, parts)).splitlines() == [
+        "SERVER  FROM             TO                                  CHANGE  REASON",
+        "s       2 x A (batch 8)  1 x A (batch 8) + 3 x B (batch 16)  +20.00  BestEffort",
+        "t       2 x A (batch 8)  -                                   -20.50  NoCapacity",
+        "",
+        "s: no cards of type T are left",
+        "",
+        "and 3 more Servers, which the Plan does not list",
+        "2 Servers change; cost 100.00 -> 99.50 cents/hour (-0.50)",
+        "Proposed: the Optimizer has mode Approve",
+    ]
+
+
+def test_a_namespace_without_plans_is_told_so() -> None:
+    assert list(plans_parts([], NOW)) == ["no Plans in this namespace"]

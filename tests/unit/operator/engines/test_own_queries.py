@@ -1,0 +1,177 @@
+"""Queries of Servers' own: slow ones of a namespace take nothing from others, in virtual time."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.survey import Results, Survey, SurveyResult
+from inferno_operator.resources import Measure, Measured, Queries
+from inferno_operator.resources.objects import Key
+from tests.unit.operator.engines.prometheus import NOW, Table
+
+ALIVE = {"reporting": 1.0}
+SLOW_SECONDS = 10.0
+QUANTITIES = [field.alias or name for name, field in Queries.model_fields.items()]
+
+
+def custom(word: str, quantities: int = 1) -> Measure:
+    """A Server whose queries have a word."""
+    queries = {name: f"{word}_{name}" for name in QUANTITIES[:quantities]}
+    return Measure.model_validate({"source": "Custom", "queries": queries})
+
+
+def vllm(model: str, **fields: object) -> Measure:
+    return Measure.model_validate({"source": "vLLM", "labels": {"model_name": model}, **fields})
+
+
+@pytest.fixture
+def table() -> Table:
+    table = Table(["model_name"])
+    table.serve("m", delta={"0": 1.0}, count_over_time=ALIVE, quick={"": 2.0}, slow={"": 2.0})
+    table.seconds = {"slow": SLOW_SECONDS, "quick": 0.01}
+    return table
+
+
+class Watch:
+    """A survey, and when each result came [s]."""
+
+    def __init__(self, table: Table) -> None:
+        self.survey = Survey(table, built_in(), lambda: NOW)
+        self.came: dict[Key, float] = {}
+        self.took = 0.0
+
+    async def ask(
+        self, measures: Mapping[Key, Measure], gone: frozenset[Key] = frozenset()
+    ) -> dict[Key, Measured]:
+        began = asyncio.get_running_loop().time()
+        self.came = {}
+
+        async def receive(results: Results) -> None:
+            now = asyncio.get_running_loop().time() - began
+            self.came |= dict.fromkeys(results, now)
+
+        found = await self.survey.ask(measures, receive, lambda key: key not in gone)
+        self.took = asyncio.get_running_loop().time() - began
+        return {key: judged(result) for key, result in found.items()}
+
+
+def judged(result: SurveyResult) -> Measured:
+    return measured(result.reading, result.source, None, result.hint)
+
+
+SLOW = {Key("slow", f"s{n:02}"): custom("slow", len(QUANTITIES)) for n in range(20)}
+SHARED = {Key("shared", f"s{n}"): vllm("m") for n in range(3)}
+QUICK = {Key("quick", f"s{n}"): custom("quick", 3) for n in range(3)}
+
+
+async def test_180_slow_queries_of_a_namespace_delay_nobody_else(table: Table) -> None:
+    watch = Watch(table)
+
+    found = await watch.ask({**SLOW, **SHARED, **QUICK})
+
+    assert {found[key].quality for key in (*SHARED, *QUICK)} == {"Fresh"}
+    assert max(watch.came[key] for key in SHARED) == 0
+    assert max(watch.came[key] for key in QUICK) < 1
+    assert {found[key].quality for key in SLOW} == {"Stale"}
+    assert watch.took <= 11
+
+
+async def test_what_exceeds_the_time_of_a_namespace_is_stale_in_words_that_say_so(
+    table: Table,
+) -> None:
+    found = await Watch(table).ask(SLOW)
+
+    message = found[Key("slow", "s19")].message
+    assert message == (
+        "namespace slow used up its time for spec.measure.queries, 10 s of a measurement (all"
+        " namespaces: 30 s): make the queries faster, or let recording rules of Prometheus compute"
+        " them; the last good values are kept"
+    )
+
+
+async def test_a_fast_namespace_that_waited_for_slow_ones_is_the_first_from_then_on(
+    table: Table,
+) -> None:
+    watch = Watch(table)
+    slow = {Key(f"a-{n:02}", "s"): custom("slow", 3) for n in range(40)}
+    for _ in range(4):  # 12 slow namespaces have their turn in each
+        await watch.ask({**slow, **QUICK})
+
+    for _ in range(5):
+        found = await watch.ask({**slow, **QUICK})
+
+        assert {found[key].quality for key in QUICK} == {"Fresh"}
+        assert max(watch.came[key] for key in QUICK) < 1
+        assert watch.took <= 31
+
+
+async def test_fast_servers_come_before_the_slow_ones_of_their_namespace(table: Table) -> None:
+    watch = Watch(table)
+    fast = {Key("slow", f"z{n}"): custom("quick", 3) for n in range(5)}
+    for _ in range(11):  # two slow ones have their turn in each
+        await watch.ask({**SLOW, **fast})
+
+    for _ in range(5):
+        found = await watch.ask({**SLOW, **fast})
+
+        assert {found[key].quality for key in fast} == {"Fresh"}
+
+
+async def test_slow_servers_of_a_namespace_take_turns(table: Table) -> None:
+    table.seconds = {"slow": 4.0}
+    watch = Watch(table)
+    measures = {Key("slow", f"s{n}"): custom("slow") for n in range(8)}
+    fresh: set[Key] = set()
+
+    for _ in range(2):
+        found = await watch.ask(measures)
+        fresh |= {key for key, item in found.items() if item.quality == "Fresh"}
+
+    assert fresh == set(measures)
+
+
+async def test_queries_of_servers_that_are_gone_are_not_asked(table: Table) -> None:
+    watch = Watch(table)
+
+    found = await watch.ask(SLOW | QUICK, gone=frozenset(SLOW))
+
+    assert not any("slow" in text for text in table.asked)
+    assert {found[key].quality for key in QUICK} == {"Fresh"}
+    assert watch.took < 1
+
+
+async def test_a_slow_group_is_asked_after_the_others(table: Table) -> None:
+    watch = Watch(table)
+    table.seconds = {"slow_label": SLOW_SECONDS}
+    labels = {"labels": {"slow_label": "x"}}
+    slow = {Key("slow", "s"): vllm("m", **labels)}
+    await watch.ask({**slow, **SHARED})
+
+    await watch.ask({**slow, **SHARED})
+
+    assert max(watch.came[key] for key in SHARED) == 0
+
+
+async def test_a_survey_ends_however_many_groups_are_slow(table: Table) -> None:
+    watch = Watch(table)
+    table.seconds = {"slow_": SLOW_SECONDS}
+    slow = {Key("slow", f"s{n}"): vllm("m", labels={f"slow_{n}": "x"}) for n in range(100)}
+
+    found = await watch.ask({**slow, **SHARED})
+
+    assert watch.took < 200
+    assert "comes first in the next measurement" in found[Key("slow", "s99")].message
+
+
+@pytest.mark.parametrize("value", [-3.0, 1e308])
+async def test_a_number_that_cannot_be_is_refused(table: Table, value: float) -> None:
+    table.serve("m", mine={"": value})
+    place = Key("a", "s")
+
+    found = await Watch(table).ask({place: custom("mine")})
+
+    assert found[place].quality == "Refused"
+    assert "no quantity is negative or so large" in found[place].message

@@ -1,0 +1,390 @@
+"""All servers in a fixed number of queries; one that fails takes nothing else with it."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.engines import promql
+from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.promql import SeriesGroup
+from inferno_operator.engines.survey import Survey, SurveyResult
+from inferno_operator.resources import Measure, Measured
+from inferno_operator.resources.measurement import MAX_LABELS
+from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.prometheus import RefusedError
+from inferno_optimizer.errors import UnavailableError
+from tests.unit.operator.engines.prometheus import NOW, Table
+
+QUERIES = 15
+"""What one cycle may ask."""
+
+ALIVE = {"reporting": 1.0}
+
+
+def vllm(model: str, **fields: object) -> Measure:
+    spec = {"source": "vLLM", "labels": {"model_name": model, "namespace": "prod"}, **fields}
+    return Measure.model_validate(spec)
+
+
+def key(name: str) -> Key:
+    return Key("default", name)
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table(["model_name", "namespace"])
+
+
+def survey(table: Table) -> Survey:
+    return Survey(table, built_in(), lambda: NOW)
+
+
+def judged_one(result: SurveyResult) -> Measured:
+    return measured(result.reading, result.source, None, result.hint)
+
+
+def judged(results: Mapping[Key, SurveyResult]) -> dict[str, Measured]:
+    return {place.name: judged_one(result) for place, result in results.items()}
+
+
+async def test_each_server_gets_its_own_numbers(table: Table) -> None:
+    for number in range(3):
+        rate = {"0": float(number + 1)}
+        table.serve(f"m{number}", "prod", delta=rate, heartbeat={}, count_over_time=ALIVE)
+
+    found = judged(await survey(table).ask({key(f"s{n}"): vllm(f"m{n}") for n in range(3)}))
+
+    assert {name: item.arrival_rate for name, item in found.items()} == {
+        "s0": 60, "s1": 120, "s2": 180,
+    }  # fmt: skip
+
+
+async def test_servers_with_the_same_labels_get_the_same_numbers(table: Table) -> None:
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE)
+
+    found = judged(await survey(table).ask({key("a"): vllm("m"), key("b"): vllm("m")}))
+
+    assert found["a"] == found["b"]
+
+
+@pytest.mark.parametrize("servers", [1, 1000])
+async def test_the_number_of_queries_does_not_grow_with_the_servers(
+    table: Table, servers: int
+) -> None:
+    measures = {key(f"s{n}"): vllm(f"m{n}") for n in range(servers)}
+    asking = survey(table)
+
+    for _ in range(5):
+        table.asked.clear()
+        await asking.ask(measures)
+
+        assert len(table.asked) <= QUERIES
+
+
+async def test_a_query_that_is_refused_is_told_in_the_words_of_prometheus(table: Table) -> None:
+    table.failing = {"": RefusedError("HTTP 401: no token; query: up")}
+
+    found = judged(await survey(table).ask({key("s"): vllm("m")}))
+
+    assert found["s"].quality == "Refused"
+    assert found["s"].message == "HTTP 401: no token; query: up"
+
+
+async def test_a_prometheus_that_is_down_makes_every_server_stale(table: Table) -> None:
+    table.failing = {"": UnavailableError("http://p: no answer within 10 s")}
+
+    found = judged(await survey(table).ask({key("a"): vllm("m"), key("b"): vllm("n")}))
+
+    assert {item.quality for item in found.values()} == {"Stale"}
+
+
+async def test_percentiles_that_fail_leave_the_load_alone(table: Table) -> None:
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE)
+    table.failing = {"histogram_quantile": RefusedError("HTTP 422: too many samples")}
+
+    found = judged(await survey(table).ask({key("s"): vllm("m")}))
+
+    assert found["s"].quality == "Fresh"
+    assert found["s"].arrival_rate == 60
+
+
+async def test_an_unknown_source_and_a_wrong_label_concern_their_server_only(
+    table: Table,
+) -> None:
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE)
+    wrong = Measure.model_validate({"source": "vLLM", "labels": {"a-b": "c"}})
+    measures = {
+        key("good"): vllm("m"),
+        key("source"): vllm("m", source="vlmm"),
+        key("label"): wrong,
+    }
+
+    found = judged(await survey(table).ask(measures))
+
+    assert found["good"].quality == "Fresh"
+    assert "did you mean vLLM?" in found["source"].message
+    assert "'a-b' is not a name of a label" in found["label"].message
+
+
+async def test_a_server_without_series_is_told_which_series_there_are(table: Table) -> None:
+    table.serve("llama-3", "prod", group={"": 1.0})
+
+    found = judged(await survey(table).ask({key("s"): vllm("lama-3")}))
+
+    assert found["s"].quality == "Missing"
+    assert 'there is {model_name="llama-3", namespace="prod"}' in found["s"].message
+
+
+async def test_a_server_whose_labels_have_other_metrics_is_told_them(table: Table) -> None:
+    table.names = ("sglang:num_running_reqs", "up")
+
+    found = judged(await survey(table).ask({key("s"): vllm("m")}))
+
+    assert "there are sglang:num_running_reqs" in found["s"].message
+    assert "correct spec.measure.source" in found["s"].message
+
+
+async def test_a_source_that_nobody_scrapes_is_told(table: Table) -> None:
+    found = judged(await survey(table).ask({key("s"): vllm("m")}))
+
+    assert "Prometheus has no series of vllm:num_requests_running" in found["s"].message
+
+
+async def test_queries_of_a_server_are_asked_beside_those_of_its_source(table: Table) -> None:
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE, mine={"": 4.0})
+    own = vllm("m", queries={"arrivalRate": "mine"})
+
+    found = judged(await survey(table).ask({key("s"): own}))
+
+    assert found["s"].arrival_rate == 240
+
+
+async def test_an_own_query_with_several_series_is_refused(table: Table) -> None:
+    for model in ("m", "n"):
+        table.serve(model, "prod", mine={"": 4.0})
+    own = Measure.model_validate({"source": "Custom", "queries": {"arrivalRate": "mine"}})
+
+    found = judged(await survey(table).ask({key("s"): own}))
+
+    assert found["s"].quality == "Refused"
+    assert found["s"].message.startswith("spec.measure.queries.arrivalRate: returns 2 series")
+
+
+async def test_an_own_query_without_series_is_missing(table: Table) -> None:
+    own = Measure.model_validate({"source": "Custom", "queries": {"arrivalRate": "mine"}})
+
+    found = judged(await survey(table).ask({key("s"): own}))
+
+    assert found["s"].quality == "Missing"
+
+
+async def test_the_short_window_grows_with_the_scrape_interval(table: Table) -> None:
+    table.serve("m", "prod", delta={"0": 1.0}, count_over_time=ALIVE)
+    table.serve("", "", count_over_time={"interval": 60.0})
+    asking = survey(table)
+    await asking.ask({key("s"): vllm("m")})
+    table.asked.clear()
+
+    await asking.ask({key("s"): vllm("m")})
+
+    arrivals = [text for text in table.asked if "delta" in text]
+    assert any("[240s]" in text for text in arrivals)
+    assert not any("[60s]" in text for text in arrivals)
+
+
+# One server that makes Prometheus fail
+
+TEAMS = 8
+PER_TEAM = 40
+
+
+def fleet(table: Table) -> dict[Key, Measure]:
+    """Servers of several namespaces that share their queries."""
+    measures = {}
+    for team in range(TEAMS):
+        for number in range(PER_TEAM):
+            model, namespace = f"m{number:02}", f"team-{team}"
+            table.serve(model, namespace, delta={"0": 1.0}, count_over_time=ALIVE)
+            labels = {"model_name": model, "namespace": namespace}
+            place = Key(namespace, model)
+            measures[place] = Measure.model_validate({"source": "vLLM", "labels": labels})
+    return measures
+
+
+def with_a_culprit(table: Table) -> dict[Key, Measure]:
+    """The same, and a server whose labels Prometheus refuses wherever it finds them."""
+    measures = fleet(table)
+    labels = {"model_name": "culprit", "namespace": "team-3"}
+    measures[Key("team-3", "bad")] = Measure.model_validate({"source": "vLLM", "labels": labels})
+    return measures
+
+
+def by_quality(results: Mapping[Key, SurveyResult]) -> dict[str, set[Key]]:
+    found: dict[str, set[Key]] = {}
+    for place, result in results.items():
+        quality = judged_one(result).quality
+        found.setdefault(quality, set()).add(place)
+    return found
+
+
+CULPRIT = {Key("team-3", "bad")}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(RefusedError("HTTP 422: many-to-many matching"), id="refused"),
+        pytest.param(UnavailableError("http://p: no answer within 10 s"), id="too slow"),
+    ],
+)
+async def test_a_server_that_makes_queries_fail_is_left_out_by_name_and_the_others_are_measured(
+    table: Table, error: Exception
+) -> None:
+    measures = with_a_culprit(table)
+    table.failing = {"culprit": error}
+    asking = survey(table)
+
+    first = await asking.ask(measures)
+
+    assert by_quality(first) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+    (bad,) = (judged_one(first[place]) for place in CULPRIT)
+    assert bad.message.startswith("this Server is left out of shared queries for 10 measurements")
+    assert bad.message.endswith(str(error))
+    assert "\n" not in bad.message
+
+
+async def test_a_server_that_is_left_out_costs_the_next_surveys_nothing(table: Table) -> None:
+    measures = with_a_culprit(table)
+    table.failing = {"culprit": RefusedError("HTTP 422: many-to-many matching")}
+    asking = survey(table)
+    await asking.ask(measures)
+
+    for _ in range(8):
+        table.asked.clear()
+        results = await asking.ask(measures)
+
+        assert by_quality(results) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+        assert len(table.asked) <= QUERIES
+
+
+async def test_a_server_that_was_left_out_is_measured_again_when_it_no_longer_fails(
+    table: Table,
+) -> None:
+    measures = with_a_culprit(table)
+    table.failing = {"culprit": RefusedError("HTTP 422: many-to-many matching")}
+    asking = survey(table)
+    await asking.ask(measures)
+    table.failing = {}
+    table.serve("culprit", "team-3", delta={"0": 1.0}, count_over_time=ALIVE)
+
+    for _ in range(10):
+        results = await asking.ask(measures)
+
+    assert by_quality(results) == {"Fresh": set(measures)}
+
+
+async def test_slow_answers_about_some_servers_accuse_nobody_who_is_answered_alone(
+    table: Table,
+) -> None:
+    measures = fleet(table)
+    table.seconds = {"m03": 5.0}  # slower than the search is patient, and within the time limit
+    table.failing = {'model_name!=""': UnavailableError("http://p: no answer within 10 s")}
+    asking = survey(table)
+
+    for _ in range(12):
+        assert "Refused" not in by_quality(await asking.ask(measures))
+
+
+async def test_two_series_of_a_server_leave_out_that_server_and_no_other(table: Table) -> None:
+    measures = with_a_culprit(table)
+    table.serve("culprit", "team-3", delta={"0": 4.0}, count_over_time=ALIVE)
+    table.twice = {("culprit", "team-3")}
+
+    results = await survey(table).ask(measures)
+
+    assert by_quality(results) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+    (bad,) = (judged_one(results[place]) for place in CULPRIT)
+    assert "has several series, where one was expected" in bad.message
+
+
+@pytest.mark.parametrize("value", [-1.0, 1e308])
+async def test_a_number_that_cannot_be_leaves_out_its_server(table: Table, value: float) -> None:
+    measures = with_a_culprit(table)
+    table.serve("culprit", "team-3", count_over_time={**ALIVE, "running": value})
+
+    results = await survey(table).ask(measures)
+
+    assert by_quality(results) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+
+
+async def test_a_prometheus_that_refuses_everything_is_not_asked_about_ever_smaller_groups(
+    table: Table,
+) -> None:
+    table.failing = {"": RefusedError("the answer is not JSON")}
+
+    results = await survey(table).ask(fleet(table))
+
+    assert set(by_quality(results)) == {"Refused"}
+    assert len(table.asked) <= 3
+
+
+async def test_a_prometheus_that_is_down_is_asked_once_for_all_groups(table: Table) -> None:
+    measures = fleet(table)
+    for number in range(20):
+        labels = {"model_name": "m", f"label_{number}": "x"}
+        measures[key(f"s{number}")] = Measure.model_validate({"source": "vLLM", "labels": labels})
+    table.failing = {"": UnavailableError("http://p: no answer within 10 s")}
+
+    results = await survey(table).ask(measures)
+
+    assert set(by_quality(results)) == {"Stale"}
+    assert len(table.asked) <= 3
+
+
+async def test_many_servers_that_fail_are_found_over_some_surveys(table: Table) -> None:
+    measures = fleet(table)
+    table.failing = {name: RefusedError("HTTP 422") for name in ("m03", "m17", "m31")}
+    asking = survey(table)
+
+    failing = {place for place in measures if place.name in table.failing}
+
+    for _ in range(10):
+        results = await asking.ask(measures)
+        if by_quality(results) == {"Fresh": measures.keys() - failing, "Refused": failing}:
+            break
+    else:
+        pytest.fail(f"not all are found: { {k: len(v) for k, v in by_quality(results).items()} }")
+
+
+@pytest.mark.parametrize(("servers", "parts"), [(1000, 1), (10_000, 6)])
+async def test_servers_with_large_answers_are_asked_about_in_parts_that_are_named(
+    table: Table, servers: int, parts: int
+) -> None:
+    models = [f"meta-llama/a-model-with-a-long-name-{number:06}" for number in range(servers)]
+    measures = {key(f"s{number}"): vllm(model) for number, model in enumerate(models)}
+    asking = survey(table)
+    await asking.ask(measures)
+    table.asked.clear()
+
+    await asking.ask(measures)
+
+    asked = [text for text in table.asked if "inferno_part" in text]
+    assert parts * 4 <= len(asked) <= parts * 7
+    whole = [text for text in asked if 'model_name!=""' in text]
+    assert len(whole) == (len(asked) if parts == 1 else 0)
+
+
+def test_a_query_is_small_whatever_the_labels_are() -> None:
+    long = {f"label_{n:02}{'x' * 240}": "\x00" * 255 for n in range(MAX_LABELS)}
+    values = tuple(tuple(f"{text}{n}" for text in long.values()) for n in range(1000))
+    for source in built_in().values():
+        for is_part in (False, True):
+            group = SeriesGroup("any", source, tuple(long), values, is_part)
+            queries = [
+                promql.arrivals(group, 60, 60, "load"), promql.means(group, promql.WINDOWS),
+                promql.replicas(group, promql.WINDOWS), promql.last_seen(group, 3600),
+                promql.percentiles(group, 0.95, 300), promql.buckets(group, "avgInTokens", 300),
+            ]  # fmt: skip
+            sizes = [len(query.expression.encode()) for query in queries if query]
+            assert max(sizes) < 8 * 2**20  # Prometheus takes forms of 10 MB
