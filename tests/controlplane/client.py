@@ -134,13 +134,15 @@ class Client:
         self.api.apply(_definitions(path))
         self.wait_until_served(path)
 
-    def wait_until_served(self, path: Path) -> None:
-        """Wait until the API server answers for the definitions of a folder or file.
+    def wait_until_served(self, path: Path | None = None) -> None:
+        """Wait until the API server answers for the definitions of a folder or file, or for all.
 
         A definition is established a moment before the API server knows the paths of its objects;
-        until then every request gets "404 page not found".
+        until then every request gets "404 page not found". And a definition that is deleted before
+        its objects were ever listed keeps the API server busy for minutes: it lists them to delete
+        them, finds "storage is (re)initializing", and tries again later and later.
         """
-        for definition in _definitions(path):
+        for definition in _definitions(path) if path else self.items("crds"):
             name = definition["metadata"]["name"]
             self.wait_for("crd", name, _is_established, timeout=60.0)
             wait_until(functools.partial(self._is_served, name), bool, f"{name} served", 60.0)

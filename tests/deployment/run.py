@@ -69,7 +69,7 @@ class Cluster:
         text = _listed(manifests)
         options = ("--server-side", "--validate=strict", "-f", "-")
         applied = self.control_plane.kubectl("apply", *options, input=text)
-        self.control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
+        self.control_plane.wait_until_served()
         return applied.stderr
 
     def refusal(self, pod: Pod, **changes: object) -> str:

@@ -111,7 +111,7 @@ def test_an_upgrade_brings_new_definitions_and_objects_survive_that_and_the_end(
 ) -> None:
     control_plane = deployment_cluster.control_plane
     on_cluster("install", previous_chart, "--create-namespace")
-    control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
+    control_plane.wait_until_served()
     control_plane.create_namespace(USERS)
     Scene(control_plane, USERS).apply_sample("small")
     uids = object_uids(control_plane)
@@ -134,6 +134,7 @@ def test_what_is_not_to_be_kept_goes_with_the_release(
     on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
 ) -> None:
     on_cluster("install", CHART, "--create-namespace", "--set=crds.keep=false")
+    deployment_cluster.control_plane.wait_until_served()
 
     on_cluster("uninstall", "--wait")
 
@@ -191,7 +192,7 @@ def test_helm_takes_over_what_make_has_deployed(
 ) -> None:
     control_plane = deployment_cluster.control_plane
     Make(control_plane)("deploy")
-    control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
+    control_plane.wait_until_served()
     control_plane.create_namespace(USERS)
     Scene(control_plane, USERS).apply_sample("small")
     uids = object_uids(control_plane) | deployment_uids(control_plane)

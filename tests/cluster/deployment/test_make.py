@@ -39,7 +39,7 @@ def held(make: Make, users: str, deployment_cluster: Cluster) -> Iterator[Scene]
     """A deployment, and objects that no operator lets go; in the end all is gone."""
     before = deployment_cluster.cluster_wide_objects()
     make("deploy", f"IMG={IMAGE}", "OVERLAY=stateful")
-    deployment_cluster.control_plane.kubectl("wait", "--for=condition=Established", "crds", "--all")
+    deployment_cluster.control_plane.wait_until_served()
     samples = Samples(deployment_cluster.control_plane, {"small": users})
     samples.apply()
     yield samples.scene("small")
