@@ -40,13 +40,25 @@ def growth_bound(rates: FloatArray, ahead: int) -> FloatArray:
         a server that is silent for most of the day is not planned for as if it always began. It
         is `FIRST_RATIO` for a server without any pair.
     """
-    before, after = rates[:-ahead], rates[ahead:]
+    by_server = np.ascontiguousarray(rates.T)
+    before, after = by_server[:, :-ahead], by_server[:, ahead:]
     known = (before > 0) & ~np.isnan(after)
     ratios = np.where(known, np.minimum(after / np.where(known, before, 1.0), MOST), np.nan)
-    if known.all():
-        return np.asarray(np.quantile(ratios, QUANTILE, axis=0))
-    ratios[0, ~known.any(axis=0)] = FIRST_RATIO
-    return np.asarray(np.nanquantile(ratios, QUANTILE, axis=0))
+    ratios[~known.any(axis=1), 0] = FIRST_RATIO
+    return _quantiles(ratios)
+
+
+def _quantiles(rows: FloatArray) -> FloatArray:
+    """The quantile of each row without its NaNs; faster than `nanquantile`, which loops.
+
+    Between two values it is interpolated linearly.
+    """
+    ordered = np.sort(rows, axis=1)  # NaNs come last
+    place = QUANTILE * (np.count_nonzero(~np.isnan(rows), axis=1) - 1)
+    below, each = np.floor(place).astype(np.int64), np.arange(len(rows))
+    low, high = ordered[each, below], ordered[each, np.ceil(place).astype(np.int64)]
+    quantiles: FloatArray = low + (place - below) * (high - low)
+    return quantiles
 
 
 class ConformalBound:

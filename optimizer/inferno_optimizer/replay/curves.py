@@ -10,6 +10,7 @@ and is served at that rate.
 import numpy as np
 
 from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, loaded, rows_of
+from inferno_optimizer.replay.remembered import Remembered, rounded
 from inferno_optimizer.replay.trace import changed
 from inferno_optimizer.sizing.candidates import build_pairs
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
@@ -39,6 +40,9 @@ REQUESTS, RATE, RUNNING, ITL, TTFT_P90, WAIT, FIRST, WITHIN = range(8)
 
 COLUMNS = 8
 
+MOST_KNOWN = 20_000
+"""Tables that are remembered: 60 MB."""
+
 
 class Curves:
     """Tables of the replicas of each server on each accelerator, made when they are needed.
@@ -52,6 +56,7 @@ class Curves:
         self._fleet, self._percentiles = fleet, percentiles
         self._lengths = self._asked = np.zeros((2, len(fleet.servers)))
         self._profile = _profiles(fleet)
+        self._known = Remembered(MOST_KNOWN)
         self._filled = np.zeros(fleet.shape, dtype=np.bool_)
         self.table = np.zeros((*fleet.shape, COLUMNS, KNOTS))
 
@@ -71,19 +76,27 @@ class Curves:
         return new.size > 0
 
     def _fill(self, server: IntArray, accelerator: IntArray) -> None:
+        columns = (server.tolist(), accelerator.tolist(), *rounded(self._lengths[:, server]))
+        keys = [*zip(*columns, strict=True)]
+        self.table[server, accelerator] = self._known.of(
+            keys, lambda new: self._tables(server[new], accelerator[new])
+        )
+        self._filled[server, accelerator] = True
+
+    def _tables(self, server: IntArray, accelerator: IntArray) -> FloatArray:
         servers, first, case = np.unique(server, return_index=True, return_inverse=True)
         profiles = np.split(self._profile[server, accelerator], first[1:])
         cases = loaded(self._fleet, servers, self._lengths, [own.tolist() for own in profiles])
         pairs = build_pairs(self._fleet.catalogue, cases, self._fleet.types)
         row = rows_of(pairs, (len(servers), self._fleet.shape[1]))[case, accelerator]
+        tables = np.empty((len(row), COLUMNS, KNOTS))
         for group in pairs.groups:
             mine, place = group.among(row)
             if mine.size:
                 asked = group.replicas.take(place)
                 rows, where = asked.distinct()
-                found = response(asked.take(rows), percentiles=self._percentiles)
-                self.table[server[mine], accelerator[mine]] = found[where]
-        self._filled[server, accelerator] = True
+                tables[mine] = response(asked.take(rows), percentiles=self._percentiles)[where]
+        return tables
 
 
 def _profiles(fleet: ReplayFleet) -> IntArray:

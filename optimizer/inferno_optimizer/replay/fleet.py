@@ -18,6 +18,9 @@ NOWHERE = -1
 MS_PER_S = 1000.0
 SECONDS_PER_MINUTE = 60.0
 
+HARDLY_ANY = 1e-6
+"""A rate at which a server is not idle, and that asks for nothing [requests/s]."""
+
 COUNTS = frozenset({"ahead", "budget", "overhead"})
 """Parameters that are no times."""
 
@@ -149,7 +152,7 @@ def with_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
     """The system with another load of each server; rates in requests/s."""
     columns = (rate.tolist(), *lengths.tolist())
     servers = (
-        _with(server, _load(server.load, *values))
+        _with(server, load_of(server.load, *values))
         for server, *values in zip(system.servers, *columns, strict=True)
     )
     return replace(system, servers=tuple(servers))
@@ -185,7 +188,7 @@ def loaded(
 ) -> list[Case]:
     """The cases of some servers with requests of other lengths, of shape (2, all servers).
 
-    With the places of profiles, they have no others.
+    Hardly any request arrives. With the places of profiles, they have no others.
     """
     told, generated = lengths[:, servers].tolist()
     cases = [fleet.cases[server] for server in servers]
@@ -193,7 +196,7 @@ def loaded(
     return [
         replace(
             case,
-            server=_with(case.server, _load(case.server.load, 1.0, *columns)),
+            server=_with(case.server, load_of(case.server.load, HARDLY_ANY, *columns)),
             profiles=tuple(places),
         )
         for case, places, *columns in zip(cases, own, told, generated, strict=True)
@@ -204,7 +207,7 @@ def _with(server: Server, load: Load) -> Server:
     return replace(server, current=replace(server.current, load=load))
 
 
-def _load(own: Load, rate: float, input_tokens: float, output_tokens: float) -> Load:
+def load_of(own: Load, rate: float, input_tokens: float, output_tokens: float) -> Load:
     """A load with rounded lengths; a load in the form of generation 1 stays in it."""
     told, generated = max(round(input_tokens), 0), max(round(output_tokens), 1)
     plain = own.tokens_per_request > 0 and not own.output_tokens

@@ -5,7 +5,7 @@ import numpy as np
 from inferno_optimizer.replay.behaviour import Behaviour, BehaviourRules, worst_ratio
 from inferno_optimizer.replay.policy import Seen, Setting
 from inferno_optimizer.replay.recent import RecentValues
-from inferno_optimizer.replay.sized import SizedFleet
+from inferno_optimizer.replay.sized import SizedFleet, requests_held
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 
@@ -36,7 +36,7 @@ class Hpa:
 def requests_per_replica(setting: Setting) -> FloatArray:
     """Requests in a replica at home at the highest rate at which it meets the targets."""
     typical = setting.trace.lengths.mean(axis=0)
-    found = SizedFleet(setting.fleet).at(typical).requests
+    found = requests_held(setting.fleet, typical)
     return np.maximum(found[np.arange(len(found)), setting.home], 1.0)
 
 

@@ -151,19 +151,30 @@ class Candidates:
 
 def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
     """Size every case on every accelerator with a usable profile of its model."""
+    pairs = build_pairs(catalogue, cases, sorted_types(catalogue.system))
+    return candidates_of(catalogue, cases, pairs, _size_each_once(pairs))
+
+
+def candidates_of(
+    catalogue: Catalogue, cases: Sequence[Case], pairs: Pairs, sizing: Sizing
+) -> Candidates:
+    """The table of pairs that are sized."""
     system = catalogue.system
-    types = tuple(sorted({a.type for a in system.accelerators}))
-    pairs = build_pairs(catalogue, cases, types)
-    sizing = _size_each_once(pairs)
     usable, replicas = _replicas(cases, pairs, sizing)
     prices = np.array([a.cost for a in system.accelerators], dtype=np.float64)
     counts = _accelerators_per_replica(system)[pairs.profile]
     unit_cost = prices[pairs.accelerator] * counts
     stays = _stays(cases, catalogue, pairs, replicas)
     value = _value(cases, catalogue, pairs, stays, unit_cost * replicas)
+    types = sorted_types(system)
     return Candidates(
         system, tuple(cases), types, pairs, sizing, usable, replicas, unit_cost, value, stays
     )
+
+
+def sorted_types(system: System) -> tuple[str, ...]:
+    """The types of the cards."""
+    return tuple(sorted({a.type for a in system.accelerators}))
 
 
 def build_pairs(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, ...]) -> Pairs:
