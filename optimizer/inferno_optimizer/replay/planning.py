@@ -1,22 +1,17 @@
 """Policies that plan all servers together, as the operator does with the optimizer."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from inferno_optimizer.forecast import ConformalBound
-from inferno_optimizer.optimize import optimize
-from inferno_optimizer.replay.fleet import with_loads
-from inferno_optimizer.replay.hindsight import matrix_of
+from inferno_optimizer.replay.plans import NONE, FleetPlans
 from inferno_optimizer.replay.policy import Policy, Seen, Setting
 from inferno_optimizer.replay.recent import RecentValues
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.surplus import LARGEST_CUT, PAYBACK_S, kept_replicas
-from inferno_optimizer.system import Allocation, Options, Server, System
-
-NONE = -1
-"""The accelerator of a server that has no replica."""
+from inferno_optimizer.system import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +37,7 @@ class PlanningRules:
     largest_cut
         Share of the replicas that a reduction takes at most; at least one replica.
     pay_back_s
-        A server that has changed its accelerator keeps it for this time.
+        For this time a server that has changed its accelerator pays for another change.
     """
 
     ahead: bool = True
@@ -67,16 +62,19 @@ class Planner:
     def __init__(self, rules: PlanningRules, setting: Setting) -> None:
         self._rules, self._setting = rules, setting
         interval = max(rules.interval_s, setting.step_s)
-        self._system = _system(setting.fleet.system, rules)
+        # What has no replica cannot be measured, so the operator plans at least one.
+        self._plans = FleetPlans(setting.fleet, _options(setting.fleet.system.options, rules), 1)
         self._measured = RecentValues(interval, setting.step_s)
         self._lengths = RecentValues(rules.lengths_s, setting.step_s)
         window = max(rules.window_s, 2 * setting.lead_s)
-        self._plans = RecentValues(window if rules.ahead else 0.0, interval)
+        self._wanted = RecentValues(window if rules.ahead else 0.0, interval)
         servers = len(setting.fleet.servers)
         self._bound = ConformalBound(servers, setting.lead_s + interval, setting.step_s)
+        priorities = [case.priority for case in setting.fleet.cases]
+        self._by_priority = np.argsort(priorities, kind="stable")
         self._due_s = 0.0
         self._interval_s = interval
-        self._load = np.zeros(servers)
+        self._load = np.zeros((3, servers))
         self._plan = np.zeros(setting.fleet.shape, dtype=np.int64)
         self._moved_s = np.full(servers, -np.inf)
         self._place = np.full(servers, NONE)
@@ -86,21 +84,14 @@ class Planner:
         self._measured.add(seen.load.rate)
         self._lengths.add(seen.load.lengths)
         self._bound.add(seen.load.rate)
-        self._note_moves(seen)
         if seen.time_s < self._due_s:
             return seen.present
         self._due_s = seen.time_s + self._interval_s
-        load = self._planned_load(seen)
+        load = np.vstack((self._planned_load(seen), self._lengths.mean()))
         if (np.abs(load - self._load) > self._rules.moved * self._load).any():
             self._load = load
             self._plan = self._optimized(seen)
         return self._carefully(seen)
-
-    def _note_moves(self, seen: Seen) -> None:
-        place = np.where(seen.ready.any(axis=1), seen.ready.argmax(axis=1), NONE)
-        moved = (place != self._place) & (self._place != NONE)
-        self._moved_s[moved] = seen.time_s
-        self._place = place
 
     def _planned_load(self, seen: Seen) -> FloatArray:
         """What is measured or will be after a lead time, and what waits [requests/s]."""
@@ -119,45 +110,49 @@ class Planner:
 
     def _optimized(self, seen: Seen) -> IntArray:
         """The plan of the optimizer for this load, from what is there."""
-        system = with_loads(self._system, self._load, self._lengths.mean())
-        servers = tuple(
-            self._as_it_is(server, row, seen) for row, server in enumerate(system.servers)
-        )
-        allocations = optimize(replace(system, servers=servers)).allocations
-        return matrix_of(self._setting.fleet, allocations)
+        paid = seen.time_s - self._moved_s >= self._rules.pay_back_s
+        destination = np.where(paid | (not self._rules.ahead), NONE, self._place)
+        plan = self._plans.plan(self._load[0], self._load[1:], seen.present, destination)
+        self._note_moves(plan, seen)
+        return plan
 
-    def _as_it_is(self, server: Server, row: int, seen: Seen) -> Server:
-        """A server with what it has; for a while, a server that has moved may not move again."""
-        fleet, present = self._setting.fleet, seen.present[row]
-        fewest = max(server.min_replicas, 1)  # what has no replica cannot be measured
-        place = int(present.argmax())
-        if not present[place]:
-            return replace(server, current=Allocation(load=server.load), min_replicas=fewest)
-        current = Allocation(
-            accelerator=fleet.accelerators[place],
-            replicas=int(present[place]),
-            cost=float(present[place] * fleet.unit_cost[row, place]),
-            load=server.load,
-        )
-        kept = self._rules.ahead and seen.time_s - self._moved_s[row] < self._rules.pay_back_s
-        pinned = kept or server.keep_accelerator
-        return replace(server, current=current, keep_accelerator=pinned, min_replicas=fewest)
+    def _note_moves(self, plan: IntArray, seen: Seen) -> None:
+        """A server moves when a plan has another accelerator for it than the one before."""
+        before = np.where(self._place == NONE, seen.present.argmax(axis=1), self._place)
+        place = np.where(plan.any(axis=1), plan.argmax(axis=1), before)
+        self._moved_s[place != before] = seen.time_s
+        self._place = place
 
     def _carefully(self, seen: Seen) -> IntArray:
         """The plan; but reductions wait for the window, and are cut into steps."""
-        self._plans.add(self._plan.astype(np.float64))
+        self._wanted.add(self._plan.astype(np.float64))
         stays = (self._plan > 0) & (seen.present > 0)
-        highest = self._plans.highest().astype(np.int64)
+        highest = self._wanted.highest().astype(np.int64)
         kept = kept_replicas(seen.present, highest, self._rules.largest_cut)
-        reduced = np.maximum(self._plan, kept)
-        return np.where(stays, reduced, self._plan)
+        more = np.where(stays, np.maximum(kept - self._plan, 0), 0)
+        return self._plan + self._on_cards_left(more)
+
+    def _on_cards_left(self, more: IntArray) -> IntArray:
+        """As many more replicas as the plan leaves cards for, of the important servers first."""
+        fleet = self._setting.fleet
+        free = fleet.capacity - fleet.used_cards(self._plan).astype(np.int64)
+        if fleet.system.options.unlimited or (fleet.used_cards(more) <= free).all():
+            return more
+        given = np.zeros_like(more)
+        for server in self._by_priority:
+            for place in np.flatnonzero(more[server]):
+                kind, cards = fleet.card_type[place], fleet.cards[server, place]
+                given[server, place] = min(more[server, place], max(free[kind], 0) // cards)
+                free[kind] -= given[server, place] * cards
+        return given
 
 
-def _system(system: System, rules: PlanningRules) -> System:
-    options = system.options
-    greedy = Options(
-        unlimited=options.unlimited,
-        saturation_policy=options.saturation_policy,
-        delayed_best_effort=options.delayed_best_effort,
+def _options(own: Options, rules: PlanningRules) -> Options:
+    """The options of a fleet, or with the greedy solver."""
+    if rules.exact:
+        return own
+    return Options(
+        unlimited=own.unlimited,
+        saturation_policy=own.saturation_policy,
+        delayed_best_effort=own.delayed_best_effort,
     )
-    return system if rules.exact else replace(system, options=greedy)

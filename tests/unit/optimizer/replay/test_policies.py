@@ -1,9 +1,12 @@
 """What the policies want, step by step, and what a replay makes of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from inferno_optimizer.forecast import FIRST_RATIO, ConformalBound
+from inferno_optimizer.replay.fleet import fleet_of
 from inferno_optimizer.replay.floor import floor_of
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import POLICIES
@@ -11,7 +14,7 @@ from inferno_optimizer.replay.policy import Decide, NamedPolicy, Policy, Seen, S
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from tests.unit.optimizer.replay.fleets import fleet, load, plant, trace
+from tests.unit.optimizer.replay.fleets import fleet, load, plant, system, trace
 
 BOUNDED = ["hpa", "keda-slo", "inferno", "inferno-reactive", "static-peak"]
 
@@ -121,6 +124,32 @@ def test_inferno_plans_no_reduction_within_its_window() -> None:
     replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).replicas_over_time[:, 0]
 
     assert len(set(replicas[30:].tolist())) == 1
+
+
+def test_what_waits_to_be_reduced_takes_no_cards_from_others() -> None:
+    of, _ = fleet_of(replace(system(2), capacity={"B": 0, "S": 5}))
+    high, low = np.full(30, 7.0), np.full(30, 1.0)
+    rate = np.stack((np.append(high, low), np.append(low, high)), axis=1)
+    load_of_both = replace(trace([1.0] * 60, clients=["s0", "s1"]), rate=rate)
+    needed = SizedFleet(of).at(load(1.0, 2).lengths).replicas_for(rate[-1])[:, 1]
+
+    shown = Scenario(of, of, load_of_both, LeadTime(60.0))
+    replicas = replay(shown, POLICIES["inferno"], of.home).replicas_over_time
+
+    assert 2 * needed[1] > 5 >= needed.sum()  # both high do not fit
+    assert replicas[30 + 2, 1] >= needed[1]
+
+
+def test_a_change_of_lengths_alone_makes_a_plan() -> None:
+    of, steps = fleet(), np.ones((60, 1))
+    longer = replace(
+        trace([6.0] * 60), output_tokens=np.where(steps.cumsum(axis=0) > 30, 512.0, 256.0)
+    )
+
+    shown = Scenario(of, of, longer, LeadTime(60.0))
+    replicas = replay(shown, POLICIES["inferno"], of.home).replicas_over_time[:, 0]
+
+    assert replicas[-1] > replicas[29]
 
 
 def test_a_constant_load_changes_no_plan_after_the_first_hours() -> None:
