@@ -45,6 +45,10 @@ setup: $(READY) ## Create the virtual environment
 demo: $(READY) ## Run a demo on a real control plane (KEEP=1 leaves it running)
 	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep)
 
+.PHONY: demo-loop
+demo-loop: $(READY) ## Run the whole loop for a recorded day that passes in minutes
+	@$(BIN)/python -m tests.day
+
 .PHONY: demo-stop
 demo-stop: $(READY) ## Stop what `make demo KEEP=1` left running
 	@$(BIN)/python -m tests.demo --stop
@@ -66,10 +70,10 @@ cluster-test: $(READY) ## Run the tests on a real control plane
 	$(PYTEST) -m cluster $(ARGS)
 
 .PHONY: soak
-soak: $(READY) ## Run 30 random plans with kills and leader changes, and moving loads (67 min)
+soak: $(READY) ## Run 30 random plans with kills and leader changes, and moving loads (80 min)
 	$(BIN)/pytest --numprocesses 0 --soak -s tests/cluster/test_workloads.py \
-	  tests/cluster/test_motion.py tests/cluster/test_remote_faults.py \
-	  -k "random_plans or moving_loads or namespaces_do_not_wait" $(ARGS)
+	  tests/cluster/test_motion.py tests/cluster/test_remote_faults.py tests/cluster/test_day.py \
+	  -k "random_plans or moving_loads or namespaces_do_not_wait or nothing_is_left" $(ARGS)
 
 .PHONY: control-plane
 control-plane: $(READY) ## Find or build etcd, kube-apiserver and kubectl

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 NEEDS = {
     "control_plane": ["etcd", "kube-apiserver", "kubectl"],
     "controller_manager": ["kube-controller-manager"],
+    "day_programs": ["etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "prometheus"],
     "deployment_controllers": ["kube-controller-manager"],
     "deployment_cluster": ["etcd", "kube-apiserver", "kubectl", "kube-controller-manager"],
     "helm": ["helm"],

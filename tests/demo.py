@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,11 +82,13 @@ def run(keep_record: Path | None) -> None:
         step("Done")
 
 
-def start_operator(control_plane: ControlPlane) -> OperatorProcess:
+def start_operator(
+    control_plane: ControlPlane, environment: Mapping[str, str] | None = None
+) -> OperatorProcess:
     """Start the operator as the service account of the manifests."""
     control_plane.kubectl("apply", "--kustomize", RBAC)
     kubeconfig = control_plane.service_account_kubeconfig(*SERVICE_ACCOUNT)
-    return OperatorProcess(control_plane.processes, "operator", kubeconfig)
+    return OperatorProcess(control_plane.processes, "operator", kubeconfig, environment=environment)
 
 
 def stop(operator: OperatorProcess) -> None:

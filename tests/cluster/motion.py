@@ -7,6 +7,7 @@ targets is known from the simulation.
 
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ Rate = Callable[[float], float]
 """Requests/s after so many seconds."""
 
 TICK_S = 0.5
-COLD_START_S, ENDING_S, SPREAD = 30.0, 5.0, 0.2
+SPREAD = 0.2
 TTFT_MS, ITL_MS = 500.0, 20.0
 PERCENTILE = 95
 
@@ -46,7 +47,21 @@ COSTS = {"L40S": 12.0, "A100": 30.0, "H100": 60.0, "MI300X": 55.0}
 """Of a card [cents/hour]."""
 
 LENGTHS = Workload(Uniform(50, 150), Uniform(100, 300))
+MEAN_TOKENS = (100, 200)
+"""Of prompts and of answers."""
+
 MODEL = "llama"
+
+
+@dataclass(frozen=True, slots=True)
+class PodTimes:
+    """The longest time until a pod is ready, and until it has ended [s]."""
+
+    cold_start_s: float = 30.0
+    ending_s: float = 5.0
+
+
+USUAL_TIMES = PodTimes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +157,18 @@ class Seen:
         Seconds without any replica that serves, after the first one did.
     first
         When the first one did [s].
+    pod_seconds
+        Time that pods were there by accelerator, also those that started and ended [s].
+    pods
+        Names of the pods that there were.
     """
 
     placements: list[tuple[float, Mapping[str, int]]] = field(default_factory=list)
     measured: dict[float, float] = field(default_factory=dict)
     idle_s: float = 0.0
     first: float = math.inf
+    pod_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    pods: set[str] = field(default_factory=set)
 
     def changes(self, start: float, end: float) -> int:
         """Count the changes of replicas between two times [s]."""
@@ -185,7 +206,7 @@ class Motion(threading.Thread):
         self._movers = movers
         self._stopped = threading.Event()
         self.error: Exception | None = None
-        self.began = fleet.now
+        self.began = self._looked = fleet.now
         self.seen = {mover.name: Seen() for mover in movers}
         self.servers: dict[str, Server] = {
             mover.name: fleet.add(mover.name, _settings(mover.name), 0, 0.0) for mover in movers
@@ -219,6 +240,10 @@ class Motion(threading.Thread):
         """Whether each server has a replica that serves."""
         return all(_serving(server) for server in self.servers.values())
 
+    def all_decided(self) -> bool:
+        """Whether each server has a decision."""
+        return all(seen.placements for seen in self.seen.values())
+
     def true_rates(self, name: str, time: float, windows: tuple[float, ...]) -> list[float]:
         """Return the true arrival rates of windows that end at a time of the fleet.
 
@@ -240,6 +265,16 @@ class Motion(threading.Thread):
             elif seen.first < math.inf:
                 seen.idle_s += TICK_S
         self._note()
+        self._count(pods)
+
+    def _count(self, pods: list[Any]) -> None:
+        """Count the time of the pods since the last look."""
+        now = self._fleet.now
+        for pod in pods:
+            owner, _, accelerator = pod.metadata.labels["app"].rpartition("-")
+            self.seen[owner].pod_seconds[accelerator.upper()] += now - self._looked
+            self.seen[owner].pods.add(pod.metadata.name)
+        self._looked = now
 
     def _follow(self, pods: Mapping[str, Any]) -> bool:
         """Run what runs in the cluster; whether the targets of Prometheus change."""
@@ -288,7 +323,12 @@ def _settings(name: str) -> Settings:
 
 @contextmanager
 def moving(
-    kubeconfig: Path, scene: Scene, fleet: Fleet, prometheus: Prometheus, movers: list[Mover]
+    kubeconfig: Path,
+    scene: Scene,
+    fleet: Fleet,
+    prometheus: Prometheus,
+    movers: list[Mover],
+    pods: PodTimes = USUAL_TIMES,
 ) -> Iterator[Motion]:
     """Run pods and engines, and move the loads, until the block ends."""
     new_client = config.new_client_from_config
@@ -296,7 +336,7 @@ def moving(
         new_client(str(kubeconfig)) as seen,  # type: ignore[no-untyped-call]  # nobody typed it
         new_client(str(kubeconfig)) as changed,  # type: ignore[no-untyped-call]
     ):
-        kubelet = Kubelet(changed, scene.namespace, COLD_START_S, ENDING_S, SPREAD)
+        kubelet = Kubelet(changed, scene.namespace, pods.cold_start_s, pods.ending_s, SPREAD)
         motion = Motion(seen, scene, fleet, prometheus, movers)
         kubelet.start()
         motion.start()

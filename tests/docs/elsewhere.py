@@ -21,6 +21,7 @@ ELSEWHERE = {
     "kubectl wait --for=delete": "tests/cluster/test_deletion.py",
     "make build-installer": "tests/cluster/deployment/test_make.py",
     "make demo": ".ci/run",
+    "make demo-loop": "tests/cluster/test_day.py",
     "make deploy": "tests/cluster/deployment/test_make.py",
     "docker buildx imagetools inspect": "Dockerfile",  # there is no registry
     "make docker-build": "Dockerfile",  # there is no container engine

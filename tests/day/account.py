@@ -1,0 +1,130 @@
+"""What the day came to, and what other policies would have made of the same requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+
+import numpy as np
+
+from inferno_operator.cli.replay import Replayed, Row, replays
+from inferno_optimizer.replay.fleet import fleet_of
+from inferno_optimizer.replay.plant import LeadTime
+from inferno_optimizer.replay.replay import Scenario
+from inferno_optimizer.replay.trace import Trace, with_lengths
+from tests.cluster.motion import COSTS, ITL_MS, TTFT_MS, Motion, Mover
+from tests.day.objects import FASTER, POD_TIMES, day_system
+
+POLICIES = ("inferno", "hpa", "keda-slo", "static-peak")
+STEP_S = 2.0
+"""Of the counted load [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one server, or all of them, came to; `cost` is in cents/hour."""
+
+    name: str
+    requests: int
+    within: int
+    cost: float
+    replicas: float
+    started: int
+    changes: int
+    moves: int
+
+    @property
+    def share(self) -> float:
+        """Share of the requests within their targets."""
+        return self.within / self.requests if self.requests else 1.0
+
+
+class Bill:
+    """Counts what a motion costs and serves from now on."""
+
+    def __init__(self, motion: Motion) -> None:
+        self._motion = motion
+        self._before = {name: dict(seen.pod_seconds) for name, seen in motion.seen.items()}
+        self._pods = {name: len(seen.pods) for name, seen in motion.seen.items()}
+
+    def outcome(self, name: str) -> Outcome:
+        """What a server came to, from its requests that are completed."""
+        motion, seen = self._motion, self._motion.seen[name]
+        elapsed = motion.elapsed
+        good, total = motion.servers[name].within_targets(
+            motion.began, motion.began + elapsed, ttft_ms=TTFT_MS, itl_ms=ITL_MS
+        )
+        before = self._before[name]
+        spent = {a: s - before.get(a, 0.0) for a, s in seen.pod_seconds.items()}
+        placements = [set(placed) for time, placed in seen.placements if time < elapsed]
+        return Outcome(
+            name,
+            requests=total,
+            within=good,
+            cost=_cost(spent) / elapsed,
+            replicas=sum(spent.values()) / elapsed,
+            started=len(seen.pods) - self._pods[name],
+            changes=seen.changes(0.0, elapsed),
+            moves=sum(a != b for a, b in pairwise(placements)),
+        )
+
+    def outcomes(self) -> list[Outcome]:
+        """That of each server, and of all of them."""
+        own = [self.outcome(name) for name in self._motion.seen]
+        return [*own, total_of(own)]
+
+
+def total_of(own: list[Outcome]) -> Outcome:
+    """The sum of outcomes."""
+    return Outcome(
+        "all",
+        requests=sum(one.requests for one in own),
+        within=sum(one.within for one in own),
+        cost=sum(one.cost for one in own),
+        replicas=sum(one.replicas for one in own),
+        started=sum(one.started for one in own),
+        changes=sum(one.changes for one in own),
+        moves=sum(one.moves for one in own),
+    )
+
+
+def _cost(seconds: Mapping[str, float]) -> float:
+    return sum(COSTS[accelerator] * passed for accelerator, passed in seconds.items())
+
+
+def counted(motion: Motion, seconds: float) -> Trace:
+    """The load as the engines counted it, in steps, on the clock of the policies."""
+    moments = [motion.began + STEP_S * step for step in range(ceil(seconds / STEP_S))]
+    truths = [
+        [server.truth(moment, moment + STEP_S) for server in motion.servers.values()]
+        for moment in moments
+    ]
+    rate, told, generated = (
+        np.array([[getattr(truth, column) for truth in row] for row in truths])
+        for column in ("arrival_rate", "input_tokens", "output_tokens")
+    )
+    return with_lengths(tuple(motion.servers), STEP_S * FASTER, rate, (told, generated))
+
+
+def compared(movers: list[Mover], load: Trace) -> list[Outcome]:
+    """What policies would have made of this load, and with replicas that start as fast."""
+    fleet, refused = fleet_of(day_system(movers))
+    assert not refused
+    lead = LeadTime(FASTER * POD_TIMES.cold_start_s)
+    scenario = Scenario(fleet, fleet, load, lead, drain_s=FASTER * POD_TIMES.ending_s)
+    return [_outcome_of(one) for one in replays(scenario, POLICIES, lambda _: None)]
+
+
+def _outcome_of(one: Replayed) -> Outcome:
+    row, hours = Row.of(one, "", slice(None)), one.account.hours
+    over_time = one.account.replicas_over_time
+    return Outcome(
+        one.policy,
+        requests=round(row.requests / FASTER),
+        within=round(row.requests * row.within / FASTER),
+        cost=row.cost / hours,
+        replicas=row.replicas,
+        started=row.started,
+        changes=int(np.count_nonzero(np.diff(over_time, axis=0))),
+        moves=row.moves,
+    )
