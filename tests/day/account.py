@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil
 
 import numpy as np
 
@@ -17,7 +16,10 @@ from tests.day.objects import FASTER, POD_TIMES, day_system
 
 POLICIES = ("inferno", "hpa", "keda-slo", "static-peak")
 STEP_S = 2.0
-"""Of the counted load [s]."""
+"""Time between two decisions of the policies [s]."""
+
+COUNTED_STEPS = 24
+"""Steps of the counted load: in shorter ones there would be more chance than load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +95,19 @@ def _cost(seconds: Mapping[str, float]) -> float:
 
 
 def counted(motion: Motion, seconds: float) -> Trace:
-    """The load as the engines counted it, in steps, on the clock of the policies."""
-    moments = [motion.began + STEP_S * step for step in range(ceil(seconds / STEP_S))]
+    """The load as the engines counted it, on the clock of the policies."""
+    length = seconds / COUNTED_STEPS
+    moments = [motion.began + length * step for step in range(COUNTED_STEPS)]
     truths = [
-        [server.truth(moment, moment + STEP_S) for server in motion.servers.values()]
+        [server.truth(moment, moment + length) for server in motion.servers.values()]
         for moment in moments
     ]
     rate, told, generated = (
         np.array([[getattr(truth, column) for truth in row] for row in truths])
         for column in ("arrival_rate", "input_tokens", "output_tokens")
     )
-    return with_lengths(tuple(motion.servers), STEP_S * FASTER, rate, (told, generated))
+    load = with_lengths(tuple(motion.servers), length * FASTER, rate, (told, generated))
+    return load.every(load.step_s / round(length / STEP_S))
 
 
 def compared(movers: list[Mover], load: Trace) -> list[Outcome]:
