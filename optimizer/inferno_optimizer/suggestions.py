@@ -13,10 +13,19 @@ SYNONYMS = (("tpot", "itl"),)
 """Other words and the ones used here: time per output token is the inter-token latency."""
 
 
+MOST_COMPARED = 200
+"""Largest number of known names that a name is compared with; each takes about 10 µs."""
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The end of a message about an unknown name: similar names; empty if there are none."""
+    near = " or ".join(_nearest(name, known))
+    return f"; did you mean {near}?" if near else ""
+
+
 def alternatives(name: str, known: Sequence[str]) -> str:
     """The end of a message about an unknown name: similar names, and the known names."""
-    near = " or ".join(_nearest(name, known))
-    hint = f"; did you mean {near}?" if near else ""
+    hint = nearest(name, known)
     more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
     shown = ", ".join(known[:NAMES_SHOWN]) or "none"
     return f"{hint} (known: {shown}{more})"
@@ -28,4 +37,6 @@ def _nearest(name: str, known: Sequence[str]) -> Sequence[str]:
         ours = ours.replace(theirs, word)
     if same := [word for word in known if word.lower() == ours]:
         return same
+    if len(known) > MOST_COMPARED:
+        return ()
     return difflib.get_close_matches(name, known, n=2, cutoff=LIKENESS)

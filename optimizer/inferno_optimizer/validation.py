@@ -5,11 +5,12 @@ the object that refers to it.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from inferno_optimizer.card_types import no_accelerator, strange_types, without_count
+from inferno_optimizer.suggestions import nearest
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -90,8 +91,7 @@ def find_problems(system: System) -> tuple[Problem, ...]:
 
 def _problems(system: System) -> Iterator[Problem]:
     accelerators = {a.name: a.multiplicity for a in system.accelerators}
-    models = {p.model for p in system.profiles}
-    classes = {c.name for c in system.classes}
+    strange = _strange_names(system)
     promised = {(c.name, m) for c in system.classes for m, t in c.targets.items() if t.ttft_ms > 0}
     placed = (p for p in system.profiles if p.accelerator in accelerators)
     prefilled = {p.model for p in placed if _needs_input(p.parameters)}
@@ -99,11 +99,12 @@ def _problems(system: System) -> Iterator[Problem]:
         yield from _accelerator_problems(accelerator)
     for profile in system.profiles:
         yield from _profile_problems(profile, accelerators)
+        yield from _unknown_accelerator(profile, strange)
     for service_class in system.classes:
         yield from _class_problems(service_class)
     for server in system.servers:
         yield from _server_problems(server)
-        yield from _unknown_names(server, classes, models)
+        yield from _unknown_names(server, strange)
         if server.model in prefilled and (server.service_class, server.model) in promised:
             yield from _missing_input(server)
     for card_type, count in system.capacity.items():
@@ -154,11 +155,15 @@ def _profile_problems(
     if all(0 <= parameters[field] < LEAST_TIME for field in measured):
         message = f"{names} 0: the performance is not measured yet"
         yield Problem("model", profile.model, measured[0], message, part=profile.accelerator)
-    if profile.accelerator not in accelerators:
-        message = f"no accelerator is named {profile.accelerator!r}; correct it or add one"
-        yield Problem(
-            "model", profile.model, "acc", message, Reason.UNKNOWN_ACCELERATOR, profile.accelerator
-        )
+
+
+def _unknown_accelerator(
+    profile: PerformanceProfile, strange: "_StrangeNames"
+) -> Iterator[Problem]:
+    name = profile.accelerator
+    if name in strange.accelerators:
+        message = f"no accelerator is named {name!r}{strange.accelerators[name]}"
+        yield Problem("model", profile.model, "acc", message, Reason.UNKNOWN_ACCELERATOR, name)
 
 
 def _parameters(parameters: PerformanceParameters) -> Mapping[str, float]:
@@ -220,14 +225,42 @@ def _server_problems(server: Server) -> Iterator[Problem]:
     yield from _sensible("server", server.name, numbers)
 
 
-def _unknown_names(server: Server, classes: set[str], models: set[str]) -> Iterator[Problem]:
-    if server.service_class not in classes:
-        message = f"no service class is named {server.service_class!r}; correct it or add the class"
+@dataclass(frozen=True, slots=True)
+class _StrangeNames:
+    """Names that objects refer to and that no object has, each with what to do about it."""
+
+    accelerators: Mapping[str, str]
+    classes: Mapping[str, str]
+    models: Mapping[str, str]
+
+
+def _strange_names(system: System) -> _StrangeNames:
+    accelerators = {a.name for a in system.accelerators}
+    classes = {c.name for c in system.classes}
+    models = {p.model for p in system.profiles}
+    return _StrangeNames(
+        _advice((p.accelerator for p in system.profiles), accelerators, "add one"),
+        _advice((s.service_class for s in system.servers), classes, "add the class"),
+        _advice((s.model for s in system.servers), models, "add the model"),
+    )
+
+
+def _advice(names: Iterable[str], known: set[str], otherwise: str) -> Mapping[str, str]:
+    in_order = sorted(known)
+    return {
+        name: nearest(name, in_order) or f"; correct it or {otherwise}"
+        for name in set(names) - known
+    }
+
+
+def _unknown_names(server: Server, strange: _StrangeNames) -> Iterator[Problem]:
+    if server.service_class in strange.classes:
+        advice = strange.classes[server.service_class]
+        message = f"no service class is named {server.service_class!r}{advice}"
         yield Problem("server", server.name, "class", message, Reason.UNKNOWN_CLASS)
-    if server.model not in models:
-        message = (
-            f"no model with performance data is named {server.model!r}; correct it or add the model"
-        )
+    if server.model in strange.models:
+        advice = strange.models[server.model]
+        message = f"no model with performance data is named {server.model!r}{advice}"
         yield Problem("server", server.name, "model", message, Reason.UNKNOWN_MODEL)
 
 

@@ -60,7 +60,20 @@ BAD_FILES = {
         '{"modelData": {"models": [{"name": "m", "acc": "A", "perfParms": {"alpha": "1"}}]}}',
         "later.json: performance data 'm/A': perfParms.alpha: expected a number, not ",
     ),
-    "unknown-kind.yaml": ("kind: Deployment\n", "unknown-kind.yaml:1: unknown kind 'Deployment'; "),
+    "unknown-kind.yaml": (
+        "kind: Modell\n",
+        "unknown-kind.yaml:1: no kind is named 'Modell'; did you mean Model? (known: Accelerator, ",
+    ),
+    "repeated.yaml": (
+        ACCELERATOR.replace("cost: %s", "cost: 1, cost: 2"),
+        "repeated.yaml:4:35: not valid YAML: key 'cost' occurs twice in an object",
+    ),
+    "repeated.json": ('{"a": 1, "a": 2}', "repeated.json: not valid JSON: key 'a' occurs twice"),
+    "template.yaml": (
+        ACCELERATOR % "{{ .Values.cost }}",
+        "template.yaml:4:33: not valid YAML: it is a template of Helm; render it first: helm ",
+    ),
+    "block.yaml": (f"{{{{- if .Values.x }}}}\n{ACCELERATOR % 1}", "it is a template of Helm"),
     "no-kind.yaml": ("spec: {}\n", "no-kind.yaml:1: neither a Kubernetes object"),
     "unknown-field.yaml": (
         ACCELERATOR.replace("cost", "cots") % 40,
@@ -138,7 +151,70 @@ def test_system_data_beside_manifests_is_one_line() -> None:
 
 
 def test_the_same_objects_twice_are_one_line() -> None:
-    assert_refused(inferno("optimize", SAMPLE / "servers.yaml", SAMPLE / "servers.yaml"), "name: ")
+    servers = SAMPLE / "servers.yaml"
+    assert_refused(
+        inferno("optimize", servers, servers),
+        f"{servers}:4: Server premium-granite-13b is given twice: name the file once",
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("class: premum", "class: no service class is named 'premum'; did you mean Premium?"),
+        ("class: PREMIUM", "class: no service class is named 'PREMIUM'; did you mean Premium?"),
+        ("class: xyz", "class: no service class is named 'xyz'; correct it or add the class"),
+    ],
+)
+def test_a_name_that_no_object_has_gets_the_nearest_one(
+    typed: str, message: str, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(SAMPLE, tmp_path / "fleet")
+    servers = folder / "servers.yaml"
+    servers.write_text(servers.read_text().replace("class: Premium", typed))
+
+    assert message in inferno("optimize", folder).stdout.decode()
+
+
+def test_an_equal_note_of_two_servers_is_one_line(tmp_path: Path) -> None:
+    folder = shutil.copytree(SAMPLE, tmp_path / "fleet")
+    servers = folder / "servers.yaml"
+    servers.write_text(servers.read_text().replace("model: granite-13b", "model: granit-13b"))
+
+    lines = inferno("optimize", folder).stdout.decode().splitlines()
+
+    named = "named 'granit-13b'; did you mean granite-13b?"
+    assert [line for line in lines if "is named" in line] == [
+        f"Free-granite-13b, Premium-granite-13b: model: no model with performance data is {named}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "line"),
+    [
+        ("unserved", "1 of 2 servers get less than they need: Premium-granite-13b"),
+        ("invalid", "1 of 2 servers have mistakes: Premium-granite-13b"),
+    ],
+)
+def test_a_pipeline_can_fail_on_a_plan(condition: str, line: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(SAMPLE, tmp_path / "fleet")
+    servers = folder / "servers.yaml"
+
+    well = inferno("optimize", folder, "--fail-on", condition, "--fail-on", "gap>0.5")
+    servers.write_text(servers.read_text().replace("class: Premium", "class: Premum"))
+    badly = inferno("optimize", folder, "--fail-on", condition)
+
+    assert (well.returncode, well.stderr) == (0, b"")
+    assert badly.returncode == 3
+    assert badly.stdout.startswith(b"SERVER ")
+    assert badly.stderr.decode() == f"--fail-on {condition}: {line}\n"
+
+
+@pytest.mark.parametrize("condition", ["served", "gap", "gap>", "gap>1-", "gap>e"])
+def test_an_unknown_condition_is_one_line(condition: str) -> None:
+    refused = inferno("optimize", SAMPLE, "--fail-on", condition)
+
+    assert_refused(refused, f"--fail-on {condition}: give unserved, invalid or gap>X")
 
 
 def test_explaining_an_unknown_server_is_one_line_with_the_nearest_name() -> None:

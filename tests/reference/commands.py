@@ -45,5 +45,10 @@ def _context(
     command: TyperCommand | TyperGroup, name: str, parent: typer.Context | None = None
 ) -> typer.Context:
     return typer.Context(
-        command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
+        **command.context_settings,
     )

@@ -60,6 +60,26 @@ Lenient = Annotated[
 ]
 
 
+HELP = {"help_option_names": ["-h", "--help"]}
+"""Settings of both programs."""
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"inferno {version('inferno-operator')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+    ),
+]
+
+
 def run_app(app: typer.Typer, name: str) -> None:
     """Run a command line and exit: 0 on success, 2 on bad input or usage, 1 on another failure."""
     try:

@@ -19,6 +19,7 @@ from inferno_operator.cli.console import (
     working,
     write,
 )
+from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
 from inferno_operator.cli.options.inputs import Paths
 
 app = typer.Typer()
@@ -27,6 +28,7 @@ app = typer.Typer()
 @app.command(
     epilog="Example: kubectl get inferno -o yaml | inferno optimize - -o json"
     "\n\nExample: inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'"
+    "\n\nExample: inferno optimize samples/fleet --fail-on unserved --fail-on 'gap>0.01'"
     "\n\nExample: inferno optimize samples/fleet --set accelerator.B200.type=B200 "
     "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
     "--set 'model.*.B200.alpha*=0.5'"
@@ -44,6 +46,7 @@ def optimize(
             help="Draw how the exact solver improved the plan (SVG); -o json prints it too.",
         ),
     ] = None,
+    fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
     lenient: Lenient = False,
 ) -> None:
     """Show what every server would get.
@@ -60,6 +63,7 @@ def optimize(
     from inferno_optimizer.wire.codec import encode_comparison, encode_solution
     from inferno_optimizer.wire.what_if import apply_changes
 
+    checks = checks_of(fail_on)
     system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
     system = limited(system, time_limit)
     system = system if trace is None else traced(system)
@@ -71,14 +75,17 @@ def optimize(
         write(trace, draw(solution.certificate))
     if not changes:
         show(output, lambda: encode_solution(solution), lambda: solution_parts(system, solution))
+        refuse(solution, checks)
         return
     with working("optimizing with what is changed"):
-        comparison = compare(solution, optimize(changed))
+        after = optimize(changed)
+    comparison = compare(solution, after)
     show(
         output,
         lambda: encode_comparison(changes, comparison),
         lambda: comparison_parts(comparison),
     )
+    refuse(after, checks)
 
 
 @app.command(epilog="Example: inferno explain samples/small Premium-granite-13b")

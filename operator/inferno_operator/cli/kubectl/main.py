@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inferno_operator.cli.console import (
+    HELP,
     INTERRUPTED,
     Changes,
     Format,
     Output,
     TimeLimit,
+    Version,
     run_app,
     show,
     warn,
@@ -33,6 +35,7 @@ from inferno_operator.cli.options.autoscalers import (
     TokenSecret,
     Url,
 )
+from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
 from inferno_operator.cli.options.prometheus import prometheus_options
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     add_completion=False,
+    context_settings=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -62,7 +66,7 @@ def main() -> None:
 
 @app.callback(epilog="Example: kubectl inferno top --namespace llm")
 @somewhere
-def kubectl_inferno(_place: "KubectlOptions") -> None:
+def kubectl_inferno(_place: "KubectlOptions", _version: Version = False) -> None:
     """Look at LLM servers and decide where they run.
 
     Works on the Servers, Optimizers and other Inferno objects of one namespace.
@@ -80,6 +84,7 @@ def plan(
     output: Output = Format.TABLE,
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
     time_limit: TimeLimit = 30.0,
+    fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
 ) -> None:
     """Show what an optimization would change, and change nothing.
 
@@ -90,6 +95,7 @@ def plan(
     from inferno_operator.cli.preview import plan_document, preview
     from inferno_operator.cli.tables.plan import plan_parts
 
+    checks = checks_of(fail_on)
     namespace, observations = _read(place)
     with working("optimizing"):
         outcome = decide(observations, namespace, optimizer, changes, time_limit)
@@ -101,6 +107,7 @@ def plan(
         lambda: plan_document(name, changes, planned, solution),
         lambda: plan_parts(planned, solution),
     )
+    refuse(solution, checks)
 
 
 @app.command(

@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
@@ -29,6 +31,26 @@ class _Loader(yaml.CSafeLoader):
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
         for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Construct an object; YAML allows no key twice, and PyYAML takes the last one."""
+        _refuse_repeated_keys(node)
+        return super().construct_mapping(node, deep)
+
+
+def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
+    keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+    if len({key.value for key in keys}) == len(keys):
+        return
+    known: set[str] = set()
+    for key in keys:
+        if key.value in known:
+            raise yaml.MarkedYAMLError(problem=_twice(key.value), problem_mark=key.start_mark)
+        known.add(key.value)
+
+
+def _twice(key: str) -> str:
+    return f"key {key!r} occurs twice in an object"
 
 
 _Loader.add_implicit_resolver(
@@ -72,12 +94,20 @@ def _read_json(text: str, origin: str) -> Iterator[Document]:
     if not text.strip():
         return
     try:
-        yield Document(json.loads(text), origin)
+        yield Document(json.loads(text, object_pairs_hook=_once), origin)
     except json.JSONDecodeError as error:
         place = f"{origin}:{error.lineno}:{error.colno}"
         raise InputError(f"{place}: not valid JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:  # a number or a nesting that is too long
         raise InputError(f"{origin}: not valid JSON: {error}") from error
+
+
+def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(_twice(key))
+    return document
 
 
 def _read_yaml(text: str, origin: str) -> Iterator[Document]:
@@ -88,11 +118,19 @@ def _read_yaml(text: str, origin: str) -> Iterator[Document]:
             line = node.start_mark.line + 1
             yield Document(loader.construct_document(node), f"{origin}:{line}")
     except yaml.MarkedYAMLError as error:
-        raise InputError(f"{_marked(error, origin)}: not valid YAML: {error.problem}") from error
+        problem = _template(text) or error.problem
+        raise InputError(f"{_marked(error, origin)}: not valid YAML: {problem}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{origin}: not valid YAML: {_first_line(error)}") from error
     finally:
         loader.dispose()
+
+
+def _template(text: str) -> str:
+    """What to do with a template of Helm; empty if the text is none."""
+    if "{{" not in text:
+        return ""
+    return "it is a template of Helm; render it first: helm template CHART | inferno optimize -"
 
 
 def _refuse_deep_nesting(text: str, origin: str) -> None:

@@ -5,6 +5,7 @@ correct the file.
 """
 # ruff: noqa: PLC0415 - SystemData does not need the pydantic models of the custom resources
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_optimizer.errors import InputError, UnsupportedError
+from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Reason, System
 from inferno_optimizer.validation import UNMATCHED, Problem, find_problems
 from inferno_optimizer.wire.codec import decode_system, is_system, unknown_keys
@@ -128,9 +130,30 @@ def resources_of(
     documents: Iterable[Document], on_unknown: OnUnknown = refuse_unknown
 ) -> "list[Resource]":
     """Return the custom resources among documents; see `system_of`."""
+    return [resource for resource, _ in _resources(documents, on_unknown)]
+
+
+def _resources(
+    documents: Iterable[Document], on_unknown: OnUnknown
+) -> "list[tuple[Resource, Document]]":
+    """Return the custom resources among documents, each with its document."""
     ours = [document for document in documents if not _is_of_others(document)]
-    on_unknown([field for document in ours for field in _unknown_fields(document)])
-    return [_parsed(document) for document in ours]
+    on_unknown(_unknown_fields(ours))
+    found = [(_parsed(document), document) for document in ours]
+    _refuse_repeated(found)
+    return found
+
+
+def _refuse_repeated(found: "Sequence[tuple[Resource, Document]]") -> None:
+    """Refuse an object that is given twice, such as by a file that is named twice."""
+    origins: dict[tuple[str, str, str], str] = {}
+    for resource, document in found:
+        name, origin = resource.metadata.name, document.origin
+        first = origins.get(key := (resource.kind, resource.metadata.namespace, name))
+        if name and first is not None:
+            advice = "name the file once" if first == origin else f"it is at {first}, too"
+            raise InputError(f"{origin}: {resource.kind} {name} is given twice: {advice}")
+        origins[key] = origin
 
 
 def _system_of_manifests(
@@ -139,16 +162,22 @@ def _system_of_manifests(
     remark: Remark,
     loads: "Mapping[str, Load]",
 ) -> System:
-    from inferno_operator.controllers.optimization.snapshot import build_system
+    from inferno_operator.controllers.optimization.snapshot import KINDS, Named, build_system
     from inferno_operator.resources import Optimizer
 
-    resources = [_with_load(each, loads) for each in resources_of(documents, on_unknown)]
+    found = _resources(documents, on_unknown)
+    resources = [_with_load(each, loads) for each, _ in found]
     if not resources:
         raise InputError("nothing to optimize: there is no object")
     _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
     _refuse_several("namespaces", {r.metadata.namespace for r in resources} - {""})
     snapshot = build_system(resources)
-    _refuse_invalid([*(problem for _, problem in snapshot.excluded), *snapshot.problems])
+    origins = {
+        (KINDS[each.kind], each.spec.name): document.origin
+        for each, document in found
+        if isinstance(each, Named)
+    }
+    _refuse_invalid([*(problem for _, problem in snapshot.excluded), *snapshot.problems], origins)
     if not any(isinstance(resource, Optimizer) for resource in resources):
         remark([NO_OPTIMIZER])
     return snapshot.system
@@ -183,11 +212,20 @@ def _is_of_others(document: Document) -> bool:
     return group != GROUP and (kind not in ours or (group, kind) in boosters)
 
 
-def _unknown_fields(document: Document) -> list[str]:
+def _unknown_fields(documents: Iterable[Document]) -> list[str]:
+    """Unknown fields of all objects; an equal one of several objects of a kind is told once."""
     from inferno_operator.resources.parsing import unknown_fields
 
-    with _located(document):
-        return [f"{document.origin}: {field}" for field in unknown_fields(_manifest(document))]
+    texts: dict[tuple[str, str, str], list[str]] = {}
+    for document in documents:
+        with _located(document):
+            for field in unknown_fields(_manifest(document)):
+                equal = (field.kind, re.sub(r"\[\d+\]", "", field.path), field.problem)
+                texts.setdefault(equal, []).append(f"{document.origin}: {field}")
+    return [
+        f"{first}; and so in {len(more)} more places" if more else first
+        for first, *more in texts.values()
+    ]
 
 
 def _parsed(document: Document) -> "Resource":
@@ -206,7 +244,8 @@ def _manifest(document: Document) -> Mapping[str, object]:
         raise InputError("neither a Kubernetes object (it has no kind) nor SystemData")
     kinds = [resource.kind for resource in SYSTEM_RESOURCES]
     if content["kind"] not in kinds:
-        raise InputError(f"unknown kind {content['kind']!r}; known are {', '.join(kinds)}")
+        kind = str(content["kind"])
+        raise InputError(f"no kind is named {kind!r}{alternatives(kind, kinds)}")
     return content
 
 
@@ -227,9 +266,17 @@ def _refuse_several(what: str, names: Iterable[str]) -> None:
         raise InputError(f"several {what}, where one system has one: {', '.join(given)}")
 
 
-def _refuse_invalid(problems: Sequence[Problem]) -> None:
-    """Refuse invalid objects; a server with an unknown name is not refused, but unserved."""
+def _refuse_invalid(
+    problems: Sequence[Problem],
+    origins: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> None:
+    """Refuse invalid objects; a server with an unknown name is not refused, but unserved.
+
+    `origins` are the places of the objects, by their kind and name in `Problem`.
+    """
     invalid = [problem for problem in problems if problem.reason not in DANGLING]
     if invalid:
+        first = invalid[0]
+        origin = origins.get((first.kind, first.name), "")
         more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
-        raise InputError(f"{invalid[0]}{more}")
+        raise InputError(f"{origin}{': ' if origin else ''}{first}{more}")

@@ -6,6 +6,7 @@ Costs are in cents/hour, latencies in ms, rates in requests/min.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from inferno_operator.runtime.texts import listed
 from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.system import (
@@ -28,6 +29,9 @@ DANGLING = UNMATCHED | {Reason.UNKNOWN_ACCELERATOR}
 
 DIGITS = 9
 """Of a gap, of which the rest is rounding."""
+
+NAMES_SHOWN = 5
+"""Largest number of servers that a note names."""
 
 GAP = "  "
 """What stands between columns."""
@@ -163,9 +167,15 @@ def placed(allocation: Allocation) -> str:
 
 
 def _notes(system: System, solution: Solution) -> Iterator[str]:
-    """Return notes on servers and models, which are sentences below the table."""
+    """Return notes on servers and models, which are sentences below the table.
+
+    A note that several servers have is one sentence.
+    """
+    servers: dict[str, list[str]] = {}
     for decision in solution.decisions:
-        yield from decision_notes(decision)
+        for note in _notes_of(decision):
+            servers.setdefault(note, []).append(decision.server)
+    yield from (f"{listed(names, NAMES_SHOWN)}: {note}" for note, names in servers.items())
     for problem in find_problems(system):
         if problem.reason in DANGLING:
             yield f"warning: {problem}"
@@ -176,9 +186,13 @@ def _notes(system: System, solution: Solution) -> Iterator[str]:
 
 def decision_notes(decision: Decision) -> Iterator[str]:
     """Return why a server gets less than it needs, and the warnings of its allocation."""
+    yield from (f"{decision.server}: {note}" for note in _notes_of(decision))
+
+
+def _notes_of(decision: Decision) -> Iterator[str]:
     if decision.reason is not Reason.ALLOCATED:
-        yield f"{decision.server}: {decision.message}"
-    yield from (f"{decision.server}: warning: {warning}" for warning in decision.warnings)
+        yield decision.message
+    yield from (f"warning: {warning}" for warning in decision.warnings)
 
 
 def _totals(system: System, solution: Solution) -> str:

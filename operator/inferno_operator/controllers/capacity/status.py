@@ -12,6 +12,7 @@ from inferno_operator.resources.conditions import COUNTED, Verdict, changed, mer
 from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError
+from inferno_operator.runtime.texts import listed
 from inferno_operator.runtime.updates import FieldUpdate
 from inferno_optimizer.errors import InfernoError
 
@@ -138,16 +139,12 @@ def _summary(count: CardCount, warnings: Warnings) -> str:
         cards = sum(item.machine.cards[item.resource] for item in count.view.unmatched)
         parts.append(f"{cards} cards are of no Accelerator's type: see status.unmatched")
     if warnings.rivals:
-        parts.append(f"{_few(warnings.rivals)} may use the same cards: set spec.share in each")
+        parts.append(
+            f"{listed(warnings.rivals, NAMES_TOLD)} may use the same cards: set spec.share in each"
+        )
     if warnings.unnamed:
         parts.append(
             f"pods of Servers without workloads or modelBooster count as those of others:"
-            f" {_few(warnings.unnamed)}"
+            f" {listed(warnings.unnamed, NAMES_TOLD)}"
         )
     return "; ".join(parts)
-
-
-def _few(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = len(names) - NAMES_TOLD
-    return ", ".join(names[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")

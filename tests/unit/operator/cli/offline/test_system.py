@@ -30,8 +30,8 @@ def optimizer(name: str) -> str:
     return manifest("Optimizer", {"optimize": False, "data": {"optimizer": parameters}}, name)
 
 
-def accelerator(**spec: object) -> str:
-    return manifest("Accelerator", {"name": "A", "type": "T", "cost": 1, **spec})
+def accelerator(object_name: str = "a", **spec: object) -> str:
+    return manifest("Accelerator", {"name": "A", "type": "T", "cost": 1, **spec}, object_name)
 
 
 def in_order(system: System) -> tuple[object, ...]:
@@ -129,16 +129,29 @@ def test_a_list_from_a_cluster_and_a_kustomization_have_no_unknown_fields(tmp_pa
 def test_unknown_fields_of_all_objects_are_told_together_and_can_be_ignored(
     tmp_path: Path,
 ) -> None:
-    manifests = (accelerator(colour="red"), accelerator(name="B", size=2))
+    manifests = (accelerator(colour="red"), accelerator("b", name="B", size=2))
     told: list[str] = []
 
     message = refusal(tmp_path, *manifests)
     system = read_system([str(tmp_path / "a.yaml")], told.extend)
 
     assert message.startswith("a.yaml:1: Accelerator a: spec.colour is unknown")
-    assert ": Accelerator a: spec.size is unknown; did you mean" in message
+    assert ": Accelerator b: spec.size is unknown; did you mean" in message
     assert len(told) == 2
     assert len(system.accelerators) == 2
+
+
+def test_an_equal_mistake_of_many_objects_is_told_once(tmp_path: Path) -> None:
+    models = (
+        manifest("Model", {"name": name, "data": [{"acc": "A", "batch": 1}]}, name)
+        for name in "abcdefgh"
+    )
+
+    message = refusal(tmp_path, *models)
+
+    assert message.startswith("a.yaml:1: Model a: spec.data[0].batch is unknown; ")
+    assert message.count("batch is unknown") == 1
+    assert "; and so in 7 more places" in message
 
 
 def test_the_sample_with_boosters_is_read() -> None:
@@ -167,19 +180,26 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         (["spec: {}"], "a.yaml:1: neither a Kubernetes object (it has no kind) nor SystemData"),
         (
             [accelerator(), "apiVersion: inferno.platform.ai/v1alpha1\nkind: Serve\n"],
-            "a.yaml:11: unknown kind 'Serve'; known are Accelerator, Model, ServiceClass, ",
+            "a.yaml:11: no kind is named 'Serve'; did you mean Server or ServiceClass? ",
         ),
         (
             ["apiVersion: inferno.platform.io/v1alpha1\nkind: Server\n"],
             "a.yaml:1: Server without a name: apiVersion must be inferno.platform.ai/v1alpha1, ",
         ),
         ([accelerator(cost="4O")], "a.yaml:1: Accelerator a: spec.cost must "),
-        ([accelerator(cost=-1)], "accelerator 'A': cost: -1 is negative"),
+        ([accelerator(cost=-1)], "a.yaml:1: accelerator 'A': cost: -1 is negative"),
         (
-            [accelerator(cost=-1), manifest("Accelerator", {"name": "B", "type": "T", "cost": -2})],
-            "accelerator 'A': cost: -1 is negative (and 1 more)",
+            [accelerator(cost=-1), accelerator("b", name="B", cost=-2)],
+            "a.yaml:1: accelerator 'A': cost: -1 is negative (and 1 more)",
         ),
-        ([accelerator(), accelerator()], "accelerator 'A': name: "),
+        (
+            [accelerator(), accelerator("b")],
+            "a.yaml:11: accelerator 'A': name: 'A' is the name of Accelerator 'a' too",
+        ),
+        (
+            [accelerator(), accelerator()],
+            "a.yaml:11: Accelerator a is given twice: it is at a.yaml:1, too",
+        ),
         ([optimizer("x"), optimizer("y")], "several Optimizers, where one system has one: x, y"),
         (
             [
