@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from tests.bench.isolation import Case, Outcome
-from tests.bench.plan import Column, Row, Table, quantity
+from tests.bench.plan import ROWS, Column, Row, Table, quantity
 
 HEADINGS = ("what", "must reach", "aim for", "measured", "met")
 TARGETS = "targets"
@@ -109,11 +109,27 @@ class Report:
         return {"limits": limits, "trouble": outcome.trouble, "met": row.met(outcome.numbers)}
 
     def write_into(self, page: Path) -> None:
-        """Replace each table of a page of documentation, between its markers."""
+        """Replace each table of a page of documentation, between its markers.
+
+        Of the targets, those that were not chosen keep their lines; then the page also keeps what
+        it says of the machine.
+        """
         text = page.read_text()
+        others = _lines(text, {row.what for row in ROWS} - {row.what for row in self.rows})
         for key, headings, lines in self.sections():
-            text = _replace(text, key, _markdown(headings, lines))
-        page.write_text(_replace(text, "machine", _sentence(machine(), self.load)))
+            named = {line[0]: line for line in lines}
+            shown = [*(others | named).values()] if key == TARGETS else lines
+            text = _replace(text, key, _markdown(headings, shown))
+        if not others:
+            text = _replace(text, "machine", _sentence(machine(), self.load))
+        page.write_text(text)
+
+
+def _lines(text: str, names: Collection[str]) -> dict[str, Sequence[str]]:
+    """The lines of the targets on a page that have one of these names."""
+    inside = text.partition(f"<!-- bench:{TARGETS} -->")[2].partition("<!-- /bench:")[0]
+    cells = (line.strip("| ").split(" | ") for line in inside.splitlines() if line.strip())
+    return {line[0]: line for line in cells if line[0] in names}
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

@@ -68,6 +68,17 @@ def test_writing_the_same_twice_changes_nothing(tmp_path: Path) -> None:
     assert once.endswith("the end\n")
 
 
+def test_lines_of_targets_that_were_not_measured_stay(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    line = f"| {ROWS[0].what} | 1 s | - | 0.5 s | yes |"
+    page.write_text(f"<!-- bench:targets -->\n{line}\n<!-- /bench:targets -->\n")
+
+    report(Outcome({"seconds": 0.5, "gap": 0.0})).write_into(page)
+
+    assert line in page.read_text()
+    assert "| a figure | 2 s, gap 1.0e-03 | 1 s | 0.5 s, gap 0 | yes |" in page.read_text()
+
+
 def test_a_case_that_takes_too_long_is_a_line_and_not_the_end() -> None:
     assert measure(Case("request", {"servers": 10}, limit_s=0.01)).trouble == "no end within 0.01 s"
 
