@@ -26,6 +26,7 @@ from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.engines.catalogue import catalogue_with
+from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Resource
 from inferno_operator.resources.dialects import Dialect
@@ -107,9 +108,10 @@ def _measurement(settings: Settings, parts: Components) -> MeasurementController
     """Return the measurement controller; without Prometheus it only says so on the Servers."""
     sources = catalogue_with(settings.measure_sources)
     survey = None if parts.prometheus is None else Survey(parts.prometheus, sources, time.time)
+    demand = None if parts.prometheus is None else DemandSurvey(parts.prometheus, sources)
     interval = settings.measure_interval
     return MeasurementController(
-        parts.cluster, parts.informers, survey, interval, parts.now, parts.metrics
+        parts.cluster, parts.informers, survey, interval, parts.now, parts.metrics, demand
     )
 
 

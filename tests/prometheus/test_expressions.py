@@ -25,6 +25,7 @@ def test_every_query_of_every_source_is_parsed(
         expressions.last_seen(group, 3600),
         expressions.percentiles(group, 0.95, WINDOWS.long),
         expressions.buckets(group, "avgInTokens", WINDOWS.long),
+        expressions.demand(group, WINDOWS.long),
     ]
 
     asked = [query for query in queries if query is not None]

@@ -70,6 +70,7 @@ def _quotient(value: object) -> object:
 class MetricSource(Part):
     """Where an engine or a gateway has its figures; see `sources.yaml`."""
 
+    without_replicas: bool = False
     heartbeat: Names
     arrivals: Annotated[Items[Items[Term]], Field(min_length=1)]
     means: dict[Mean, Items[Annotated[Quotient, BeforeValidator(_quotient)]]] = Field(
@@ -144,10 +145,31 @@ def find_source(catalogue: MetricSources, name: str) -> MetricSource:
     InputError
         There is no such source; the message has the nearest name.
     """
+    return _found(catalogue, name, "spec.measure.source")
+
+
+def find_demand_source(catalogue: MetricSources, name: str) -> MetricSource:
+    """Return a source that sees requests also while a server has no replica.
+
+    Raises
+    ------
+    InputError
+        There is no such source; the message has the nearest name.
+    """
+    seeing = {known: source for known, source in catalogue.items() if source.without_replicas}
+    if name in catalogue and name not in seeing:
+        raise InputError(
+            f"spec.measure.demand.source: {name!r} has no metrics while nothing runs;"
+            f" use one of {', '.join([*seeing, CUSTOM])}"
+        )
+    return _found(seeing, name, "spec.measure.demand.source")
+
+
+def _found(catalogue: MetricSources, name: str, field: str) -> MetricSource:
     if name in catalogue:
         return catalogue[name]
     known = [*catalogue, CUSTOM]
     near = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
     nearest = next((n for n in known if [n.lower()] == near), "")
     meant = f"did you mean {nearest}?" if nearest else f"use one of {', '.join(known)}"
-    raise InputError(f"spec.measure.source: {name!r} is unknown; {meant}")
+    raise InputError(f"{field}: {name!r} is unknown; {meant}")

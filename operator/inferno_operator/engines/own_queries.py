@@ -150,7 +150,7 @@ class OwnQueries:
         for quantity, expression in queries.items():
             try:
                 answer = await self._prometheus.query(expression)
-                value = _single(answer)
+                value = single(answer)
             except (RefusedError, InputError) as error:
                 reading = replace(reading, refused=f"spec.measure.queries.{quantity}: {error}")
             except InfernoError as error:
@@ -188,8 +188,14 @@ class _Share:
         )
 
 
-def _single(answer: QueryResult) -> float | None:
-    """The value of an answer with one series; None if there is none."""
+def single(answer: QueryResult) -> float | None:
+    """Return the value of an answer with one series; None if there is none.
+
+    Raises
+    ------
+    InputError
+        There are several series, or the number cannot be.
+    """
     if len(answer.samples) > 1:
         raise InputError(
             f"returns {len(answer.samples)} series: aggregate them to one, such as with sum(...)"

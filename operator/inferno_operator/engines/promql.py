@@ -134,8 +134,8 @@ class Query:
     is_signed: bool = False
 
 
-def label_names(labels: Iterable[str]) -> tuple[str, ...]:
-    """Return names of labels in order.
+def label_names(labels: Iterable[str], field: str = "spec.measure.labels") -> tuple[str, ...]:
+    """Return names of labels in order; the field is named if one is wrong.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
     names = tuple(sorted(labels))
     for name in names:
         if not is_label_name(name) or name == PART:
-            raise InputError(f"spec.measure.labels: {name!r} is not a name of a label")
+            raise InputError(f"{field}: {name!r} is not a name of a label")
     return names
 
 
@@ -269,6 +269,27 @@ def known_since(group: SeriesGroup, seconds: int, interval: int) -> Query:
 def scrapes(group: SeriesGroup, seconds: int) -> str:
     """Return the expression for the most samples that a replica has in some seconds."""
     return f"max ({_each(group, f'count_over_time({{}}[{seconds}s])')})"
+
+
+def demand(group: SeriesGroup, seconds: int) -> Query:
+    """Return the query for requests that wait or run now, and those that arrived in a window.
+
+    The parts are the terms of arrivals. A counter that has just begun, such as with the first
+    request after a gateway started, counts as a whole: `increase` does not see where it began.
+    """
+    terms = (term for alternative in group.source.arrivals for term in alternative)
+    parts = (
+        f"sum {group.by} ({text})" for term in terms for text in _demanded(group, term, seconds)
+    )
+    return Query(group, "demand", _union((str(n), text) for n, text in enumerate(parts)))
+
+
+def _demanded(group: SeriesGroup, term: Term, seconds: int) -> Iterator[str]:
+    for name in term.growth:
+        yield _selected(group, name, term.where)
+    for name in term.rate:
+        counter = _selected(group, name, term.where)
+        yield f"({counter} unless {counter} offset {seconds}s) or increase({counter}[{seconds}s])"
 
 
 def last_seen(group: SeriesGroup, seconds: int) -> Query:

@@ -38,6 +38,13 @@ LabelValue = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
 PromQL = Annotated[str, Field(min_length=1, max_length=MAX_QUERY)]
 
 
+_SHORT_NAMES = Rule(
+    f"names of labels have at most {MAX_LABEL} characters",
+    f"!has(self.labels) || self.labels.all(name, size(name) <= {MAX_LABEL})",
+    lambda part: all(len(name) <= MAX_LABEL for name in part.labels),
+)
+
+
 class Queries(Part):
     """PromQL by quantity; each expression returns one number."""
 
@@ -61,6 +68,33 @@ class Queries(Part):
     """Share of the KV cache that is used [0..1]."""
 
 
+class DemandSource(Part):
+    """Where Prometheus has the requests for a server, also while it has no replica."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "name at least one label of the series of the requests for this server",
+            f"self.source == '{CUSTOM}' || (has(self.labels) && size(self.labels) > 0)",
+            lambda demand: demand.source == CUSTOM or bool(demand.labels),
+        ),
+        _SHORT_NAMES,
+        Rule(
+            f"source {CUSTOM} needs query, and no other source has one",
+            f"(self.source == '{CUSTOM}') == has(self.query)",
+            lambda demand: (demand.source == CUSTOM) == (demand.query is not None),
+        ),
+    )
+
+    source: SourceName
+    """EPP, KthenaRouter, Dynamo, Envoy, Istio, NGINX, Custom or a source of yours."""
+    labels: Annotated[dict[str, LabelValue], Field(max_length=MAX_LABELS)] = Field(
+        default_factory=dict
+    )
+    """Labels that all series of the requests for this server have: inference_pool, ingress, ..."""
+    query: PromQL | None = None
+    """PromQL of source Custom; above 0 while requests wait, or have arrived in five minutes."""
+
+
 class Measure(Part):
     """Where Prometheus has the load and the latencies of a server."""
 
@@ -70,11 +104,7 @@ class Measure(Part):
             f"self.source == '{CUSTOM}' || (has(self.labels) && size(self.labels) > 0)",
             lambda measure: measure.source == CUSTOM or bool(measure.labels),
         ),
-        Rule(
-            f"names of labels have at most {MAX_LABEL} characters",
-            f"!has(self.labels) || self.labels.all(name, size(name) <= {MAX_LABEL})",
-            lambda measure: all(len(name) <= MAX_LABEL for name in measure.labels),
-        ),
+        _SHORT_NAMES,
         Rule(
             f"source {CUSTOM} needs queries.arrivalRate",
             f"self.source != '{CUSTOM}' || (has(self.queries) && has(self.queries.arrivalRate))",
@@ -86,7 +116,7 @@ class Measure(Part):
     )
 
     source: SourceName
-    """vLLM, SGLang, TGI, TensorRT-LLM, Dynamo, EPP, KthenaRouter, Custom or a source of yours."""
+    """An engine, a gateway (see the guide to measuring), Custom, or a source of yours."""
     labels: Annotated[dict[str, LabelValue], Field(max_length=MAX_LABELS)] = Field(
         default_factory=dict
     )
@@ -95,6 +125,8 @@ class Measure(Part):
     """PromQL that replaces single quantities of the source."""
     catch_up_seconds: PositiveInteger = CATCH_UP_SECONDS
     """Time in which requests that wait beyond a healthy queue are to be served [s]."""
+    demand: DemandSource | None = None
+    """What sees requests while nothing runs; with it, a server that is idle may have 0 replicas."""
 
 
 class Percentiles(Part):
@@ -115,6 +147,19 @@ class MeasuredReplicas(Part):
     """Replicas that Prometheus knows."""
     reporting: NonNegativeInteger
     """Replicas of these whose newest scrape succeeded."""
+
+
+class MeasuredDemand(Part):
+    """What is seen of the requests for a server, whether it has replicas or not."""
+
+    requests: Number | None = None
+    """Requests that wait or have arrived in five minutes; absent while they are not known."""
+    mean_rate: Number | None = None
+    """Mean of the arrivals that are known of the last day [requests/min]."""
+    idle_since: Time | None = None
+    """Since when no request arrives, runs or waits; absent while one does, or may."""
+    message: str = ""
+    """What to do, unless requests are seen or known to be absent."""
 
 
 class Ahead(Part):
@@ -171,6 +216,8 @@ class Measured(Part):
     """Replicas that report."""
     misses_targets: Items[str] = ()
     """Targets that the measured latencies miss now, such as slo-ttft."""
+    demand: MeasuredDemand | None = None
+    """What `spec.measure.demand` sees; absent without it."""
     ahead: Ahead | None = None
     """How far ahead of the arrivals plans are made."""
     load: Load | None = None

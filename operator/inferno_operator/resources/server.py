@@ -75,7 +75,7 @@ class ServerSpec(Part):
     keep_accelerator: bool = False
     """Stay on the current accelerator; only replicas and batch size are decided."""
     min_num_replicas: NonNegativeInteger = 0
-    """Fewest replicas, also without load; with `measure` one at least, whatever is written."""
+    """Fewest replicas, also without load; with `measure`, one at least without `measure.demand`."""
     max_batch_size: NonNegativeInteger = 0
     """Largest batch of a replica [requests]; 0 means what the model's data allow."""
     max_queue_size: NonNegativeInteger = 0
@@ -151,6 +151,15 @@ class Server(Resource):
         """Return the windows that are open, or will be when a new replica serves."""
         later = now + timedelta(seconds=self.lead_seconds)
         return [window for window in self.spec.schedule if window.end(now) or window.end(later)]
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it has no replica, and something else than its replicas sees its requests."""
+        spec = self.spec
+        if spec.measure is None or spec.measure.demand is None:
+            return False
+        standing = spec.desired_alloc or spec.current_alloc
+        return standing is None or standing.num_replicas == 0
 
     @property
     def lead_seconds(self) -> float:

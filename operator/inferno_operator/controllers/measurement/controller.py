@@ -10,13 +10,19 @@ from inferno_operator.controllers.measurement.load import (
 )
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import Subjects
-from inferno_operator.controllers.measurement.reconcile import Context, last_good, reconcile
+from inferno_operator.controllers.measurement.reconcile import (
+    Context,
+    last_good,
+    look_for_demand,
+    reconcile,
+)
 from inferno_operator.controllers.measurement.urgency import (
     Missed,
     missed_now,
     with_jumps,
     with_news,
 )
+from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Load, Server
 from inferno_operator.resources.objects import Key, Now
@@ -27,7 +33,13 @@ from inferno_operator.runtime.ports import Cluster
 from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
 
 CYCLE = "measure all Servers"
-"""The only key of the queue."""
+"""The key of the queue for measuring cycles."""
+
+DEMAND = "look for requests of Servers without replicas"
+"""The other key of the queue."""
+
+DEMAND_SECONDS = 2.0
+"""Seconds between two looks for requests."""
 
 PATIENCE_SECONDS = 15.0
 """Seconds that an optimization waits for Servers that have never been measured."""
@@ -50,6 +62,8 @@ class MeasurementController:
         The time of day.
     observer
         Receives a call for each namespace and each cycle.
+    demand
+        What asks Prometheus for requests that wait for Servers without replicas.
     """
 
     def __init__(
@@ -60,20 +74,26 @@ class MeasurementController:
         interval: float,
         now: Now,
         observer: Observer,
+        demand: DemandSurvey | None = None,
     ) -> None:
         subjects = Subjects(informers, self._forget)
-        self._context = Context(cluster, subjects, survey, now, Lookahead(interval), observer)
+        self._context = Context(
+            cluster, subjects, survey, now, Lookahead(interval), demand, observer
+        )
         self._interval = interval
         self._missed: Missed = {}
         self._loads: dict[Key, Load] = {}
+        self._wanted: set[Key] = set()
         self._ask_for_plan: Callable[[str], None] = _ignore
-        self.queue: WorkQueue[str] = WorkQueue(self._cycle)
+        work = {CYCLE: self._cycle, DEMAND: self._look_for_demand}
+        self.queue: WorkQueue[str] = WorkQueue(lambda key: work[key]())
 
     def when_a_plan_is_needed(self, ask_for_plan: Callable[[str], None]) -> None:
         """Call this with a namespace, at most once in a cycle, if it needs a plan now.
 
         It is called when a Server begins to miss a target, and as long as its load grows then;
-        when the load of a Server is known for the first time; and when one jumps.
+        when the load of a Server is known for the first time; when one jumps; and when there are
+        requests for a Server without replicas.
         """
         self._ask_for_plan = ask_for_plan
 
@@ -83,6 +103,7 @@ class MeasurementController:
             group.create_task(self._context.subjects.run())
             await self._context.subjects.complete()
             self.queue.add(CYCLE, 0)
+            self.queue.add(DEMAND, 0)
 
     async def stop(self) -> None:
         """Stop measuring."""
@@ -112,7 +133,9 @@ class MeasurementController:
             return observation
         newest = self._context.measured.get(key) or last_good(observation)
         scheduled = with_scheduled_replicas(server, self._context.now())
-        return replace(observation, resource=measured_server(scheduled, newest))
+        loaded = measured_server(scheduled, newest)
+        status = loaded.status.model_copy(update={"measured": newest})
+        return replace(observation, resource=loaded.model_copy(update={"status": status}))
 
     async def _measured(self, keys: Sequence[Key]) -> None:
         """Wait until Servers are measured, for a limited time."""
@@ -124,7 +147,15 @@ class MeasurementController:
         except TimeoutError:
             return
 
-    async def _cycle(self, _: str) -> ReconcileResult:
+    async def _look_for_demand(self) -> ReconcileResult:
+        """Ask for plans where a Server without replicas is wanted that was not before."""
+        wanted = await look_for_demand(self._context)
+        for namespace in sorted({key.namespace for key in wanted - self._wanted}):
+            self._ask_for_plan(namespace)
+        self._wanted = wanted
+        return ReconcileResult.due_after(DEMAND_SECONDS)
+
+    async def _cycle(self) -> ReconcileResult:
         began = asyncio.get_running_loop().time()
         await reconcile(self._context)
         self._context.observer.measuring_ended(asyncio.get_running_loop().time() - began)
@@ -137,6 +168,7 @@ class MeasurementController:
 
     def _forget(self, key: Key) -> None:
         self._context.measured.pop(key, None)
+        self._context.readings.pop(key, None)
         self._context.lookahead.forget(key)
 
 

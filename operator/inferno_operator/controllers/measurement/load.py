@@ -265,12 +265,12 @@ def measured_server(server: Server, measured: Measured | None) -> Server:
     too, unless there is a decision.
     """
     found = load(server, measured)
-    if found is None and _is_off(server, measured):
+    if found is None and (server.sleeps or _is_off(server, measured)):
         found = IDLE
     if found is None:
         return server
     loaded = with_load(server, found)
-    return loaded if may_shrink(measured) else _held(loaded, measured)
+    return loaded if may_shrink(measured) or server.sleeps else _held(loaded, measured)
 
 
 def _is_off(server: Server, measured: Measured | None) -> bool:

@@ -53,6 +53,11 @@ class LoadHistory:
         """Time over which rates are known [s]."""
         return STEP_S * self._known
 
+    @property
+    def mean(self) -> float | None:
+        """Mean of the rates that are known; None without any."""
+        return float(np.nanmean(self._rates)) if self._known else None
+
     def growth(self, horizon_s: float) -> float | None:
         """Return by how much the load may grow over a time; None with too little history."""
         newest, ahead = self._newest, max(1, ceil(horizon_s / STEP_S))
@@ -93,6 +98,11 @@ class Lookahead:
         known = 0.0 if growth is None else history.seconds
         least = FIRST_RATIO if growth is None else max(growth, 1.0)
         return Ahead(seconds=horizon, growth=round(least, 3), history_seconds=known)
+
+    def mean_rate(self, key: Key) -> float | None:
+        """Return the mean of the rates of a server that are known; None without any."""
+        history = self.histories.get(key)
+        return history.mean if history else None
 
     def forget(self, key: Key) -> None:
         """Forget a server."""

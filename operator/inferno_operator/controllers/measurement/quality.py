@@ -45,6 +45,16 @@ USABLE: frozenset[Quality] = frozenset({"Fresh", "Idle", "Partial"})
 """Qualities whose numbers are new."""
 
 
+NOTHING = "no request arrives, runs or waits"
+"""What is said of an idle server."""
+
+STAYS = (
+    "; one replica stays at least, also with minNumReplicas 0, because nothing is measured without"
+    " one: name in spec.measure.demand what sees requests then"
+)
+"""What is said of it besides, unless it may have no replica."""
+
+
 @dataclass(frozen=True, slots=True)
 class QualityVerdict:
     """A quality, and what to do unless it is Fresh."""
@@ -191,11 +201,7 @@ def _idle(reading: Reading, rate: float) -> QualityVerdict | None:
     busy = (_gauge(reading, "running") or 0.0) + (_gauge(reading, "waiting") or 0.0)
     if rate > 0 or busy > 0:
         return None
-    return QualityVerdict(
-        "Idle",
-        "no request arrives, runs or waits; one replica stays at least, also with"
-        " minNumReplicas 0, because nothing is measured without one",
-    )
+    return QualityVerdict("Idle", f"{NOTHING}{STAYS}")
 
 
 def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> dict[str, Any]:

@@ -11,8 +11,16 @@ from inferno_operator.controllers.measurement.load import with_planned_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import Subjects
 from inferno_operator.controllers.measurement.quality import measured, with_targets
+from inferno_operator.controllers.measurement.sleepers import (
+    demand_sources,
+    sleeping,
+    told_of,
+    wanted,
+    with_demand,
+)
+from inferno_operator.engines.demand import DemandReading, DemandSurvey
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
-from inferno_operator.resources import Measure, Measured, Server, ServerStatus
+from inferno_operator.resources import DemandSource, Measure, Measured, Server, ServerStatus
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.observer import Observer
@@ -28,8 +36,8 @@ class Context:
     """What cycles need; without a survey, there is no Prometheus to ask.
 
     `measured` has what was measured last, by Server; `lookahead` what was measured in the last
-    day; `reported` the namespaces with metrics. They outlive the cycles. `progress` is notified
-    after each step.
+    day; `readings` what waits for Servers; `reported` the namespaces with metrics. They outlive
+    the cycles. `progress` is notified after each step.
     """
 
     cluster: Cluster
@@ -37,8 +45,10 @@ class Context:
     survey: Survey | None
     now: Now
     lookahead: Lookahead
+    demand: DemandSurvey | None = None
     observer: Observer = field(default_factory=Observer)
     measured: dict[Key, Measured] = field(default_factory=dict)
+    readings: dict[Key, DemandReading] = field(default_factory=dict)
     reported: set[str] = field(default_factory=set)
     progress: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -53,10 +63,26 @@ async def reconcile(context: Context) -> None:
             (status.refused(o, status.unconfigured(), context.now()) for o in unmeasured), context
         )
     else:
+        await _ask_for_demand(demand_sources(servers), context)
         await context.survey.ask(measures, partial(_take, context), partial(_is_wanted, context))
     gone = (status.cleared(o) for key, o in servers.items() if key not in measures)
     await _write(gone, context)
     _report(servers, context)
+
+
+async def look_for_demand(context: Context) -> set[Key]:
+    """Ask what waits for Servers without replicas; returns those for which there are requests."""
+    sources = sleeping(context.subjects.all())
+    await _ask_for_demand(sources, context)
+    for key in sources.keys() & context.measured.keys() & context.readings.keys():
+        seen = told_of(context.readings[key], context.measured[key])
+        context.measured[key] = seen
+    return wanted({key: context.readings[key] for key in sources.keys() & context.readings.keys()})
+
+
+async def _ask_for_demand(sources: Mapping[Key, DemandSource], context: Context) -> None:
+    if sources and context.demand is not None:
+        context.readings.update(await context.demand.ask(sources))
 
 
 async def _take(context: Context, results: Results) -> None:
@@ -111,12 +137,22 @@ def _update(observation: Observation, result: SurveyResult, context: Context) ->
     before = context.measured.get(key) or last_good(observation)
     newest = measured(result.reading, result.source, before, result.hint)
     if isinstance(server, Server):
+        mean_rate = context.lookahead.mean_rate(key)
+        newest = with_demand(newest, server, before, _reading(server, key, context), mean_rate)
         target = context.subjects.target(key, server)
         ahead = context.lookahead.ahead(key, server, newest, before)
         newest = with_targets(newest, target).model_copy(update={"ahead": ahead})
         newest = with_planned_load(newest, server, before, target, context.now())
     context.measured[key] = newest
     return status.update(observation, newest, context.now())
+
+
+def _reading(server: Server, key: Key, context: Context) -> DemandReading | None:
+    """What is seen of requests; None for a Server that does not say where."""
+    measure = server.spec.measure
+    if measure is None or measure.demand is None:
+        return None
+    return context.readings.get(key, DemandReading())
 
 
 def last_good(observation: Observation) -> Measured | None:

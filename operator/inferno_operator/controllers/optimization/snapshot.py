@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeVar
 
+from inferno_operator.controllers.optimization.sleep import may_sleep
 from inferno_operator.resources import (
     Accelerator,
     CalibratedData,
@@ -100,12 +101,13 @@ def build_system(
         options=_options(asked.spec.data.optimizer if asked else None, time_limit),
     )
     catalogue = Catalogue(system)
+    wakes = asked is not None and asked.spec.interval is not None
     left_out = [_server(s, catalogue) for s in _only(Server, (o for o, _ in excluded))]
     if system.options.hold_undecided:
         system = replace(system, held=cards_of_servers(catalogue, left_out))
     system = replace(
         system,
-        servers=tuple(_server(resource, catalogue) for resource in _only(Server, loaded)),
+        servers=tuple(_server(s, catalogue, wakes=wakes) for s in _only(Server, loaded)),
         held_cost=sum(server.current.cost for server in left_out),
     )
     return Snapshot(system, find_problems(system), tuple(excluded))
@@ -276,7 +278,8 @@ def _target(part: Target) -> core.Target:
     )
 
 
-def _server(resource: Server, catalogue: Catalogue) -> core.Server:
+def _server(resource: Server, catalogue: Catalogue, *, wakes: bool = False) -> core.Server:
+    """The server; it has no replica only if plans are made again without a request."""
     spec, current = resource.spec, priced_current(resource, catalogue)
     return core.Server(
         name=spec.name,
@@ -284,7 +287,7 @@ def _server(resource: Server, catalogue: Catalogue) -> core.Server:
         model=spec.model,
         current=_current(current) if current else core.Allocation(),
         keep_accelerator=spec.keep_accelerator,
-        min_replicas=_least(resource),
+        min_replicas=_least(resource, catalogue, wakes=wakes),
         max_batch_size=spec.max_batch_size,
         max_queue_size=spec.max_queue_size,
         accelerators=_accelerators_of(resource),
@@ -304,9 +307,17 @@ def _accelerators_of(server: Server) -> tuple[str, ...]:
     return tuple(part.accelerator for part in parts)
 
 
-def _least(resource: Server) -> int:
-    """The fewest replicas; one at least of a Server whose load is measured at its replicas."""
-    return max(resource.spec.min_num_replicas, 1 if resource.spec.measure else 0)
+def _least(resource: Server, catalogue: Catalogue, *, wakes: bool) -> int:
+    """The fewest replicas; one at least of a Server that is measured and may not sleep."""
+    spec = resource.spec
+    if spec.measure is None:
+        return spec.min_num_replicas
+    found = catalogue.classes.get(spec.service_class)
+    priority = found.effective_priority if found else core.LOWEST_PRIORITY
+    runs = spec.desired_alloc or spec.current_alloc
+    cost = catalogue.unit_cost(spec.model, runs.accelerator) if runs else 0.0
+    rests = wakes and may_sleep(resource, cost, priority)
+    return max(spec.min_num_replicas, 0 if rests else 1)
 
 
 def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:

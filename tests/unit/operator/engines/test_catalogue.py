@@ -20,7 +20,8 @@ VLLM = built_in()["vLLM"]
 
 def test_the_catalogue_has_every_source_of_the_docs() -> None:
     assert set(built_in()) == {
-        "vLLM", "SGLang", "TGI", "TensorRT-LLM", "Dynamo", "EPP", "KthenaRouter",
+        "vLLM", "SGLang", "TGI", "TensorRT-LLM", "Dynamo", "EPP", "KthenaRouter", "Envoy", "Istio",
+        "NGINX",
     }  # fmt: skip
 
 

@@ -1,0 +1,101 @@
+"""Servers without replicas: what they are told, and who of them is wanted; pure."""
+
+from collections.abc import Mapping
+
+from inferno_operator.controllers.measurement.quality import NOTHING, STAYS
+from inferno_operator.engines.demand import DemandReading, DemandReadings
+from inferno_operator.resources import DemandSource, Measured, MeasuredDemand, Quality, Server
+from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import Observation
+
+UNSEEN: frozenset[Quality] = frozenset({"Stale", "Missing"})
+"""Qualities of a server of which no replica reports."""
+
+DIGITS = 3
+"""Decimals of numbers of requests."""
+
+
+def demand_sources(servers: Mapping[Key, Observation]) -> dict[Key, DemandSource]:
+    """Return what sees the requests of Servers, of those that say it."""
+    return {
+        key: server.spec.measure.demand
+        for key, observation in servers.items()
+        if isinstance(server := observation.resource, Server)
+        and server.spec.measure
+        and server.spec.measure.demand
+    }
+
+
+def sleeping(servers: Mapping[Key, Observation]) -> dict[Key, DemandSource]:
+    """Return what sees the requests of Servers without replicas."""
+    return demand_sources(
+        {
+            key: observation
+            for key, observation in servers.items()
+            if isinstance(server := observation.resource, Server) and server.sleeps
+        }
+    )
+
+
+def wanted(readings: DemandReadings) -> set[Key]:
+    """Return the Servers for which there are requests."""
+    return {key for key, reading in readings.items() if reading.requests}
+
+
+def with_demand(
+    newest: Measured,
+    server: Server,
+    before: Measured | None,
+    reading: DemandReading | None,
+    mean_rate: float | None,
+) -> Measured:
+    """Add what is seen of requests, and since when there are none.
+
+    Parameters
+    ----------
+    newest, before
+        What was measured at the replicas now, and what was known before.
+    server
+        The Server.
+    reading
+        What its `measure.demand` sees; None without one.
+    mean_rate
+        Mean of the rates of the last day [requests/min], if any is known.
+    """
+    if reading is None:
+        return newest
+    newest = _without_replicas(newest, server, reading)
+    if newest.quality == "Idle" and newest.message == NOTHING + STAYS:
+        newest = newest.model_copy(update={"message": NOTHING})
+    known = before.demand if before else None
+    is_idle = newest.quality == "Idle" and reading.requests == 0
+    rate = known.mean_rate if mean_rate is None and known else mean_rate
+    demand = MeasuredDemand(
+        requests=None if reading.requests is None else round(reading.requests, DIGITS),
+        mean_rate=None if rate is None else round(rate, DIGITS),
+        idle_since=((known and known.idle_since) or newest.time) if is_idle else None,
+        message=reading.problem,
+    )
+    return newest.model_copy(update={"demand": demand})
+
+
+def _without_replicas(newest: Measured, server: Server, reading: DemandReading) -> Measured:
+    """What was measured; where nothing runs, what is seen of requests stands in for it."""
+    current = server.spec.current_alloc
+    runs = current is not None and current.num_replicas > 0
+    if newest.quality not in UNSEEN or reading.requests is None or runs:
+        return newest
+    if reading.requests:
+        told = {"quality": "Partial", "message": "requests come, and no replica serves yet"}
+        return newest.model_copy(update=told)
+    if not server.sleeps:
+        return newest
+    told = {"quality": "Idle", "message": "no replica runs, and no request is seen"}
+    return newest.model_copy(update={**told, "arrival_rate": 0.0, "waiting": None})
+
+
+def told_of(reading: DemandReading, measured: Measured) -> Measured:
+    """Return what was measured of a Server without replicas, with what is seen now."""
+    known = measured.demand or MeasuredDemand()
+    seen = {"requests": reading.requests, "message": reading.problem, "idle_since": None}
+    return measured.model_copy(update={"demand": known.model_copy(update=seen)})

@@ -1,0 +1,149 @@
+"""Asks what waits for servers, also while they have no replica: one query for all of a source."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite, nan
+
+from inferno_operator.engines import promql
+from inferno_operator.engines.catalogue import MetricSources, find_demand_source
+from inferno_operator.engines.division import chunks
+from inferno_operator.engines.own_queries import single
+from inferno_operator.engines.promql import (
+    WINDOWS,
+    GroupIdentity,
+    RateWindows,
+    SeriesGroup,
+    label_names,
+)
+from inferno_operator.engines.reading import Values, parts_of
+from inferno_operator.resources import CUSTOM, DemandSource
+from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.prometheus import Prometheus
+from inferno_optimizer.errors import InfernoError, InputError
+
+ASKED_SECONDS = 5.0
+"""Time limit of all queries about what waits [s]."""
+
+AT_ONCE = 8
+"""Queries of Servers' own that run at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemandReading:
+    """The requests that are seen for a server; without a number, `problem` says what to do."""
+
+    requests: float | None = None
+    problem: str = ""
+
+
+DemandReadings = Mapping[Key, DemandReading]
+"""What is seen for servers; a Server of which nothing is known has a reading without a number."""
+
+
+class DemandSurvey:
+    """Asks Prometheus for the requests that servers should serve.
+
+    Parameters
+    ----------
+    prometheus
+        What to ask.
+    catalogue
+        The sources.
+    windows
+        The long one is that in which requests count that have arrived.
+    """
+
+    def __init__(
+        self, prometheus: Prometheus, catalogue: MetricSources, windows: RateWindows = WINDOWS
+    ) -> None:
+        self._prometheus = prometheus
+        self._catalogue = catalogue
+        self._seconds = windows.long
+
+    async def ask(self, sources: Mapping[Key, DemandSource]) -> DemandReadings:
+        """Return what is seen for each server; a failure is a reading without a number."""
+        found: dict[Key, DemandReading] = {}
+        groups: defaultdict[GroupIdentity, list[Key]] = defaultdict(list)
+        own: list[Key] = []
+        for key, source in sorted(sources.items()):
+            try:
+                if source.source == CUSTOM:
+                    own.append(key)
+                else:
+                    groups[self._identity(source)].append(key)
+            except InputError as error:
+                found[key] = DemandReading(problem=str(error))
+        places = asyncio.Semaphore(AT_ONCE)
+        try:
+            async with asyncio.timeout(ASKED_SECONDS), asyncio.TaskGroup() as tasks:
+                for identity, keys in groups.items():
+                    tasks.create_task(self._shared(identity, keys, sources, found))
+                for key in own:
+                    tasks.create_task(self._own(key, sources[key].query or "", places, found))
+        except TimeoutError:
+            late = DemandReading(problem=f"{_FIELD}: no answer within {ASKED_SECONDS:g} s")
+            return {key: found.get(key, late) for key in sources}
+        return found
+
+    def _identity(self, source: DemandSource) -> GroupIdentity:
+        find_demand_source(self._catalogue, source.source)
+        return source.source, label_names(source.labels, f"{_FIELD}.labels")
+
+    async def _shared(
+        self,
+        identity: GroupIdentity,
+        keys: list[Key],
+        sources: Mapping[Key, DemandSource],
+        found: dict[Key, DemandReading],
+    ) -> None:
+        name, labels = identity
+        members: defaultdict[Values, list[Key]] = defaultdict(list)
+        for key in keys:
+            members[tuple(sources[key].labels[label] for label in labels)].append(key)
+        group = SeriesGroup(name, self._catalogue[name], labels, tuple(sorted(members)))
+        first = {values: known[0].namespace for values, known in members.items()}
+        for part in chunks(group, first):
+            readings = await self._group(part)
+            for values in part.values:
+                found |= dict.fromkeys(members[values], readings[values])
+
+    async def _group(self, group: SeriesGroup) -> Mapping[Values, DemandReading]:
+        query = promql.demand(group, self._seconds)
+        try:
+            answers = parts_of(query, await self._prometheus.query(query.expression))
+        except InfernoError as error:
+            return dict.fromkeys(group.values, DemandReading(problem=f"{_FIELD}: {error}"))
+        return {
+            values: _reading(sum(answers.get(values, {"": nan}).values()), _absent(group))
+            for values in group.values
+        }
+
+    async def _own(
+        self,
+        key: Key,
+        expression: str,
+        places: asyncio.Semaphore,
+        found: dict[Key, DemandReading],
+    ) -> None:
+        async with places:
+            try:
+                value = single(await self._prometheus.query(expression))
+            except InfernoError as error:
+                found[key] = DemandReading(problem=f"{_FIELD}.query: {error}")
+                return
+        found[key] = _reading(nan if value is None else value, f"{_FIELD}.query: no number")
+
+
+_FIELD = "spec.measure.demand"
+
+
+def _reading(requests: float, problem: str) -> DemandReading:
+    """The reading for a number; that of a problem for what is no number."""
+    return DemandReading(requests) if isfinite(requests) else DemandReading(problem=problem)
+
+
+def _absent(group: SeriesGroup) -> str:
+    names = ", ".join(group.source.heartbeat)
+    return f"{_FIELD}: no series of {names} has these labels: correct the labels, or send a request"
