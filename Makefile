@@ -15,6 +15,7 @@ DIST ?= dist
 KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
 BASE ?=
+RELEASE_URL ?=
 ignore-not-found ?= false
 KEEP ?=
 ARGS ?=
@@ -194,6 +195,11 @@ docker-push: ## Push the image (IMG=name:tag)
 build-installer: ## Write all that deploy applies to dist/install.yaml (IMG=name:tag OVERLAY=)
 	@mkdir -p $(DIST)
 	$(RENDER) > $(DIST)/install.yaml
+
+.PHONY: dist
+dist: sbom ## Make all files of a release in dist/ (IMG=name:tag BASE=...@digest RELEASE_URL=)
+	@DIST=$(DIST) VERSION=$(VERSION) IMG=$(IMG) BASE=$(BASE) RELEASE_URL=$(RELEASE_URL) \
+	  CONTAINER_TOOL=$(CONTAINER_TOOL) KUBECTL=$(KUBECTL) PYTHON=$(BIN)/python manifests/dist.sh
 
 .PHONY: clean
 clean: ## Remove the files of the other targets (not the cached control plane)

@@ -24,6 +24,10 @@ ELSEWHERE = {
     "make demo-loop": "tests/cluster/test_day.py",
     "make deploy": "tests/cluster/deployment/test_make.py",
     "docker buildx imagetools inspect": "Dockerfile",  # there is no registry
+    "make dist": "tests/manifests/test_dist.py",
+    "pipx install dist/": "tests/manifests/test_dist.py",
+    "kubectl apply --server-side --filename dist/": "tests/manifests/test_dist.py",
+    "kubectl krew install": "tests/manifests/test_dist.py",
     "make docker-build": "Dockerfile",  # there is no container engine
     "make help": "Makefile",
     "make install": "tests/cluster/deployment/test_make.py",

@@ -1,0 +1,124 @@
+"""The files of a release: what they are, that they work, and that they are the same each time."""
+
+import hashlib
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from tests.deployment.rendering import CHART, OVERLAYS, RELEASE
+
+IMAGE = "registry.example.org/inferno:1.2.3"
+URL = "https://example.org/v0.1.0"
+DIST = "make dist RELEASE_URL=https://..."
+
+
+def dist(folder: Path, *variables: str) -> str:
+    """Make all files of a release; returns what it printed."""
+    environment = Path(sys.prefix)  # as it is: it is not to be made anew while it is in use
+    made = (f"VENV={environment}", f"--old-file={environment / '.ready'}")
+    return subprocess.run(
+        ["make", "--no-print-directory", "dist", f"DIST={folder}", *made, *variables],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    dist(folder, f"KUBECTL={kubectl}", f"IMG={IMAGE}", f"RELEASE_URL={URL}", "CONTAINER_TOOL=none")
+    return folder
+
+
+def test_it_is_the_same_each_time_and_says_what_it_could_not_make(
+    release: Path, tmp_path: Path
+) -> None:
+    printed = dist(tmp_path, "KUBECTL=none", f"IMG={IMAGE}", "CONTAINER_TOOL=none")
+
+    again = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert again.pop("SHA256SUMS") != (release / "SHA256SUMS").read_bytes()
+    assert again == {name: (release / name).read_bytes() for name in again}
+    assert len(again) == 4
+    assert [line for line in printed.splitlines() if line.startswith("not made")] == [
+        "not made  the installers: none is not on PATH",
+        f"not made  the krew manifest: name the address of the release: {DIST}",
+        "not made  the image: none is not on PATH",
+    ]
+
+
+def test_the_checksums_are_those_of_all_files(release: Path) -> None:
+    lines = (release / "SHA256SUMS").read_text().splitlines()
+    sums = {name: digest for digest, name in (line.split("  ") for line in lines)}
+
+    files = {path.name: path for path in release.iterdir() if path.name != "SHA256SUMS"}
+    assert sums == {n: hashlib.sha256(path.read_bytes()).hexdigest() for n, path in files.items()}
+
+
+def test_the_wheel_has_all_that_the_program_needs(release: Path, tmp_path: Path) -> None:
+    (wheel,) = release.glob("*.whl")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
+        "from inferno_operator.cli.inferno.main import main\n"
+        "import inferno_operator, inferno_optimizer\n"
+        "assert all('.whl' in m.__file__ for m in (inferno_operator, inferno_optimizer))\n"
+        "main()"
+    )
+
+    for arguments in (["optimize", ROOT / "samples/small"], ["catalogue", "list"]):
+        ran = subprocess.run(
+            [sys.executable, "-I", "-c", code, wheel, *arguments],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert len(ran.stdout.splitlines()) > 3
+
+
+def test_the_chart_renders_what_its_folder_renders(release: Path, helm: Path) -> None:
+    (package,) = release.glob("inferno-*.tgz")
+
+    rendered = [
+        subprocess.run(
+            [helm, "template", RELEASE, chart, "--kube-version", "1.34"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for chart in (CHART, package)
+    ]
+
+    assert rendered[0] == rendered[1] != ""
+
+
+@pytest.mark.parametrize("overlay", sorted(path.name for path in OVERLAYS.iterdir()))
+def test_there_is_an_installer_for_each_overlay(overlay: str, release: Path) -> None:
+    installer = (release / f"install-{overlay}.yaml").read_text()
+
+    kinds = {manifest["kind"] for manifest in yaml.safe_load_all(installer)}
+    assert {"CustomResourceDefinition", "Deployment", "ClusterRole"} & kinds
+    assert f"image: {IMAGE}" in installer
+
+
+def test_krew_installs_a_script_that_runs_this_version(release: Path) -> None:
+    plugin = yaml.safe_load((release / "krew.yaml").read_text())
+    (platform,) = plugin["spec"]["platforms"]
+    archive = release / platform["uri"].rpartition("/")[2]
+    with tarfile.open(archive) as packed:
+        (member,) = packed.getmembers()
+        file = packed.extractfile(member)
+        assert file is not None
+        script = file.read().decode()
+
+    assert platform["uri"] == f"{URL}/{archive.name}"
+    assert platform["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert (member.name, member.mode) == (platform["bin"], 0o755)
+    version = plugin["spec"]["version"].removeprefix("v")
+    assert f"pipx run --spec inferno-operator=={version} kubectl-inferno" in script
