@@ -90,9 +90,9 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_large_program_is_within_what_is_proven_of_it(seed: int, settings: ExactSettings) -> None:
     program = random_program(seed, cases=300)
-    start = time.monotonic()
+    start = time.process_time()  # that of other processes does not count
 
-    outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.monotonic()), settings)
+    outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.process_time()), settings)
 
     exact = solve_by_levels(program, Timer(lambda: 60.0))
     levels = len(outcome.most_served)
