@@ -11,13 +11,14 @@ pinned="$source/manifests/image"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv --without-pip "$work/tools"
-python3 -m pip --python "$work/tools/bin/python" install --quiet --require-hashes \
+python3 -m pip --python "$work/tools/bin/python" install --quiet --no-compile --require-hashes \
   --requirement "$pinned/build-requirements.txt"
 (cd "$source" && "$work/tools/bin/hatchling" build --target wheel --directory "$work/wheels")
 python3 -m venv --without-pip "$target"
-python3 -m pip --python "$target/bin/python" install --quiet --require-hashes \
+python3 -m pip --python "$target/bin/python" install --quiet --no-compile --require-hashes \
   --requirement "$pinned/requirements.txt"
-python3 -m pip --python "$target/bin/python" install --quiet --no-index --no-deps "$work"/wheels/*.whl
+python3 -m pip --python "$target/bin/python" install --quiet --no-compile --no-index --no-deps \
+  "$work"/wheels/*.whl
 python3 -m pip --python "$target/bin/python" check --quiet
 
 # Remove what is never used: tests of packages, a build tool and headers of numpy, the solvers that
@@ -32,3 +33,6 @@ find kubernetes/aio/client/api -name '*_api.*' \
   ! -name 'core_v1_api.*' ! -name 'custom_objects_api.*' -delete
 find kubernetes/client/api -name '*_api.*' -delete
 find kubernetes/client/models -type f ! -name '__init__.*' -delete
+
+# Bytecode comes last, for most modules of the Kubernetes client are gone by now.
+"$target/bin/python" -m compileall -q .
