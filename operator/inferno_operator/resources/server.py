@@ -20,6 +20,7 @@ from inferno_operator.resources.schema import (
     PositiveInteger,
     Quantity,
     Rule,
+    Time,
 )
 from inferno_operator.resources.workload import RULES, Workload
 
@@ -118,6 +119,8 @@ class ServerStatus(Status):
     """How long new replicas of its workloads took to serve."""
     measured: Measured | None = None
     """What was measured; absent without spec.measure."""
+    moved: Time | None = None
+    """When it was decided last that a measured server goes to another accelerator."""
 
 
 class Server(Resource):

@@ -19,6 +19,7 @@ from inferno_operator.resources import (
     Capacity,
     Resource,
     Server,
+    ServerStatus,
     ServiceClass,
     Status,
 )
@@ -124,12 +125,14 @@ def plan_updates(
     snapshot: Snapshot,
     solution: Solution,
     recent: Container[str] = (),
+    moved: Mapping[str, datetime] = MappingProxyType({}),
 ) -> list[Update]:
     """The updates of all observed objects after an optimization.
 
-    `recent` has the uids of the Servers whose numbers were written only just: see `noise`.
+    `recent` has the uids of the Servers whose numbers were written only just: see `noise`. `moved`
+    has by uid when Servers moved last to another accelerator.
     """
-    plan = _Plan(snapshot, solution)
+    plan = _Plan(snapshot, solution, moved)
     return [quiet(plan.update(o), o, is_recent=o.reference.uid in recent) for o in observations]
 
 
@@ -178,7 +181,10 @@ def plan_troubles(observations: Sequence[Observation], snapshot: Snapshot) -> li
 class _Plan:
     """The decisions and problems of an optimization, by object."""
 
-    def __init__(self, snapshot: Snapshot, solution: Solution) -> None:
+    def __init__(
+        self, snapshot: Snapshot, solution: Solution, moved: Mapping[str, datetime]
+    ) -> None:
+        self._moved = moved
         self._decisions = {decision.server: decision for decision in solution.decisions}
         self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
@@ -188,7 +194,8 @@ class _Plan:
     def update(self, observation: Observation) -> Update:
         """The update of one object."""
         if observation.kind is Server:
-            return server_update(observation, self._decision(observation))
+            moved = self._moved.get(observation.reference.uid)
+            return server_update(observation, self._decision(observation), moved)
         verdict = self._verdict(observation)
         verdicts = (*_warnings(_caveats(observation.resource)), verdict)
         return Update.of(observation, verdicts, active=verdict.holds is True)
@@ -234,8 +241,10 @@ def _joined(problems: Sequence[Problem]) -> str:
     )
 
 
-def server_update(observation: Observation, decision: Decision) -> Update:
-    """The update of a Server after a decision."""
+def server_update(
+    observation: Observation, decision: Decision, moved: datetime | None = None
+) -> Update:
+    """The update of a Server after a decision; `moved` is when it got another accelerator."""
     allocated = Verdict(
         ALLOCATED,
         holds=decision.allocation is not None,
@@ -250,7 +259,10 @@ def server_update(observation: Observation, decision: Decision) -> Update:
     )
     verdicts = (ready, *_warnings(decision.warnings), allocated)
     spec = _spec_change(observation, decision)
-    return Update.of(observation, verdicts, active=decision.reason.decided, spec=spec)
+    told = ServerStatus(moved=moved).to_json() if moved else {}
+    return Update.of(
+        observation, verdicts, active=decision.reason.decided, spec=spec, extra_status=told
+    )
 
 
 def _spec_change(observation: Observation, decision: Decision) -> Manifest | None:

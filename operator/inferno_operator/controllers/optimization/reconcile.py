@@ -42,6 +42,7 @@ from inferno_operator.controllers.optimization.stabilization import (
     before_plan,
     fewest_replicas,
     measured_servers,
+    moves,
     with_destinations,
 )
 from inferno_operator.resources import Optimizer, Resource
@@ -181,7 +182,7 @@ async def _optimize(
     snapshot = _calm(build_system(known, optimizer, context.time_limit), key, resources, context)
     placed = await _solved(snapshot.system, nodes, key, resources, context)
     solution = placed.solution
-    updates = _updates(observations, snapshot, solution, context)
+    updates = _updates(observations, snapshot, solution, key, context)
     permission = await context.plans.permit(
         Optimization(optimizer, observations, updates, snapshot, solution, step.is_requested)
     )
@@ -226,13 +227,19 @@ async def _solved(
 
 
 def _updates(
-    observations: Sequence[Observation], snapshot: Snapshot, solution: Solution, context: Context
+    observations: Sequence[Observation],
+    snapshot: Snapshot,
+    solution: Solution,
+    key: Key,
+    context: Context,
 ) -> list[Update]:
     """Return the updates of all objects, without numbers of Servers that were written only just."""
     kept = recent(context.written, context.now())
     context.written.clear()
     context.written.update(kept)
-    return plan_updates(observations, snapshot, solution, kept)
+    servers = measured_servers(readable(observations))
+    moved = moves(context.recent[key.namespace], servers, solution, context.now())
+    return plan_updates(observations, snapshot, solution, kept, moved)
 
 
 def _note_numbers(updates: Iterable[Update], context: Context) -> None:

@@ -57,7 +57,8 @@ def before_plan(
     """Return what is known of Servers by uid, without what is too old to matter.
 
     Of a Server of which nothing is known, the standing decision counts as a plan of now: an
-    operator that has just started does not know since when less is enough.
+    operator that has just started does not know since when less is enough. When it has moved is
+    in its status.
     """
     return {s.metadata.uid: _up_to_date(known.get(s.metadata.uid), s, now) for s in servers}
 
@@ -101,13 +102,32 @@ def fewest_replicas(recent: Mapping[str, RecentPlans], servers: Iterable[Server]
     }
 
 
+def moves(
+    recent: Mapping[str, RecentPlans], servers: Iterable[Server], solution: Solution, now: datetime
+) -> dict[str, datetime]:
+    """Return when Servers have moved last by uid, if a plan is carried out now."""
+    allocations, found = solution.allocations, {}
+    for server in servers:
+        known, newest = recent[server.metadata.uid], allocations.get(server.spec.name)
+        moved = newest is not None and _is_move(known.accelerator, newest.accelerator)
+        time = now if moved else known.moved
+        if time is not None:
+            found[server.metadata.uid] = time
+    return found
+
+
+def _is_move(before: str, after: str) -> bool:
+    """Whether something runs before and after it, on another accelerator."""
+    return bool(before and after) and before != after
+
+
 def _up_to_date(known: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
     desired, window = server.spec.desired_alloc, timedelta(seconds=server.window_seconds)
     accelerator = desired.accelerator if desired and desired.num_replicas else ""
     if known is None:
         standing = (PastPlan(now, accelerator, desired.num_replicas),) if desired else ()
-        known = RecentPlans(standing, accelerator)
-    moved = known.moved if known.accelerator in ("", accelerator) else now
+        known = RecentPlans(standing, accelerator, server.status.moved)
+    moved = now if _is_move(known.accelerator, accelerator) else known.moved
     return RecentPlans(
         tuple(plan for plan in known.plans if abs(now - plan.time) < window),
         accelerator,

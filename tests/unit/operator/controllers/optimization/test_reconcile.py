@@ -928,3 +928,32 @@ async def test_what_waits_to_be_reduced_fits_on_the_nodes() -> None:
     await reconcile(INFERNO, context)
 
     assert desired(cluster, "s") == ("A", 1, 10)
+
+
+async def test_a_restart_while_a_load_falls_gives_no_replica_back_that_was_taken() -> None:
+    """And it takes none before fewer were enough for a whole window, as far as it can know."""
+    cluster = measured_scene()
+
+    before = await plans_after(cluster, 0, 300, 330)
+    after = await plans_after(cluster, 331, 360, 629, 631, 660)
+
+    assert before == [4, 3, 2]
+    assert after == [2, 2, 2, 1, 1]
+
+
+async def test_a_restart_moves_no_server_back_that_has_moved_only_just() -> None:
+    both = model(data=[performance(), performance("B")])
+    cluster = filled(measured_scene(), both, accelerator("B", cost=1))
+
+    await plans_after(cluster, 0)
+    moved = desired(cluster, "s")[0]
+    spec = find(cluster, "Server", "s")["spec"]
+    cluster.add(server("S", spec={**spec, "currentAlloc": {**running(1, 1, "B"), "cost": 100}}))
+    filled(cluster, accelerator("B", cost=100))
+    places = []
+    for passed in (30, 60, 3599, 3601):
+        await plans_after(cluster, passed)
+        places.append(desired(cluster, "s")[0])
+
+    assert moved == "B"
+    assert places == ["B", "B", "B", "A"]

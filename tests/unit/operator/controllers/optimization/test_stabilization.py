@@ -1,6 +1,6 @@
 """A measured Server loses replicas only when fewer were enough for some time."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import given
@@ -12,9 +12,10 @@ from inferno_operator.controllers.optimization.stabilization import (
     before_plan,
     fewest_replicas,
     measured_servers,
+    moves,
     with_destinations,
 )
-from inferno_operator.resources import Server
+from inferno_operator.resources import Server, ServerStatus
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
 from inferno_optimizer.system import Server as CoreServer
@@ -50,15 +51,24 @@ class Operator:
         self.accelerator = "A"
         self.destination = ""
         self._recent: dict[str, RecentPlans] = {}
+        self._status: dict[str, datetime] = {}
+
+    def restart(self) -> None:
+        """Forget what only the process knew."""
+        self._recent = {}
 
     def plans(self, seconds: float, wanted: int, accelerator: str = "A") -> int:
         """Return the fewest replicas after a plan that wants so many."""
-        servers = [subject(self.standing, self.accelerator, **self._spec)]
         now = NOW + timedelta(seconds=seconds)
+        servers = [
+            s.model_copy(update={"status": ServerStatus(moved=self._status.get(s.metadata.uid))})
+            for s in [subject(self.standing, self.accelerator, **self._spec)]
+        ]
         recent = before_plan(self._recent, servers, now)
         (self.destination,) = (
             s.destination for s in with_destinations(SYSTEM, recent, servers).servers
         )
+        self._status |= moves(recent, servers, plan(wanted, accelerator), now)
         self._recent = after_plan(recent, servers, plan(wanted, accelerator), now)
         self.standing = max(fewest_replicas(self._recent, servers)["S"], wanted)
         self.accelerator = accelerator
@@ -122,6 +132,27 @@ def test_a_server_that_moves_stays_where_it_goes_for_an_hour() -> None:
         found.append(operator.destination)
 
     assert found == ["", "", "B", "B", ""]
+
+
+def test_an_operator_that_just_started_knows_of_the_last_move() -> None:
+    operator = Operator()
+
+    found = []
+    for time, accelerator in ((0, "A"), (30, "B"), (60, "B"), (3629, "B"), (3630, "B")):
+        operator.restart()
+        operator.plans(time, 3, accelerator)
+        found.append(operator.destination)
+
+    assert found == ["", "", "B", "B", ""]
+
+
+def test_a_server_that_sleeps_does_not_move() -> None:
+    operator = Operator()
+
+    for time, accelerator in ((0, "A"), (30, ""), (60, ""), (90, "B"), (120, "B")):
+        operator.plans(time, 1, accelerator)
+
+    assert operator.destination == ""
 
 
 def test_a_plan_that_is_not_carried_out_is_no_move() -> None:
