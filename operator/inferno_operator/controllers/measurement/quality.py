@@ -86,8 +86,7 @@ def measured(
     fields = _numbers(reading, rate, before)
     if verdict.quality == "Idle":
         fields["arrival_rate"] = 0.0
-    return Measured.model_construct(  # the numbers are checked above, and there are many
-        None,
+    return Measured(
         time=_time(reading),
         quality=verdict.quality,
         message=verdict.message,
@@ -179,7 +178,7 @@ def _partial(reading: Reading) -> QualityVerdict | None:
         return QualityVerdict(
             "Partial", f"the load may grow but not shrink: Prometheus warns: {words}"
         )
-    known = _replicas(reading)
+    known = _replicas(reading) if reading.part(REPLICAS, "absent") else None
     if known is not None and known.reporting < known.ready:
         return QualityVerdict(
             "Partial",
@@ -272,15 +271,17 @@ def _of_few(
     return kept + weight * (value - kept)
 
 
+_PERCENTILE_NAMES = tuple(f"p{share * 100:g}" for share in PERCENTILES)
+"""The queries of percentiles, which are called like the fields."""
+
+
 def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
-    found = {f"p{share * 100:g}": share for share in PERCENTILES}
-    values = {name: reading.part(name, quantity) for name in found}
     known = {
         name: round(value * MILLISECONDS, DIGITS)
-        for name, value in values.items()
-        if value is not None
+        for name in _PERCENTILE_NAMES
+        if (value := reading.part(name, quantity)) is not None
     }
-    return Percentiles.model_construct(None, **known) if known else None
+    return Percentiles(**known) if known else None
 
 
 def _replicas(reading: Reading) -> MeasuredReplicas | None:
@@ -288,9 +289,7 @@ def _replicas(reading: Reading) -> MeasuredReplicas | None:
     if reporting is None:
         return None
     absent = reading.part(REPLICAS, "absent") or 0.0
-    return MeasuredReplicas.model_construct(
-        None, ready=int(reporting + absent), reporting=int(reporting)
-    )
+    return MeasuredReplicas(ready=int(reporting + absent), reporting=int(reporting))
 
 
 def _missed(now: Measured, target: Target) -> Iterable[str]:
