@@ -25,8 +25,10 @@ from inferno_operator.adapters.kubernetes.client import (
     answer_to,
     causes_of,
     client,
+    patch,
     path_of,
     received,
+    url_path_of,
 )
 from inferno_operator.adapters.kubernetes.events import event_manifest
 from inferno_operator.adapters.kubernetes.watch import PAGE_SIZE, changes, listing
@@ -128,23 +130,12 @@ class ApiServer(ApiReader):
         self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
     ) -> Manifest:
         """Set and own exactly the status of a manifest, or its other fields if it has no status."""
-        patch = (
-            self._api.patch_namespaced_custom_object_status_without_preload_content
-            if "status" in manifest
-            else self._api.patch_namespaced_custom_object_without_preload_content
-        )
         key = Key.of(manifest)
-        call = patch(
-            *path_of(kind, key),
-            dict(manifest),
-            field_manager=manager,
-            field_validation=IGNORE,
-            force=force,
-            _content_type=APPLY,
-            _request_timeout=TIMEOUT,
-        )
+        part = "status" if "status" in manifest else ""
+        options = {"fieldValidation": IGNORE, "force": "true" if force else "false"}
+        call = self._patch(url_path_of(kind, key, part), manifest, APPLY, manager, **options)
         try:
-            answer: Manifest = await answer_to(received(call), f"{kind.kind} {key}")
+            answer: Manifest = await answer_to(call, f"{kind.kind} {key}")
         except StaleError as error:
             if OWNED_BY_OTHERS not in str(error):
                 raise
@@ -154,29 +145,23 @@ class ApiServer(ApiReader):
     async def merge(self, kind: Kind, manifest: Manifest, manager: str) -> None:
         """Set the fields of a manifest, by a merge patch."""
         key = Key.of(manifest)
-        call = self._api.patch_namespaced_custom_object(
-            *path_of(kind, key),
-            dict(manifest),
-            field_manager=manager,
-            _content_type=MERGE,
-            _request_timeout=TIMEOUT,
-        )
+        call = self._patch(url_path_of(kind, key), manifest, MERGE, manager)
         await answer_to(call, f"{kind.kind} {key}")
 
     async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
         """Set the number of replicas, by a patch of the scale subresource that was read."""
         reference = scale.reference
-        call = self._api.patch_namespaced_custom_object_scale(
-            *path_of(reference.kind, reference.key),
-            {
-                "metadata": {"resourceVersion": reference.version, "uid": reference.uid},
-                "spec": {"replicas": replicas},
-            },
-            field_manager=manager,
-            _content_type=MERGE,
-            _request_timeout=TIMEOUT,
-        )
+        path = url_path_of(reference.kind, reference.key, "scale")
+        metadata = {"resourceVersion": reference.version, "uid": reference.uid}
+        body = {"metadata": metadata, "spec": {"replicas": replicas}}
+        call = self._patch(path, body, MERGE, manager)
         return _scale(reference.kind, await answer_to(call, f"scale of {reference}"))
+
+    async def _patch(
+        self, path: str, body: Manifest, content_type: str, manager: str, **options: str
+    ) -> Any:  # noqa: ANN401 - JSON
+        options["fieldManager"] = manager
+        return await received(patch(self._api.api_client, path, body, content_type, **options))
 
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
         """Replace the `managedFields` of an object; the values of its fields do not change."""

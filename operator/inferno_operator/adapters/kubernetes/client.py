@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, ApiException, Configuration, CustomObjectsApi
+from pydantic_core import from_json
 
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.ports import (
@@ -99,12 +100,28 @@ async def answer_to(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - 
 async def received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN401 - JSON
     """Return the object in a response of a call without preloaded content."""
     async with await call as response:
-        body = await response.text()
+        body = await response.read()
     if response.status >= HTTPStatus.BAD_REQUEST:
         error = ApiException(response.status, response.reason)
-        error.body = body
+        error.body = body.decode(errors="replace")
         raise error
-    return json.loads(body)
+    return from_json(body)
+
+
+async def patch(
+    api: ApiClient, path: str, body: object, content_type: str, **query: str
+) -> aiohttp.ClientResponse:
+    """Patch an object, and return the response.
+
+    The generated calls copy and check their arguments, which takes as long as all the rest of a
+    write; a plan of 10,000 Servers is 20,000 writes.
+    """
+    headers = {**api.default_headers, "Accept": "application/json", "Content-Type": content_type}
+    await api.update_params_for_auth(headers, [], ["BearerToken"], path, "PATCH", body)
+    url = f"{api.configuration.host}{path}?{urlencode(query)}"
+    answer = await api.call_api("PATCH", url, headers, body, _request_timeout=TIMEOUT)
+    response: aiohttp.ClientResponse = answer.response
+    return response
 
 
 def _translated(error: ApiException, about: str) -> InfernoError:
@@ -142,3 +159,11 @@ def causes_of(error: InfernoError) -> list[str]:
 def path_of(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:
     """Return the path of an object, in the order of the client's arguments."""
     return kind.group, kind.version, key.namespace, kind.plural, key.name
+
+
+def url_path_of(kind: Kind, key: Key, subresource: str = "") -> str:
+    """Return the path of an object, or of a subresource, in a URL; names are quoted."""
+    group, version, *names = path_of(kind, key)
+    namespace, plural, name = (quote(part, safe="") for part in names)
+    path = f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}"
+    return f"{path}/{subresource}" if subresource else path

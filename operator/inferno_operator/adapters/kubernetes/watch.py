@@ -1,6 +1,5 @@
 """List and watch objects of any kind."""
 
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -8,6 +7,7 @@ from http import HTTPStatus
 
 import aiohttp
 from kubernetes.aio.client import CoreV1Api, CustomObjectsApi
+from pydantic_core import from_json
 
 from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to, received
 from inferno_operator.resources.objects import NODE, POD, RESOURCE_QUOTA, Kind, Manifest
@@ -70,7 +70,7 @@ async def changes(
             raise UnavailableError(f"{about}: HTTP {response.status}")
         async with aclosing(_lines(response)) as events:
             async for event in events:
-                yield _change(json.loads(event), kind, about)
+                yield _change(from_json(event), kind, about)
 
 
 async def _open(
