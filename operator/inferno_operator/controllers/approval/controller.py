@@ -1,4 +1,4 @@
-"""Watch Plans and their Optimizers; reconcile per namespace."""
+"""Watch Plans, their Optimizers and Servers; reconcile per namespace."""
 
 import asyncio
 from collections import defaultdict
@@ -8,7 +8,7 @@ from itertools import count
 from inferno_operator.controllers.approval.approver import Gate
 from inferno_operator.controllers.approval.ports import KeySource
 from inferno_operator.controllers.approval.reconcile import Context, reconcile
-from inferno_operator.controllers.approval.store import OPTIMIZER, PLAN, Book
+from inferno_operator.controllers.approval.store import FOLLOWED, OPTIMIZER, PLAN, Book
 from inferno_operator.controllers.optimization.ports import Loads
 from inferno_operator.controllers.optimization.source import ObjectSource
 from inferno_operator.resources.objects import Now
@@ -50,7 +50,7 @@ class PlansController:
         key: KeySource,
     ) -> None:
         self._rounds = count()
-        self._objects = informers.subscribe([PLAN, OPTIMIZER], self._changed)
+        self._objects = informers.subscribe(FOLLOWED, self._changed)
         book = Book(self._objects, cluster, now, key)
         self.gate = Gate(book, now)
         self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -69,6 +69,10 @@ class PlansController:
         await self.queue.close()
 
     def _changed(self, difference: ObjectDifference) -> None:
-        """Ask for a reconcile; the status of an Optimizer changes nothing for Plans."""
-        if difference.place.kind == PLAN or difference.concerns(generation_of):
+        """Ask for a reconcile; Servers are looked at when a Plan asks for it.
+
+        The status of an Optimizer changes nothing for Plans.
+        """
+        kind = difference.place.kind
+        if kind == PLAN or (kind == OPTIMIZER and difference.concerns(generation_of)):
             self.queue.add(difference.place.key.namespace, next(self._rounds))

@@ -26,7 +26,7 @@ from inferno_operator.controllers.approval.inputs import (
     moved_load,
 )
 from inferno_operator.controllers.approval.seal import is_of
-from inferno_operator.controllers.approval.store import OPTIMIZER, Book
+from inferno_operator.controllers.approval.store import OPTIMIZER, SERVER, Book
 from inferno_operator.controllers.approval.totals import totals_of
 from inferno_operator.controllers.approval.transitions import (
     Next,
@@ -42,15 +42,13 @@ from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import ObjectSource
 from inferno_operator.controllers.optimization.status import digest
 from inferno_operator.resources import FINISHED, Optimizer, Plan, PlanStatus, Server
-from inferno_operator.resources.objects import Key, Now, kind_of
+from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, RejectedError
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.sizing.cases import Catalogue
-
-SERVER = kind_of(Server)
 
 SOONEST, LATEST = 1.0, 60.0
 """Limits of the seconds until a Plan that is being carried out is looked at again."""
@@ -238,8 +236,10 @@ async def _write(
 
 async def _follow(observation: Observation, plan: Plan, context: Context) -> float | None:
     """Note how many Servers run what a Plan decided; returns the seconds until another look."""
-    listing = await context.cluster.list(SERVER, plan.metadata.namespace)
-    found = arrivals(plan, [observe(Server, manifest) for manifest in listing.manifests])
+    found = arrivals(plan, context.book.servers(plan.metadata.namespace))
+    if found.is_complete:  # a Server of before the decision looks as if it ran it
+        listing = await context.cluster.list(SERVER, plan.metadata.namespace)
+        found = arrivals(plan, [observe(Server, manifest) for manifest in listing.manifests])
     now, by = context.now(), plan.status.by
     if found.is_complete:
         await context.book.write(observation, status.done(observation, by, found, now))

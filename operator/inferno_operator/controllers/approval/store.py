@@ -1,13 +1,13 @@
 """The Plans of all namespaces: in memory from a watch, and written to the API server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from inferno_operator.controllers.approval.ports import KeySource
 from inferno_operator.controllers.approval.proposal import Proposal
 from inferno_operator.controllers.approval.seal import Seal, spec_manifest
 from inferno_operator.controllers.optimization.changes import Update
-from inferno_operator.resources import API_VERSION, Optimizer, Plan
+from inferno_operator.resources import API_VERSION, Optimizer, Plan, Server
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.informers import Subscription
@@ -17,6 +17,10 @@ from inferno_optimizer.errors import InfernoError
 
 PLAN = kind_of(Plan)
 OPTIMIZER = kind_of(Optimizer)
+SERVER = kind_of(Server)
+
+FOLLOWED = PLAN, OPTIMIZER, SERVER
+"""The kinds that a `Book` reads from memory."""
 
 PATIENCE_SECONDS = 10.0
 """Seconds until the Plans must be known."""
@@ -28,7 +32,7 @@ class Book:
     Parameters
     ----------
     objects
-        The Plans and Optimizers.
+        The objects of the kinds in `FOLLOWED`.
     cluster
         Where Plans are written.
     now
@@ -84,6 +88,10 @@ class Book:
         """Return how many finished Plans each Optimizer of a namespace keeps."""
         optimizers = (o.resource for o in self._objects.observations(OPTIMIZER, namespace))
         return {o.metadata.name: o.spec.history for o in optimizers if isinstance(o, Optimizer)}
+
+    def servers(self, namespace: str) -> Iterator[Observation]:
+        """Return the Servers of a namespace as the watch has shown them; it may be behind."""
+        return self._objects.observations(SERVER, namespace)
 
     async def create(self, optimizer: Optimizer, proposal: Proposal) -> Observation:
         """Create and sign a Plan that is deleted together with its Optimizer."""

@@ -11,7 +11,7 @@ from inferno_operator.controllers.approval.approver import Gate
 from inferno_operator.controllers.approval.reconcile import Context
 from inferno_operator.controllers.approval.reconcile import reconcile as reconcile_a_namespace
 from inferno_operator.controllers.approval.seal import Seal, optimizer_of, plan_digest
-from inferno_operator.controllers.approval.store import OPTIMIZER, PLAN, Book
+from inferno_operator.controllers.approval.store import FOLLOWED, Book
 from inferno_operator.controllers.optimization.ports import Loads, TypedLoads
 from inferno_operator.controllers.optimization.reconcile import Context as OptimizationContext
 from inferno_operator.controllers.optimization.reconcile import reconcile as reconcile_an_optimizer
@@ -20,6 +20,7 @@ from inferno_operator.resources import Plan, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.work_queue import ReconcileResult
 from tests.unit.operator import objects
 from tests.unit.operator.objects import NOW
@@ -49,11 +50,22 @@ class Killed(BaseException):
 
 
 class MortalCluster(FakeCluster):
-    """The operator is killed after so many writes."""
+    """The operator is killed after so many writes.
+
+    Attributes
+    ----------
+    listed
+        The kinds that were listed, in order.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._left: int | None = None
+        self.listed: list[str] = []
+
+    async def list(self, kind: Kind, namespace: str) -> Listing:
+        self.listed.append(kind.kind)
+        return await super().list(kind, namespace)
 
     def kill_after(self, writes: int | None) -> None:
         self._left = writes
@@ -82,7 +94,7 @@ class Scene:
         self.cluster = cluster
         self._loads = loads
         self.now = NOW
-        self.objects = Informers(cluster).subscribe([PLAN, OPTIMIZER])
+        self.objects = Informers(cluster).subscribe(FOLLOWED)
         source, locks = OnDemand(cluster), defaultdict[str, asyncio.Lock](asyncio.Lock)
         book = Book(self.objects, cluster, self.clock, key)
         self._plans = Context(cluster, book, source, loads, self.clock, locks)
@@ -154,11 +166,12 @@ class Scene:
             "status": status,
             "reason": reason,
             "message": "",
-            "observedGeneration": stored["metadata"]["generation"],
+            "observedGeneration": stored["metadata"]["generation"] + 1,  # after this change
             "lastTransitionTime": "2026-03-01T12:00:00Z",
         }
         others = [c for c in stored["status"]["conditions"] if c["type"] != "Actuated"]
-        stored["status"]["conditions"] = [*others, told]
+        conditions = {"conditions": [*others, told]}
+        self.cluster.add({**stored, "status": {**stored["status"], **conditions}})
 
     def restarted(self) -> "AbstractAsyncContextManager[Scene]":
         """Another operator on the same objects."""

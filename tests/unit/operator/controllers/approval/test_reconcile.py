@@ -412,6 +412,24 @@ async def test_a_plan_is_done_when_its_servers_are_actuated() -> None:
         assert scene.phases() == {"inferno-1": "Done"}
 
 
+async def test_while_servers_start_none_is_read_again() -> None:
+    workload = {"workloads": [{"accelerator": "A", "name": "w"}]}
+    async with scene_of(objects.server("S", spec=workload)) as scene:
+        scene.write_optimizer()
+        await scene.optimize()
+        await scene.advance()
+        scene.cluster.listed.clear()
+        for _ in range(10):
+            await scene.advance()
+        while_it_starts = list(scene.cluster.listed)
+        scene.actuated("s", "Actuated", "True")
+        await scene.advance()
+
+        assert while_it_starts == []
+        assert scene.cluster.listed == ["Server"]
+        assert scene.phases() == {"inferno-1": "Done"}
+
+
 @pytest.mark.parametrize("mode", ["Auto", "Approve"])
 @pytest.mark.parametrize("after", range(12))
 async def test_whenever_the_operator_is_killed_the_next_one_completes_the_plan(
