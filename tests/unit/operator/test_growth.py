@@ -2,8 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from math import inf
 from types import FrameType
@@ -15,15 +16,18 @@ from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.composition import Components, compose
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.resources import Optimizer, Server
+from inferno_operator.resources.objects import Kind
 from inferno_operator.runtime import fakes
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.manager import Watcher
 from inferno_operator.runtime.observer import Observer
+from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import Settings
 from tests.bench.library import SEED
 from tests.bench.manifests import manifests
+from tests.controlplane.deployments import deployment
 from tests.generate import fleet
 from tests.unit.operator.objects import NOW, Manifest
 
@@ -37,6 +41,12 @@ OF_PLAN, OF_CHANGES = 120.0, 60.0
 """Seconds of virtual time in which everything has settled."""
 
 OPERATOR = "inferno_operator"
+
+
+ACCELERATORS = tuple(
+    item["name"] for item in fleet(1, 4, SEED, 1.5)["system"]["acceleratorData"]["accelerators"]
+)
+"""The names of the accelerators of a fleet."""
 
 
 class Work:
@@ -87,6 +97,12 @@ def workload(name: str) -> Manifest:
     return {"workloads": [{"name": name, "accelerator": "L4"}]}
 
 
+def deployed(name: str) -> Manifest:
+    """A Deployment of its own on each accelerator."""
+    accelerators = enumerate(ACCELERATORS)
+    return {"workloads": [{"name": f"{name}-{n}", "accelerator": a} for n, a in accelerators]}
+
+
 def one_workload(name: str) -> Manifest:
     """A workload, if it is the first Server."""
     return workload(name) if name == "server-00000" else {}
@@ -97,16 +113,43 @@ def measured(name: str) -> Manifest:
     return {"measure": {"source": "vLLM", "labels": {"model_name": name}}}
 
 
+class CountingCluster(FakeCluster):
+    """Counts what a real API server would be asked for.
+
+    Attributes
+    ----------
+    lists
+        How many objects were listed, by kind.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists: Counter[str] = Counter()
+
+    async def list(self, kind: Kind, namespace: str) -> Listing:
+        found = await super().list(kind, namespace)
+        self.lists[kind.kind] += len(found.manifests)
+        return found
+
+
 class Scene:
-    """All controllers at work on a fleet."""
+    """All controllers at work on a fleet.
+
+    Attributes
+    ----------
+    cluster
+        The API server.
+    """
 
     def __init__(self, servers: int, names: Callable[[str], Manifest], environment: str) -> None:
-        self.cluster = FakeCluster()
+        self.cluster = CountingCluster()
         document = fleet(servers, 4, SEED, 1.5)
         document["system"]["optimizerData"] = {"optimizer": {"unlimited": True}}
         for manifest in manifests(document):
             more = names(manifest["metadata"]["name"]) if manifest["kind"] == Server.kind else {}
-            self.cluster.add({**manifest, "spec": {**manifest["spec"], **more}})
+            place = self.cluster.add({**manifest, "spec": {**manifest["spec"], **more}})
+            for item in more.get("workloads", ()) if names is deployed else ():
+                self.cluster.add(deployment(item["name"]), place.namespace)
         guard = GuardedCluster(self.cluster, lambda: inf, Observer(), lambda: 0.0)
         informers = Informers(guard)
         parts = Components(
@@ -118,20 +161,29 @@ class Scene:
 
     async def work(self) -> None:
         """Optimize, and then change each Server from outside."""
+        async with self.running():
+            await self.optimize()
+            for server in self._stored(Server.kind):
+                self._change(server, minNumReplicas=1)
+                await asyncio.sleep(0)  # a change of its own for all who watch
+            await asyncio.sleep(OF_CHANGES)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run all controllers meanwhile."""
         watchers: tuple[Watcher, ...] = (*self._controllers, self._publication)
         tasks = [asyncio.create_task(watcher.run()) for watcher in watchers]
-        await self._optimize()
-        for server in self._stored(Server.kind):
-            self._change(server, minNumReplicas=1)
-            await asyncio.sleep(0)  # a change of its own for all who watch
-        await asyncio.sleep(OF_CHANGES)
-        for controller in self._controllers:
-            await controller.stop()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        try:
+            yield
+        finally:
+            for controller in self._controllers:
+                await controller.stop()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
-    async def _optimize(self) -> None:
+    async def optimize(self) -> None:
+        """Ask for a plan, and wait until it is carried out."""
         await asyncio.sleep(OF_CHANGES)
         (optimizer,) = self._stored(Optimizer.kind)
         self._change(optimizer, optimize=True)
@@ -170,6 +222,7 @@ async def work_of(scene: Scene) -> int:
         pytest.param(20, bare, "false", id="stateful"),
         pytest.param(10, booster, "true", id="boosters"),
         pytest.param(10, workload, "true", id="workloads"),
+        pytest.param(10, deployed, "true", id="deployments"),
         pytest.param(20, one_workload, "true", id="one workload"),
         pytest.param(20, measured, "true", id="measured"),
     ],
@@ -181,3 +234,27 @@ async def test_ten_times_the_servers_are_ten_times_the_work(
     more = await work_of(Scene(few * TIMES, names, stateless))
 
     assert more < LIMIT * work
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("names", "most"),
+    [
+        pytest.param(bare, 2, id="decided"),  # the decision, and what is said of it
+        pytest.param(deployed, 5, id="scaled"),  # and: scaled, how far it is, what runs
+    ],
+)
+async def test_a_plan_takes_few_writes_and_reads_of_each_server(
+    names: Callable[[str], Manifest], most: int
+) -> None:
+    servers = 50
+    scene = Scene(servers, names, "true")
+    async with scene.running():
+        await asyncio.sleep(OF_CHANGES)
+        scene.cluster.writes.clear()
+        scene.cluster.lists.clear()
+        await scene.optimize()
+
+    about = [write for write in scene.cluster.writes if " server-" in write]
+    assert 2 * servers <= len(about) <= most * servers
+    assert scene.cluster.lists[Server.kind] <= 4 * servers
