@@ -152,6 +152,8 @@ class Server(Resource):
 
     def scheduled(self, now: datetime) -> Sequence[ScheduledLoad]:
         """Return the windows that are open, or will be when a new replica serves."""
+        if not self.spec.schedule:
+            return ()
         later = now + timedelta(seconds=self.lead_seconds)
         return [window for window in self.spec.schedule if window.end(now) or window.end(later)]
 
