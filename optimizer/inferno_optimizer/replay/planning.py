@@ -13,6 +13,12 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.surplus import LARGEST_CUT, PAYBACK_S, kept_replicas
 from inferno_optimizer.system import Options
 
+NOISE = 4.0
+"""Standard deviations of a Poisson count by which a load must change to count."""
+
+MOST_NOISE = 0.5
+"""Relative change of a load that counts, however few requests there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanningRules:
@@ -21,15 +27,17 @@ class PlanningRules:
     Attributes
     ----------
     ahead
-        Whether the load is looked ahead for, by `forecast`; and reductions wait.
+        Whether the load is looked ahead for, by `forecast`, chance does not count, and reductions
+        wait.
     exact
         Whether the options of the fleet choose the solver; else it is the greedy one.
     interval_s
-        Between two plans; the load is the mean over this time.
-    lengths_s
-        The lengths of requests are means over this time.
+        Between two plans.
+    short_s, long_s
+        Load and lengths are means over the long time; the load is that over the short one where it
+        differs by more than chance explains.
     moved
-        Relative change of a load from which there is a new plan.
+        Relative change of a load from which there is a new plan, if chance does not explain it.
     catch_up_s
         In which a backlog is to be worked off.
     window_s
@@ -43,7 +51,8 @@ class PlanningRules:
     ahead: bool = True
     exact: bool = False
     interval_s: float = 30.0
-    lengths_s: float = 300.0
+    short_s: float = 60.0
+    long_s: float = 300.0
     moved: float = 0.05
     catch_up_s: float = 60.0
     window_s: float = 300.0
@@ -64,8 +73,10 @@ class Planner:
         interval = max(rules.interval_s, setting.step_s)
         # What has no replica cannot be measured, so the operator plans at least one.
         self._plans = FleetPlans(setting.fleet, _options(setting.fleet.system.options, rules), 1)
-        self._measured = RecentValues(interval, setting.step_s)
-        self._lengths = RecentValues(rules.lengths_s, setting.step_s)
+        self._short_s = max(rules.short_s, setting.step_s)
+        self._measured = RecentValues(self._short_s, setting.step_s)
+        self._lengths = RecentValues(rules.long_s, setting.step_s)
+        self._usual = RecentValues(rules.long_s, setting.step_s)
         window = max(rules.window_s, 2 * setting.lead_s)
         self._wanted = RecentValues(window if rules.ahead else 0.0, interval)
         servers = len(setting.fleet.servers)
@@ -82,25 +93,45 @@ class Planner:
     def __call__(self, seen: Seen) -> IntArray:
         """Replicas of each server on each accelerator."""
         self._measured.add(seen.load.rate)
+        self._usual.add(seen.load.rate)
         self._lengths.add(seen.load.lengths)
         self._bound.add(seen.load.rate)
         if seen.time_s < self._due_s:
             return seen.present
         self._due_s = seen.time_s + self._interval_s
         load = np.vstack((self._planned_load(seen), self._lengths.mean()))
-        if (np.abs(load - self._load) > self._rules.moved * self._load).any():
+        load = followed(self._load, load, self._chance(load[0]))
+        if (load != self._load).any():
             self._load = load
             self._plan = self._optimized(seen)
         return self._carefully(seen)
 
     def _planned_load(self, seen: Seen) -> FloatArray:
         """What is measured or will be after a lead time, and what waits [requests/s]."""
-        rate = self._measured.mean()
+        rate = self._arrivals()
         usual = rate * self._patience_s() + seen.ready.sum(axis=1)
         backlog = np.maximum(seen.served.waiting - usual, 0.0)
         ahead = rate * self._bound.ratio if self._rules.ahead else rate
         planned: FloatArray = ahead + backlog / self._rules.catch_up_s
         return planned
+
+    def _arrivals(self) -> FloatArray:
+        """The mean rate of a long time; of a short one where it differs, and not by chance."""
+        newest, usual = self._measured.mean(), self._usual.mean()
+        if not self._rules.ahead:
+            return newest
+        chance = NOISE * np.sqrt(usual / self._short_s)
+        arrivals: FloatArray = np.where(np.abs(newest - usual) > chance, newest, usual)
+        return arrivals
+
+    def _chance(self, rate: FloatArray) -> FloatArray:
+        """The relative change of a load that does not count: a small one, or by chance."""
+        if not self._rules.ahead:
+            return np.full_like(rate, self._rules.moved)
+        requests = np.maximum(rate, self._load[0]) * self._rules.long_s
+        by_chance = NOISE / np.sqrt(np.maximum(requests, 1.0))
+        share: FloatArray = np.clip(by_chance, self._rules.moved, MOST_NOISE)
+        return share
 
     def _patience_s(self) -> FloatArray:
         """Time that a target lets a request wait [s]; 1 s without such a target."""
@@ -145,6 +176,19 @@ class Planner:
                 given[server, place] = min(more[server, place], max(free[kind], 0) // cards)
                 free[kind] -= given[server, place] * cards
         return given
+
+
+def followed(last: FloatArray, newest: FloatArray, share: FloatArray) -> FloatArray:
+    """The newest loads, of shape (numbers, servers); the last ones that differ by no more.
+
+    The first number is the rate. One is seen to have fallen when chance makes it small, so it
+    falls to the most that it may be: else it would rise again.
+    """
+    moved = (np.abs(newest - last) > share * np.maximum(newest, last)).any(axis=0)
+    fallen = np.minimum(newest[0] * (1.0 + share), last[0])
+    rate = np.where(newest[0] < last[0], fallen, newest[0])
+    load: FloatArray = np.where(moved, np.vstack((rate, newest[1:])), last)
+    return load
 
 
 def _options(own: Options, rules: PlanningRules) -> Options:

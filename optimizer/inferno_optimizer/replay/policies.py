@@ -18,13 +18,15 @@ from inferno_optimizer.replay.scaling import DynamoSla, Hpa
 BOUND = NamedPolicy("clairvoyant", Clairvoyant, hindsight=True, percentiles=False)
 """What the others are measured against."""
 
+REACTIVE = PlanningRules(ahead=False, short_s=30.0)
+
 POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
     {
         policy.name: policy
         for policy in (
             NamedPolicy("inferno", planner(PlanningRules()), percentiles=False),
             NamedPolicy("inferno-exact", planner(PlanningRules(exact=True)), percentiles=False),
-            NamedPolicy("inferno-reactive", planner(PlanningRules(ahead=False)), percentiles=False),
+            NamedPolicy("inferno-reactive", planner(REACTIVE), percentiles=False),
             NamedPolicy("hpa", Hpa, percentiles=False),
             NamedPolicy("keda-slo", KedaSlo),
             NamedPolicy("keda-queue", KedaQueue, percentiles=False),

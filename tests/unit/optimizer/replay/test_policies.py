@@ -161,6 +161,17 @@ def test_a_constant_load_changes_no_plan_after_the_first_hours() -> None:
     assert account.moves.sum() <= 1
 
 
+@pytest.mark.parametrize("rate", [1.0, 5.0, 20.0, 50.0])
+def test_chance_changes_no_plan_of_a_day_after_the_first_hours(rate: float) -> None:
+    counts = np.random.default_rng(1).poisson(rate * 60, 24 * 60)
+    shown = scenario(counts / 60)
+
+    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).replicas_over_time[:, 0]
+
+    assert len(np.unique(replicas[150:])) == 1
+    assert np.count_nonzero(np.diff(replicas[5:])) <= 1  # when there is a history to look ahead by
+
+
 def test_the_bound_of_a_load_covers_the_share_that_it_names() -> None:
     random = np.random.default_rng(5)
     rates = np.exp(np.cumsum(random.normal(0, 0.02, (3000, 1)), axis=0))
