@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.adapters.optimizers.remote import StatefulRemoteOptimizer
+from inferno_operator.adapters.prometheus.client import PrometheusClient
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
 from inferno_operator.controllers.approval.controller import PlansController
@@ -19,6 +20,7 @@ from inferno_operator.controllers.calibration.replicas import (
 )
 from inferno_operator.controllers.capacity.controller import CapacityController
 from inferno_operator.controllers.measurement.controller import MeasurementController
+from inferno_operator.controllers.measurement.history import PastRates
 from inferno_operator.controllers.optimization.controller import OptimizationController
 from inferno_operator.controllers.optimization.name_check import NameCheck
 from inferno_operator.controllers.optimization.ports import Machines, SystemOptimizer
@@ -33,7 +35,6 @@ from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Now
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.manager import Controller
-from inferno_operator.runtime.prometheus import Prometheus
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import Settings
 from inferno_optimizer.system import System
@@ -66,7 +67,7 @@ class Components:
     informers: Informers
     optimizer: SystemOptimizer
     metrics: OperatorMetrics
-    prometheus: Prometheus | None
+    prometheus: PrometheusClient | None
     dialect: Dialect | None
     now: Now
     plan_key: KeySource
@@ -110,9 +111,12 @@ def _measurement(settings: Settings, parts: Components) -> MeasurementController
     survey = None if parts.prometheus is None else Survey(parts.prometheus, sources, time.time)
     demand = None if parts.prometheus is None else DemandSurvey(parts.prometheus, sources)
     interval = settings.measure_interval
-    return MeasurementController(
+    controller = MeasurementController(
         parts.cluster, parts.informers, survey, interval, parts.now, parts.metrics, demand
     )
+    if parts.prometheus is not None:
+        controller.begin_with(PastRates(parts.prometheus, sources, time.time))
+    return controller
 
 
 def _calibration(

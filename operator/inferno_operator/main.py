@@ -38,7 +38,6 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.leader_election import Election
 from inferno_operator.runtime.manager import Manager
-from inferno_operator.runtime.prometheus import Prometheus
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
 from inferno_optimizer.errors import InfernoError
@@ -195,7 +194,7 @@ async def _optimizer(settings: Settings) -> AsyncIterator[SystemOptimizer]:
 @asynccontextmanager
 async def _prometheus(
     settings: Settings, metrics: OperatorMetrics
-) -> AsyncIterator[Prometheus | None]:
+) -> AsyncIterator[prometheus.PrometheusClient | None]:
     """Yield what answers queries; None if the settings do not say where Prometheus is."""
     if settings.prometheus is None:
         yield None

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from inferno_operator.controllers.measurement.history import PastRates
 from inferno_operator.controllers.measurement.load import (
     measured_server,
     with_scheduled_replicas,
@@ -81,6 +82,7 @@ class MeasurementController:
             cluster, subjects, survey, now, Lookahead(interval), demand, observer
         )
         self._interval = interval
+        self._past: PastRates | None = None
         self._missed: Missed = {}
         self._loads: dict[Key, Load] = {}
         self._wanted: set[Key] = set()
@@ -97,6 +99,10 @@ class MeasurementController:
         """
         self._ask_for_plan = ask_for_plan
 
+    def begin_with(self, past: PastRates) -> None:
+        """Read the loads of the last day at the start; until then, the growth is as it was told."""
+        self._past = past
+
     async def run(self) -> None:
         """Measure until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -104,6 +110,10 @@ class MeasurementController:
             await self._context.subjects.complete()
             self.queue.add(CYCLE, 0)
             self.queue.add(DEMAND, 0)
+            if self._past is not None:
+                known = self.servers()
+                measures = {k: s.spec.measure for k, s in known if s.spec.measure}
+                await self._past.fill(self._context.lookahead, measures)
 
     async def stop(self) -> None:
         """Stop measuring."""

@@ -1,5 +1,6 @@
 """How far ahead of the measured loads plans are made: the growth until a new replica serves."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -43,6 +44,12 @@ class LoadHistory:
         self._known += int(np.isnan(self._rates[step % STEPS]))
         self._rates[step % STEPS] = rate
         self._newest = max(step, newest)
+
+    def fill(self, rates: Mapping[float, float]) -> None:
+        """Take rates of the past by Unix time [s]; those that are too old by now are left out."""
+        for time_s, rate in rates.items():
+            if self._newest is None or time_s // STEP_S > self._newest - STEPS:
+                self.add(time_s, rate)
 
     def _forget(self, places: IntArray) -> None:
         self._known -= int(np.count_nonzero(~np.isnan(self._rates[places])))
@@ -103,6 +110,11 @@ class Lookahead:
         """Return the mean of the rates of a server that are known; None without any."""
         history = self.histories.get(key)
         return history.mean if history else None
+
+    def remember(self, key: Key, rates: Mapping[float, float]) -> None:
+        """Take rates of the past by Unix time [s], such as an operator before this one measured."""
+        history = self.histories.setdefault(key, LoadHistory())
+        history.fill(rates)
 
     def forget(self, key: Key) -> None:
         """Forget a server."""
