@@ -45,7 +45,7 @@ ROLES: Mapping[str, Role] = {
     "agents": Role("4", 30.0, ("A100", "L40S", "H100"), 1),
     "search": Role("5", 8.0, ("L40S", "A100"), 3),
 }
-CARDS = {"L40S": 14, "A100": 10, "H100": 3, "MI300X": 2}
+CARDS = {"L40S": 20, "A100": 12, "H100": 3, "MI300X": 2}
 """Enough of the first type of each server for its peak, which the policies without choice need."""
 
 

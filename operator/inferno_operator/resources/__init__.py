@@ -98,6 +98,7 @@ from inferno_operator.resources.plan import (
     PlanTotals,
     Reduction,
 )
+from inferno_operator.resources.savings import PolicySpending, Savings
 from inferno_operator.resources.server import MeasuredLeadTime, Server, ServerSpec, ServerStatus
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
 from inferno_operator.resources.workload import Workload
@@ -169,6 +170,7 @@ __all__ = [
     "PlanStatus",
     "PlanStep",
     "PlanTotals",
+    "PolicySpending",
     "Power",
     "PrefillParms",
     "Quality",
@@ -176,6 +178,7 @@ __all__ = [
     "Reduction",
     "RejectedWindows",
     "Resource",
+    "Savings",
     "Server",
     "ServerAllocation",
     "ServerSpec",

@@ -11,6 +11,7 @@ from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.measurement import Measure, Measured
 from inferno_operator.resources.model_booster import ModelBoosterRef
 from inferno_operator.resources.recurrence import MAX_WINDOWS, RecurringWindow
+from inferno_operator.resources.savings import Savings
 from inferno_operator.resources.schema import (
     Items,
     NonEmptyText,
@@ -121,6 +122,8 @@ class ServerStatus(Status):
     """What was measured; absent without spec.measure."""
     moved: Time | None = None
     """When it was decided last that a measured server goes to another accelerator."""
+    savings: Savings | None = None
+    """What it cost, beside what other policies would have cost; absent without spec.measure."""
 
 
 class Server(Resource):

@@ -8,7 +8,7 @@ import numpy as np
 from inferno_optimizer.replay.account import Account, Recorder
 from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.plant import LeadTime, Plant, StepLoad, StepResult
-from inferno_optimizer.replay.policy import NamedPolicy, Seen, Setting
+from inferno_optimizer.replay.policy import Decide, NamedPolicy, Seen, Setting
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import IntArray
@@ -55,26 +55,55 @@ def replay(
         Called with the number of each step that is done.
     """
     trace = scenario.trace
-    setting = Setting(scenario.believed, trace.step_s, scenario.lead.mean_s, home, trace)
-    decide = policy.make(setting)
-    lead = LeadTime(0.0) if policy.hindsight else scenario.lead
-    random = np.random.default_rng(scenario.seed)
-    plant = Plant(scenario.fleet, trace.step_s, lead, random, percentiles=policy.percentiles)
-    plant.begin(_first(setting))
+    episode = Episode.of(scenario, policy, home)
     recorder = Recorder.of(scenario.fleet, trace, 0.0 if policy.hindsight else scenario.drain_s)
-    if policy.hindsight:
-        first = next(loads_of(trace))
-        plant.begin(_matrix(decide(_seen(plant, -1, trace, first, _nothing(plant))), setting))
-    wanted = plant.present
     for step, load in enumerate(loads_of(trace)):
-        plant.carry_out(wanted)
-        plant.begin_step()
-        served = plant.serve(load)
-        recorder.record(step, plant, served)
-        seen = _seen(plant, step, trace, load, served)
-        wanted = _matrix(decide(seen), setting)
+        recorder.record(step, episode.plant, episode.step(load))
         tell(step)
-    return recorder.account(plant)
+    return recorder.account(episode.plant)
+
+
+class Episode:
+    """A plant that serves loads step by step, while a policy decides."""
+
+    def __init__(self, plant: Plant, decide: Decide, setting: Setting) -> None:
+        self.plant = plant
+        self._decide, self._setting = decide, setting
+        self._wanted = plant.present
+        self._steps = 0
+
+    @classmethod
+    def of(cls, scenario: Scenario, policy: NamedPolicy, home: IntArray) -> "Episode":
+        """The beginning of a scenario, with replicas for its first load.
+
+        A policy of hindsight chooses them, and its replicas serve at once.
+        """
+        trace = scenario.trace
+        setting = Setting(scenario.believed, trace.step_s, scenario.lead.mean_s, home, trace)
+        lead = LeadTime(0.0) if policy.hindsight else scenario.lead
+        random = np.random.default_rng(scenario.seed)
+        plant = Plant(scenario.fleet, trace.step_s, lead, random, percentiles=policy.percentiles)
+        plant.begin(_first(setting))
+        decide = policy.make(setting)
+        if policy.hindsight:
+            before = cls(plant, decide, setting)
+            plant.begin(before.decided(next(loads_of(trace)), _nothing(plant)))
+        return cls(plant, decide, setting)
+
+    def step(self, load: StepLoad) -> StepResult:
+        """Let a step pass, and return how the servers did."""
+        self.plant.carry_out(self._wanted)
+        self.plant.begin_step()
+        served = self.plant.serve(load)
+        self._steps += 1
+        self._wanted = self.decided(load, served)
+        return served
+
+    def decided(self, load: StepLoad, served: StepResult) -> IntArray:
+        """The replicas that the policy wants, from what it sees now."""
+        plant, passed_s = self.plant, self._steps * self._setting.step_s
+        seen = Seen(passed_s, load, served, plant.present, plant.ready.copy())
+        return _matrix(self._decide(seen), self._setting)
 
 
 def loads_of(trace: Trace) -> Iterator[StepLoad]:
@@ -93,10 +122,6 @@ def _first(setting: Setting) -> IntArray:
 def _nothing(plant: Plant) -> StepResult:
     zeros = np.zeros(len(plant.fleet.servers))
     return StepResult(*(zeros for _ in fields(StepResult)))
-
-
-def _seen(plant: Plant, step: int, trace: Trace, load: StepLoad, served: StepResult) -> Seen:
-    return Seen((step + 1) * trace.step_s, load, served, plant.present, plant.ready.copy())
 
 
 def _matrix(wanted: IntArray, setting: Setting) -> IntArray:

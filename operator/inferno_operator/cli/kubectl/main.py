@@ -269,6 +269,25 @@ def top(
 
 
 @app.command(
+    epilog="Example: kubectl inferno savings --namespace llm"
+    "\n\nExample: kubectl inferno savings -o json"
+)
+@somewhere
+def savings(place: "KubectlOptions", output: Output = Format.TABLE) -> None:
+    """Show what the measured Servers cost, and what other policies would have cost.
+
+    Costs are in cents, since the operator counts them. The other policies are simulated with the
+    load that was measured, on the accelerator on which a Server ran when its account began.
+    """
+    from inferno_operator.cli.savings import accounts, savings_document
+    from inferno_operator.cli.tables.savings import savings_parts
+
+    namespace, observations = _read(place)
+    found = accounts(observations, namespace)
+    show(output, lambda: savings_document(found), lambda: savings_parts(found))
+
+
+@app.command(
     epilog="Example: kubectl inferno measure --namespace llm"
     "\n\nExample: kubectl inferno measure premium-granite-13b --prometheus http://localhost:9090"
 )

@@ -1,7 +1,7 @@
 """Measure Servers regularly, and give optimizations their newest loads."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.measurement.history import PastRates
@@ -25,7 +25,7 @@ from inferno_operator.controllers.measurement.urgency import (
 )
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.survey import Survey
-from inferno_operator.resources import Load, Server
+from inferno_operator.resources import Load, Measured, Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.informers import Informers
@@ -123,6 +123,10 @@ class MeasurementController:
         """Return the Servers that are measured."""
         known = ((key, o) for key, o in self._context.subjects.all().items() if _asks(o))
         return [(key, o.resource) for key, o in known if isinstance(o.resource, Server)]
+
+    def measured(self) -> Mapping[Key, Measured]:
+        """Return what was measured last of each Server."""
+        return dict(self._context.measured)
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         """Return objects in which measured Servers have their newest load.

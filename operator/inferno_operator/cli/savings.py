@@ -1,0 +1,109 @@
+"""The accounts of Servers, and their sum: for tables, and as documents."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from inferno_operator.resources import Savings, Server
+from inferno_operator.resources.observation import Observation, readable
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.replay.ledger import COMPARED, STATIC_PEAK
+
+PAID, PLANNED = "paid", "planned"
+
+TOTAL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingRow:
+    """What a server, or all of them, came to; `cents` and `kept` are by policy."""
+
+    server: str
+    accelerator: str
+    since: str
+    hours: float
+    requests: float
+    cents: Mapping[str, float]
+    kept: Mapping[str, float]
+
+    def share(self, policy: str) -> float | None:
+        """Share of the requests in steps that kept the targets; None if it is not known."""
+        if policy not in self.kept or not self.requests:
+            return None
+        return self.kept[policy] / self.requests
+
+
+def accounts(observations: Iterable[Observation], namespace: str) -> list[SpendingRow]:
+    """Return the accounts of the Servers in the order of their names, and their sum at the end.
+
+    Raises
+    ------
+    InputError
+        No Server has an account.
+    """
+    servers = [r for r in readable(observations) if isinstance(r, Server)]
+    found = [_row(s.spec.name, s.status.savings) for s in servers if s.status.savings is not None]
+    if not found:
+        raise InputError(
+            f"namespace {namespace}: no Server is counted yet: the operator counts those with"
+            " spec.measure of which it is known what runs (workloads or currentAlloc)"
+        )
+    in_order = sorted(found, key=lambda row: row.server)
+    return [*in_order, _total(in_order)] if len(in_order) > 1 else in_order
+
+
+def _row(name: str, found: Savings) -> SpendingRow:
+    policies = {own.policy: own for own in found.policies}
+    own = {PAID: found.paid, PLANNED: found.planned, STATIC_PEAK: found.static_peak}
+    return SpendingRow(
+        server=name,
+        accelerator=found.accelerator,
+        since=f"{found.since:%Y-%m-%dT%H:%M:%SZ}",
+        hours=found.counted_seconds / 3600,
+        requests=found.requests,
+        cents=own | {name: policy.cost for name, policy in policies.items()},
+        kept={PAID: found.kept_requests}
+        | {name: policy.kept_requests for name, policy in policies.items()},
+    )
+
+
+def _total(rows: Sequence[SpendingRow]) -> SpendingRow:
+    def total(column: str) -> dict[str, float]:
+        parts = [getattr(row, column) for row in rows]
+        return {name: sum(part.get(name, 0.0) for part in parts) for name in parts[0]}
+
+    return SpendingRow(
+        server=TOTAL,
+        accelerator="",
+        since=min(row.since for row in rows),
+        hours=max(row.hours for row in rows),
+        requests=sum(row.requests for row in rows),
+        cents=total("cents"),
+        kept=total("kept"),
+    )
+
+
+def saved(row: SpendingRow) -> list[tuple[str, float, float]]:
+    """For each other policy, what it would have cost more [cents], as a share of its cost, too."""
+    return [
+        (name, row.cents[name] - row.cents[PAID], 1 - row.cents[PAID] / row.cents[name])
+        for name in COMPARED
+        if row.cents.get(name)
+    ]
+
+
+def savings_document(rows: Sequence[SpendingRow]) -> Mapping[str, object]:
+    """The accounts as JSON; costs in cents."""
+    return {
+        "servers": [
+            {
+                "server": row.server,
+                "accelerator": row.accelerator,
+                "since": row.since,
+                "hours": row.hours,
+                "requests": row.requests,
+                "cents": dict(row.cents),
+                "keptRequests": dict(row.kept),
+            }
+            for row in rows
+        ]
+    }

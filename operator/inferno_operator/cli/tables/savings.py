@@ -1,0 +1,34 @@
+"""Text output of `kubectl inferno savings`: costs in cents."""
+
+from collections.abc import Iterator, Sequence
+
+from inferno_operator.cli.savings import PAID, PLANNED, SpendingRow, saved
+from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_optimizer.replay.ledger import COMPARED, SIMULATED
+
+
+def savings_parts(rows: Sequence[SpendingRow]) -> Iterator[Part]:
+    """Yield a row for each server, the shares of requests within targets, and what was saved."""
+    costs = (PAID, PLANNED, *COMPARED)
+    heading = ("SERVER", "BESIDE", ">HOURS", *(f">{name.upper()}" for name in costs))
+    yield TextTable(heading, [_cost_row(row, costs) for row in rows])
+    yield ""
+    measured = (PAID, *SIMULATED)
+    within = ("WITHIN", ">REQUESTS", ">MEASURED", *(f">{name.upper()}" for name in SIMULATED))
+    yield TextTable(within, [_share_row(row, measured) for row in rows])
+    yield ""
+    for name, cents, share in saved(rows[-1]):
+        less = "less" if cents >= 0 else "more"
+        change = f"{abs(cents):.2f} cents ({abs(share):.0%})"
+        yield f"{change} {less} than {name}, since {rows[-1].since}"
+
+
+def _cost_row(row: SpendingRow, costs: Sequence[str]) -> Sequence[str]:
+    cells = (f"{row.cents[name]:.2f}" if name in row.cents else "-" for name in costs)
+    return (row.server, row.accelerator, f"{row.hours:.2f}", *cells)
+
+
+def _share_row(row: SpendingRow, policies: Sequence[str]) -> Sequence[str]:
+    shares = (row.share(name) for name in policies)
+    cells = ("-" if share is None else f"{share:.2%}" for share in shares)
+    return (row.server, f"{row.requests:.0f}", *cells)
