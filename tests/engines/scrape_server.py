@@ -1,6 +1,7 @@
 """An HTTP server on loopback that answers scrapes."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -51,6 +52,10 @@ class _Scrape(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with a page of metrics."""
         page = self.server.answer(self.path)
+        with suppress(ConnectionError):  # Prometheus ended, or waits no longer
+            self._reply(page)
+
+    def _reply(self, page: bytes | HTTPStatus | None) -> None:
         if isinstance(page, HTTPStatus):
             self.send_error(page)
         elif page is not None:
