@@ -96,7 +96,7 @@ def verdict(run: Outcome, others: list[Outcome]) -> Iterator[str]:
 
 def announcement(seconds: float) -> str:
     """What will happen, and how long it takes."""
-    minutes = (seconds + 30) / 60
+    minutes = (seconds + 50) / 60
     return (
         f"A day in minutes: {HOURS:g} hours of a recorded load in {seconds:g} seconds. It starts on"
         " loopback etcd,\nkube-apiserver, the controllers of Deployments, Prometheus and the"

@@ -5,7 +5,7 @@ from itertools import count
 from inferno_operator.controllers.savings.reconcile import (
     KINDS,
     Context,
-    Measurements,
+    MeasuredLoads,
     SystemOf,
     reconcile,
 )
@@ -43,7 +43,7 @@ class SavingsController:
         self,
         cluster: Cluster,
         informers: Informers,
-        measurements: Measurements,
+        measurements: MeasuredLoads,
         system_of: SystemOf,
         step_s: float,
         now: Now,

@@ -73,7 +73,7 @@ def _load(measured: Measured) -> Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ServerAccount:
     """The account of a Server.
 
     Attributes
@@ -104,13 +104,13 @@ class Account:
 class NamespaceAccount:
     """The accounts of a namespace, by the spec.name of the Servers."""
 
-    accounts: dict[str, Account] = field(default_factory=dict)
+    accounts: dict[str, ServerAccount] = field(default_factory=dict)
     _fleet: ReplayFleet | None = None
     _simulated: SimulatedPolicies | None = None
     _known: System | None = None
     _steps: int = 0
 
-    def open(self, known: Iterable[Account], names: Iterable[str]) -> None:
+    def open(self, known: Iterable[ServerAccount], names: Iterable[str]) -> None:
         """Continue accounts of Servers that are new here, and close those of others."""
         opened = zip(names, known, strict=True)
         self.accounts = {

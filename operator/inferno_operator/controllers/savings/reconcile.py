@@ -9,9 +9,9 @@ from typing import Protocol
 
 from inferno_operator.controllers.savings import status
 from inferno_operator.controllers.savings.counting import (
-    Account,
     MeasuredSubject,
     NamespaceAccount,
+    ServerAccount,
     running_costs,
     subject,
 )
@@ -37,7 +37,7 @@ WRITE_STEPS = 10
 SystemOf = Callable[[Iterable[Resource]], System]
 
 
-class Measurements(Protocol):
+class MeasuredLoads(Protocol):
     """Knows what was measured of Servers."""
 
     def measured(self) -> Mapping[Key, Measured]:
@@ -50,7 +50,7 @@ class Context:
 
     cluster: Cluster
     objects: Subscription
-    measurements: Measurements
+    measurements: MeasuredLoads
     system_of: SystemOf
     now: Now
     step_s: float
@@ -131,7 +131,7 @@ def _is_unmeasured(observation: Observation) -> bool:
 
 
 def _spending(
-    subjects: Mapping[str, MeasuredSubject], accounts: Mapping[str, Account]
+    subjects: Mapping[str, MeasuredSubject], accounts: Mapping[str, ServerAccount]
 ) -> Iterator[ServerSpending]:
     """Yield what is reported of each Server that was counted."""
     for name, account in accounts.items():

@@ -2,18 +2,18 @@
 
 from datetime import datetime
 
-from inferno_operator.controllers.savings.counting import Account
+from inferno_operator.controllers.savings.counting import ServerAccount
 from inferno_operator.resources import DIGITS, PolicySpending, Savings, ServerStatus
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.updates import FieldUpdate
 from inferno_optimizer.replay.ledger import SIMULATED, LedgerEntry
 
 
-def kept_account(observation: Observation, now: datetime) -> Account:
+def kept_account(observation: Observation, now: datetime) -> ServerAccount:
     """Return the account that the status of a Server has; a new one if it has none."""
     uid, found = observation.reference.uid, _kept(observation)
     if found is None:
-        return Account(uid, now, LedgerEntry())
+        return ServerAccount(uid, now, LedgerEntry())
     entry = LedgerEntry(
         seconds=found.counted_seconds,
         requests=found.requests,
@@ -25,10 +25,10 @@ def kept_account(observation: Observation, now: datetime) -> Account:
         cost={policy.policy: policy.cost for policy in found.policies},
         kept_by={policy.policy: policy.kept_requests for policy in found.policies},
     )
-    return Account(uid, found.since, entry)
+    return ServerAccount(uid, found.since, entry)
 
 
-def savings(account: Account, now: datetime) -> Savings:
+def savings(account: ServerAccount, now: datetime) -> Savings:
     """Return what is kept of an account."""
     entry = account.entry
     return Savings(
@@ -53,7 +53,7 @@ def savings(account: Account, now: datetime) -> Savings:
     )
 
 
-def update(observation: Observation, account: Account, now: datetime) -> FieldUpdate:
+def update(observation: Observation, account: ServerAccount, now: datetime) -> FieldUpdate:
     """Return what to write on a Server."""
     return FieldUpdate(observation.reference, {"savings": savings(account, now).to_json()})
 
