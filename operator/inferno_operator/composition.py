@@ -16,7 +16,7 @@ from inferno_operator.controllers.calibration.controller import CalibrationContr
 from inferno_operator.controllers.calibration.replicas import (
     LabelledReplicas,
     PrometheusWindows,
-    subject,
+    labelled_replicas,
 )
 from inferno_operator.controllers.capacity.controller import CapacityController
 from inferno_operator.controllers.measurement.controller import MeasurementController
@@ -131,15 +131,15 @@ def _calibration(
     if parts.prometheus is None:
         return ()
 
-    def subjects() -> Sequence[LabelledReplicas]:
+    def labelled() -> Sequence[LabelledReplicas]:
         found = (
-            subject(key.namespace, server, server.spec.measure.labels)
+            labelled_replicas(key.namespace, server, server.spec.measure.labels)
             for key, server in measurement.servers()
             if server.spec.measure and server.spec.measure.source == CALIBRATED_SOURCE
         )
         return [item for item in found if item is not None]
 
-    windows = PrometheusWindows(parts.prometheus, subjects)
+    windows = PrometheusWindows(parts.prometheus, labelled)
     return (CalibrationController(parts.cluster, windows, settings.namespaces, parts.now),)
 
 

@@ -20,7 +20,7 @@ import httpx
 from inferno_operator.adapters.prometheus.client import PrometheusClient
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.lookahead import Lookahead
-from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
+from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
 from inferno_operator.controllers.measurement.reconcile import Context, reconcile
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.survey import Survey
@@ -68,18 +68,18 @@ async def _cycles(servers: int) -> Numbers:
         cluster.add(_server(number))
     for words in (*((word,) for word in PARTS), ()):
         _body(servers, words)
-    subjects = Subjects(Informers(cluster), lambda _: None)
-    await _note(cluster, subjects)
+    servers = MeasuredServers(Informers(cluster), lambda _: None)
+    await _note(cluster, servers)
     transport = httpx.MockTransport(lambda request: _answer(request, servers, asked))
     _high_water_mib()
     before = _high_water_mib()  # of now: the last call began a new mark
     async with httpx.AsyncClient(base_url="http://prometheus", transport=transport) as client:
         prometheus = PrometheusClient(client, PrometheusEndpoint("http://prometheus"), Observer())
         survey = Survey(prometheus, built_in(), time.time)
-        context = Context(cluster, subjects, survey, lambda: datetime.now(UTC), Lookahead(30.0))
+        context = Context(cluster, servers, survey, lambda: datetime.now(UTC), Lookahead(30.0))
         await reconcile(context)
         more = _high_water_mib() - before
-        await _note(cluster, subjects)
+        await _note(cluster, servers)
         writes = cluster.count
         asked.clear()
         began = time.process_time()
@@ -95,10 +95,10 @@ async def _cycles(servers: int) -> Numbers:
     }
 
 
-async def _note(cluster: FakeCluster, subjects: Subjects) -> None:
+async def _note(cluster: FakeCluster, servers: MeasuredServers) -> None:
     """Let the Servers be known as they are now."""
     for manifest in (await cluster.list(SERVER, "")).manifests:
-        subjects.note(observe(Server, manifest))
+        servers.note(observe(Server, manifest))
 
 
 class Written(FakeCluster):

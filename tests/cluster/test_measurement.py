@@ -15,7 +15,7 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.measurement import Asked, QueryRecorder
 from inferno_operator.controllers.measurement.load import load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
-from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
+from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.controllers.measurement.reconcile import Context
 from inferno_operator.controllers.measurement.reconcile import reconcile as measure_servers
@@ -263,10 +263,10 @@ async def cycle(world: World, scene: Scene) -> None:
         connected(scene.control_plane.kubeconfig, now) as api,
         connect(PrometheusEndpoint(world.prometheus.url)) as client,
     ):
-        subjects = Subjects(Informers(api), lambda _: None)
+        servers = MeasuredServers(Informers(api), lambda _: None)
         for manifest in (await api.list(SERVER, scene.namespace)).manifests:
-            subjects.note(observe(Server, manifest))
-        await measure_servers(Context(api, subjects, world.over(client), now, Lookahead(30.0)))
+            servers.note(observe(Server, manifest))
+        await measure_servers(Context(api, servers, world.over(client), now, Lookahead(30.0)))
 
 
 def completions(name: str) -> str:

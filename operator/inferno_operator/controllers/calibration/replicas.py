@@ -99,7 +99,9 @@ class LabelledReplicas:
     pair: Pair
 
 
-def subject(namespace: str, server: Server, labels: Mapping[str, str]) -> LabelledReplicas | None:
+def labelled_replicas(
+    namespace: str, server: Server, labels: Mapping[str, str]
+) -> LabelledReplicas | None:
     """The replicas of a Server whose series have these labels.
 
     None if it runs nowhere, or on several accelerators, where replicas cannot be told apart, or
@@ -126,7 +128,7 @@ def expression(
     parts
         What is asked for.
     names
-        Labels that subjects have, besides those of replicas and of the model.
+        Labels that labelled have, besides those of replicas and of the model.
     window_s
         Length of the window [s].
     selector
@@ -147,11 +149,11 @@ def _alternatives(part: QueryPart, window_s: int, selector: str) -> str:
     return " or ".join(f"{part.function}({name}{selector}[{window_s}s])" for name in part.names)
 
 
-def _selector(subjects: Sequence[LabelledReplicas]) -> str:
-    """The labels of a single subject; several are selected in the answer."""
-    if len(subjects) > 1:
+def _selector(labelled: Sequence[LabelledReplicas]) -> str:
+    """The labels of a single server; several are selected in the answer."""
+    if len(labelled) > 1:
         return ""
-    matchers = (f"{name}={quoted(value)}" for name, value in subjects[0].labels.items())
+    matchers = (f"{name}={quoted(value)}" for name, value in labelled[0].labels.items())
     return f"{{{', '.join(matchers)}}}"
 
 
@@ -162,7 +164,7 @@ class PrometheusWindows:
     ----------
     prometheus
         Answers queries.
-    subjects
+    labelled
         Returns which labels belong to which model and accelerator.
     window_s
         Length of the windows [s], at least four scrapes.
@@ -171,11 +173,11 @@ class PrometheusWindows:
     def __init__(
         self,
         prometheus: Prometheus,
-        subjects: Callable[[], Sequence[LabelledReplicas]],
+        labelled: Callable[[], Sequence[LabelledReplicas]],
         window_s: int = WINDOW_S,
     ) -> None:
         self._prometheus = prometheus
-        self._subjects = subjects
+        self._labelled = labelled
         self._window_s = window_s
 
     async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
@@ -183,20 +185,20 @@ class PrometheusWindows:
 
         There are none if there is nobody to ask about.
         """
-        subjects = self._subjects()
-        if not subjects:
+        labelled = self._labelled()
+        if not labelled:
             return {}
-        names = {name for subject_ in subjects for name in subject_.labels}
-        selector = _selector(subjects)
+        names = {name for each in labelled for name in each.labels}
+        selector = _selector(labelled)
         queries = [
             expression(parts, names, self._window_s, selector) for parts in (COUNTERS, GAUGES)
         ]
         answers = [await self._prometheus.query(query, at) for query in queries]
-        return windows(answers, subjects, self._window_s)
+        return windows(answers, labelled, self._window_s)
 
 
 def windows(
-    answers: Sequence[QueryResult], subjects: Sequence[LabelledReplicas], window_s: int = WINDOW_S
+    answers: Sequence[QueryResult], labelled: Sequence[LabelledReplicas], window_s: int = WINDOW_S
 ) -> dict[Pair, list[Window]]:
     """The windows in the answers to both queries, by model and accelerator."""
     samples = [sample for answer in answers for sample in answer.samples]
@@ -210,7 +212,7 @@ def windows(
         labels = {name: value for name, value in sample.labels.items() if name != PART}
         parts[tuple(sorted(labels.items()))] |= {sample.labels.get(PART, ""): sample.value}
     found: defaultdict[Pair, list[Window]] = defaultdict(list)
-    index = _index(subjects)
+    index = _index(labelled)
     end = max((sample.time for sample in samples), default=0.0)
     for identity, values in parts.items():
         labels = dict(identity)
@@ -226,10 +228,10 @@ LabelIndex = Mapping[tuple[str, ...], Mapping[tuple[str, ...], set[Pair]]]
 """Names of labels -> their values -> what has them."""
 
 
-def _index(subjects: Sequence[LabelledReplicas]) -> LabelIndex:
+def _index(labelled: Sequence[LabelledReplicas]) -> LabelIndex:
     found: defaultdict[tuple[str, ...], defaultdict[tuple[str, ...], set[Pair]]]
     found = defaultdict(lambda: defaultdict(set))
-    for one in subjects:
+    for one in labelled:
         names = tuple(sorted(one.labels))
         found[names][_values(one.labels, names)].add(one.pair)
     return found

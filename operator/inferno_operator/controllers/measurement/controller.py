@@ -10,7 +10,7 @@ from inferno_operator.controllers.measurement.load import (
     with_scheduled_replicas,
 )
 from inferno_operator.controllers.measurement.lookahead import Lookahead
-from inferno_operator.controllers.measurement.measured_servers import Subjects
+from inferno_operator.controllers.measurement.measured_servers import MeasuredServers
 from inferno_operator.controllers.measurement.reconcile import (
     Context,
     last_good,
@@ -77,9 +77,9 @@ class MeasurementController:
         observer: Observer,
         demand: DemandSurvey | None = None,
     ) -> None:
-        subjects = Subjects(informers, self._forget)
+        servers = MeasuredServers(informers, self._forget)
         self._context = Context(
-            cluster, subjects, survey, now, Lookahead(interval), demand, observer
+            cluster, servers, survey, now, Lookahead(interval), demand, observer
         )
         self._interval = interval
         self._past: PastRates | None = None
@@ -106,8 +106,8 @@ class MeasurementController:
     async def run(self) -> None:
         """Measure until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._context.subjects.run())
-            await self._context.subjects.complete()
+            group.create_task(self._context.servers.run())
+            await self._context.servers.complete()
             self.queue.add(CYCLE, 0)
             self.queue.add(DEMAND, 0)
             if self._past is not None:
@@ -121,7 +121,7 @@ class MeasurementController:
 
     def servers(self) -> Sequence[tuple[Key, Server]]:
         """Return the Servers that are measured."""
-        known = ((key, o) for key, o in self._context.subjects.all().items() if _asks(o))
+        known = ((key, o) for key, o in self._context.servers.all().items() if _asks(o))
         return [(key, o.resource) for key, o in known if isinstance(o.resource, Server)]
 
     def measured(self) -> Mapping[Key, Measured]:
@@ -137,7 +137,7 @@ class MeasurementController:
         unknown = [o for o in asking if o.reference.key not in self._context.measured]
         if unknown and self._context.survey is not None:
             for observation in unknown:
-                self._context.subjects.note(observation)
+                self._context.servers.note(observation)
             await self._measured([o.reference.key for o in unknown])
         return [self._with_load(o) if _asks(o) else o for o in observations]
 

@@ -11,7 +11,7 @@ from inferno_operator.runtime.informers import Informers
 SERVER, SERVICE_CLASS = kind_of(Server), kind_of(ServiceClass)
 
 
-class Subjects:
+class MeasuredServers:
     """Servers that are measured or were, by key; others are not kept.
 
     Parameters
@@ -48,7 +48,7 @@ class Subjects:
     def note(self, observation: Observation) -> None:
         """Take a Server as it is now."""
         key = observation.reference.key
-        if _is_subject(observation):
+        if _is_measured(observation):
             self._servers[key] = observation
         else:
             self._remove(key)
@@ -65,7 +65,7 @@ class Subjects:
             self._targets = None
         elif manifest is None:
             self._remove(place.key)
-        elif place.key in self._servers or _may_be_subject(manifest):
+        elif place.key in self._servers or _may_be_measured(manifest):
             observation = self._objects.observation(place)
             if observation is not None:
                 self.note(observation)
@@ -89,12 +89,12 @@ class Subjects:
             self._forget(key)
 
 
-def _may_be_subject(server: Manifest) -> bool:
+def _may_be_measured(server: Manifest) -> bool:
     """Whether a Server asks to be measured, or was measured."""
     return bool(server.get("spec", {}).get("measure") or server.get("status", {}).get("measured"))
 
 
-def _is_subject(observation: Observation) -> bool:
+def _is_measured(observation: Observation) -> bool:
     if observation.deleted is not None:
         return False
     server, status = observation.resource, observation.status

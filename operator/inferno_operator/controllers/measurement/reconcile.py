@@ -9,7 +9,7 @@ from functools import partial
 from inferno_operator.controllers.measurement import report, status
 from inferno_operator.controllers.measurement.load import with_planned_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
-from inferno_operator.controllers.measurement.measured_servers import Subjects
+from inferno_operator.controllers.measurement.measured_servers import MeasuredServers
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.controllers.measurement.sleepers import (
     demand_sources,
@@ -41,7 +41,7 @@ class Context:
     """
 
     cluster: Cluster
-    subjects: Subjects
+    servers: MeasuredServers
     survey: Survey | None
     now: Now
     lookahead: Lookahead
@@ -55,7 +55,7 @@ class Context:
 
 async def reconcile(context: Context) -> None:
     """Measure all Servers, and write what moved; failures of writes are tried again later."""
-    servers = context.subjects.all()
+    servers = context.servers.all()
     measures = _measures(servers)
     if context.survey is None:
         unmeasured = (servers[key] for key in measures)
@@ -72,7 +72,7 @@ async def reconcile(context: Context) -> None:
 
 async def look_for_demand(context: Context) -> set[Key]:
     """Ask what waits for Servers without replicas; returns those for which there are requests."""
-    sources = sleeping(context.subjects.all())
+    sources = sleeping(context.servers.all())
     await _ask_for_demand(sources, context)
     for key in sources.keys() & context.measured.keys() & context.readings.keys():
         seen = told_of(context.readings[key], context.measured[key])
@@ -87,7 +87,7 @@ async def _ask_for_demand(sources: Mapping[Key, DemandSource], context: Context)
 
 async def _take(context: Context, results: Results) -> None:
     """Write what moved of Servers that are still there, while others are still asked about."""
-    servers = context.subjects.all()
+    servers = context.servers.all()
     wanted = ((servers[k], r) for k, r in results.items() if _is_wanted(context, k))
     await _write((_update(server, result, context) for server, result in wanted), context)
     async with context.progress:
@@ -96,7 +96,7 @@ async def _take(context: Context, results: Results) -> None:
 
 def _is_wanted(context: Context, key: Key) -> bool:
     """Whether a Server is still there, and still to be measured."""
-    known = context.subjects.get(key)
+    known = context.servers.get(key)
     return (
         known is not None
         and isinstance(known.resource, Server)
@@ -106,20 +106,20 @@ def _is_wanted(context: Context, key: Key) -> bool:
 
 def _report(servers: Mapping[Key, Observation], context: Context) -> None:
     """Report what was measured to the observer; namespaces without measured Servers are empty."""
-    found = report.by_namespace(_subjects(servers, context), context.now())
+    found = report.by_namespace(_reported(servers, context), context.now())
     for namespace in context.reported | found.keys():
         context.observer.measured(namespace, found.get(namespace, ()))
     context.reported.clear()
     context.reported.update(found)
 
 
-def _subjects(
+def _reported(
     servers: Mapping[Key, Observation], context: Context
 ) -> Iterator[report.ReportedServer]:
     for key, observation in servers.items():
         server, newest = observation.resource, context.measured.get(key)
         if isinstance(server, Server) and server.spec.measure and newest is not None:
-            yield key, server, newest, context.subjects.target(key, server)
+            yield key, server, newest, context.servers.target(key, server)
 
 
 def _measures(servers: Mapping[Key, Observation]) -> Mapping[Key, Measure]:
@@ -139,7 +139,7 @@ def _update(observation: Observation, result: SurveyResult, context: Context) ->
     if isinstance(server, Server):
         mean_rate = context.lookahead.mean_rate(key)
         newest = with_demand(newest, server, before, _reading(server, key, context), mean_rate)
-        target = context.subjects.target(key, server)
+        target = context.servers.target(key, server)
         ahead = context.lookahead.ahead(key, server, newest, before)
         newest = with_targets(newest, target).model_copy(update={"ahead": ahead})
         newest = with_planned_load(newest, server, before, target, context.now())

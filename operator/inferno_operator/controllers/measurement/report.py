@@ -14,11 +14,11 @@ ReportedServer = tuple[Key, Server, Measured, Target | None]
 
 
 def by_namespace(
-    subjects: Iterable[ReportedServer], now: datetime
+    servers: Iterable[ReportedServer], now: datetime
 ) -> Mapping[str, Sequence[MeasuredServer]]:
     """Return the measured Servers of each namespace."""
     found: defaultdict[str, list[MeasuredServer]] = defaultdict(list)
-    for key, server, measured, target in subjects:
+    for key, server, measured, target in servers:
         found[key.namespace].append(_measured_server(server, measured, target, now))
     return found
 

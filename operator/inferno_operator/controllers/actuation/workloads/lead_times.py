@@ -13,17 +13,17 @@ MOVED = 0.1
 """Relative change of a lead time that is worth a write."""
 
 
-def lead_times(subject: ScaledServer) -> tuple[MeasuredLeadTime, ...]:
+def lead_times(scaled: ScaledServer) -> tuple[MeasuredLeadTime, ...]:
     """Return the lead times of a Server by accelerator, in the order of its workloads.
 
     That of an accelerator without a ready pod, or where it has hardly moved, is the one before.
     """
-    return tuple(_lead_times(subject))
+    return tuple(_lead_times(scaled))
 
 
-def _lead_times(subject: ScaledServer) -> Iterator[MeasuredLeadTime]:
-    before = {found.accelerator: found for found in subject.server.status.lead_times}
-    for item in subject.found:
+def _lead_times(scaled: ScaledServer) -> Iterator[MeasuredLeadTime]:
+    before = {found.accelerator: found for found in scaled.server.status.lead_times}
+    for item in scaled.found:
         accelerator = item.workload.accelerator
         old, new = before.get(accelerator), _measured(accelerator, item.start_seconds)
         if new is not None and (old is None or _has_moved(old.seconds, new.seconds)):

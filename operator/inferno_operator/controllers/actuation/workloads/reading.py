@@ -133,7 +133,7 @@ def workloads_of(observation: Observation) -> Sequence[Workload]:
     return server.spec.workloads if isinstance(server, Server) else ()
 
 
-async def read_subjects(
+async def read_scaled_servers(
     observations: Iterable[Observation],
     world: WorkloadObjects,
     cluster: Cluster,
@@ -160,7 +160,7 @@ async def read_subjects(
     )
     reader = _Reader(world, memory, area, now)
     servers = sorted(((o, o.resource) for o in naming), key=lambda pair: _age(pair[0]))
-    return [reader.subject(o, s) for o, s in servers if isinstance(s, Server)]
+    return [reader.scaled_server(o, s) for o, s in servers if isinstance(s, Server)]
 
 
 def _places(
@@ -205,7 +205,7 @@ class _Reader:
         self._area = area
         self._now = now
 
-    def subject(self, observation: Observation, server: Server) -> ScaledServer:
+    def scaled_server(self, observation: Observation, server: Server) -> ScaledServer:
         """Return a Server with its workloads."""
         found = [self._found(w, observation) for w in server.spec.workloads]
         decision = decision_for(observation, self._area.recommending)

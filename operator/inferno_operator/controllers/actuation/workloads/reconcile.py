@@ -16,7 +16,7 @@ from inferno_operator.controllers.actuation.workloads.fleet import ReplicaSteps,
 from inferno_operator.controllers.actuation.workloads.lead_times import lead_times
 from inferno_operator.controllers.actuation.workloads.reading import (
     Memory,
-    read_subjects,
+    read_scaled_servers,
     workloads_of,
 )
 from inferno_operator.controllers.actuation.workloads.scaled_server import (
@@ -94,20 +94,20 @@ async def _reconcile(
     # Read after the Servers: a decision is written after the mode of its Optimizer.
     objects = await _read(namespace, context)
     why = recommended_by(objects[Optimizer])
-    subjects = await read_subjects(
+    servers = await read_scaled_servers(
         observations, context.world, context.cluster, context.memory, now, recommending=why
     )
-    if subjects is None:
+    if servers is None:
         return ReconcileResult.SETTLED  # the list that is awaited causes a reconcile
     supply = _supply(objects, observations, context)
-    targets = [server_targets(subject, supply, now) for subject in subjects]
+    targets = [server_targets(scaled, supply, now) for scaled in servers]
     steps = next_steps(targets, _capacity(supply, observations))
-    failures = await _write(steps, subjects, context)
-    if steps.replicas and not all(subject.wanted.fresh for subject in subjects):
+    failures = await _write(steps, servers, context)
+    if steps.replicas and not all(scaled.wanted.fresh for scaled in servers):
         return ReconcileResult.due_after(
             ARRIVAL_SECONDS
         )  # first scale what the rest of the plan says
-    pairs = list(zip(subjects, targets, strict=True))
+    pairs = list(zip(servers, targets, strict=True))
     await _report_all(pairs, steps, supply, context)
     if failures:
         return ReconcileResult.FAILED
@@ -137,7 +137,7 @@ def _capacity(supply: Supply, observations: Iterable[Observation]) -> Mapping[st
     return left
 
 
-async def _write(steps: ReplicaSteps, subjects: Iterable[ScaledServer], context: Context) -> int:
+async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: Context) -> int:
     """Write numbers of replicas; returns how many writes failed, which are tried again."""
     failures = 0
 
@@ -150,9 +150,9 @@ async def _write(steps: ReplicaSteps, subjects: Iterable[ScaledServer], context:
             logger.info("%s: not scaled to %d: %s", scale.reference, replicas, error)
 
     scales = {
-        (subject.server.metadata.name, item.workload.accelerator): item.scale
-        for subject in subjects
-        for item in subject.found
+        (scaled.server.metadata.name, item.workload.accelerator): item.scale
+        for scaled in servers
+        for item in scaled.found
         if item.scale is not None
     }
     await write_each(steps.replicas.items(), lambda step: write(scales[step[0]], step[1]))
@@ -196,7 +196,7 @@ async def _report_all(
 
 
 async def _report(
-    subject: ScaledServer,
+    scaled: ScaledServer,
     targets: ServerTargets,
     steps: ReplicaSteps,
     supply: Supply,
@@ -206,19 +206,19 @@ async def _report(
 
     Returns the event that the condition has another reason, if it has.
     """
-    reference, generation = subject.observation.reference, subject.observation.generation
-    if _runs_something_else(subject):
-        costs = supply.unit_costs(subject.server.spec.model)
-        current = current_allocation(subject.server, subject.running, costs)
+    reference, generation = scaled.observation.reference, scaled.observation.generation
+    if _runs_something_else(scaled):
+        costs = supply.unit_costs(scaled.server.spec.model)
+        current = current_allocation(scaled.server, scaled.running, costs)
         body = reference.manifest(spec={"currentAlloc": current})
         written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
         context.world.written(written)
         reference = Reference.of(SERVER, written)
         generation = written["metadata"]["generation"]
-    verdict, before = _verdict(subject, targets, steps), subject.condition
-    told = condition(subject.observation.status, verdict, generation, context.now())
-    newest = lead_times(subject)
-    if told is None and newest == subject.server.status.lead_times:
+    verdict, before = _verdict(scaled, targets, steps), scaled.condition
+    told = condition(scaled.observation.status, verdict, generation, context.now())
+    newest = lead_times(scaled)
+    if told is None and newest == scaled.server.status.lead_times:
         return None
     status = {
         "conditions": [found.to_json() for found in (told or before,) if found is not None],
@@ -232,19 +232,19 @@ async def _report(
     return _event(reference, verdict) if is_news else None
 
 
-def _runs_something_else(subject: ScaledServer) -> bool:
+def _runs_something_else(scaled: ScaledServer) -> bool:
     """Whether the current allocation of a Server is not what runs; unknown pods change nothing."""
-    if any(item.scale is None for item in subject.found):
+    if any(item.scale is None for item in scaled.found):
         return False
-    return has_changed(subject.server, subject.running)
+    return has_changed(scaled.server, scaled.running)
 
 
-def _verdict(subject: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) -> Verdict | None:
+def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) -> Verdict | None:
     """Return what to say of a Server; None leaves its condition as it is."""
-    if not subject.is_known:
+    if not scaled.is_known:
         return None
-    if subject.obstacle is not None:
-        return subject.obstacle
+    if scaled.obstacle is not None:
+        return scaled.obstacle
     return progress_verdict(targets, steps.progress[targets.name])
 
 

@@ -117,20 +117,20 @@ class ScaledServer:
         return max((time for time in times if time is not None), default=None)
 
 
-def server_targets(subject: ScaledServer, supply: Supply, now: datetime) -> ServerTargets:
+def server_targets(scaled: ScaledServer, supply: Supply, now: datetime) -> ServerTargets:
     """Return the replicas of a Server as the order of steps takes them."""
-    allocated = subject.observation.status.condition(ALLOCATED)
-    changed = subject.changed
+    allocated = scaled.observation.status.condition(ALLOCATED)
+    changed = scaled.changed
     return ServerTargets(
-        name=subject.server.metadata.name,
-        priority=supply.priority(subject.server),
-        load=supply.demand(subject.server),
-        targets=tuple(_target(subject, item, supply) for item in subject.found),
+        name=scaled.server.metadata.name,
+        priority=supply.priority(scaled.server),
+        load=supply.demand(scaled.server),
+        targets=tuple(_target(scaled, item, supply) for item in scaled.found),
         is_best_effort=allocated is not None and allocated.reason != Reason.ALLOCATED,
-        is_as_decided=_is_as_decided(subject.server),
-        is_writable=subject.is_known and subject.obstacle is None,
-        is_paused=pause_left(subject, now) > timedelta(),
-        is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(subject),
+        is_as_decided=_is_as_decided(scaled.server),
+        is_writable=scaled.is_known and scaled.obstacle is None,
+        is_paused=pause_left(scaled, now) > timedelta(),
+        is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(scaled),
     )
 
 
@@ -142,35 +142,35 @@ def _is_as_decided(server: Server) -> bool:
     return not moved(desired.load, current.load)
 
 
-def pause_left(subject: ScaledServer, now: datetime) -> timedelta:
+def pause_left(scaled: ScaledServer, now: datetime) -> timedelta:
     """Return for how long no replica is added, after pods were given up."""
-    before = subject.condition
+    before = scaled.condition
     if before is None or not tells_given_up(before):
         return timedelta()
     return max(before.last_transition_time + PATIENCE - now, timedelta())
 
 
-def due_after(subject: ScaledServer, targets: ServerTargets, now: datetime) -> float | None:
+def due_after(scaled: ScaledServer, targets: ServerTargets, now: datetime) -> float | None:
     """Return after how many seconds a Server needs another look; None if only after a change."""
-    if subject.foreign is not None and subject.foreign.until is not None:
-        return (subject.foreign.until - now).total_seconds()
-    if subject.foreign is not None or any(i.problem or i.is_behind for i in subject.found):
+    if scaled.foreign is not None and scaled.foreign.until is not None:
+        return (scaled.foreign.until - now).total_seconds()
+    if scaled.foreign is not None or any(i.problem or i.is_behind for i in scaled.found):
         return RECHECK.total_seconds()
-    if subject.obstacle is not None:
+    if scaled.obstacle is not None:
         return None
-    if left := pause_left(subject, now):
+    if left := pause_left(scaled, now):
         return left.total_seconds()
-    if targets.is_overdue or not _is_moving(subject):
+    if targets.is_overdue or not _is_moving(scaled):
         return None
-    waited = now - (subject.changed or now)
+    waited = now - (scaled.changed or now)
     return max((PATIENCE - waited).total_seconds(), 0.0) + 1.0
 
 
-def _is_moving(subject: ScaledServer) -> bool:
+def _is_moving(scaled: ScaledServer) -> bool:
     """Whether pods appear, start or end."""
     return any(
         item.pods.ready != item.replicas or item.pods.terminating or item.pods.live != item.replicas
-        for item in subject.found
+        for item in scaled.found
     )
 
 
@@ -180,19 +180,19 @@ def _reported(server: Server, accelerator: str) -> int:
     return sum(part.num_replicas for part in parts if part.accelerator == accelerator)
 
 
-def _target(subject: ScaledServer, item: ObservedWorkload, supply: Supply) -> ReplicaTarget:
+def _target(scaled: ScaledServer, item: ObservedWorkload, supply: Supply) -> ReplicaTarget:
     accelerator = item.workload.accelerator
-    unit = supply.unit(subject.server.spec.model, accelerator)
+    unit = supply.unit(scaled.server.spec.model, accelerator)
     return ReplicaTarget(
         accelerator=accelerator,
         card_type=unit.card_type,
         cards=unit.cards,
-        wanted=subject.replicas.get(accelerator, 0),
-        spec=item.replicas if item.scale else _reported(subject.server, accelerator),
+        wanted=scaled.replicas.get(accelerator, 0),
+        spec=item.replicas if item.scale else _reported(scaled.server, accelerator),
         live=item.pods.live,
         ready=item.pods.ready,
         unscheduled=item.pods.unscheduled,
         terminating=item.pods.terminating,
-        rate=supply.rate(subject.server, accelerator),
+        rate=supply.rate(scaled.server, accelerator),
         loses_unready_first=item.workload.kind in LOSES_UNREADY_FIRST,
     )

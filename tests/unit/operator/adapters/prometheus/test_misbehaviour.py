@@ -18,7 +18,7 @@ import pytest
 from inferno_operator.adapters.prometheus.client import PrometheusClient, connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.lookahead import Lookahead
-from inferno_operator.controllers.measurement.measured_servers import SERVER, Subjects
+from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
 from inferno_operator.controllers.measurement.reconcile import Context, reconcile
 from inferno_operator.controllers.optimization import reconcile as optimization
 from inferno_operator.controllers.optimization.source import OnDemand
@@ -82,9 +82,9 @@ class World:
                 self.cluster.add(in_namespace(item, namespace))
             for number in range(2):
                 self.cluster.add(in_namespace(measured_server(namespace, number), namespace))
-        self._subjects = Subjects(Informers(self.cluster), lambda _: None)
+        self._servers = MeasuredServers(Informers(self.cluster), lambda _: None)
         survey = Survey(prometheus, built_in(), time.time)
-        self._context = Context(self.cluster, self._subjects, survey, self.now, Lookahead(30.0))
+        self._context = Context(self.cluster, self._servers, survey, self.now, Lookahead(30.0))
         http.usual = self.right
         self.http = http
 
@@ -114,7 +114,7 @@ class World:
         """Measure and optimize; two minutes pass, so that numbers may be written again."""
         self.elapsed += timedelta(minutes=2)
         for manifest in (await self.cluster.list(SERVER, "")).manifests:
-            self._subjects.note(observe(Server, manifest))
+            self._servers.note(observe(Server, manifest))
         await reconcile(self._context)
         for namespace in NAMESPACES:
             context = optimization.Context(

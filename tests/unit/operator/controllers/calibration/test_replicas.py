@@ -12,8 +12,8 @@ from inferno_operator.controllers.calibration.replicas import (
     LabelledReplicas,
     PrometheusWindows,
     expression,
+    labelled_replicas,
     shape_of,
-    subject,
     windows,
 )
 from inferno_operator.resources import Server, parse
@@ -142,7 +142,7 @@ def test_replicas_belong_to_the_accelerator_that_a_server_runs_on(
     server = parse(objects.server("S", spec={"currentAlloc": current}))
     assert isinstance(server, Server)
 
-    found = subject("prod", server, SUBJECT.labels)
+    found = labelled_replicas("prod", server, SUBJECT.labels)
 
     assert (found.pair if found else None) == (accelerator and Pair("prod", "M", accelerator))
 
@@ -152,7 +152,7 @@ def test_a_server_with_a_label_that_queries_cannot_have_is_left_out(name: str) -
     server = parse(objects.server("S", spec={"currentAlloc": objects.running(2, 1, "H100")}))
     assert isinstance(server, Server)
 
-    assert subject("prod", server, {**SUBJECT.labels, name: "x"}) is None
+    assert labelled_replicas("prod", server, {**SUBJECT.labels, name: "x"}) is None
 
 
 class Answers:

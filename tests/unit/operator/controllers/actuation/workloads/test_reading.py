@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from inferno_operator.controllers.actuation.workloads.reading import Memory, read_subjects
+from inferno_operator.controllers.actuation.workloads.reading import Memory, read_scaled_servers
 from inferno_operator.controllers.actuation.workloads.scaled_server import ScaledServer
 from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.resources.conditions import ALLOCATED
@@ -49,7 +49,7 @@ def deployment(manager: str) -> Manifest:
 async def read(cluster: FakeCluster, world: WorkloadObjects, memory: Memory) -> ScaledServer:
     """The only Server, which is to have two replicas."""
     server = objects.observed(decided(2))
-    found = await read_subjects([server], world, cluster, memory, objects.NOW)
+    found = await read_scaled_servers([server], world, cluster, memory, objects.NOW)
     assert found is not None
     return found[0]
 
@@ -66,9 +66,9 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
     world.scaled(await cluster.set_scale(scale, 1, FieldManager.ACTUATION))
     memory.wrote(PLACE)
 
-    subject = await read(cluster, world, memory)
+    scaled = await read(cluster, world, memory)
 
-    assert (subject.foreign, subject.found[0].replicas) == (None, 1)
+    assert (scaled.foreign, scaled.found[0].replicas) == (None, 1)
     await world.stop()
 
 
@@ -80,10 +80,10 @@ async def test_another_manager_after_an_own_write_is_foreign() -> None:
     await asyncio.sleep(1)
     memory.wrote(PLACE)
 
-    subject = await read(cluster, world, memory)
+    scaled = await read(cluster, world, memory)
 
-    assert subject.foreign is not None
-    assert subject.foreign.name == "field manager 'kubectl'"
+    assert scaled.foreign is not None
+    assert scaled.foreign.name == "field manager 'kubectl'"
     await world.stop()
 
 
