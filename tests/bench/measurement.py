@@ -68,18 +68,18 @@ async def _cycles(servers: int) -> Numbers:
         cluster.add(_server(number))
     for words in (*((word,) for word in PARTS), ()):
         _body(servers, words)
-    servers = MeasuredServers(Informers(cluster), lambda _: None)
-    await _note(cluster, servers)
+    measured = MeasuredServers(Informers(cluster), lambda _: None)
+    await _note(cluster, measured)
     transport = httpx.MockTransport(lambda request: _answer(request, servers, asked))
     _high_water_mib()
     before = _high_water_mib()  # of now: the last call began a new mark
     async with httpx.AsyncClient(base_url="http://prometheus", transport=transport) as client:
         prometheus = PrometheusClient(client, PrometheusEndpoint("http://prometheus"), Observer())
         survey = Survey(prometheus, built_in(), time.time)
-        context = Context(cluster, servers, survey, lambda: datetime.now(UTC), Lookahead(30.0))
+        context = Context(cluster, measured, survey, lambda: datetime.now(UTC), Lookahead(30.0))
         await reconcile(context)
         more = _high_water_mib() - before
-        await _note(cluster, servers)
+        await _note(cluster, measured)
         writes = cluster.count
         asked.clear()
         began = time.process_time()

@@ -110,7 +110,17 @@ def answer_requests(supervisor: Supervisor, requests: TextIO, replies: TextIO) -
             reply = {"result": methods[request["method"]](**request["arguments"])}
         except OSError as error:
             reply = {"error": str(error)}
-        print(json.dumps(reply), file=replies, flush=True)
+        try:
+            print(json.dumps(reply), file=replies, flush=True)
+        except BrokenPipeError:  # the owner ended meanwhile
+            discard(replies)
+            return
+
+
+def discard(replies: TextIO) -> None:
+    """Let what is left to write go nowhere: it would fail again at the end of this process."""
+    with Path(os.devnull).open("w") as nothing:
+        os.dup2(nothing.fileno(), replies.fileno())
 
 
 def wait_for_a_signal() -> None:

@@ -128,7 +128,7 @@ def expression(
     parts
         What is asked for.
     names
-        Labels that labelled have, besides those of replicas and of the model.
+        Labels that series have, besides those of replicas and of the model.
     window_s
         Length of the window [s].
     selector

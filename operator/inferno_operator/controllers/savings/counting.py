@@ -28,7 +28,7 @@ REFRESH_STEPS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredSubject:
+class CountedServer:
     """A Server with its measured load as its load, how it was read, and the measurement."""
 
     server: Server
@@ -51,7 +51,7 @@ class MeasuredSubject:
         return self.measured.quality in CONCLUSIVE and not self.measured.misses_targets
 
 
-def subject(observation: Observation, measured: Measured | None) -> MeasuredSubject | None:
+def counted_server(observation: Observation, measured: Measured | None) -> CountedServer | None:
     """Return a Server that can be counted; None where its load or what runs is not known."""
     server = observation.resource
     if not isinstance(server, Server) or measured is None or measured.arrival_rate is None:
@@ -61,7 +61,7 @@ def subject(observation: Observation, measured: Measured | None) -> MeasuredSubj
         return None
     loaded = current.model_copy(update={"load": _load(measured)})
     changed = spec.model_copy(update={"current_alloc": loaded})
-    return MeasuredSubject(server.model_copy(update={"spec": changed}), observation, measured)
+    return CountedServer(server.model_copy(update={"spec": changed}), observation, measured)
 
 
 def _load(measured: Measured) -> Load:
@@ -119,13 +119,13 @@ class NamespaceAccount:
         }
 
     def count(
-        self, subjects: Mapping[str, MeasuredSubject], system: System, step_s: float, lead_s: float
+        self, servers: Mapping[str, CountedServer], system: System, step_s: float, lead_s: float
     ) -> None:
         """Let a step pass.
 
         Parameters
         ----------
-        subjects
+        servers
             The Servers by their spec.name; their accounts are open.
         system
             The namespace, with these Servers and their loads.
@@ -139,7 +139,7 @@ class NamespaceAccount:
         fleet, self._steps = self._fleet, self._steps + 1
         steps = self._simulated.step(_step_load(fleet, system))
         for row, (server, step) in enumerate(zip(fleet.servers, steps, strict=True)):
-            found = subjects[server.name]
+            found = servers[server.name]
             if found.is_counted:
                 prices = dict(zip(fleet.accelerators, fleet.unit_cost[row].tolist(), strict=True))
                 before = self.accounts[server.name]
@@ -185,7 +185,7 @@ def _step_load(fleet: ReplayFleet, system: System) -> StepLoad:
     )
 
 
-def _own(found: MeasuredSubject, step: LedgerEntry, prices: Mapping[str, float]) -> LedgerEntry:
+def _own(found: CountedServer, step: LedgerEntry, prices: Mapping[str, float]) -> LedgerEntry:
     """What the Server itself paid, planned and kept in a step."""
     hours = step.seconds / SECONDS_PER_HOUR
     paid = sum(running_costs(found.server, prices).values())

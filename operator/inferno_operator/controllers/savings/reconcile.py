@@ -9,11 +9,11 @@ from typing import Protocol
 
 from inferno_operator.controllers.savings import status
 from inferno_operator.controllers.savings.counting import (
-    MeasuredSubject,
+    CountedServer,
     NamespaceAccount,
     ServerAccount,
+    counted_server,
     running_costs,
-    subject,
 )
 from inferno_operator.resources import SYSTEM_RESOURCES, Measured, Resource, Server
 from inferno_operator.resources.objects import Key, Now, kind_of
@@ -64,20 +64,20 @@ async def reconcile(context: Context, step: int) -> None:
     """Count a step of each namespace, and write what is due; failures are tried again later."""
     measured = context.measurements.measured()
     for namespace in sorted({key.namespace for key in measured} | context.accounts.keys()):
-        subjects = _subjects(namespace, measured, context)
-        _count(namespace, subjects, context)
+        servers = _counted_servers(namespace, measured, context)
+        _count(namespace, servers, context)
         accounts = context.accounts[namespace].accounts
-        context.observer.spent(namespace, [*_spending(subjects, accounts)])
+        context.observer.spent(namespace, [*_spending(servers, accounts)])
         if step % WRITE_STEPS == 0:
-            await _write(namespace, subjects, context)
+            await _write(namespace, servers, context)
 
 
-def _subjects(
+def _counted_servers(
     namespace: str, measured: Mapping[Key, Measured], context: Context
-) -> dict[str, MeasuredSubject]:
+) -> dict[str, CountedServer]:
     """Return the Servers that can be counted by their spec.name; of several, the oldest."""
     found = (
-        subject(observation, measured.get(observation.reference.key))
+        counted_server(observation, measured.get(observation.reference.key))
         for observation in _servers(namespace, context)
     )
     in_order = sorted(filter(None, found), key=lambda one: one.server.age, reverse=True)
@@ -88,33 +88,33 @@ def _servers(namespace: str, context: Context) -> Iterator[Observation]:
     return (o for o in context.objects.observations(SERVER, namespace) if o.deleted is None)
 
 
-def _count(namespace: str, subjects: Mapping[str, MeasuredSubject], context: Context) -> None:
+def _count(namespace: str, servers: Mapping[str, CountedServer], context: Context) -> None:
     """Count a step of a namespace; while its cards are not counted yet, none passes."""
     account, now = context.accounts[namespace], context.now()
-    known = [status.kept_account(one.observation, now) for one in subjects.values()]
-    account.open(known, subjects)
+    known = [status.kept_account(one.observation, now) for one in servers.values()]
+    account.open(known, servers)
     others = (
         observation.resource
         for kind in KINDS
         if kind != SERVER
         for observation in context.objects.observations(kind, namespace)
     )
-    resources = [*filter(None, others), *(one.server for one in subjects.values())]
+    resources = [*filter(None, others), *(one.server for one in servers.values())]
     try:
         system = context.system_of(resources)
     except UnavailableError:
         return
-    if subjects:
-        lead_s = fmean(one.server.lead_seconds for one in subjects.values())
-        account.count(subjects, system, context.step_s, lead_s)
+    if servers:
+        lead_s = fmean(one.server.lead_seconds for one in servers.values())
+        account.count(servers, system, context.step_s, lead_s)
 
 
-async def _write(namespace: str, subjects: Mapping[str, MeasuredSubject], context: Context) -> None:
+async def _write(namespace: str, servers: Mapping[str, CountedServer], context: Context) -> None:
     """Write the accounts, and clear those of Servers that are not measured any more."""
     accounts, now = context.accounts[namespace].accounts, context.now()
     updates: list[FieldUpdate | None] = [
         status.update(one.observation, accounts[name], now)
-        for name, one in subjects.items()
+        for name, one in servers.items()
         if accounts[name].entry.seconds
     ]
     unmeasured = (o for o in _servers(namespace, context) if _is_unmeasured(o))
@@ -131,11 +131,11 @@ def _is_unmeasured(observation: Observation) -> bool:
 
 
 def _spending(
-    subjects: Mapping[str, MeasuredSubject], accounts: Mapping[str, ServerAccount]
+    servers: Mapping[str, CountedServer], accounts: Mapping[str, ServerAccount]
 ) -> Iterator[ServerSpending]:
     """Yield what is reported of each Server that was counted."""
     for name, account in accounts.items():
-        entry, server = account.entry, subjects[name].server
+        entry, server = account.entry, servers[name].server
         if entry.seconds:
             workloads = {item.accelerator: item.name for item in server.spec.workloads}
             costs = running_costs(server, account.prices)
