@@ -25,14 +25,21 @@ def parsed(body: bytes) -> object:
     if BYTES_PER_CONTAINER * (body.count(b"{") + body.count(b"[")) > max(len(body), 2**20):
         raise InputError(f"{quoted(body)} has too many lists and objects")
     try:
-        return json.loads(body, object_pairs_hook=_once, parse_constant=_refuse)
+        return json.loads(body, object_pairs_hook=without_repeats, parse_constant=_refuse)
     except RecursionError as error:
         raise InputError(f"{quoted(body)} is nested too deeply") from error
     except ValueError as error:
         raise InputError(f"{quoted(body)} is no JSON") from error
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these keys and values.
+
+    Raises
+    ------
+    InputError
+        A key occurs twice.
+    """
     document = dict(pairs)
     if len(document) < len(pairs):
         ((repeated, _),) = Counter(key for key, _ in pairs).most_common(1)

@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from inferno_operator.adapters.optimizers.document import without_repeats
 from inferno_operator.cli.offline.files import decoded
 from inferno_optimizer.errors import InputError
 
@@ -45,12 +45,9 @@ def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
     known: set[str] = set()
     for key in keys:
         if key.value in known:
-            raise yaml.MarkedYAMLError(problem=_twice(key.value), problem_mark=key.start_mark)
+            problem = f"key {key.value!r} occurs twice in an object"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
         known.add(key.value)
-
-
-def _twice(key: str) -> str:
-    return f"key {key!r} occurs twice in an object"
 
 
 _Loader.add_implicit_resolver(
@@ -94,20 +91,12 @@ def _read_json(text: str, origin: str) -> Iterator[Document]:
     if not text.strip():
         return
     try:
-        yield Document(json.loads(text, object_pairs_hook=_once), origin)
+        yield Document(json.loads(text, object_pairs_hook=without_repeats), origin)
     except json.JSONDecodeError as error:
         place = f"{origin}:{error.lineno}:{error.colno}"
         raise InputError(f"{place}: not valid JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:  # a number or a nesting that is too long
+    except (InputError, ValueError, RecursionError) as error:  # such as a nesting that is too deep
         raise InputError(f"{origin}: not valid JSON: {error}") from error
-
-
-def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(_twice(key))
-    return document
 
 
 def _read_yaml(text: str, origin: str) -> Iterator[Document]:
