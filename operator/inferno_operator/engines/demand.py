@@ -15,6 +15,7 @@ from inferno_operator.engines.promql import (
     GroupIdentity,
     RateWindows,
     SeriesGroup,
+    by_values,
     label_names,
 )
 from inferno_operator.engines.reading import Values, parts_of
@@ -99,9 +100,7 @@ class DemandSurvey:
         found: dict[Key, DemandReading],
     ) -> None:
         name, labels = identity
-        members: defaultdict[Values, list[Key]] = defaultdict(list)
-        for key in keys:
-            members[tuple(sources[key].labels[label] for label in labels)].append(key)
+        members = by_values(labels, {key: sources[key] for key in keys})
         group = SeriesGroup(name, self._catalogue[name], labels, tuple(sorted(members)))
         first = {values: known[0].namespace for values, known in members.items()}
         for part in chunks(group, first):

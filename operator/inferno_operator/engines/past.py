@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,14 +22,15 @@ from inferno_operator.engines.promql import (
     PART,
     SCRAPES,
     WINDOWS,
+    Name,
     Query,
     RateWindows,
     SeriesGroup,
+    by_values,
     label_names,
 )
 from inferno_operator.engines.reading import Values, is_plausible
 from inferno_operator.resources import CUSTOM, Measure, Queries
-from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import MOST_POINTS, PrometheusPast, RefusedError, Series
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.sizing.queueing import FloatArray
@@ -43,9 +43,6 @@ FEWEST_STEPS = 30
 
 OFTEN_S = 3600.0
 """Time between two looks at how often replicas are scraped [s]."""
-
-Name = TypeVar("Name", str, Key)
-"""What a server is called by who asks."""
 
 Tell = Callable[[str], None]
 
@@ -130,9 +127,7 @@ def _groups(
         sorted(shared, key=lambda n: (shared[n], n)), shared.__getitem__
     ):
         source, labels = identity
-        members: defaultdict[Values, list[Name]] = defaultdict(list)
-        for name in names:
-            members[tuple(measures[name].labels[label] for label in labels)].append(name)
+        members = by_values(labels, {name: measures[name] for name in names})
         known = _tokens_only(find_source(catalogue, source))
         yield SeriesGroup(source, known, labels, tuple(sorted(members))), members
 

@@ -6,9 +6,11 @@ series is.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol, TypeVar
 
 from inferno_operator.engines.catalogue import (
     MetricSource,
@@ -16,8 +18,12 @@ from inferno_operator.engines.catalogue import (
     Quotient,
     Term,
 )
+from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import is_label_name, quoted
 from inferno_optimizer.errors import InputError
+
+Name = TypeVar("Name", str, Key)
+"""What a server is called by who asks."""
 
 PART = "inferno_part"
 """The label that says which part of an answer a series is."""
@@ -132,6 +138,24 @@ class Query:
     name: str
     expression: str
     is_signed: bool = False
+
+
+class Labelled(Protocol):
+    """What has labels: a `Measure`, or a source of demand."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The values by name."""
+
+
+def by_values(
+    labels: Sequence[str], parts: Mapping[Name, Labelled]
+) -> dict[tuple[str, ...], list[Name]]:
+    """Return the names, in order, by the values of the labels; several may have the same ones."""
+    members: defaultdict[tuple[str, ...], list[Name]] = defaultdict(list)
+    for name in sorted(parts):
+        members[tuple(parts[name].labels[label] for label in labels)].append(name)
+    return members
 
 
 def label_names(labels: Iterable[str], field: str = "spec.measure.labels") -> tuple[str, ...]:

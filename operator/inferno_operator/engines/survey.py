@@ -17,6 +17,7 @@ from inferno_operator.engines.promql import (
     GroupIdentity,
     RateWindows,
     SeriesGroup,
+    by_values,
     label_names,
 )
 from inferno_operator.engines.reading import Reading, Values
@@ -168,10 +169,7 @@ class _Members:
 
     @classmethod
     def of(cls, labels: tuple[str, ...], servers: Mapping[Key, Measure]) -> "_Members":
-        keys: defaultdict[Values, list[Key]] = defaultdict(list)
-        for key, measure in sorted(servers.items()):
-            keys[tuple(measure.labels[label] for label in labels)].append(key)
-        return cls(keys)
+        return cls(by_values(labels, servers))
 
     @property
     def first(self) -> Namespaces:
