@@ -21,6 +21,9 @@ CUSTOM = "Custom"
 
 Quality = Literal["Fresh", "Idle", "Partial", "Stale", "Missing", "Refused"]
 
+USABLE: frozenset[Quality] = frozenset({"Fresh", "Idle", "Partial"})
+"""Qualities whose numbers are new."""
+
 CATCH_UP_SECONDS = 60
 """Default of the time in which a backlog is to be served [s]."""
 

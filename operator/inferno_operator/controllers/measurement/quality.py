@@ -34,15 +34,13 @@ from inferno_operator.resources import (
     Quality,
     Target,
 )
+from inferno_operator.resources.measurement import USABLE
 
 MILLISECONDS = 1000.0
 PER_MINUTE = 60.0
 
 TAIL = -log(0.05)
 """Ratio of the 95th percentile of an exponential distribution to its mean."""
-
-USABLE: frozenset[Quality] = frozenset({"Fresh", "Idle", "Partial"})
-"""Qualities whose numbers are new."""
 
 
 NOTHING = "no request arrives, runs or waits"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from inferno_operator.controllers.measurement.load import jumped
-from inferno_operator.controllers.measurement.quality import USABLE
 from inferno_operator.resources import Load, Measured
+from inferno_operator.resources.measurement import USABLE
 from inferno_operator.resources.objects import Key
 
 Missed = Mapping[Key, tuple[tuple[str, ...], Load | None]]

@@ -7,16 +7,13 @@ from datetime import datetime
 import numpy as np
 
 from inferno_operator.resources import Load, Measured, Server
-from inferno_operator.resources.measurement import Quality
+from inferno_operator.resources.measurement import USABLE, Quality
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of
 from inferno_optimizer.replay.ledger import LedgerEntry, SimulatedPolicies, counted, homes
 from inferno_optimizer.replay.plant import StepLoad
 from inferno_optimizer.system import Allocation, System
-
-USABLE: frozenset[Quality] = frozenset({"Fresh", "Idle", "Partial"})
-"""Qualities of measurements that are counted."""
 
 CONCLUSIVE: frozenset[Quality] = frozenset({"Fresh", "Idle"})
 """Qualities of measurements that tell whether targets are kept."""
