@@ -1,6 +1,8 @@
 """The targets of the Makefile on a control plane."""
 
 import os
+import sys
+from pathlib import Path
 
 from tests.controlplane import ControlPlane
 from tests.deployment.programs import output_of
@@ -17,3 +19,11 @@ class Make:
         """Make a target; returns what it printed."""
         command = ["make", "--no-print-directory", target, self._kubectl, *variables]
         return output_of(command, self._environment)
+
+
+def make_files(target: str, folder: Path, *variables: str) -> str:
+    """Make a target that writes files into a folder; returns what it printed."""
+    environment = Path(sys.prefix)  # as it is: it is not to be made anew while it is in use
+    kept = (f"VENV={environment}", f"--old-file={environment / '.ready'}")
+    command = ["make", "--no-print-directory", target, f"DIST={folder}", *kept, *variables]
+    return output_of(command)

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
 from threading import Event, RLock
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from tests.engines.engine import Engine
 from tests.engines.exposition import Dialect, Page
 from tests.engines.prometheus import Target
 from tests.engines.replica import Replica
-from tests.engines.scrape_server import ScrapeServer
+from tests.engines.scrape_server import Scraped, ScrapeServer
 from tests.engines.truth import Record, Truth, truth_of, within_targets
 from tests.engines.vllm import VLLM
 from tests.engines.workload import Workload
@@ -249,7 +247,7 @@ class Server:
         )
 
 
-class Fleet:
+class Fleet(Scraped):
     """Simulated servers behind one HTTP server; a context manager.
 
     Parameters
@@ -280,18 +278,6 @@ class Fleet:
         self._speed = speed
         self._servers: list[Server] = []
         self._http = ScrapeServer(self.answer)
-
-    def __enter__(self) -> Self:
-        self._http.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._http.stop()
 
     @property
     def now(self) -> float:

@@ -1,16 +1,14 @@
 """A gateway that keeps the requests for a server in a queue while nothing serves."""
 
 from http import HTTPStatus
-from types import TracebackType
-from typing import Self
 
 from tests.engines.prometheus import Target
-from tests.engines.scrape_server import ScrapeServer
+from tests.engines.scrape_server import Scraped, ScrapeServer
 
 PATH = "/metrics"
 
 
-class Gateway:
+class Gateway(Scraped):
     """Serves the metrics of an endpoint picker with flow control; a context manager.
 
     Attributes
@@ -25,18 +23,6 @@ class Gateway:
         self.waiting = 0
         self.pool = pool
         self._http = ScrapeServer(self._answer)
-
-    def __enter__(self) -> Self:
-        self._http.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._http.stop()
 
     @property
     def target(self) -> Target:

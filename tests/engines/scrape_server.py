@@ -5,6 +5,8 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import TracebackType
+from typing import Self
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -36,6 +38,24 @@ class ScrapeServer:
     def address(self) -> str:
         """Host and port."""
         return f"{HOST}:{self._http.server_port}"
+
+
+class Scraped:
+    """What answers scrapes while its context lasts."""
+
+    _http: ScrapeServer
+
+    def __enter__(self) -> Self:
+        self._http.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._http.stop()
 
 
 class _HttpServer(ThreadingHTTPServer):

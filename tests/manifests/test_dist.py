@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
+from tests.deployment.make import make_files
 from tests.deployment.rendering import CHART, OVERLAYS, RELEASE
 
 IMAGE = "registry.example.org/inferno:1.2.3"
@@ -17,30 +18,24 @@ URL = "https://example.org/v0.1.0"
 DIST = "make dist RELEASE_URL=https://..."
 
 
-def dist(folder: Path, *variables: str) -> str:
-    """Make all files of a release; returns what it printed."""
-    environment = Path(sys.prefix)  # as it is: it is not to be made anew while it is in use
-    made = (f"VENV={environment}", f"--old-file={environment / '.ready'}")
-    return subprocess.run(
-        ["make", "--no-print-directory", "dist", f"DIST={folder}", *made, *variables],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-
-
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Path:
     folder = tmp_path_factory.mktemp("release")
-    dist(folder, f"KUBECTL={kubectl}", f"IMG={IMAGE}", f"RELEASE_URL={URL}", "CONTAINER_TOOL=none")
+    make_files(
+        "dist",
+        folder,
+        f"KUBECTL={kubectl}",
+        f"IMG={IMAGE}",
+        f"RELEASE_URL={URL}",
+        "CONTAINER_TOOL=none",
+    )
     return folder
 
 
 def test_it_is_the_same_each_time_and_says_what_it_could_not_make(
     release: Path, tmp_path: Path
 ) -> None:
-    printed = dist(tmp_path, "KUBECTL=none", f"IMG={IMAGE}", "CONTAINER_TOOL=none")
+    printed = make_files("dist", tmp_path, "KUBECTL=none", f"IMG={IMAGE}", "CONTAINER_TOOL=none")
 
     again = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert again.pop("SHA256SUMS") != (release / "SHA256SUMS").read_bytes()

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import requires
 from pathlib import Path
@@ -13,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.conftest import ROOT
+from tests.deployment.make import make_files
 
 IMAGE = ROOT / "manifests" / "image"
 PINNED = re.compile(
@@ -118,12 +118,5 @@ def test_the_bill_of_materials_lists_what_is_in_the_image_and_is_the_same_each_t
 
 
 def bill_of_materials(folder: Path) -> bytes:
-    environment = Path(sys.prefix)  # as it is: it is not to be made anew while it is in use
-    made = (f"VENV={environment}", f"--old-file={environment / '.ready'}")
-    subprocess.run(
-        ["make", "--no-print-directory", "sbom", f"DIST={folder}", *made],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
+    make_files("sbom", folder)
     return (folder / "sbom.json").read_bytes()
