@@ -210,6 +210,19 @@ def test_a_pipeline_can_fail_on_a_plan(condition: str, line: str, tmp_path: Path
     assert badly.stderr.decode() == f"--fail-on {condition}: {line}\n"
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_full_disk_is_one_line(output: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(
+            [PROGRAM, "optimize", SAMPLE, "--output", output],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert (ran.returncode, ran.stderr) == (1, b"inferno: No space left on device\n")
+
+
 @pytest.mark.parametrize("condition", ["served", "gap", "gap>", "gap>1-", "gap>e"])
 def test_an_unknown_condition_is_one_line(condition: str) -> None:
     refused = inferno("optimize", SAMPLE, "--fail-on", condition)

@@ -2,6 +2,7 @@
 # ruff: noqa: PLC0415 - a function imports what only some output needs, so that `--help` is fast
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -87,6 +88,16 @@ def run_app(app: typer.Typer, name: str) -> None:
     except InfernoError as error:
         sys.stderr.write(f"{name}: {' '.join(str(error).split())}\n")
         sys.exit(BAD_INPUT if isinstance(error, InputError | UnsupportedError) else FAILED)
+    except OSError as error:  # such as a full disk that output goes to
+        sys.stderr.write(f"{name}: {error.strerror or error}\n")
+        _discard_output()
+        sys.exit(FAILED)
+
+
+def _discard_output() -> None:
+    """Let what is left to print go nowhere: it would fail again at the end of this process."""
+    with Path(os.devnull).open("w") as nothing:
+        os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
 def limited(system: "System", time_limit: float) -> "System":
