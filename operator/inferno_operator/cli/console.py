@@ -32,9 +32,12 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
+    CSV = "csv"
 
 
-Output = Annotated[Format, typer.Option("--output", "-o", help="How to print the result.")]
+Output = Annotated[
+    Format, typer.Option("--output", "-o", help="How to print the result; csv is its first table.")
+]
 TimeLimit = Annotated[
     float,
     typer.Option(
@@ -163,18 +166,26 @@ def show(
     document: Callable[[], object],
     parts: Callable[[], Iterable["Part"]],
 ) -> None:
-    """Print a result: the document as JSON or YAML, or the parts as plain text."""
+    """Print a result: the document as JSON or YAML, the first table as CSV, or all parts as text.
+
+    On a terminal, tables have the columns for which there is room.
+    """
     if output is Format.JSON:
         typer.echo(json.dumps(document(), indent=2, ensure_ascii=False))
     elif output is Format.YAML:
         import yaml
 
         typer.echo(yaml.safe_dump(document(), sort_keys=False, allow_unicode=True), nl=False)
+    elif output is Format.CSV:
+        from inferno_operator.cli.tables.solution import csv_text
+
+        typer.echo(csv_text(parts()), nl=False)
     elif sys.stdout.isatty():
         from rich.console import Console
 
         from inferno_operator.cli.tables.rich import rich_text
 
-        Console().print(rich_text(parts()), soft_wrap=True)
+        console = Console()
+        console.print(rich_text(parts(), console.width), soft_wrap=True)
     else:
         typer.echo("\n".join(map(str, parts())))

@@ -356,7 +356,7 @@ async def _follow(session: "Session", interval: float) -> None:
 
         def draw(seen: "Sequence[Observation]", trouble: str) -> None:
             heading = [trouble, ""] if trouble else []
-            text = rich_text([*heading, *top_parts(overview(seen), now())])
+            text = rich_text([*heading, *top_parts(overview(seen), now())], live.console.width)
             text.no_wrap, text.overflow = True, "ellipsis"
             live.update(text, refresh=True)
 

@@ -18,6 +18,12 @@ from inferno_operator.cli.tables.solution import (
 )
 from inferno_optimizer.system import Reason, Solution
 
+OPTIONAL = (
+    *("CLASS", "BATCH", "WAIT MS", "ITL MS", "TTFT MS", "DESIRED COST", "DESIRED"),
+    *("CURRENT COST", "PLANNED COST", "CURRENT"),
+)
+"""Columns of servers that a narrow terminal does not show."""
+
 
 def plan_parts(plan: PlanPreview, solution: Solution) -> Iterator[Part]:
     """Yield servers that change, notes on servers that get too little, totals, cards, proof."""
@@ -37,10 +43,10 @@ def plan_parts(plan: PlanPreview, solution: Solution) -> Iterator[Part]:
 
 
 def _servers(previews: Sequence[Preview], *, ttft: bool) -> TextTable:
-    now = ("SERVER", "CLASS", "CURRENT", ">COST", "DESIRED", ">COST")
-    then = ("PLANNED", ">BATCH", ">COST", *latency_headings(ttft=ttft))
+    now = ("SERVER", "CLASS", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
+    then = ("PLANNED", ">BATCH", ">PLANNED:COST", *latency_headings(ttft=ttft))
     rows = [_row(item, ttft=ttft) for item in previews]
-    return TextTable((*now, *then, "ACTION", "REASON"), rows)
+    return TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL)
 
 
 def _row(item: Preview, *, ttft: bool) -> tuple[str, ...]:

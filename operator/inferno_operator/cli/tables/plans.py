@@ -20,7 +20,8 @@ def plans_parts(plans: Sequence[Plan], now: datetime) -> Iterator[Part]:
         yield "no Plans in this namespace"
         return
     headings = ("PLAN", "OPTIMIZER", "PHASE", ">SERVERS", ">COST", ">CHANGE", "BY", ">AGE")
-    yield TextTable(headings, [_row(plan, now) for plan in plans])
+    rows = [_row(plan, now) for plan in plans]
+    yield TextTable(headings, rows, ("BY", "OPTIMIZER", "COST"))
     if waiting := [plan for plan in plans if plan.status.phase == "Proposed"]:
         yield ""
         yield from (f"{plan.metadata.name}: {why(plan)}" for plan in waiting)

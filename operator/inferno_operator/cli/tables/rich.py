@@ -20,16 +20,27 @@ STYLES: Mapping[str, str] = {
 """Styles of cells."""
 
 
-def rich_text(parts: Iterable[Part]) -> Text:
-    """Return the text of the parts as `str` returns it, with styles."""
-    return Text("\n").join(line for part in parts for line in _lines(part))
+def rich_text(parts: Iterable[Part], width: int | None = None) -> Text:
+    """Return the text of the parts as `str` returns it, with styles.
+
+    With a width, tables lose the optional columns for which there is no room; a line below tells
+    their names.
+    """
+    return Text("\n").join(line for part in parts for line in _lines(part, width))
 
 
-def _lines(part: Part) -> Iterator[Text]:
+def _lines(part: Part, width: int | None) -> Iterator[Text]:
     if not isinstance(part, TextTable):
         yield Text(part)
         return
-    headings, *rows = part.lines()
+    table, left_out = (part, ()) if width is None else part.within(width)
+    yield from _table_lines(table)
+    if left_out:
+        yield Text(f"no room for {', '.join(left_out)}; -o csv has all", style="dim")
+
+
+def _table_lines(table: TextTable) -> Iterator[Text]:
+    headings, *rows = table.lines()
     yield Text(GAP.join(headings), style=HEADING)
     for row in rows:
         yield Text(GAP).join(Text(cell, style=_style(cell.strip())) for cell in row)

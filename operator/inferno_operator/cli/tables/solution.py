@@ -4,10 +4,13 @@ Costs are in cents/hour, latencies in ms, rates in requests/min.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from csv import writer
 from dataclasses import dataclass
+from io import StringIO
 
 from inferno_operator.runtime.texts import listed
 from inferno_optimizer.caveats import priority_warning
+from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.system import (
     Allocation,
@@ -39,10 +42,16 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """Headings and rows; a heading that begins with `>` is for a column of numbers."""
+    """Headings and rows; a heading that begins with `>` is for a column of numbers.
+
+    A heading such as `>DESIRED:COST` is of a column that belongs to the one before the colon: COST
+    is shown where that one is, DESIRED COST elsewhere. `optional` are the columns that a narrow
+    terminal does not show, the first to go first, each as `name_of` returns it.
+    """
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
+    optional: Sequence[str] = ()
 
     def __str__(self) -> str:
         """Return columns of plain text; each row is one line of any length, as in kubectl."""
@@ -50,15 +59,66 @@ class TextTable:
 
     def lines(self) -> list[list[str]]:
         """Return titles and rows, with the cells of each column padded to the same width."""
-        titles = [heading.removeprefix(">") for heading in self.headings]
-        lines = [titles, *self.rows]
+        lines = [self._titles(), *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         sides = [">" if heading.startswith(">") else "<" for heading in self.headings]
         layout = [f"{{:{s}{w}}}" for s, w in zip(sides, widths, strict=True)]
         return [[c.format(cell) for c, cell in zip(layout, line, strict=True)] for line in lines]
 
+    def records(self) -> list[list[str]]:
+        """Return unique names of the columns, and the rows."""
+        return [list(map(name_of, self.headings)), *map(list, self.rows)]
+
+    def within(self, width: int) -> "tuple[TextTable, Sequence[str]]":
+        """Return the table without the columns that are too many for a width, and their names."""
+        table, left_out = self, list[str]()
+        names = set(map(name_of, self.headings))
+        for name in (name for name in self.optional if name in names):
+            if table.width() <= width:
+                break
+            table = table.without(name)
+            left_out.append(name)
+        return table, left_out
+
+    def width(self) -> int:
+        """Return the number of characters of a line."""
+        titles, *_ = self.lines()
+        return sum(map(len, titles)) + len(GAP) * (len(titles) - 1)
+
+    def without(self, name: str) -> "TextTable":
+        """Return the table without a column."""
+        kept = [place for place, heading in enumerate(self.headings) if name_of(heading) != name]
+        rows = [[row[place] for place in kept] for row in self.rows]
+        return TextTable([self.headings[place] for place in kept], rows, self.optional)
+
+    def _titles(self) -> list[str]:
+        names = {"", *map(name_of, self.headings)}
+        parts = (heading.removeprefix(">").rpartition(":") for heading in self.headings)
+        return [title if owner in names else f"{owner} {title}" for owner, _, title in parts]
+
+
+def name_of(heading: str) -> str:
+    """Return the unique name of a column."""
+    return heading.removeprefix(">").replace(":", " ")
+
 
 Part = TextTable | str
+
+
+def csv_text(parts: Iterable[Part]) -> str:
+    """Return the first table as CSV (RFC 4180), each column with a name of its own.
+
+    Raises
+    ------
+    InputError
+        There is no table.
+    """
+    table = next((part for part in parts if isinstance(part, TextTable)), None)
+    if table is None:
+        raise InputError("there is no table to print as CSV: take another --output")
+    text = StringIO()
+    writer(text).writerows(table.records())
+    return text.getvalue()
 
 
 def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
@@ -126,14 +186,16 @@ def _option_row(option: Option, *, ttft: bool) -> tuple[str, ...]:
 
 
 def _servers(system: System, solution: Solution) -> TextTable:
-    now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">COST")
+    now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">CURRENT:COST")
     ttft = with_ttft(solution.allocations.values())
-    then = ("DESIRED", ">BATCH", ">COST", *latency_headings(ttft=ttft), "REASON")
+    then = ("DESIRED", ">BATCH", ">DESIRED:COST", *latency_headings(ttft=ttft), "REASON")
     rows = [
         (*_current_cells(server), *_desired_cells(server, decision, ttft=ttft), decision.reason)
         for server, decision in zip(system.servers, solution.decisions, strict=True)
     ]
-    return TextTable((*now, *then), rows)
+    latencies = ("WAIT MS", "ITL MS", "TTFT MS")
+    optional = ("CLASS", "BATCH", *latencies, "MODEL", "CURRENT COST", "CURRENT")
+    return TextTable((*now, *then), rows, optional)
 
 
 def _current_cells(server: Server) -> tuple[str, ...]:

@@ -27,6 +27,12 @@ MISSES = "MissesTarget"
 UNKNOWN = "unknown"
 """Shown where nothing is measured."""
 
+OPTIONAL = (
+    *("CLASS", "MEASURED", "WAIT/SLO", "TTFT/SLO", "ITL/SLO", "COST", "LOAD"),
+    *("WAIT/SLO LEFT", "TTFT/SLO LEFT", "CURRENT", "ITL/SLO LEFT"),
+)
+"""Columns of servers that a narrow terminal does not show."""
+
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -80,10 +86,10 @@ def _servers(views: Sequence[ServerView]) -> TextTable:
     latencies = [f">{name}/SLO" for key, name in LATENCIES if key in shown]
     headings = ["SERVER", "CLASS", "CURRENT", "DESIRED", ">LOAD"]
     for heading in latencies:
-        headings += [heading, ">LEFT"]
+        headings += [heading, f"{heading}:LEFT"]
     measured = ["MEASURED"] if any(view.is_measured for view in views) else []
     rows = [_row(view, shown, measured=bool(measured)) for view in views]
-    return TextTable((*headings, ">COST", *measured, "READY"), rows)
+    return TextTable((*headings, ">COST", *measured, "READY"), rows, OPTIONAL)
 
 
 def _row(view: ServerView, latencies: Sequence[str], *, measured: bool) -> tuple[str, ...]:
@@ -174,7 +180,7 @@ def _cards(cards: Sequence[CardUse]) -> TextTable:
     ]
     headings = ("CARDS", ">IN USE", ">PLANNED", ">HELD", ">AVAILABLE", ">PRICE")
     counts = (">TOTAL", ">OTHERS", "LIMITED BY") if are_counted else ()
-    return TextTable((*headings, *counts), rows)
+    return TextTable((*headings, *counts), rows, ("LIMITED BY", "OTHERS", "HELD", "PLANNED"))
 
 
 def _count(counted: CountedCards | None) -> tuple[str, str, str]:

@@ -47,10 +47,11 @@ def remedy_parts(decision: Decision, remedies: Iterable[Remedy]) -> Iterator[Par
 
 def _servers(differences: Sequence[DecisionDifference]) -> TextTable:
     ttft = with_ttft(d.after.allocation for d in differences if d.after.allocation)
-    headings = ("SERVER", "BEFORE", ">COST", "AFTER", ">COST", *latency_headings(ttft=ttft))
-    return TextTable(
-        (*headings, "REASON"), [_row(difference, ttft=ttft) for difference in differences]
-    )
+    placements = ("SERVER", "BEFORE", ">BEFORE:COST", "AFTER", ">AFTER:COST")
+    headings = (*placements, *latency_headings(ttft=ttft), "REASON")
+    rows = [_row(difference, ttft=ttft) for difference in differences]
+    optional = ("WAIT MS", "ITL MS", "TTFT MS", "BEFORE COST", "AFTER COST")
+    return TextTable(headings, rows, optional)
 
 
 def _row(difference: DecisionDifference, *, ttft: bool) -> tuple[str, ...]:
@@ -89,8 +90,8 @@ def _cards(before: Solution, after: Solution) -> TextTable:
         (name, *_change(*(of.get(name, CapacityUse(name, 0, 0)) for of in uses)))
         for name in sorted(uses[0] | uses[1])
     ]
-    headings = ("CARDS", ">USED", ">AFTER", ">HELD", ">AFTER", ">AVAILABLE", ">AFTER")
-    return TextTable(headings, rows)
+    headings = ("CARDS", ">USED", ">USED:AFTER", ">HELD", ">HELD:AFTER", ">AVAILABLE")
+    return TextTable((*headings, ">AVAILABLE:AFTER"), rows)
 
 
 def _change(before: CapacityUse, after: CapacityUse) -> Sequence[str]:

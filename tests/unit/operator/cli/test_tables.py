@@ -2,7 +2,17 @@
 
 from dataclasses import replace
 
-from inferno_operator.cli.tables.solution import cards_table, option_parts, solution_parts
+import pytest
+
+from inferno_operator.cli.tables.rich import rich_text
+from inferno_operator.cli.tables.solution import (
+    TextTable,
+    cards_table,
+    csv_text,
+    option_parts,
+    solution_parts,
+)
+from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
@@ -14,6 +24,8 @@ from inferno_optimizer.system import (
     PerformanceProfile,
     Server,
 )
+from inferno_optimizer.wire.codec import decode_system
+from tests.generate import fleet
 from tests.unit.optimizer.systems import one_server
 
 PROFILE = PerformanceProfile("llm", "G2", DecodeParameters(17.15, 0.34), 38, 512)
@@ -98,3 +110,56 @@ def test_what_is_held_is_shown_with_its_cost() -> None:
     runs = ("3", "x", "G2", "75.00")
     assert row == ["held", "gone", "llm", *runs, *runs, "UnknownClass"]
     assert "1 of 2 servers have an allocation; cost 75.00 -> 85.00 cents/hour" in shown
+
+
+PLACED = TextTable(
+    ("SERVER", "CLASS", "CURRENT", ">CURRENT:COST", "REASON"),
+    [("chat", "Premium", "2 x A", "20.00", "Allocated")],
+    ("CLASS", "CURRENT", "CURRENT COST"),
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (80, "SERVER CLASS CURRENT COST REASON"),
+        (40, "SERVER CURRENT COST REASON"),
+        (33, "SERVER CURRENT COST REASON"),  # of the column that is gone
+        (20, "SERVER REASON"),
+        (1, "SERVER REASON"),
+    ],
+)
+def test_a_narrow_terminal_shows_fewer_columns(width: int, titles: str) -> None:
+    table, left_out = PLACED.within(width)
+
+    assert " ".join(table.lines()[0]).split() == titles.split()
+    assert len(left_out) + len(table.headings) == len(PLACED.headings)
+    assert table.width() <= max(width, 17)
+
+
+def test_a_terminal_tells_which_columns_it_has_no_room_for() -> None:
+    assert rich_text([PLACED], 20).plain.splitlines()[-1] == (
+        "no room for CLASS, CURRENT, CURRENT COST; -o csv has all"
+    )
+
+
+def test_a_fleet_of_200_servers_fits_every_terminal() -> None:
+    system = decode_system(fleet(200, 13, seed=1, demand=1.3))
+    servers = next(iter(solution_parts(system, optimize(system))))
+    assert isinstance(servers, TextTable)
+
+    widths = [servers.within(width)[0].width() for width in (80, 120, 200)]
+
+    assert all(have <= most for have, most in zip(widths, (80, 120, 200), strict=True))
+
+
+def test_csv_has_every_column_of_the_first_table_with_a_name_of_its_own() -> None:
+    assert csv_text(["a sentence", PLACED, PLACED]).splitlines() == [
+        "SERVER,CLASS,CURRENT,CURRENT COST,REASON",
+        "chat,Premium,2 x A,20.00,Allocated",
+    ]
+
+
+def test_csv_of_sentences_is_refused() -> None:
+    with pytest.raises(InputError, match="no table"):
+        csv_text(["nothing changes"])
