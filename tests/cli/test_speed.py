@@ -62,3 +62,13 @@ def test_a_command_line_imports_nothing_that_help_can_do_without(module: str) ->
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
 
     assert SLOW_TO_IMPORT.isdisjoint(imported.decode().split())
+
+
+def test_the_operator_imports_no_class_of_the_core_of_kubernetes() -> None:
+    code = "import sys, inferno_operator.main; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+
+    imported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    assert "kubernetes.aio.client" in imported
+    assert "kubernetes.aio.client.models.v1_pod" not in imported

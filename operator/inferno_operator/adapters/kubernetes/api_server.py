@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kubernetes.aio.client import (
-    CoreV1Api,
     CustomObjectsApi,
     V1DeleteOptions,
     V1Preconditions,
@@ -25,6 +24,7 @@ from inferno_operator.adapters.kubernetes.client import (
     answer_to,
     causes_of,
     client,
+    get,
     patch,
     path_of,
     received,
@@ -49,6 +49,9 @@ IGNORE = "Ignore"
 
 OWNED_BY_OTHERS = "Apply failed with"
 """Start of the API server's message that another manager owns fields of an apply."""
+
+CONFIG_MAP = Kind("", "ConfigMap", "configmaps", "v1")
+SECRET = Kind("", "Secret", "secrets", "v1")
 
 CALLS = 32
 """Connections for calls, in addition to one for each watch."""
@@ -204,18 +207,17 @@ class ApiServer(ApiReader):
 
     async def config_map(self, key: Key) -> Mapping[str, str]:
         """Return the data of a ConfigMap."""
-        core = CoreV1Api(self._api.api_client)
-        call = core.read_namespaced_config_map(key.name, key.namespace, _request_timeout=TIMEOUT)
-        found = await answer_to(call, f"ConfigMap {key}")
-        data: Mapping[str, str] = found.data or {}
-        return data
+        return await self._data(CONFIG_MAP, key)
 
     async def secret(self, key: Key) -> Mapping[str, bytes]:
         """Return the data of a Secret."""
-        core = CoreV1Api(self._api.api_client)
-        call = core.read_namespaced_secret(key.name, key.namespace, _request_timeout=TIMEOUT)
-        found = await answer_to(call, f"Secret {key}")
-        return {name: b64decode(value) for name, value in (found.data or {}).items()}
+        data = await self._data(SECRET, key)
+        return {name: b64decode(value) for name, value in data.items()}
+
+    async def _data(self, kind: Kind, key: Key) -> Mapping[str, str]:
+        call = received(get(self._api.api_client, url_path_of(kind, key), {}))
+        found: Manifest = await answer_to(call, f"{kind.kind} {key}")
+        return found.get("data") or {}
 
     async def create_secret(self, key: Key, data: Mapping[str, bytes], manager: str) -> None:
         """Create a Secret by server-side apply, for which a right on just its name is enough.
@@ -225,21 +227,13 @@ class ApiServer(ApiReader):
         StaleError
             It exists already, with other data of another manager.
         """
-        core = CoreV1Api(self._api.api_client)
         manifest = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": key.name, "namespace": key.namespace},
             "data": {name: b64encode(value).decode() for name, value in data.items()},
         }
-        call = core.patch_namespaced_secret(
-            key.name,
-            key.namespace,
-            manifest,
-            field_manager=manager,
-            _content_type=APPLY,
-            _request_timeout=TIMEOUT,
-        )
+        call = self._patch(url_path_of(SECRET, key), manifest, APPLY, manager)
         await answer_to(call, f"Secret {key}")
 
 

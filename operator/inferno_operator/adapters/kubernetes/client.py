@@ -1,7 +1,7 @@
 """Connections to the API server, and the translation of its errors to `InfernoError`."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
@@ -108,6 +108,17 @@ async def received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN
     return from_json(body)
 
 
+async def get(
+    api: ApiClient, path: str, query: Mapping[str, str], seconds: float = TIMEOUT
+) -> aiohttp.ClientResponse:
+    """Read an object, a list or a watch, and return the response.
+
+    The generated calls for the core's kinds import a class for each part of a pod and of much
+    else, which would slow down each start.
+    """
+    return await _request(api, "GET", f"{path}?{urlencode(query)}", {}, seconds=seconds)
+
+
 async def patch(
     api: ApiClient, path: str, body: object, content_type: str, **query: str
 ) -> aiohttp.ClientResponse:
@@ -116,10 +127,22 @@ async def patch(
     The generated calls copy and check their arguments, which takes as long as all the rest of a
     write; a plan of 10,000 Servers is 20,000 writes.
     """
-    headers = {**api.default_headers, "Accept": "application/json", "Content-Type": content_type}
-    await api.update_params_for_auth(headers, [], ["BearerToken"], path, "PATCH", body)
-    url = f"{api.configuration.host}{path}?{urlencode(query)}"
-    answer = await api.call_api("PATCH", url, headers, body, _request_timeout=TIMEOUT)
+    headers = {"Content-Type": content_type}
+    return await _request(api, "PATCH", f"{path}?{urlencode(query)}", headers, body)
+
+
+async def _request(
+    api: ApiClient,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: object = None,
+    seconds: float = TIMEOUT,
+) -> aiohttp.ClientResponse:
+    headers = {**api.default_headers, "Accept": "application/json", **headers}
+    await api.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
+    url = f"{api.configuration.host}{target}"
+    answer = await api.call_api(method, url, headers, body, _request_timeout=seconds)
     response: aiohttp.ClientResponse = answer.response
     return response
 
@@ -163,7 +186,12 @@ def path_of(kind: Kind, key: Key) -> tuple[str, str, str, str, str]:
 
 def url_path_of(kind: Kind, key: Key, subresource: str = "") -> str:
     """Return the path of an object, or of a subresource, in a URL; names are quoted."""
-    group, version, *names = path_of(kind, key)
-    namespace, plural, name = (quote(part, safe="") for part in names)
-    path = f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}"
+    path = f"{url_path_of_all(kind, key.namespace)}/{quote(key.name, safe='')}"
     return f"{path}/{subresource}" if subresource else path
+
+
+def url_path_of_all(kind: Kind, namespace: str) -> str:
+    """Return the path of all objects of a kind in a namespace, or in all namespaces ("")."""
+    root = "apis" if kind.group else "api"
+    within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"/{root}/{kind.api_version}{within}/{quote(kind.plural, safe='')}"

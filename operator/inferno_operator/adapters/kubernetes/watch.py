@@ -1,16 +1,15 @@
 """List and watch objects of any kind."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from functools import partial
 from http import HTTPStatus
 
 import aiohttp
-from kubernetes.aio.client import CoreV1Api, CustomObjectsApi
+from kubernetes.aio.client import CustomObjectsApi
 from pydantic_core import from_json
 
-from inferno_operator.adapters.kubernetes.client import TIMEOUT, answer_to, received
-from inferno_operator.resources.objects import NODE, POD, RESOURCE_QUOTA, Kind, Manifest
+from inferno_operator.adapters.kubernetes.client import answer_to, get, received, url_path_of_all
+from inferno_operator.resources.objects import NODE, POD, Kind, Manifest
 from inferno_operator.resources.pods import reduced, reduced_node
 from inferno_operator.runtime.ports import Listing, ObjectChange
 from inferno_optimizer.errors import UnavailableError
@@ -47,16 +46,17 @@ async def _pages(
 ) -> AsyncGenerator[Manifest, None]:
     """Yield the list of a kind: pods in pages, for a cluster may have some hundred MB of them."""
     about = f"{kind} of {namespace or 'all namespaces'}"
-    limit = {"limit": page_size} if kind == POD else {}
+    path = _path(kind, namespace)
+    limit = {"limit": str(page_size)} if kind == POD else {}
     more: dict[str, str] = {}
     while True:
-        call = _reader(api, kind, namespace)(_request_timeout=TIMEOUT, **limit, **more)
+        call = get(api.api_client, path, {**limit, **more})
         page: Manifest = await answer_to(received(call), about)
         yield page
         token = page["metadata"].get("continue")
         if not token:
             return
-        more = {"_continue": token}
+        more = {"continue": token}
 
 
 async def changes(
@@ -76,49 +76,19 @@ async def changes(
 async def _open(
     api: CustomObjectsApi, kind: Kind, namespace: str, since: int
 ) -> aiohttp.ClientResponse:
-    return await _reader(api, kind, namespace)(
-        watch=True,
-        allow_watch_bookmarks=True,
-        resource_version=str(since),
-        timeout_seconds=WATCH_SECONDS,
-        _request_timeout=WATCH_SECONDS + PATIENCE,
-    )
+    query = {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": str(since),
+        "timeoutSeconds": str(WATCH_SECONDS),
+    }
+    path = _path(kind, namespace)
+    return await get(api.api_client, path, query, WATCH_SECONDS + PATIENCE)
 
 
-def _reader(
-    api: CustomObjectsApi, kind: Kind, namespace: str
-) -> Callable[..., Awaitable[aiohttp.ClientResponse]]:
-    """Return the call that lists or watches a kind; those of the core have calls of their own."""
-    if not kind.group:
-        return _core_reader(CoreV1Api(api.api_client), kind, namespace)
-    if namespace:
-        return partial(
-            api.list_namespaced_custom_object_without_preload_content,
-            *(kind.group, kind.version, namespace, kind.plural),
-        )
-    return partial(
-        api.list_cluster_custom_object_without_preload_content,
-        *(kind.group, kind.version, kind.plural),
-    )
-
-
-def _core_reader(
-    core: CoreV1Api, kind: Kind, namespace: str
-) -> Callable[..., Awaitable[aiohttp.ClientResponse]]:
-    """Return the call for a kind of the core that the operator reads."""
-    if kind == NODE:
-        return partial(core.list_node_without_preload_content)
-    everywhere, within = {
-        POD: (
-            core.list_pod_for_all_namespaces_without_preload_content,
-            core.list_namespaced_pod_without_preload_content,
-        ),
-        RESOURCE_QUOTA: (
-            core.list_resource_quota_for_all_namespaces_without_preload_content,
-            core.list_namespaced_resource_quota_without_preload_content,
-        ),
-    }[kind]
-    return partial(within, namespace) if namespace else partial(everywhere)
+def _path(kind: Kind, namespace: str) -> str:
+    """Return the path of all objects of a kind; nodes are in no namespace."""
+    return url_path_of_all(kind, "" if kind == NODE else namespace)
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
