@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from inferno_operator.cli.drawing import svg
-from inferno_operator.cli.drawing.svg import Frame
+from inferno_operator.pages import svg
+from inferno_operator.pages.svg import Frame
 from inferno_optimizer.system import Certificate, CurvePoint
 
 SEARCH = "assignment"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from inferno_operator.cli.drawing import svg
-from inferno_operator.cli.drawing.svg import Frame
+from inferno_operator.pages import svg
+from inferno_operator.pages.svg import Frame
 from inferno_optimizer.calibration.calibrate import Calibration
 from inferno_optimizer.calibration.confidence import Z
 from inferno_optimizer.calibration.fit import interference_ms

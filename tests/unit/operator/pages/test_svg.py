@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferno_operator.cli.drawing.svg import ticks
+from inferno_operator.pages.svg import ticks
 
 
 @pytest.mark.parametrize(
