@@ -1,4 +1,4 @@
-"""`inferno optimize` and `explain`: what every server would get, and why."""
+"""`inferno optimize`, `explain` and `report`: what every server would get, and why."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 from pathlib import Path
@@ -122,3 +122,39 @@ def explain(
         lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
         lambda: (*option_parts(options), *remedy_parts(decision, found)),
     )
+
+
+@app.command(epilog="Example: inferno report samples/fleet --html plan.html")
+def report(
+    paths: Paths,
+    html: Annotated[
+        Path, typer.Option(metavar="FILE", help="The page to write.", show_default=False)
+    ],
+    changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
+    time_limit: TimeLimit = 30.0,
+    *,
+    fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
+    lenient: Lenient = False,
+) -> None:
+    """Write what every server would get as a page to read, mail or keep.
+
+    The page is one HTML file that needs no network. For the most important servers that get
+    less than they need, it names the smallest changes that would serve them.
+    """
+    from inferno_operator.cli.offline.system import read_system, refuse_unknown
+    from inferno_operator.cli.report import fleet_page
+    from inferno_operator.pages.html import fleet_html
+    from inferno_optimizer.explain.changes import parse_change
+    from inferno_optimizer.optimize import optimize
+    from inferno_optimizer.wire.what_if import apply_changes
+
+    checks = checks_of(fail_on)
+    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
+    system, idle = apply_changes(limited(system, time_limit), map(parse_change, changes))
+    warn(idle)
+    with working(f"optimizing {len(system.servers)} servers") as tell:
+        solution = optimize(system)
+        tell("looking for what would serve all")
+        page = fleet_page(f"Plan for {len(system.servers)} servers", system, solution)
+    write(html, fleet_html(page))
+    refuse(solution, checks)

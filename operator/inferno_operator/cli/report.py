@@ -1,0 +1,161 @@
+"""A system and its solution -> the page of a fleet; pure but for the search for remedies."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from inferno_operator.cli.tables.solution import (
+    decision_notes,
+    one_more_card,
+    placed,
+    with_ttft,
+)
+from inferno_operator.pages.fleet import (
+    CardRow,
+    ClassRow,
+    FleetPage,
+    KeyFigure,
+    PredictedLatency,
+    ServerRow,
+    Shortfall,
+)
+from inferno_optimizer.explain.remedies import remedies
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import (
+    Allocation,
+    Decision,
+    Generation,
+    Reason,
+    Server,
+    Solution,
+    System,
+    Target,
+)
+
+EXPLAINED = 5
+"""Most servers that are shown with what would serve them; others have their reason only."""
+
+SEARCH_S = 5.0
+"""How long is searched for what would serve one of them, which takes several optimizations [s]."""
+
+
+def fleet_page(title: str, system: System, solution: Solution) -> FleetPage:
+    """Return the page of a plan.
+
+    Parameters
+    ----------
+    title
+        The name of the fleet.
+    system, solution
+        The optimized system, and its solution.
+    """
+    short = _short_of(system, solution)
+    return FleetPage(
+        title=title,
+        figures=tuple(_figures(system, solution, len(short))),
+        has_ttft=with_ttft(solution.allocations.values()),
+        shortfalls=[_shortfall(system, solution, decision) for decision in short[:EXPLAINED]],
+        more_shortfalls=max(len(short) - EXPLAINED, 0),
+        servers=tuple(_servers(system, solution)),
+        cards=[
+            CardRow(
+                use.type,
+                use.used,
+                use.held,
+                use.available,
+                one_more_card(use.price, use.gain, estimated=use.estimated),
+            )
+            for use in solution.capacity
+        ],
+        classes=[
+            ClassRow(
+                level.priority, f"{level.served:.2f}", f"{level.bound:.2f}", f"{level.gap:.2g}"
+            )
+            for level in solution.certificate.levels
+        ],
+        notes=[note for d in solution.decisions if d not in short for note in decision_notes(d)],
+    )
+
+
+def _figures(system: System, solution: Solution, short: int) -> Iterator[KeyFigure]:
+    now = sum(server.current.cost for server in system.servers) + system.held_cost
+    yield KeyFigure("Cost now", f"{now:.2f}", "cents/hour")
+    yield KeyFigure("Cost planned", f"{solution.cost:.2f}", "cents/hour")
+    yield KeyFigure("Change", f"{solution.cost - now:+.2f}", "cents/hour")
+    yield KeyFigure("Servers", str(len(system.servers)), f"{short} get less than they need")
+    gap = solution.certificate.gap
+    proven = "not known" if gap is None else f"{100 * gap:.2g} %"
+    told = "no bound is proven" if gap is None else "at most, as proven"
+    yield KeyFigure("From the best plan", proven, told)
+
+
+def _short_of(system: System, solution: Solution) -> list[Decision]:
+    """The decisions for servers that get less than they need, the most important ones first."""
+    priority = {c.name: c.priority for c in system.classes}
+    pairs = [
+        (priority.get(server.service_class, len(priority)), decision)
+        for server, decision in zip(system.servers, solution.decisions, strict=True)
+        if decision.reason is not Reason.ALLOCATED
+    ]
+    return [decision for _, decision in sorted(pairs, key=lambda pair: (pair[0], pair[1].server))]
+
+
+def _shortfall(system: System, solution: Solution, decision: Decision) -> Shortfall:
+    found: Iterable[str] = ()
+    if decision.reason.decided:
+        options = replace(system.options, time_limit=min(system.options.time_limit, SEARCH_S))
+        limited = replace(system, options=options)
+        found = (r.message for r in remedies(limited, solution, decision.server))
+    return Shortfall(decision.server, decision.message, tuple(found))
+
+
+def _servers(system: System, solution: Solution) -> Iterator[ServerRow]:
+    catalogue = Catalogue(system)
+    for server, decision in zip(system.servers, solution.decisions, strict=True):
+        planned = _planned(server, decision)
+        itl, ttft = _latencies(decision.allocation, catalogue.target(server))
+        yield ServerRow(
+            name=server.name,
+            service_class=server.service_class,
+            model=server.model,
+            load=server.load.arrival_rate,
+            now=placed(server.current),
+            planned=placed(planned),
+            cost=planned.cost,
+            itl=itl,
+            ttft=ttft,
+            reason=str(decision.reason),
+            served=decision.reason is Reason.ALLOCATED,
+        )
+
+
+def _planned(server: Server, decision: Decision) -> Allocation:
+    """What is planned; what runs where no decision is possible."""
+    if decision.allocation is None and not decision.reason.decided:
+        return server.current
+    return decision.allocation or Allocation()
+
+
+def _latencies(
+    planned: Allocation | None, target: Target
+) -> tuple[PredictedLatency | None, PredictedLatency | None]:
+    """The predicted ITL and TTFT; None where nothing is predicted."""
+    if planned is None or not planned.accelerator:
+        return None, None
+    itl = _latency(planned, "itl", planned.itl_ms, target.itl_ms, target.itl_percentile)
+    if planned.generation is Generation.DECODE:
+        return itl, None
+    return itl, _latency(planned, "ttft", planned.ttft_ms, target.ttft_ms, target.ttft_percentile)
+
+
+def _latency(
+    planned: Allocation, name: str, mean_ms: float, target_ms: float, percentile: float
+) -> PredictedLatency:
+    """The percentile that the target limits if it is predicted; else the mean, with no target."""
+    if not percentile:
+        return PredictedLatency(mean_ms, target_ms)
+    predicted = getattr(planned.tail, f"{name}_p{percentile:g}", 0.0)
+    return (
+        PredictedLatency(predicted, target_ms, percentile)
+        if predicted
+        else PredictedLatency(mean_ms, 0.0)
+    )
