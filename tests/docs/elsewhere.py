@@ -27,7 +27,8 @@ ELSEWHERE = {
     "make deploy": "tests/cluster/deployment/test_make.py",
     "docker buildx imagetools inspect": "Dockerfile",  # there is no registry
     "make dist": "tests/manifests/test_dist.py",
-    "pipx install dist/": "tests/manifests/test_dist.py",
+    "pipx install": "tests/manifests/test_dist.py",
+    "inferno sample |": "tests/cli/test_sample.py",
     "kubectl apply --server-side --filename dist/": "tests/manifests/test_dist.py",
     "kubectl krew install": "tests/manifests/test_dist.py",
     "make docker-build": "Dockerfile",  # there is no container engine

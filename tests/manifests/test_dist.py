@@ -3,7 +3,9 @@
 import hashlib
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,29 @@ def test_the_wheel_has_all_that_the_program_needs(release: Path, tmp_path: Path)
             text=True,
         )
         assert len(ran.stdout.splitlines()) > 3
+
+
+def test_the_wheel_is_installed_into_a_fresh_environment_and_optimizes_its_sample(
+    release: Path, tmp_path: Path
+) -> None:
+    """Its dependencies are those of this environment: a registry may be out of reach."""
+    (wheel,) = release.glob("*.whl")
+    fresh = tmp_path / "fresh"
+    venv.create(fresh, with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", str(fresh / "bin/python"), "install"]
+    subprocess.run([*pip, "--quiet", "--no-index", "--no-deps", str(wheel)], check=True)
+    purelib = sysconfig.get_path("purelib", vars={"base": str(fresh)})
+    Path(purelib, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+
+    def inferno(*arguments: str, stdin: str = "") -> str:
+        program = [str(fresh / "bin/inferno"), *arguments]
+        return subprocess.run(
+            program, cwd=tmp_path, input=stdin, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert "Decide where LLM inference runs" in inferno("--help")
+    assert "2 of 2 servers" in inferno("optimize", "-", stdin=inferno("sample"))
+    assert Path(purelib, "inferno_operator").is_dir()
 
 
 def test_the_chart_renders_what_its_folder_renders(release: Path, helm: Path) -> None:

@@ -11,6 +11,7 @@ from inferno_operator.cli.inferno import (
     optimization,
     programs,
     replay,
+    sample,
 )
 
 app = typer.Typer(
@@ -34,7 +35,7 @@ def inferno(_version: Version = False) -> None:
     """
 
 
-for commands in (optimization, measurement, generate, replay, programs):
+for commands in (sample, optimization, measurement, generate, replay, programs):
     app.add_typer(commands.app)
 app.add_typer(migrate.app, name="migrate")
 app.add_typer(catalogue.app, name="catalogue")

@@ -1,0 +1,20 @@
+"""`inferno sample`: something to optimize, for who has no cluster and no files yet."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: inferno sample | inferno optimize -"
+    "\n\nExample: inferno sample > sample.yaml && inferno explain sample.yaml Free-granite-13b"
+)
+def sample() -> None:
+    """Print a small system: two servers of one model, and what they may run on.
+
+    Write it to a file, change it, and give the file to the other commands.
+    """
+    from inferno_operator.cli.offline.sample import sample_text
+
+    typer.echo(sample_text(), nl=False)
