@@ -229,21 +229,22 @@ def placed(allocation: Allocation) -> str:
 
 
 def _notes(system: System, solution: Solution) -> Iterator[str]:
-    """Return notes on servers and models, which are sentences below the table.
-
-    A note that several servers have is one sentence.
-    """
-    servers: dict[str, list[str]] = {}
-    for decision in solution.decisions:
-        for note in _notes_of(decision):
-            servers.setdefault(note, []).append(decision.server)
-    yield from (f"{listed(names, NAMES_SHOWN)}: {note}" for note, names in servers.items())
+    """Return notes on servers and models, which are sentences below the table."""
+    yield from grouped((d.server, note) for d in solution.decisions for note in _notes_of(d))
     for problem in find_problems(system):
         if problem.reason in DANGLING:
             yield f"warning: {problem}"
     for service_class in system.classes:
         if warning := priority_warning(service_class.priority):
             yield f"warning: service class {service_class.name!r}: {warning}"
+
+
+def grouped(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Return pairs of a server and a note as sentences, one for all servers with an equal note."""
+    servers: dict[str, list[str]] = {}
+    for server, note in notes:
+        servers.setdefault(note, []).append(server)
+    yield from (f"{listed(names, NAMES_SHOWN)}: {note}" for note, names in servers.items())
 
 
 def decision_notes(decision: Decision) -> Iterator[str]:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from inferno_operator.cli.overview import CardUse, Overview, ServerView
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
-from inferno_operator.cli.tables.solution import Part, TextTable, one_more_card
+from inferno_operator.cli.tables.solution import Part, TextTable, grouped, one_more_card
 from inferno_operator.resources import (
     Condition,
     CountedCards,
@@ -134,14 +134,17 @@ def _headroom_cells(view: ServerView, latency: str) -> tuple[str, str]:
 
 
 def _notes(seen: Overview) -> Iterator[str]:
-    for view in seen.servers:
-        if view.reason not in ("", Reason.ALLOCATED) and view.message:
-            yield f"{view.name}: {view.message}"
-        if view.measured and view.measured.message:
-            yield f"{view.name}: {view.measured.quality}: {view.measured.message}"
-        if view.warnings:
-            yield f"{view.name}: warning: {view.warnings}"
+    yield from grouped((view.name, note) for view in seen.servers for note in _notes_of(view))
     yield from (f"warning: {trouble}" for trouble in seen.troubles)
+
+
+def _notes_of(view: ServerView) -> Iterator[str]:
+    if view.reason not in ("", Reason.ALLOCATED) and view.message:
+        yield view.message
+    if view.measured and view.measured.message:
+        yield f"{view.measured.quality}: {view.measured.message}"
+    if view.warnings:
+        yield f"warning: {view.warnings}"
 
 
 def _totals(views: Sequence[ServerView]) -> str:

@@ -188,6 +188,16 @@ def test_load_that_one_more_card_serves_stands_in_place_of_its_price() -> None:
     assert capacity[0]["gain"] == {"priority": 2, "load": 30.5}
 
 
+def test_a_note_that_several_servers_have_is_one_sentence() -> None:
+    troubled = {"status": "False", "reason": "UnknownModel", "message": "there is no such model"}
+
+    shown = lines(*(measured(name, 30, **troubled) for name in "abcdefg"))
+
+    assert [line for line in shown if "no such model" in line] == [
+        "a, b, c, d, e and 2 more: there is no such model"
+    ]
+
+
 def test_nothing_at_all_is_told_too() -> None:
     assert lines() == ["no Servers in this namespace"]
 
