@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
+from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.settings import ExactSettings, ProgramSizes
 from tests.unit.optimizer.programs import best_of_all, every_choice, random_program, relaxed
 
@@ -81,6 +83,16 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
     assert outcome.least_value == pytest.approx(value)
 
 
+def large_program(seed: int) -> Program:
+    return random_program(seed, cases=300)
+
+
+@cache
+def exact_plan(seed: int) -> BoolArray:
+    """The best plan of a large program, for all tests of this seed."""
+    return solve_by_levels(large_program(seed), Timer(lambda: 60.0)).plan
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
@@ -89,21 +101,21 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
 )
 @pytest.mark.parametrize("seed", range(10))
 def test_a_large_program_is_within_what_is_proven_of_it(seed: int, settings: ExactSettings) -> None:
-    program = random_program(seed, cases=300)
+    program = large_program(seed)
     start = time.process_time()  # that of other processes does not count
 
     outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.process_time()), settings)
 
-    exact = solve_by_levels(program, Timer(lambda: 60.0))
+    exact = exact_plan(seed)
     levels = len(outcome.most_served)
-    served, best = program.served(outcome.plan, levels), program.served(exact.plan, levels)
+    served, best = program.served(outcome.plan, levels), program.served(exact, levels)
     assert np.all(program.used(outcome.plan) <= program.capacity)
     assert served[0] <= best[0] * (1 + 1e-9)
     assert np.all(outcome.most_served >= served * (1 - 1e-9))
     assert outcome.most_served[0] >= best[0] * (1 - 1e-9)
     assert served[0] >= 0.99 * best[0]
     if np.array_equal(served, best):
-        assert outcome.least_value <= program.value[exact.plan].sum() + 1e-6
+        assert outcome.least_value <= program.value[exact].sum() + 1e-6
 
 
 @pytest.mark.parametrize("seed", range(10))

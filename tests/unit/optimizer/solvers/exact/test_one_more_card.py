@@ -39,14 +39,9 @@ def most_of(program: Program, level: int, floors: FloatArray) -> float:
     return -relaxed(program, load.tolist(), floors[:level].tolist())
 
 
-def gains(
-    program: Program, card_type: int, more: int, outcome: LevelPlan[BoolArray]
-) -> list[float]:
-    """What each level gains in the relaxation with more cards of a type."""
-    floors = kept(program, outcome)
-    other = with_cards(program, card_type, more)
-    levels = range(len(floors))
-    return [most_of(other, p, floors) - most_of(program, p, floors) for p in levels]
+def most_of_each(program: Program, floors: FloatArray) -> FloatArray:
+    """The most load of each level in the relaxation, the earlier ones keeping theirs."""
+    return np.array([most_of(program, level, floors) for level in range(len(floors))])
 
 
 def kept(program: Program, outcome: LevelPlan[BoolArray]) -> FloatArray:
@@ -62,14 +57,15 @@ def test_an_estimate_is_what_the_relaxation_with_one_more_card_shows(seed: int) 
 
     told, floors = outcome.one_more(), kept(program, outcome)
     now = relaxed(program, program.value.tolist(), floors.tolist())
+    most = most_of_each(program, floors)
     for card_type, level in enumerate(told.level.tolist()):
-        gained = gains(program, card_type, 1, outcome)
+        grown = with_cards(program, card_type, 1)
+        gained = (most_of_each(grown, floors) - most).tolist()
         if level != NO_LEVEL:
             assert told.gain[card_type] == pytest.approx(gained[level], abs=ROUNDING)
             assert gained[:level] == pytest.approx([0.0] * level, abs=ROUNDING)
             assert math.isnan(told.price[card_type])
         else:
-            grown = with_cards(program, card_type, 1)
             saved = now - relaxed(grown, grown.value.tolist(), floors.tolist())
             assert told.price[card_type] == pytest.approx(saved, abs=1e-4)
             assert gained == pytest.approx([0.0] * len(gained), abs=ROUNDING)
