@@ -349,6 +349,11 @@ class System:
     held: Mapping[str, int] = field(default_factory=dict)  # a dict: it must be picklable
     held_cost: float = 0.0
 
+    @property
+    def current_cost(self) -> float:
+        """Cost of all that runs now, also of the servers that are not part of it [cents/hour]."""
+        return sum(server.current.cost for server in self.servers) + self.held_cost
+
     def by_name(self) -> "System":
         """The same system with all objects sorted by name."""
         return replace(

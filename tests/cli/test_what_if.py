@@ -185,3 +185,10 @@ def test_a_server_that_gets_a_share_has_remedies_too(tmp_path: Path) -> None:
     )
     assert [line for line in others if "slo-ttw" in line]
     assert [line for line in others if "a load of 84.73 requests/min instead of 90" in line]
+
+
+def test_csv_of_a_change_that_changes_nothing_has_headings_only() -> None:
+    headings, *rows = run("optimize", SAMPLE, "--set", "capacity.A100+=0", "-o", "csv").splitlines()
+
+    assert headings.startswith("SERVER,BEFORE,BEFORE COST,AFTER,AFTER COST,")
+    assert rows == []

@@ -17,7 +17,7 @@ import typer
 from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from inferno_operator.cli.tables.solution import Part
+    from inferno_operator.cli.tables.solution import Part, TextTable
     from inferno_optimizer.system import System
 
 FAILED = 1
@@ -36,7 +36,7 @@ class Format(StrEnum):
 
 
 Output = Annotated[
-    Format, typer.Option("--output", "-o", help="How to print the result; csv is its first table.")
+    Format, typer.Option("--output", "-o", help="How to print the result; csv is its main table.")
 ]
 TimeLimit = Annotated[
     float,
@@ -165,10 +165,13 @@ def show(
     output: Format,
     document: Callable[[], object],
     parts: Callable[[], Iterable["Part"]],
+    table: "Callable[[], TextTable] | None" = None,
 ) -> None:
-    """Print a result: the document as JSON or YAML, the first table as CSV, or all parts as text.
+    """Print a result: the document as JSON or YAML, a table as CSV, or all parts as text.
 
-    On a terminal, tables have the columns for which there is room.
+    The table is the first of the parts, unless another one is given: for a result whose first
+    table is about something else where it has no rows. On a terminal, tables have the columns for
+    which there is room.
     """
     if output is Format.JSON:
         typer.echo(json.dumps(document(), indent=2, ensure_ascii=False))
@@ -179,7 +182,7 @@ def show(
     elif output is Format.CSV:
         from inferno_operator.cli.tables.solution import csv_text
 
-        typer.echo(csv_text(parts()), nl=False)
+        typer.echo(csv_text([table()] if table else parts()), nl=False)
     elif sys.stdout.isatty():
         from rich.console import Console
 

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from math import inf
 
 from inferno_operator.cli.tables.solution import (
     decision_notes,
     one_more_card,
     placed,
+    stays,
     with_ttft,
 )
 from inferno_operator.pages.fleet import (
     CardRow,
-    ClassRow,
     FleetPage,
     KeyFigure,
     PredictedLatency,
@@ -25,7 +26,6 @@ from inferno_optimizer.system import (
     Decision,
     Generation,
     Reason,
-    Server,
     Solution,
     System,
     Target,
@@ -66,18 +66,13 @@ def fleet_page(title: str, system: System, solution: Solution) -> FleetPage:
             )
             for use in solution.capacity
         ],
-        classes=[
-            ClassRow(
-                level.priority, f"{level.served:.2f}", f"{level.bound:.2f}", f"{level.gap:.2g}"
-            )
-            for level in solution.certificate.levels
-        ],
-        notes=[note for d in solution.decisions if d not in short for note in decision_notes(d)],
+        levels=solution.certificate.levels,
+        notes=tuple(decision_notes(d for d in solution.decisions if _is_served(d))),
     )
 
 
 def _figures(system: System, solution: Solution, short: int) -> Iterator[KeyFigure]:
-    now = sum(server.current.cost for server in system.servers) + system.held_cost
+    now = system.current_cost
     yield KeyFigure("Cost now", f"{now:.2f}", "cents/hour")
     yield KeyFigure("Cost planned", f"{solution.cost:.2f}", "cents/hour")
     yield KeyFigure("Change", f"{solution.cost - now:+.2f}", "cents/hour")
@@ -92,11 +87,16 @@ def _short_of(system: System, solution: Solution) -> list[Decision]:
     """The decisions for servers that get less than they need, the most important ones first."""
     priority = {c.name: c.priority for c in system.classes}
     pairs = [
-        (priority.get(server.service_class, len(priority)), decision)
+        (priority.get(server.service_class, inf), decision)
         for server, decision in zip(system.servers, solution.decisions, strict=True)
-        if decision.reason is not Reason.ALLOCATED
+        if not _is_served(decision)
     ]
     return [decision for _, decision in sorted(pairs, key=lambda pair: (pair[0], pair[1].server))]
+
+
+def _is_served(decision: Decision) -> bool:
+    """Whether a server gets all that it needs."""
+    return decision.reason is Reason.ALLOCATED
 
 
 def _shortfall(system: System, solution: Solution, decision: Decision) -> Shortfall:
@@ -111,7 +111,8 @@ def _shortfall(system: System, solution: Solution, decision: Decision) -> Shortf
 def _servers(system: System, solution: Solution) -> Iterator[ServerRow]:
     catalogue = Catalogue(system)
     for server, decision in zip(system.servers, solution.decisions, strict=True):
-        planned = _planned(server, decision)
+        planned = decision.allocation or Allocation()
+        planned = server.current if stays(server, decision) else planned
         itl, ttft = _latencies(decision.allocation, catalogue.target(server))
         yield ServerRow(
             name=server.name,
@@ -124,15 +125,8 @@ def _servers(system: System, solution: Solution) -> Iterator[ServerRow]:
             itl=itl,
             ttft=ttft,
             reason=str(decision.reason),
-            served=decision.reason is Reason.ALLOCATED,
+            served=_is_served(decision),
         )
-
-
-def _planned(server: Server, decision: Decision) -> Allocation:
-    """What is planned; what runs where no decision is possible."""
-    if decision.allocation is None and not decision.reason.decided:
-        return server.current
-    return decision.allocation or Allocation()
 
 
 def _latencies(
@@ -154,8 +148,6 @@ def _latency(
     if not percentile:
         return PredictedLatency(mean_ms, target_ms)
     predicted = getattr(planned.tail, f"{name}_p{percentile:g}", 0.0)
-    return (
-        PredictedLatency(predicted, target_ms, percentile)
-        if predicted
-        else PredictedLatency(mean_ms, 0.0)
-    )
+    if not predicted:
+        return PredictedLatency(mean_ms, 0.0)
+    return PredictedLatency(predicted, target_ms, percentile)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inferno_optimizer.system import Level
+
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
@@ -78,16 +80,6 @@ class CardRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRow:
-    """The load of a priority that is served, and the most that is proven possible, as text."""
-
-    priority: int
-    served: str
-    bound: str
-    gap: str
-
-
-@dataclass(frozen=True, slots=True)
 class FleetPage:
     """All that the page shows.
 
@@ -103,8 +95,10 @@ class FleetPage:
         The servers that get less than they need, the most important ones first.
     more_shortfalls
         How many more there are, which are named in the table only.
-    servers, cards, classes
+    servers, cards
         The tables.
+    levels
+        The load of each priority that is served, with the most that is proven possible.
     notes
         Sentences on servers and models.
     """
@@ -116,5 +110,5 @@ class FleetPage:
     more_shortfalls: int
     servers: Sequence[ServerRow]
     cards: Sequence[CardRow]
-    classes: Sequence[ClassRow]
+    levels: Sequence[Level]
     notes: Sequence[str]

@@ -2,7 +2,7 @@
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,9 @@ from inferno_operator.cli.console import (
 )
 from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
 from inferno_operator.cli.options.inputs import Paths
+
+if TYPE_CHECKING:
+    from inferno_optimizer.system import System
 
 app = typer.Typer()
 
@@ -54,9 +57,8 @@ def optimize(
     Needs no cluster and changes nothing.
     """
     from inferno_operator.cli.drawing.curve import draw
-    from inferno_operator.cli.offline.system import read_system, refuse_unknown
     from inferno_operator.cli.tables.solution import solution_parts
-    from inferno_operator.cli.tables.what_if import comparison_parts
+    from inferno_operator.cli.tables.what_if import changes_table, comparison_parts
     from inferno_optimizer.explain.changes import parse_change
     from inferno_optimizer.explain.comparison import compare
     from inferno_optimizer.optimize import optimize
@@ -64,8 +66,7 @@ def optimize(
     from inferno_optimizer.wire.what_if import apply_changes
 
     checks = checks_of(fail_on)
-    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
-    system = limited(system, time_limit)
+    system = _read(paths, time_limit, lenient=lenient)
     system = system if trace is None else traced(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
@@ -84,6 +85,7 @@ def optimize(
         output,
         lambda: encode_comparison(changes, comparison),
         lambda: comparison_parts(comparison),
+        lambda: changes_table(comparison.differences),
     )
     refuse(after, checks)
 
@@ -102,7 +104,6 @@ def explain(
     Each accelerator with its numbers and, where it is out, why. For a server that gets less
     than it needs also the smallest changes that would serve it.
     """
-    from inferno_operator.cli.offline.system import read_system, refuse_unknown
     from inferno_operator.cli.tables.solution import option_parts
     from inferno_operator.cli.tables.what_if import remedy_parts
     from inferno_optimizer.explain.options import explain
@@ -110,8 +111,7 @@ def explain(
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
-    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
-    system = limited(system, time_limit)
+    system = _read(paths, time_limit, lenient=lenient)
     options = explain(system, server)
     with working("looking for what would serve it"):
         solution = optimize(system)
@@ -141,7 +141,6 @@ def report(
     The page is one HTML file that needs no network. For the most important servers that get
     less than they need, it names the smallest changes that would serve them.
     """
-    from inferno_operator.cli.offline.system import read_system, refuse_unknown
     from inferno_operator.cli.report import fleet_page
     from inferno_operator.pages.html import fleet_html
     from inferno_optimizer.explain.changes import parse_change
@@ -149,8 +148,8 @@ def report(
     from inferno_optimizer.wire.what_if import apply_changes
 
     checks = checks_of(fail_on)
-    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
-    system, idle = apply_changes(limited(system, time_limit), map(parse_change, changes))
+    system = _read(paths, time_limit, lenient=lenient)
+    system, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
     with working(f"optimizing {len(system.servers)} servers") as tell:
         solution = optimize(system)
@@ -158,3 +157,11 @@ def report(
         page = fleet_page(f"Plan for {len(system.servers)} servers", system, solution)
     write(html, fleet_html(page))
     refuse(solution, checks)
+
+
+def _read(paths: list[str], time_limit: float, *, lenient: bool) -> "System":
+    """Return the system that files describe, with a time limit for the exact solver [s]."""
+    from inferno_operator.cli.offline.system import read_system, refuse_unknown
+
+    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
+    return limited(system, time_limit)

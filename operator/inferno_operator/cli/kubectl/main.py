@@ -93,7 +93,7 @@ def plan(
     """
     from inferno_operator.cli.kubectl.dry_run import decide
     from inferno_operator.cli.preview import plan_document, preview
-    from inferno_operator.cli.tables.plan import plan_parts
+    from inferno_operator.cli.tables.plan import changes_table, plan_parts
 
     checks = checks_of(fail_on)
     namespace, observations = _read(place)
@@ -106,6 +106,7 @@ def plan(
         output,
         lambda: plan_document(name, changes, planned, solution),
         lambda: plan_parts(planned, solution),
+        lambda: changes_table(planned, solution),
     )
     refuse(solution, checks)
 
@@ -365,9 +366,14 @@ async def _follow(session: "Session", interval: float) -> None:
 
 def _show_overview(output: Format, seen: "Overview") -> None:
     from inferno_operator.cli.overview import overview_document
-    from inferno_operator.cli.tables.top import top_parts
+    from inferno_operator.cli.tables.top import servers_table, top_parts
 
-    show(output, lambda: overview_document(seen), lambda: top_parts(seen, now()))
+    show(
+        output,
+        lambda: overview_document(seen),
+        lambda: top_parts(seen, now()),
+        lambda: servers_table(seen.servers),
+    )
 
 
 def _show_measurements(

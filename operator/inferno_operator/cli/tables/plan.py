@@ -12,6 +12,7 @@ from inferno_operator.cli.tables.solution import (
     TextTable,
     cards_table,
     failed_steps,
+    grouped,
     latency_headings,
     proof,
     with_ttft,
@@ -27,8 +28,9 @@ OPTIONAL = (
 
 def plan_parts(plan: PlanPreview, solution: Solution) -> Iterator[Part]:
     """Yield servers that change, notes on servers that get too little, totals, cards, proof."""
-    if changing := [item for item in plan.servers if item.action]:
-        yield _servers(changing, ttft=with_ttft(solution.allocations.values()))
+    changes = changes_table(plan, solution)
+    if changes.rows:
+        yield changes
         yield ""
     if notes := [*_notes(plan.servers), *plan.troubles]:
         yield from notes
@@ -42,10 +44,12 @@ def plan_parts(plan: PlanPreview, solution: Solution) -> Iterator[Part]:
     yield from failed_steps(solution.certificate)
 
 
-def _servers(previews: Sequence[Preview], *, ttft: bool) -> TextTable:
+def changes_table(plan: PlanPreview, solution: Solution) -> TextTable:
+    """Return the servers that change; only headings where nothing does."""
+    ttft = with_ttft(solution.allocations.values())
     now = ("SERVER", "CLASS", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
     then = ("PLANNED", ">BATCH", ">PLANNED:COST", *latency_headings(ttft=ttft))
-    rows = [_row(item, ttft=ttft) for item in previews]
+    rows = [_row(item, ttft=ttft) for item in plan.servers if item.action]
     return TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL)
 
 
@@ -76,11 +80,14 @@ def _planned_cells(item: Preview, *, ttft: bool) -> tuple[str, ...]:
 
 def _notes(previews: Iterable[Preview]) -> Iterator[str]:
     """Return why servers get too little, and warnings, as sentences below the table."""
-    for item in previews:
-        if item.reason != Reason.ALLOCATED:
-            yield f"{item.name}: {item.message}"
-        if item.warnings:
-            yield f"{item.name}: warning: {item.warnings}"
+    return grouped((item.name, note) for item in previews for note in _notes_of(item))
+
+
+def _notes_of(item: Preview) -> Iterator[str]:
+    if item.reason != Reason.ALLOCATED:
+        yield item.message
+    if item.warnings:
+        yield f"warning: {item.warnings}"
 
 
 def _totals(previews: Sequence[Preview]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rich.text import Text
 
-from inferno_operator.cli.tables.solution import GAP, Part, TextTable
+from inferno_operator.cli.tables.solution import GAP, Part, TextTable, first_table
 from inferno_operator.cli.tables.top import MISSES
 from inferno_optimizer.system import Reason
 
@@ -20,23 +20,27 @@ STYLES: Mapping[str, str] = {
 """Styles of cells."""
 
 
-def rich_text(parts: Iterable[Part], width: int | None = None) -> Text:
+def rich_text(parts: Iterable[Part], width: int) -> Text:
     """Return the text of the parts as `str` returns it, with styles.
 
-    With a width, tables lose the optional columns for which there is no room; a line below tells
-    their names.
+    Tables lose the optional columns for which there is no room; a line below tells their names.
     """
-    return Text("\n").join(line for part in parts for line in _lines(part, width))
+    parts = list(parts)
+    first = first_table(parts)
+    return Text("\n").join(
+        line for part in parts for line in _lines(part, width, in_csv=part is first)
+    )
 
 
-def _lines(part: Part, width: int | None) -> Iterator[Text]:
+def _lines(part: Part, width: int, *, in_csv: bool) -> Iterator[Text]:
     if not isinstance(part, TextTable):
         yield Text(part)
         return
-    table, left_out = (part, ()) if width is None else part.within(width)
+    table, left_out = part.within(width)
     yield from _table_lines(table)
     if left_out:
-        yield Text(f"no room for {', '.join(left_out)}; -o csv has all", style="dim")
+        where = "; -o csv has all" if in_csv else ""
+        yield Text(f"no room for {', '.join(left_out)}{where}", style="dim")
 
 
 def _table_lines(table: TextTable) -> Iterator[Text]:

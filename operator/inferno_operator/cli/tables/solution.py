@@ -60,9 +60,8 @@ class TextTable:
     def lines(self) -> list[list[str]]:
         """Return titles and rows, with the cells of each column padded to the same width."""
         lines = [self._titles(), *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         sides = [">" if heading.startswith(">") else "<" for heading in self.headings]
-        layout = [f"{{:{s}{w}}}" for s, w in zip(sides, widths, strict=True)]
+        layout = [f"{{:{s}{w}}}" for s, w in zip(sides, self._widths(), strict=True)]
         return [[c.format(cell) for c, cell in zip(layout, line, strict=True)] for line in lines]
 
     def records(self) -> list[list[str]]:
@@ -82,14 +81,16 @@ class TextTable:
 
     def width(self) -> int:
         """Return the number of characters of a line."""
-        titles, *_ = self.lines()
-        return sum(map(len, titles)) + len(GAP) * (len(titles) - 1)
+        return sum(self._widths()) + len(GAP) * (len(self.headings) - 1)
 
     def without(self, name: str) -> "TextTable":
         """Return the table without a column."""
         kept = [place for place, heading in enumerate(self.headings) if name_of(heading) != name]
         rows = [[row[place] for place in kept] for row in self.rows]
         return TextTable([self.headings[place] for place in kept], rows, self.optional)
+
+    def _widths(self) -> list[int]:
+        return [max(map(len, cells)) for cells in zip(self._titles(), *self.rows, strict=True)]
 
     def _titles(self) -> list[str]:
         names = {"", *map(name_of, self.headings)}
@@ -105,6 +106,11 @@ def name_of(heading: str) -> str:
 Part = TextTable | str
 
 
+def first_table(parts: Iterable[Part]) -> TextTable | None:
+    """Return the table that a result is about; None if it has no table."""
+    return next((part for part in parts if isinstance(part, TextTable)), None)
+
+
 def csv_text(parts: Iterable[Part]) -> str:
     """Return the first table as CSV (RFC 4180), each column with a name of its own.
 
@@ -113,7 +119,7 @@ def csv_text(parts: Iterable[Part]) -> str:
     InputError
         There is no table.
     """
-    table = next((part for part in parts if isinstance(part, TextTable)), None)
+    table = first_table(parts)
     if table is None:
         raise InputError("there is no table to print as CSV: take another --output")
     text = StringIO()
@@ -211,7 +217,7 @@ def _current_cells(server: Server) -> tuple[str, ...]:
 def _desired_cells(server: Server, decision: Decision, *, ttft: bool) -> tuple[str, ...]:
     """Return what is decided; where no decision is possible, what runs, which stays."""
     allocation = decision.allocation
-    if allocation is None and not decision.reason.decided and server.current.replicas > 0:
+    if stays(server, decision):
         return (placed(server.current), "", f"{server.current.cost:.2f}", *[""] * (2 + ttft))
     if allocation is None:
         return ("-", *[""] * (4 + ttft))
@@ -223,6 +229,12 @@ def _desired_cells(server: Server, decision: Decision, *, ttft: bool) -> tuple[s
     )
 
 
+def stays(server: Server, decision: Decision) -> bool:
+    """Whether what runs stays because no decision is possible."""
+    undecided = decision.allocation is None and not decision.reason.decided
+    return undecided and server.current.replicas > 0
+
+
 def placed(allocation: Allocation) -> str:
     """Return replicas and accelerator; a dash if nothing runs."""
     return allocation.placement if allocation.accelerator else "-"
@@ -230,7 +242,7 @@ def placed(allocation: Allocation) -> str:
 
 def _notes(system: System, solution: Solution) -> Iterator[str]:
     """Return notes on servers and models, which are sentences below the table."""
-    yield from grouped((d.server, note) for d in solution.decisions for note in _notes_of(d))
+    yield from decision_notes(solution.decisions)
     for problem in find_problems(system):
         if problem.reason in DANGLING:
             yield f"warning: {problem}"
@@ -247,9 +259,9 @@ def grouped(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield from (f"{listed(names, NAMES_SHOWN)}: {note}" for note, names in servers.items())
 
 
-def decision_notes(decision: Decision) -> Iterator[str]:
-    """Return why a server gets less than it needs, and the warnings of its allocation."""
-    yield from (f"{decision.server}: {note}" for note in _notes_of(decision))
+def decision_notes(decisions: Iterable[Decision]) -> Iterator[str]:
+    """Return why servers get less than they need, and the warnings of their allocations."""
+    return grouped((d.server, note) for d in decisions for note in _notes_of(d))
 
 
 def _notes_of(decision: Decision) -> Iterator[str]:
@@ -259,10 +271,9 @@ def _notes_of(decision: Decision) -> Iterator[str]:
 
 
 def _totals(system: System, solution: Solution) -> str:
-    current = sum(server.current.cost for server in system.servers) + system.held_cost
     return (
         f"{len(solution.allocations)} of {len(system.servers)} servers have an allocation; "
-        f"cost {current:.2f} -> {solution.cost:.2f} cents/hour"
+        f"cost {system.current_cost:.2f} -> {solution.cost:.2f} cents/hour"
     )
 
 

@@ -41,7 +41,7 @@ def top_parts(seen: Overview, now: datetime) -> Iterator[Part]:
     if not seen.servers:
         yield "no Servers in this namespace"
     else:
-        yield _servers(seen.servers)
+        yield servers_table(seen.servers)
         yield ""
         if notes := list(_notes(seen)):
             yield from notes
@@ -81,7 +81,8 @@ def condition_parts(conditions: Sequence[Condition], now: datetime) -> Iterator[
         yield TextTable(headings, rows)
 
 
-def _servers(views: Sequence[ServerView]) -> TextTable:
+def servers_table(views: Sequence[ServerView]) -> TextTable:
+    """Return the servers; only headings where there are none."""
     shown = [key for key, _ in LATENCIES if any(view.headroom(key) for view in views)]
     latencies = [f">{name}/SLO" for key, name in LATENCIES if key in shown]
     headings = ["SERVER", "CLASS", "CURRENT", "DESIRED", ">LOAD"]

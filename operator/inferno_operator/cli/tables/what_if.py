@@ -24,9 +24,9 @@ def comparison_parts(comparison: Comparison) -> Iterator[Part]:
     if not comparison.differences:
         yield "nothing changes: every server gets the same as without"
         return
-    yield _servers(comparison.differences)
+    yield changes_table(comparison.differences)
     yield ""
-    if notes := list(_notes(comparison.differences)):
+    if notes := list(decision_notes(d.after for d in comparison.differences)):
         yield from notes
         yield ""
     yield _totals(comparison.before, comparison.after)
@@ -45,7 +45,8 @@ def remedy_parts(decision: Decision, remedies: Iterable[Remedy]) -> Iterator[Par
     yield from lines or ["no single change of cards, targets or load is known that would serve it"]
 
 
-def _servers(differences: Sequence[DecisionDifference]) -> TextTable:
+def changes_table(differences: Sequence[DecisionDifference]) -> TextTable:
+    """Return the servers that change; only headings where nothing does."""
     ttft = with_ttft(d.after.allocation for d in differences if d.after.allocation)
     placements = ("SERVER", "BEFORE", ">BEFORE:COST", "AFTER", ">AFTER:COST")
     headings = (*placements, *latency_headings(ttft=ttft), "REASON")
@@ -68,12 +69,6 @@ def _row(difference: DecisionDifference, *, ttft: bool) -> tuple[str, ...]:
 
 def _placement(allocation: Allocation | None) -> tuple[str, str]:
     return (placed(allocation), f"{allocation.cost:.2f}") if allocation else ("-", "")
-
-
-def _notes(differences: Iterable[DecisionDifference]) -> Iterator[str]:
-    """Return why servers get less than they need, and warnings, as sentences below the table."""
-    for difference in differences:
-        yield from decision_notes(difference.after)
 
 
 def _totals(before: Solution, after: Solution) -> str:

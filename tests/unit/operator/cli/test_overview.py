@@ -8,8 +8,8 @@ import pytest
 from inferno_operator.cli.kubectl.dry_run import decide
 from inferno_operator.cli.overview import overview, overview_document
 from inferno_operator.cli.tables.rich import rich_text
-from inferno_operator.cli.tables.solution import cards_table
-from inferno_operator.cli.tables.top import age, top_parts
+from inferno_operator.cli.tables.solution import cards_table, csv_text
+from inferno_operator.cli.tables.top import age, servers_table, top_parts
 from inferno_operator.controllers.optimization.status import optimized
 from tests.unit.operator.objects import (
     NOW,
@@ -209,16 +209,22 @@ def test_ages_are_in_one_unit(seconds: int, shown: str) -> None:
     assert age(NOW, NOW + timedelta(seconds=seconds)) == shown
 
 
+WIDE = 200
+"""Width of a terminal that has room for all columns."""
+
+
 def test_a_terminal_shows_the_same_text() -> None:
     parts = list(top_parts(overview([observed(measured("S", 50)), observed(PROMISES)]), NOW))
 
-    shown = [line.rstrip() for line in rich_text(parts).plain.splitlines()]
+    shown = [line.rstrip() for line in rich_text(parts, WIDE).plain.splitlines()]
     assert shown == "\n".join(map(str, parts)).splitlines()
 
 
 @pytest.mark.parametrize(("itl", "style"), [(50, "red"), (10, "")])
 def test_missed_targets_stand_out(itl: float, style: str) -> None:
-    text = rich_text(top_parts(overview([observed(measured("S", itl)), observed(PROMISES)]), NOW))
+    text = rich_text(
+        top_parts(overview([observed(measured("S", itl)), observed(PROMISES)]), NOW), WIDE
+    )
 
     styles = {str(span.style) for span in text.spans} - {"", "bold"}
     assert styles == ({style} if style else set())
@@ -277,3 +283,7 @@ def test_a_measurement_that_is_not_fresh_says_what_to_do() -> None:
     shown = lines(by_prometheus("S", quality="Partial", message="2 of 4 replicas report"))
 
     assert "s: Partial: 2 of 4 replicas report" in shown
+
+
+def test_csv_of_no_servers_has_their_headings() -> None:
+    assert csv_text([servers_table(overview([]).servers)]).startswith("SERVER,CLASS,CURRENT,")

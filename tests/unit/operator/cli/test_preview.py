@@ -6,8 +6,10 @@ import pytest
 
 from inferno_operator.cli.kubectl.dry_run import decide
 from inferno_operator.cli.preview import Action, PlanPreview, preview
-from inferno_operator.cli.tables.plan import plan_parts
+from inferno_operator.cli.tables.plan import changes_table, plan_parts
+from inferno_operator.cli.tables.solution import csv_text
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.system import Certificate, Solution, SolverStatus
 from tests.unit.operator.objects import (
     accelerator,
     capacity,
@@ -32,6 +34,27 @@ def planned(*manifests: Manifest) -> tuple[PlanPreview, str]:
     outcome = decide(observations, "default", None)
     plan = preview(observations, outcome.snapshot, outcome.solution)
     return plan, "\n".join(map(str, plan_parts(plan, outcome.solution)))
+
+
+def test_a_note_that_several_servers_have_is_one_sentence() -> None:
+    typo = {**desires(2)["spec"], "model": "typo"}
+    servers = [server(name, spec={**typo, "name": name}) for name in "abcdefg"]
+
+    _, shown = planned(*servers)
+
+    (note,) = [line for line in shown.splitlines() if "'typo'" in line]
+    assert note.startswith("a, b, c, d, e and 2 more: ")
+
+
+def test_csv_has_the_servers_that_change_also_if_there_are_none() -> None:
+    changing, _ = planned(server(wanted=2))
+    solution = Solution((), Certificate("none", SolverStatus.OPTIMAL, 0.0, None, 0.0), ())
+
+    headings, *rows = csv_text([changes_table(changing, solution)]).splitlines()
+    nothing = csv_text([changes_table(PlanPreview((), ()), solution)]).splitlines()
+
+    assert [row.split(",")[0] for row in rows] == [changing.servers[0].name]
+    assert nothing == [headings]
 
 
 def desires(wanted: int, **desired: object) -> Manifest:

@@ -143,6 +143,17 @@ def test_a_terminal_tells_which_columns_it_has_no_room_for() -> None:
     )
 
 
+def test_csv_is_named_only_below_the_table_that_it_has() -> None:
+    other = replace(PLACED, headings=("CARDS", *PLACED.headings[1:]))
+
+    shown = rich_text([PLACED, "", other], 20).plain.splitlines()
+
+    assert [line for line in shown if line.startswith("no room")] == [
+        "no room for CLASS, CURRENT, CURRENT COST; -o csv has all",
+        "no room for CLASS, CURRENT, CURRENT COST",
+    ]
+
+
 def test_a_fleet_of_200_servers_fits_every_terminal() -> None:
     system = decode_system(fleet(200, 13, seed=1, demand=1.3))
     servers = next(iter(solution_parts(system, optimize(system))))
