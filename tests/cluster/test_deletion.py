@@ -245,7 +245,7 @@ def test_objects_stay_with_a_definition_that_is_being_deleted_until_a_person_let
 
 def do_as_troubleshooting_says(scene: Scene, folder: Path) -> None:
     """Run what the page shows for definitions that are being deleted, in one namespace."""
-    page = ROOT / "docs" / "troubleshooting.md"
+    page = ROOT / "docs" / "troubleshooting" / "objects.md"
     commands = [command.text for command in shown(page)]
     first = next(i for i, text in enumerate(commands) if "objects.yaml" in text)
     programs = {

@@ -18,6 +18,7 @@ from tests.reference.commands import contexts
 from tests.reference.pages import DOCS, PARTS, page, renewed
 from tests.reference.reasons import reasons
 from tests.reference.shown import pages
+from tests.reference.troubleshooting import alerts, chapters
 
 ROOT = DOCS.parent
 ALERTS = ROOT / "manifests" / "kustomize" / "components" / "monitoring" / "prometheus-rule.yaml"
@@ -33,31 +34,18 @@ def test_a_generated_page_is_as_the_code_has_it(part: str) -> None:
     assert text(part) == renewed(part), RENEW
 
 
-def explained_in_troubleshooting() -> tuple[list[str], list[str]]:
-    """What has a section there: reasons, and alerts."""
-    chapters = re.split(r"^## ", (DOCS / "troubleshooting.md").read_text(), flags=re.MULTILINE)
-    alerts = [chapter for chapter in chapters if chapter.startswith("Alerts\n")]
-    others = [chapter for chapter in chapters if chapter not in alerts]
-    return headings("".join(others)), headings("".join(alerts))
-
-
-def headings(chapters: str) -> list[str]:
-    return sorted(re.findall(r"^### (\w+)$", chapters, re.MULTILINE))
-
-
 def test_every_reason_has_its_place_in_troubleshooting() -> None:
-    explained, _ = explained_in_troubleshooting()
+    explained = [reason for chapter in chapters() for reason in chapter.reasons]
 
-    assert explained == sorted(reasons())
+    assert sorted(explained) == sorted(reasons())
 
 
 def test_every_alert_links_to_its_place_in_troubleshooting_and_no_other_is_there() -> None:
-    _, explained = explained_in_troubleshooting()
     (group,) = yaml.safe_load(ALERTS.read_text())["spec"]["groups"]
 
     links = {rule["alert"]: rule["annotations"].get("runbook_url") for rule in group["rules"]}
 
-    assert links == {name: f"docs/troubleshooting.md#{name.lower()}" for name in explained}
+    assert links == {name: f"docs/troubleshooting/alerts.md#{name.lower()}" for name in alerts()}
 
 
 def test_every_variable_that_the_sources_name_is_explained() -> None:

@@ -10,6 +10,7 @@ from tests.reference.environment import environment
 from tests.reference.markdown import fill, marked
 from tests.reference.metrics import metrics
 from tests.reference.rest import rest
+from tests.reference.troubleshooting import FOLDER, index_of_reasons
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -19,11 +20,12 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "crds": crds,
     "environment": environment,
     "metrics": metrics,
+    "reasons": index_of_reasons,
     "rest": rest,
 }
 """Each stands on the page of its name in the reference, between its markers, or on one of these."""
 
-ELSEWHERE = {"chart": CHART / "README.md"}
+ELSEWHERE = {"chart": CHART / "README.md", "reasons": FOLDER / "index.md"}
 
 
 def page(part: str) -> Path:
