@@ -7,13 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from inferno_optimizer.card_types import without_count
-from inferno_optimizer.sizing.candidates import (
-    MAX_REPLICAS,
-    MS_PER_MINUTE,
-    Candidates,
-    build_candidates,
-)
+from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates, build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.pairs import MS_PER_MINUTE
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Latencies
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, Mix

@@ -8,13 +8,9 @@ import numpy as np
 from inferno_optimizer.caveats import warnings_of
 from inferno_optimizer.decisions import misses
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.sizing.candidates import (
-    MAX_REPLICAS,
-    MS_PER_MINUTE,
-    Candidates,
-    build_candidates,
-)
+from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates, build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.pairs import MS_PER_MINUTE
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Generation, PerformanceProfile, Server, System, Tail
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from inferno_optimizer.decisions import size_servers
-from inferno_optimizer.sizing.candidates import MS_PER_MINUTE
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.sizing.pairs import MS_PER_MINUTE
 from inferno_optimizer.system import System
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, loaded, rows_of
 from inferno_optimizer.replay.remembered import Remembered, rounded
 from inferno_optimizer.replay.trace import changed
-from inferno_optimizer.sizing.candidates import build_pairs
+from inferno_optimizer.sizing.pairs import build_pairs
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Replicas
 from inferno_optimizer.sizing.waiting import log_tail, wait_percentile

@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, loaded
-from inferno_optimizer.sizing.candidates import build_pairs
+from inferno_optimizer.sizing.pairs import build_pairs
 from inferno_optimizer.sizing.queueing import FloatArray
 
 

@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.sizing.candidates import Candidates, Pairs, build_candidates
+from inferno_optimizer.sizing.candidates import Candidates, build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.pairs import Pairs
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import TargetLimits
 from inferno_optimizer.system import Decision, Load, PerformanceProfile, Server, System

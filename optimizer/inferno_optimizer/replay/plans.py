@@ -13,8 +13,9 @@ import numpy as np
 from inferno_optimizer.capacity import cards_to_hand_out
 from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, load_of
 from inferno_optimizer.replay.sized import SizedFleet
-from inferno_optimizer.sizing.candidates import Candidates, build_pairs, candidates_of, sorted_types
+from inferno_optimizer.sizing.candidates import Candidates, candidates_of
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.pairs import build_pairs, sorted_types
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Sizing
 from inferno_optimizer.solvers import solve

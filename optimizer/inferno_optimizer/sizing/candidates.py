@@ -5,17 +5,22 @@ profile of its model; solvers read the table and return row numbers. See `sizing
 rate to replicas".
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from inferno_optimizer.sizing.cases import Case, Catalogue
-from inferno_optimizer.sizing.generations import model_of
-from inferno_optimizer.sizing.performance import Requests
+from inferno_optimizer.sizing.pairs import (
+    Pairs,
+    accelerators_per_replica,
+    build_pairs,
+    integers,
+    sorted_types,
+)
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.sizing.rates import Latencies, Replicas, Sizing, TargetLimits, size
+from inferno_optimizer.sizing.rates import Latencies, Sizing, size
 from inferno_optimizer.system import Generation, System
 
 PENALTY_SHARE = 0.1
@@ -29,49 +34,6 @@ MAX_REPLICAS = 2**31 - 1
 
 ROUNDING = 1e-9
 """Relative excess over an integer that is rounded down: 3.000000001 replicas are 3."""
-
-MAX_BATCH = 2**16
-"""Largest batch [requests]; it bounds the number of states that are summed."""
-
-MS_PER_MINUTE = 60_000.0
-MS_PER_SECOND = 1_000.0
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationRows:
-    """The rows with profiles of one generation, in ascending order, and their replicas to size."""
-
-    rows: IntArray
-    replicas: Replicas
-
-    def among(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Positions in `rows` of the group's rows, and their positions in it; by falling batch."""
-        place = np.searchsorted(self.rows, rows)
-        mine = np.flatnonzero(self.rows[np.minimum(place, len(self.rows) - 1)] == rows)
-        order = np.argsort(-self.replicas.model.batch[place[mine]], kind="stable")
-        return mine[order], place[mine][order]
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """The pairs of server and profile, as arrays of shape (rows,).
-
-    `case`, `profile`, `accelerator` and `type` are positions in the cases, the system's
-    profiles, its accelerators and the sorted types; `cards` are the cards of one replica, and
-    `batch` is its largest batch; `demand` is the rate to provide for [requests/ms], 0 for an
-    idle server. `released` rows use no accelerator: the server is idle, has no minimum of
-    replicas, and the profile is of generation 2, 3 or 4.
-    """
-
-    case: IntArray
-    profile: IntArray
-    accelerator: IntArray
-    type: IntArray
-    cards: IntArray
-    batch: IntArray
-    demand: FloatArray
-    released: npt.NDArray[np.bool_]
-    groups: tuple[GenerationRows, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +124,7 @@ def candidates_of(
     system = catalogue.system
     usable, replicas = _replicas(cases, pairs, sizing)
     prices = np.array([a.cost for a in system.accelerators], dtype=np.float64)
-    counts = _accelerators_per_replica(system)[pairs.profile]
+    counts = accelerators_per_replica(system)[pairs.profile]
     unit_cost = prices[pairs.accelerator] * counts
     stays = _stays(cases, catalogue, pairs, replicas)
     value = _value(cases, catalogue, pairs, stays, unit_cost * replicas)
@@ -170,120 +132,6 @@ def candidates_of(
     return Candidates(
         system, tuple(cases), types, pairs, sizing, usable, replicas, unit_cost, value, stays
     )
-
-
-def sorted_types(system: System) -> tuple[str, ...]:
-    """The types of the cards."""
-    return tuple(sorted({a.type for a in system.accelerators}))
-
-
-def build_pairs(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, ...]) -> Pairs:
-    """The pairs of all cases and their profiles, before they are sized.
-
-    `types` are the sorted types of the cards.
-    """
-    system = catalogue.system
-    case = np.repeat(np.arange(len(cases)), [len(c.profiles) for c in cases])
-    profile = np.fromiter((i for c in cases for i in c.profiles), dtype=np.int64, count=len(case))
-    accelerator = _integers(catalogue.accelerators.get(p.accelerator, -1) for p in system.profiles)[
-        profile
-    ]
-    multiplicity = _integers(a.multiplicity for a in system.accelerators)[accelerator]
-    generation = _generation(system)[profile]
-    requests = _requests(system, cases, case, profile)
-    limits = TargetLimits.of([c.target for c in cases]).take(case)
-    demand = _demand(cases, case, requests.tokens)
-    floor = _integers(c.server.min_replicas for c in cases)[case]
-    return Pairs(
-        case=case,
-        profile=profile,
-        accelerator=accelerator,
-        type=_integers(types.index(a.type) for a in system.accelerators)[accelerator],
-        cards=_accelerators_per_replica(system)[profile] * multiplicity,
-        batch=requests.batch,
-        demand=demand,
-        released=(generation != Generation.DECODE) & (demand == 0) & (floor == 0),
-        groups=tuple(_groups(system, profile, requests, limits)),
-    )
-
-
-def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: IntArray) -> Requests:
-    """The requests that a replica of each row serves, as the generation of its profile counts."""
-    loads = [c.server.load for c in cases]
-    generation = _generation(system)[profile]
-    decoded, generated = (
-        _integers(load.tokens_of(vocabulary) for load in loads)[case]
-        for vocabulary in (Generation.DECODE, Generation.TOKEN_BUDGET)
-    )
-    tokens = np.where(generation == Generation.DECODE, decoded, generated)
-    idle = np.array([load.idle for load in loads], dtype=np.bool_)[case]
-    return Requests(
-        batch=_batch(system, cases, case, profile, np.where(idle, 0, tokens)),
-        tokens=tokens,
-        input_tokens=_integers(load.input_tokens for load in loads)[case],
-        max_queue_size=_integers(c.server.max_queue_size for c in cases)[case],
-        arrival_cov=_variations(load.arrival_cov for load in loads)[case],
-        length_cov=_variations(load.service_cov for load in loads)[case],
-    )
-
-
-def _variations(values: Iterable[float]) -> FloatArray:
-    """Coefficients of variation; 0 means unknown: random arrivals, exponential lengths."""
-    given = np.array([*values], dtype=np.float64)
-    return np.where(given > 0, given, 1.0)
-
-
-def _batch(
-    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray, tokens: IntArray
-) -> IntArray:
-    """Largest batch: that of the server if set, else that of the profile, scaled to the tokens.
-
-    Both are limited to the bounds of the profile.
-    """
-    most = np.array([p.max_batch_size for p in system.profiles], dtype=np.float64)[profile]
-    fitting = np.array([p.max_batch_size * p.at_tokens for p in system.profiles], dtype=np.float64)
-    scaled = np.where(tokens > 0, fitting[profile] // np.maximum(tokens, 1), most)
-    own = np.array([c.server.max_batch_size for c in cases], dtype=np.float64)[case]
-    bound = _most_sequences(system, cases, case, profile)
-    return np.clip(np.where(own > 0, own, scaled), 1, bound).astype(np.int64)
-
-
-def _most_sequences(
-    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray
-) -> FloatArray:
-    """Largest number of requests in service: `max_sequences` and the memory limit; at least 1."""
-    told = _bounds(p.max_sequences for p in system.profiles)[profile]
-    memory = _bounds(p.max_tokens for p in system.profiles)[profile]
-    length = np.array([c.server.load.tokens_kept for c in cases], dtype=np.float64)[case]
-    kept = np.where(length > 0, np.floor(memory / np.maximum(length, 1)), np.inf)
-    return np.clip(np.minimum(told, kept), 1, MAX_BATCH)
-
-
-def _bounds(values: Iterable[int]) -> FloatArray:
-    """Bounds as an array; 0 becomes infinity, which means no bound."""
-    bounds = np.array([*values], dtype=np.float64)
-    return np.where(bounds > 0, bounds, np.inf)
-
-
-def _demand(cases: Sequence[Case], case: IntArray, tokens: IntArray) -> FloatArray:
-    """Rate to provide for: the larger of load and throughput target [requests/ms]; 0 if idle."""
-    load = np.array([c.server.load.arrival_rate for c in cases], dtype=np.float64)[case]
-    target = np.array([c.target.tokens_per_second for c in cases], dtype=np.float64)[case]
-    idle = np.array([c.server.load.idle for c in cases], dtype=np.bool_)[case]
-    throughput = target / (MS_PER_SECOND * np.maximum(tokens, 1))
-    return np.where(idle, 0.0, np.maximum(load / MS_PER_MINUTE, throughput))
-
-
-def _groups(
-    system: System, profile: IntArray, requests: Requests, limits: TargetLimits
-) -> Iterator[GenerationRows]:
-    generation = _generation(system)
-    for kind in np.unique(generation[profile]):
-        rows, mine = np.flatnonzero(generation[profile] == kind), generation == kind
-        parameters = [system.profiles[i].parameters for i in np.flatnonzero(mine)]
-        which = np.cumsum(mine)[profile[rows]] - 1
-        model = model_of(parameters, which, requests.take(rows))
-        yield GenerationRows(rows, Replicas(model, limits.take(rows)))
 
 
 def _size_each_once(pairs: Pairs) -> Sizing:
@@ -307,7 +155,7 @@ def _replicas(
     with np.errstate(over="ignore"):  # infinity exceeds MAX_REPLICAS too
         needed = pairs.demand / np.where(attainable, sizing.max_rate, np.inf)
     usable = attainable & (needed <= MAX_REPLICAS)
-    fewest = _integers(c.server.min_replicas for c in cases)[pairs.case]
+    fewest = integers(c.server.min_replicas for c in cases)[pairs.case]
     rounded = np.ceil(np.where(usable, needed, 0.0) * (1 - ROUNDING)).astype(np.int64)
     rounded = np.where(pairs.demand > 0, np.maximum(rounded, 1), rounded)
     return usable, np.where(usable, np.maximum(rounded, fewest), 0)
@@ -319,7 +167,7 @@ def _stays(
     """Rows with the accelerator and the replicas that a server has now, and no others."""
     current = [c.server.current for c in cases]
     mixed = np.array([bool(a.mix) for a in current], dtype=np.bool_)[pairs.case]
-    equal = _integers(a.replicas for a in current)[pairs.case] == replicas
+    equal = integers(a.replicas for a in current)[pairs.case] == replicas
     unchanged: npt.NDArray[np.bool_] = _same_accelerator(cases, catalogue, pairs) & equal & ~mixed
     return unchanged
 
@@ -329,7 +177,7 @@ def _same_accelerator(
 ) -> npt.NDArray[np.bool_]:
     """Rows with the accelerator that a server has now; released rows where it has none."""
     current = [c.server.current for c in cases]
-    accelerator = _integers(catalogue.accelerators.get(a.accelerator, -1) for a in current)
+    accelerator = integers(catalogue.accelerators.get(a.accelerator, -1) for a in current)
     nothing = np.array([not a.accelerator for a in current], dtype=np.bool_)
     return np.where(
         pairs.released, nothing[pairs.case], accelerator[pairs.case] == pairs.accelerator
@@ -359,22 +207,9 @@ def _value(
             started = 0.0 if accelerator_of in kept else cost[row]
             stopped = old_cost[row] - kept.get(accelerator_of, 0.0)
             penalty[row] = PENALTY_SHARE * (stopped + started)
-    destination = _integers(catalogue.accelerators.get(c.server.destination, -1) for c in cases)
+    destination = integers(catalogue.accelerators.get(c.server.destination, -1) for c in cases)
     unpaid = (destination >= 0)[pairs.case]
     elsewhere = destination[pairs.case] != pairs.accelerator
     moving = np.where(elsewhere, UNPAID_SHARE * (old_cost + cost), 0.0)
     penalty = np.where(unpaid, moving, penalty)
     return np.where(stays, 0.0, penalty + cost - old_cost)
-
-
-def _generation(system: System) -> IntArray:
-    """Generation of each profile."""
-    return _integers(p.parameters.generation for p in system.profiles)
-
-
-def _accelerators_per_replica(system: System) -> IntArray:
-    return _integers(max(p.accelerator_count, 1) for p in system.profiles)
-
-
-def _integers(values: Iterable[int]) -> IntArray:
-    return np.fromiter(values, dtype=np.int64)

@@ -1,0 +1,190 @@
+"""Pairs each server that can be sized with the performance profiles of its model.
+
+The pairs are a struct of arrays with one row for each, before they are sized. See `sizing.md`,
+section "From rate to replicas".
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.generations import model_of
+from inferno_optimizer.sizing.performance import Requests
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.rates import Replicas, TargetLimits
+from inferno_optimizer.system import Generation, System
+
+MAX_BATCH = 2**16
+"""Largest batch [requests]; it bounds the number of states that are summed."""
+
+MS_PER_MINUTE = 60_000.0
+MS_PER_SECOND = 1_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRows:
+    """The rows with profiles of one generation, in ascending order, and their replicas to size."""
+
+    rows: IntArray
+    replicas: Replicas
+
+    def among(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Positions in `rows` of the group's rows, and their positions in it; by falling batch."""
+        place = np.searchsorted(self.rows, rows)
+        mine = np.flatnonzero(self.rows[np.minimum(place, len(self.rows) - 1)] == rows)
+        order = np.argsort(-self.replicas.model.batch[place[mine]], kind="stable")
+        return mine[order], place[mine][order]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The pairs of server and profile, as arrays of shape (rows,).
+
+    `case`, `profile`, `accelerator` and `type` are positions in the cases, the system's
+    profiles, its accelerators and the sorted types; `cards` are the cards of one replica, and
+    `batch` is its largest batch; `demand` is the rate to provide for [requests/ms], 0 for an
+    idle server. `released` rows use no accelerator: the server is idle, has no minimum of
+    replicas, and the profile is of generation 2, 3 or 4.
+    """
+
+    case: IntArray
+    profile: IntArray
+    accelerator: IntArray
+    type: IntArray
+    cards: IntArray
+    batch: IntArray
+    demand: FloatArray
+    released: npt.NDArray[np.bool_]
+    groups: tuple[GenerationRows, ...]
+
+
+def sorted_types(system: System) -> tuple[str, ...]:
+    """The types of the cards."""
+    return tuple(sorted({a.type for a in system.accelerators}))
+
+
+def build_pairs(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, ...]) -> Pairs:
+    """The pairs of all cases and their profiles, before they are sized.
+
+    `types` are the sorted types of the cards.
+    """
+    system = catalogue.system
+    case = np.repeat(np.arange(len(cases)), [len(c.profiles) for c in cases])
+    profile = np.fromiter((i for c in cases for i in c.profiles), dtype=np.int64, count=len(case))
+    accelerator = integers(catalogue.accelerators.get(p.accelerator, -1) for p in system.profiles)[
+        profile
+    ]
+    multiplicity = integers(a.multiplicity for a in system.accelerators)[accelerator]
+    generation = _generation(system)[profile]
+    requests = _requests(system, cases, case, profile)
+    limits = TargetLimits.of([c.target for c in cases]).take(case)
+    demand = _demand(cases, case, requests.tokens)
+    floor = integers(c.server.min_replicas for c in cases)[case]
+    return Pairs(
+        case=case,
+        profile=profile,
+        accelerator=accelerator,
+        type=integers(types.index(a.type) for a in system.accelerators)[accelerator],
+        cards=accelerators_per_replica(system)[profile] * multiplicity,
+        batch=requests.batch,
+        demand=demand,
+        released=(generation != Generation.DECODE) & (demand == 0) & (floor == 0),
+        groups=tuple(_groups(system, profile, requests, limits)),
+    )
+
+
+def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: IntArray) -> Requests:
+    """The requests that a replica of each row serves, as the generation of its profile counts."""
+    loads = [c.server.load for c in cases]
+    generation = _generation(system)[profile]
+    decoded, generated = (
+        integers(load.tokens_of(vocabulary) for load in loads)[case]
+        for vocabulary in (Generation.DECODE, Generation.TOKEN_BUDGET)
+    )
+    tokens = np.where(generation == Generation.DECODE, decoded, generated)
+    idle = np.array([load.idle for load in loads], dtype=np.bool_)[case]
+    return Requests(
+        batch=_batch(system, cases, case, profile, np.where(idle, 0, tokens)),
+        tokens=tokens,
+        input_tokens=integers(load.input_tokens for load in loads)[case],
+        max_queue_size=integers(c.server.max_queue_size for c in cases)[case],
+        arrival_cov=_variations(load.arrival_cov for load in loads)[case],
+        length_cov=_variations(load.service_cov for load in loads)[case],
+    )
+
+
+def _variations(values: Iterable[float]) -> FloatArray:
+    """Coefficients of variation; 0 means unknown: random arrivals, exponential lengths."""
+    given = np.array([*values], dtype=np.float64)
+    return np.where(given > 0, given, 1.0)
+
+
+def _batch(
+    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray, tokens: IntArray
+) -> IntArray:
+    """Largest batch: that of the server if set, else that of the profile, scaled to the tokens.
+
+    Both are limited to the bounds of the profile.
+    """
+    most = np.array([p.max_batch_size for p in system.profiles], dtype=np.float64)[profile]
+    fitting = np.array([p.max_batch_size * p.at_tokens for p in system.profiles], dtype=np.float64)
+    scaled = np.where(tokens > 0, fitting[profile] // np.maximum(tokens, 1), most)
+    own = np.array([c.server.max_batch_size for c in cases], dtype=np.float64)[case]
+    bound = _most_sequences(system, cases, case, profile)
+    return np.clip(np.where(own > 0, own, scaled), 1, bound).astype(np.int64)
+
+
+def _most_sequences(
+    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray
+) -> FloatArray:
+    """Largest number of requests in service: `max_sequences` and the memory limit; at least 1."""
+    told = _bounds(p.max_sequences for p in system.profiles)[profile]
+    memory = _bounds(p.max_tokens for p in system.profiles)[profile]
+    length = np.array([c.server.load.tokens_kept for c in cases], dtype=np.float64)[case]
+    kept = np.where(length > 0, np.floor(memory / np.maximum(length, 1)), np.inf)
+    return np.clip(np.minimum(told, kept), 1, MAX_BATCH)
+
+
+def _bounds(values: Iterable[int]) -> FloatArray:
+    """Bounds as an array; 0 becomes infinity, which means no bound."""
+    bounds = np.array([*values], dtype=np.float64)
+    return np.where(bounds > 0, bounds, np.inf)
+
+
+def _demand(cases: Sequence[Case], case: IntArray, tokens: IntArray) -> FloatArray:
+    """Rate to provide for: the larger of load and throughput target [requests/ms]; 0 if idle."""
+    load = np.array([c.server.load.arrival_rate for c in cases], dtype=np.float64)[case]
+    target = np.array([c.target.tokens_per_second for c in cases], dtype=np.float64)[case]
+    idle = np.array([c.server.load.idle for c in cases], dtype=np.bool_)[case]
+    throughput = target / (MS_PER_SECOND * np.maximum(tokens, 1))
+    return np.where(idle, 0.0, np.maximum(load / MS_PER_MINUTE, throughput))
+
+
+def _groups(
+    system: System, profile: IntArray, requests: Requests, limits: TargetLimits
+) -> Iterator[GenerationRows]:
+    generation = _generation(system)
+    for kind in np.unique(generation[profile]):
+        rows, mine = np.flatnonzero(generation[profile] == kind), generation == kind
+        parameters = [system.profiles[i].parameters for i in np.flatnonzero(mine)]
+        which = np.cumsum(mine)[profile[rows]] - 1
+        model = model_of(parameters, which, requests.take(rows))
+        yield GenerationRows(rows, Replicas(model, limits.take(rows)))
+
+
+def _generation(system: System) -> IntArray:
+    """Generation of each profile."""
+    return integers(p.parameters.generation for p in system.profiles)
+
+
+def accelerators_per_replica(system: System) -> IntArray:
+    """Accelerators that one replica of each profile occupies."""
+    return integers(max(p.accelerator_count, 1) for p in system.profiles)
+
+
+def integers(values: Iterable[int]) -> IntArray:
+    """Whole numbers as an array."""
+    return np.fromiter(values, dtype=np.int64)
