@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cached_property
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -126,3 +127,11 @@ def test_links_to_elsewhere_are_secure_and_whole() -> None:
     outside = [urlsplit(link) for link in links if urlsplit(link).scheme]
 
     assert [link for link in outside if link.scheme != "https" or "." not in link.netloc] == []
+
+
+def test_formulas_are_set_as_mathematics(site: Site) -> None:
+    concepts = (site.folder / "concepts.html").read_text(encoding="utf-8")
+    signs = re.findall(r"<m[ino]>([^<]*)", concepts.partition("<math")[2])
+
+    assert "language-math" not in concepts
+    assert "λ" in map(unescape, signs)
