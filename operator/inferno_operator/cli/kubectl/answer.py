@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Literal
 
 from inferno_operator.cli.options.durations import duration_of
 from inferno_operator.controllers.approval.contents import (
@@ -15,6 +16,9 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
+
+PlanAnswer = Literal["Approved", "Rejected"]
+"""What a person may say to a Plan."""
 
 MAX_NAME = 256
 """Longest name that an answer may have [characters]."""
@@ -98,7 +102,9 @@ def deadline(text: str, now: datetime) -> datetime:
     return time.astimezone(UTC)
 
 
-def approval(plan: Plan, state: str, by: str, until: datetime | None) -> dict[str, str | None]:
+def approval(
+    plan: Plan, state: PlanAnswer, by: str, until: datetime | None
+) -> dict[str, str | None]:
     """Return the answer to a Plan, as its status has it; None removes a field."""
     return {
         "state": state,

@@ -10,6 +10,7 @@ from inferno_operator.cli.kubectl.places import now, run, somewhere
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
+    from inferno_operator.cli.kubectl.answer import PlanAnswer
     from inferno_operator.resources import Plan
 
 app = typer.Typer()
@@ -97,30 +98,14 @@ def reject(place: "KubectlOptions", name: PlanName, output: Output = Format.TABL
 
 
 def _answer(
-    place: "KubectlOptions", name: str, state: str, until: str | None, output: Format
+    place: "KubectlOptions", name: str, state: "PlanAnswer", until: str | None, output: Format
 ) -> None:
     """Answer a Plan, and show the answer."""
-    from inferno_operator.cli.kubectl.answer import (
-        approval,
-        check_open,
-        check_text,
-        choose_plan,
-        deadline,
-        in_order,
-    )
+    from inferno_operator.cli.kubectl.answer import deadline
+    from inferno_operator.cli.kubectl.reply import answer_plan
     from inferno_operator.cli.tables.plans import summary
 
     end = None if until is None else deadline(until, now())
-
-    async def answer(session: "Session") -> "Plan":
-        plan = choose_plan(in_order(await session.plans()), session.namespace, name)
-        check_open(plan)
-        if state == "Approved":
-            check_text(plan)
-        given = approval(plan, state, await session.user(), end)
-        await session.answer(name, given)
-        return plan
-
-    plan = run(place, answer)
+    plan = run(place, lambda session: answer_plan(session, name, state, end))
     told = f"Plan {name}: {state.lower()}; {summary(plan)}"
     show(output, lambda: {"plan": name, "state": state, "digest": plan.spec.digest}, lambda: [told])
