@@ -14,6 +14,7 @@ ELSEWHERE = {
     "kubectl create --filename objects.yaml": "tests/cluster/test_deletion.py",
     "kubectl create secret generic inferno-publish-token": "tests/cluster/test_autoscalers.py",
     "kubectl create secret generic inferno-metrics-token": "tests/manifests/test_rendering.py",
+    "kubectl inferno console": "tests/cluster/test_console.py",
     "kubectl inferno plan --namespace": "tests/cluster/test_kubectl_plugin.py",
     "kubectl inferno savings": "tests/cluster/test_savings.py",
     "kubectl inferno generate": "tests/cluster/test_autoscalers.py",

@@ -23,6 +23,7 @@ from inferno_operator.cli.console import (
     working,
 )
 from inferno_operator.cli.kubectl import plans as kubectl_plans
+from inferno_operator.cli.kubectl.console import command as kubectl_console
 from inferno_operator.cli.kubectl.places import now, run, somewhere
 from inferno_operator.cli.options.autoscalers import (
     MOST,
@@ -410,6 +411,7 @@ def _interruptible(message: str, status: int = INTERRUPTED) -> Iterator[None]:
 
 
 app.add_typer(kubectl_plans.app)
+app.add_typer(kubectl_console.app)
 
 if __name__ == "__main__":
     main()

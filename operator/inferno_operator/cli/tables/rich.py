@@ -47,9 +47,10 @@ def _table_lines(table: TextTable) -> Iterator[Text]:
     headings, *rows = table.lines()
     yield Text(GAP.join(headings), style=HEADING)
     for row in rows:
-        yield Text(GAP).join(Text(cell, style=_style(cell.strip())) for cell in row)
+        yield Text(GAP).join(Text(cell, style=style_of(cell.strip())) for cell in row)
 
 
-def _style(cell: str) -> str:
+def style_of(cell: str) -> str:
+    """Return the colour of a cell, as rich names it; "" for most."""
     missed = cell.startswith("-") and cell.endswith("%")
     return "red" if missed else STYLES.get(cell, "")

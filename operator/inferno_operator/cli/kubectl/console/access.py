@@ -1,0 +1,109 @@
+"""Who may ask: one browser on this machine, which opened the address that was printed.
+
+Other pages in that browser are kept out: a request must name this host (against DNS rebinding),
+and one that changes something must come from here (Origin) and carry the token of its form. See
+OWASP, Cross-Site Request Forgery Prevention.
+"""
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from hashlib import sha256
+from http import HTTPStatus
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TOKEN = "token"  # noqa: S105 - the name of a parameter
+SAFE = ("GET", "HEAD")
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self';"
+    " connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class LocalAccess:
+    """The secrets of one run of the console.
+
+    Parameters
+    ----------
+    port
+        Where it listens on the loopback address.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
+        self._cookie = f"inferno-console-{port}"
+        self._secret = secrets.token_urlsafe(32)
+        self._unused: str | None = secrets.token_urlsafe(32)
+        self.address = f"http://127.0.0.1:{port}/?{TOKEN}={self._unused}"
+
+    def form_token(self, action: str) -> str:
+        """The token of a form that does one thing, which nobody else can know."""
+        return hmac.new(self._secret.encode(), action.encode(), sha256).hexdigest()
+
+    def is_form(self, action: str, token: str) -> bool:
+        """Whether a token is that of a form."""
+        return hmac.compare_digest(self.form_token(action).encode(), token.encode())
+
+    def refusal(self, request: Request) -> Response | None:
+        """What a request gets that may not see or do what it asks for; None if it may."""
+        host = request.headers.get("host", "")
+        if host not in self._hosts:
+            return _said(HTTPStatus.FORBIDDEN, "this console has another address")
+        if request.method not in SAFE and request.headers.get("origin") != f"http://{host}":
+            return _said(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
+        if TOKEN in request.query_params:
+            return self._opened(request.query_params[TOKEN])
+        if not _same(request.cookies.get(self._cookie, ""), self._secret):
+            return _said(
+                HTTPStatus.UNAUTHORIZED,
+                "open the address that kubectl inferno console printed; it opens one browser, once",
+            )
+        return None
+
+    def _opened(self, token: str) -> Response:
+        """The token becomes a cookie, once; the address without it is what stays in a history."""
+        if self._unused is None or not _same(token, self._unused):
+            return _said(HTTPStatus.UNAUTHORIZED, "this address was used; start the console anew")
+        self._unused = None
+        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        answer.set_cookie(self._cookie, self._secret, httponly=True, samesite="strict")
+        return answer
+
+
+class Guarded:
+    """An application for those who may ask, with the headers that all answers have."""
+
+    def __init__(self, app: ASGIApp, access: LocalAccess) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it."""
+        if scope["type"] != "http":
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        refusal = self._access.refusal(Request(scope))
+        await (refusal or self._app)(scope, receive, with_headers)
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def _said(status: HTTPStatus, text: str) -> Response:
+    return PlainTextResponse(f"{text}\n", status)

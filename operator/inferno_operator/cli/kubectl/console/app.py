@@ -1,0 +1,175 @@
+"""The routes of the console: read the namespace, compute a page, render it."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from http import HTTPStatus
+from typing import get_args
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from inferno_operator.adapters.kubernetes.kubectl import Session
+from inferno_operator.cli.kubectl.answer import PlanAnswer
+from inferno_operator.cli.kubectl.console.access import Guarded, LocalAccess
+from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, arranged, static_file
+from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.cli.kubectl.console.views import (
+    ConsolePage,
+    fleet_view,
+    next_view,
+    plan_view,
+    plans_view,
+    server_view,
+)
+from inferno_operator.cli.kubectl.dry_run import DryRun, decide
+from inferno_operator.cli.kubectl.places import now
+from inferno_operator.cli.kubectl.reply import answer_plan
+from inferno_operator.cli.tables.solution import csv_text
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.ports import RejectedError
+from inferno_optimizer.errors import InfernoError, InputError
+
+SOLVE_S = 10.0
+"""Time limit of the exact solver for a page [s]."""
+
+MEDIA = {"style.css": "text/css", "console.css": "text/css", "news.js": "text/javascript"}
+
+ANSWERS = {"approve": "Approved", "reject": "Rejected"}
+"""What the forms say to a Plan."""
+
+MOST_FORM = 16_384
+"""Largest form that is read [bytes]."""
+
+
+def console_app(session: Session, access: LocalAccess, news: News) -> ASGIApp:
+    """Return the console of a namespace, for those who may ask."""
+    console = _Console(session, access, news)
+    routes = [
+        Route("/", console.fleet),
+        Route("/next", console.next_plan),
+        Route("/plans", console.plans),
+        Route("/plans/{name}", console.plan),
+        Route("/plans/{name}/{answer}", console.answer, methods=["POST"]),
+        Route("/servers/{name}", console.server),
+        Route("/news", console.news),
+        Route("/static/{name}", _static),
+        Route("/favicon.ico", _no_icon),
+    ]
+    handlers = {InfernoError: console.failed}
+    return Guarded(Starlette(routes=routes, exception_handlers=handlers), access)
+
+
+class _Console:
+    def __init__(self, session: Session, access: LocalAccess, news: News) -> None:
+        self._session, self._access, self._news = session, access, news
+        self._pages = Pages(session.namespace, access.form_token)
+        self._one_solve = asyncio.Lock()
+
+    async def fleet(self, request: Request) -> Response:
+        seen = await self._objects()
+        page = await asyncio.to_thread(fleet_view, seen, self._session.namespace, now())
+        return self._answer(request, page)
+
+    async def next_plan(self, request: Request) -> Response:
+        changes = [word for text in request.query_params.getlist("set") for word in text.split()]
+        seen = await self._session.objects()
+        outcome = await self._decided(seen, request, changes)
+        return self._answer(request, await asyncio.to_thread(next_view, seen, outcome, changes))
+
+    async def plans(self, request: Request) -> Response:
+        return self._answer(request, plans_view(await self._session.plans(), now()))
+
+    async def plan(self, request: Request) -> Response:
+        name, seen = request.path_params["name"], await self._session.plans()
+        return self._answer(request, plan_view(seen, self._session.namespace, name))
+
+    async def server(self, request: Request) -> Response:
+        name, seen = request.path_params["name"], await self._session.objects()
+        outcome = await self._decided(seen, request, ())
+        view = partial(server_view, seen, outcome, self._session.namespace, name, now())
+        return self._answer(request, await asyncio.to_thread(view))
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a Plan as its form says, if it is still the one that was shown."""
+        name, said = request.path_params["name"], request.path_params["answer"]
+        if said not in ANSWERS:
+            return PlainTextResponse("there is no such form\n", HTTPStatus.NOT_FOUND)
+        form = await _form_of(request)
+        digest = form.get("digest", "")
+        if not self._access.is_form(f"{said} {name} {digest}", form.get("form", "")):
+            return PlainTextResponse("this is no form of the console\n", HTTPStatus.FORBIDDEN)
+        state: PlanAnswer = next(s for s in get_args(PlanAnswer) if s == ANSWERS[said])
+        await answer_plan(self._session, name, state, digest=digest)
+        return RedirectResponse(request.url.path.rpartition("/")[0], HTTPStatus.SEE_OTHER)
+
+    async def news(self, _: Request) -> Response:
+        if self._news.is_full:
+            return PlainTextResponse("too many pages\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        return StreamingResponse(self._news.events(), media_type="text/event-stream")
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """Say what went wrong, in the form that was asked for."""
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+        if isinstance(error, InputError):
+            status = HTTPStatus.BAD_REQUEST
+        elif isinstance(error, RejectedError):
+            status = HTTPStatus.FORBIDDEN
+        if request.query_params.get("format") == "json":
+            return JSONResponse({"error": str(error)}, status)
+        return HTMLResponse(self._pages.problem("This does not work", str(error)), status)
+
+    async def _objects(self) -> Sequence[Observation]:
+        """The objects of the namespace, with its Plans."""
+        objects, plans = await asyncio.gather(self._session.objects(), self._session.plans())
+        return [*objects, *plans]
+
+    async def _decided(
+        self, seen: Sequence[Observation], request: Request, changes: Sequence[str]
+    ) -> DryRun:
+        """What would be decided now; one page at a time computes it."""
+        name, namespace = request.query_params.get("optimizer"), self._session.namespace
+        async with self._one_solve:
+            return await asyncio.to_thread(decide, seen, namespace, name, changes, SOLVE_S)
+
+    def _answer(self, request: Request, page: ConsolePage) -> Response:
+        query = PageQuery(request.query_params.multi_items())
+        match query.get("format"):
+            case "json":
+                return JSONResponse(page.document())
+            case "csv":
+                text = csv_text(arranged(page.parts, query))
+                return PlainTextResponse(text, media_type="text/csv")
+        return HTMLResponse(self._pages.html(page, request.url.path, query))
+
+
+async def _no_icon(_: Request) -> Response:
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def _form_of(request: Request) -> dict[str, str]:
+    """The fields of a form; none if it is longer than ours."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_FORM:
+            return {}
+    return dict(parse_qsl(body.decode(errors="replace")))
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in MEDIA:
+        return PlainTextResponse("there is no such file\n", HTTPStatus.NOT_FOUND)
+    return Response(static_file(name), media_type=MEDIA[name])

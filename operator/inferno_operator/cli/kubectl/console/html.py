@@ -1,0 +1,146 @@
+"""Pages as HTML: tables sort and filter by their address, rows link to what they are about."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from inferno_operator.cli.kubectl.console.views import ConsolePage
+from inferno_operator.cli.tables.rich import style_of
+from inferno_operator.cli.tables.solution import Part, TextTable, first_table, name_of
+
+LINKS = {"SERVER": "/servers/", "PLAN": "/plans/"}
+"""What the names in the first column of a table lead to."""
+
+NAVIGATION = (("/", "Fleet"), ("/next", "Next plan"), ("/plans", "Plans"))
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuery:
+    """What the address of a page asks for, in pairs of names and values."""
+
+    asked: Sequence[tuple[str, str]] = ()
+
+    def get(self, name: str) -> str:
+        """The value of a name; "" if nothing is asked."""
+        return dict(self.asked).get(name, "")
+
+    def without(self, *names: str) -> Sequence[tuple[str, str]]:
+        """The pairs of other names, which a form keeps."""
+        return [(name, value) for name, value in self.asked if name not in names]
+
+    def address(self, **changes: str) -> str:
+        """The query with other values; "" takes one away."""
+        changed = [(name, value) for name, value in changes.items() if value]
+        return "?" + urlencode([*self.without(*changes), *changed])
+
+    def sorted_by(self, column: str) -> str:
+        """The query that sorts by a column, or turns the order round."""
+        again = column == self.get("sort") and not self.get("order")
+        return self.address(sort=column, order="falling" if again else "")
+
+
+def arranged(parts: Sequence[Part], query: PageQuery) -> list[Part]:
+    """The parts with the main table filtered and sorted."""
+    main = first_table(parts)
+    return [_arranged(part, query) if part is main else part for part in parts]
+
+
+def _arranged(part: Part, query: PageQuery) -> Part:
+    if not isinstance(part, TextTable):
+        return part
+    words = query.get("q").casefold().split()
+    rows = [row for row in part.rows if all(w in " ".join(row).casefold() for w in words)]
+    names = list(map(name_of, part.headings))
+    if query.get("sort") in names:
+        place = names.index(query.get("sort"))
+        rows.sort(key=lambda row: _rank(row[place]), reverse=bool(query.get("order")))
+    return replace(part, rows=rows)
+
+
+def _rank(cell: str) -> tuple[bool, float, str]:
+    """Numbers by their size, before texts."""
+    number = cell.split("/", maxsplit=1)[0].removesuffix("%")
+    try:
+        return (False, float(number), "")
+    except ValueError:
+        return (True, 0.0, cell.casefold())
+
+
+class Pages:
+    """Renders pages of a namespace."""
+
+    def __init__(self, namespace: str, form_token: Callable[[str], str]) -> None:
+        self._namespace = namespace
+        self._environment = Environment(
+            loader=PackageLoader(__package__),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.globals["form_token"] = form_token
+
+    def html(self, page: ConsolePage, path: str, query: PageQuery) -> str:
+        """Return a page."""
+        parts = arranged(page.parts, query)
+        main = first_table(parts)
+        return self._environment.get_template("page.html").render(
+            page=page,
+            path=path,
+            query=query,
+            namespace=self._namespace,
+            navigation=NAVIGATION,
+            parts=[_shown(part, query if part is main else None) for part in parts if part],
+        )
+
+    def problem(self, title: str, text: str) -> str:
+        """Return a page that says what went wrong."""
+        page = ConsolePage(title, (text,), dict)
+        return self.html(page, "", PageQuery())
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    text: str
+    number: bool
+    style: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A line of text, or a table with the links that sort it."""
+
+    text: str = ""
+    headings: Sequence[_Cell] = ()
+    rows: Sequence[Sequence[_Cell]] = ()
+
+
+def _shown(part: Part, query: PageQuery | None) -> _Shown:
+    if not isinstance(part, TextTable):
+        return _Shown(text=part)
+    return _Shown("", tuple(_headings(part, query)), [tuple(_cells(part, r)) for r in part.rows])
+
+
+def _headings(table: TextTable, query: PageQuery | None) -> Iterator[_Cell]:
+    for heading in table.headings:
+        name = name_of(heading)
+        link = query.sorted_by(name) if query else ""
+        yield _Cell(name, heading.startswith(">"), link=link)
+
+
+def _cells(table: TextTable, row: Sequence[str]) -> Iterator[_Cell]:
+    for place, (heading, text) in enumerate(zip(table.headings, row, strict=True)):
+        base = LINKS.get(heading) if place == 0 else None
+        link = base + quote(text, safe="") if base else ""
+        yield _Cell(text, heading.startswith(">"), style_of(text), link)
+
+
+def static_file(name: str) -> bytes:
+    """Return the style sheet or the script."""
+    package = "inferno_operator.pages" if name == "style.css" else __package__
+    folder = "templates" if name == "style.css" else "static"
+    return (files(package) / folder / name).read_bytes()

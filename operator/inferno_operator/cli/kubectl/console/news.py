@@ -1,0 +1,61 @@
+"""Tells open pages that something changed, by one watch of each kind for all of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from inferno_operator.adapters.kubernetes.kubectl import Session
+from inferno_operator.resources import SYSTEM_RESOURCES, Plan
+from inferno_operator.resources.objects import kind_of
+from inferno_operator.runtime.cache import ObjectDifference
+from inferno_operator.runtime.informers import Informers
+
+TOGETHER_S = 0.5
+"""Changes within this time are one piece of news [s]."""
+
+ALIVE_S = 15.0
+"""How often a connection says that it lives [s]."""
+
+MOST = 50
+"""Pages that are told at once, at most."""
+
+
+class News:
+    """What changed in a namespace since a page asked last."""
+
+    def __init__(self, session: Session) -> None:
+        informers = Informers(session.reader, (session.namespace,))
+        kinds = [*map(kind_of, SYSTEM_RESOURCES), kind_of(Plan)]
+        self._objects = informers.subscribe(kinds, self._changed)
+        self._pages: set[asyncio.Event] = set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await self._objects.run()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more pages can be told."""
+        return len(self._pages) >= MOST
+
+    def _changed(self, _: ObjectDifference) -> None:
+        for page in self._pages:
+            page.set()
+
+    async def events(self) -> AsyncIterator[str]:
+        """Yield server-sent events: `changed`, or a comment to keep the connection."""
+        change = asyncio.Event()
+        self._pages.add(change)
+        try:
+            yield ": connected\n\n"
+            while True:
+                try:
+                    async with asyncio.timeout(ALIVE_S):
+                        await change.wait()
+                except TimeoutError:
+                    yield ": alive\n\n"
+                    continue
+                await asyncio.sleep(TOGETHER_S)
+                change.clear()
+                yield "data: changed\n\n"
+        finally:
+            self._pages.discard(change)

@@ -1,0 +1,76 @@
+"""Serve the console on the loopback address until Ctrl-C."""
+
+import asyncio
+import errno
+import socket
+import webbrowser
+from collections.abc import Callable
+
+import uvicorn
+
+from inferno_operator.adapters.kubernetes.kubectl import Session
+from inferno_operator.cli.kubectl.console.access import LocalAccess
+from inferno_operator.cli.kubectl.console.app import console_app
+from inferno_operator.cli.kubectl.console.news import News
+from inferno_optimizer.errors import InputError
+
+LOOPBACK = "127.0.0.1"
+CLOSE_S = 1
+"""How long open pages may end what they do [s]."""
+
+
+async def serve(session: Session, port: int, tell: Callable[[str], None], *, browser: bool) -> None:
+    """Serve the console.
+
+    Parameters
+    ----------
+    session
+        The namespace, and the rights of the user.
+    port
+        Where to listen on the loopback address; 0 takes a free one.
+    tell
+        Receives the address.
+    browser
+        Whether to open it in the browser, too.
+
+    Raises
+    ------
+    InputError
+        The port is in use.
+    InfernoError
+        The namespace cannot be read.
+    """
+    await session.optimizers()
+    with _listening(port) as listening:
+        access, news = LocalAccess(listening.getsockname()[1]), News(session)
+        config = uvicorn.Config(
+            console_app(session, access, news),
+            lifespan="off",
+            access_log=False,  # addresses hold the token
+            log_level="warning",
+            server_header=False,
+            timeout_graceful_shutdown=CLOSE_S,
+        )
+        tell(access.address)
+        if browser:
+            await asyncio.to_thread(webbrowser.open, access.address)
+        watch = asyncio.create_task(news.run())
+        try:
+            await uvicorn.Server(config).serve([listening])
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
+
+def _listening(port: int) -> socket.socket:
+    """A socket at the port."""
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((LOOPBACK, port))
+    except OSError as error:
+        listening.close()
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        raise InputError(f"--port {port}: {error.strerror}; 0 takes a free one") from error
+    return listening

@@ -1,0 +1,169 @@
+"""The objects of a namespace -> pages as values, with what the commands print; pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, in_order
+from inferno_operator.cli.kubectl.dry_run import DryRun
+from inferno_operator.cli.kubectl.selection import choose_server
+from inferno_operator.cli.measurement import reported
+from inferno_operator.cli.overview import Overview, overview, overview_document
+from inferno_operator.cli.preview import plan_document, preview
+from inferno_operator.cli.tables.cluster import cost
+from inferno_operator.cli.tables.measurement import comparison_parts
+from inferno_operator.cli.tables.plan import plan_parts
+from inferno_operator.cli.tables.plans import diff_parts, plans_parts
+from inferno_operator.cli.tables.solution import Part, option_parts
+from inferno_operator.cli.tables.top import condition_parts, top_parts
+from inferno_operator.cli.tables.what_if import remedy_parts
+from inferno_operator.pages.fleet import KeyFigure
+from inferno_operator.resources import Plan
+from inferno_operator.resources.observation import Observation, readable
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.explain.options import explain
+from inferno_optimizer.explain.remedies import remedies
+from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
+
+
+@dataclass(frozen=True, slots=True)
+class PlanForm:
+    """A Plan that a person may answer; `refusal` says why it cannot be approved."""
+
+    plan: str
+    digest: str
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolePage:
+    """All that a page shows.
+
+    Attributes
+    ----------
+    title
+        What the page is about.
+    parts
+        Tables and lines.
+    document
+        The same as JSON, computed when it is asked for.
+    figures
+        The numbers that it begins with.
+    form
+        What a person can say to a Plan.
+    changes
+        The changes that it was computed with; None where none can be tried.
+    """
+
+    title: str
+    parts: Sequence[Part]
+    document: Callable[[], object]
+    figures: Sequence[KeyFigure] = ()
+    form: PlanForm | None = None
+    changes: Sequence[str] | None = None
+
+
+def fleet_view(observations: Sequence[Observation], namespace: str, now: datetime) -> ConsolePage:
+    """The Servers now, their targets, and the cards."""
+    seen = overview(observations)
+    return ConsolePage(
+        title=f"Servers in {namespace}",
+        parts=tuple(top_parts(seen, now)),
+        document=lambda: overview_document(seen),
+        figures=tuple(_figures(seen, _waiting(observations))),
+    )
+
+
+def _figures(seen: Overview, waiting: int) -> Iterator[KeyFigure]:
+    specs = [view.spec for view in seen.servers if view.spec]
+    running = sum(cost(spec.current_alloc) for spec in specs)
+    desired = sum(cost(spec.desired_alloc) for spec in specs)
+    known = [view for view in seen.servers if view.is_known]
+    missed = sum(view.misses_target for view in known)
+    yield KeyFigure("Cost now", f"{running:.2f}", "cents/hour")
+    yield KeyFigure("Cost desired", f"{desired:.2f}", f"{desired - running:+.2f} cents/hour")
+    yield KeyFigure("Servers", str(len(seen.servers)), f"of {len(known)} latencies are known")
+    yield KeyFigure("Miss a target", str(missed), "now")
+    yield KeyFigure("Plans that wait", str(waiting), "for approval")
+
+
+def _waiting(observations: Sequence[Observation]) -> int:
+    plans = in_order(observations)
+    return sum(plan.status.phase == "Proposed" for plan in plans)
+
+
+def next_view(
+    observations: Sequence[Observation], outcome: DryRun, changes: Sequence[str]
+) -> ConsolePage:
+    """What an optimization would change now; with changes, what it would if they were made."""
+    planned = preview(observations, outcome.snapshot, outcome.solution)
+    name = outcome.optimizer.metadata.name
+    warnings = tuple(f"warning: {change}" for change in outcome.idle)
+    return ConsolePage(
+        title=f"Next plan of {name}" + (", what if" if changes else ""),
+        parts=(*warnings, *plan_parts(planned, outcome.solution)),
+        document=lambda: plan_document(name, changes, planned, outcome.solution),
+        changes=changes,
+    )
+
+
+def plans_view(observations: Sequence[Observation], now: datetime) -> ConsolePage:
+    """All recorded Plans, the newest first."""
+    plans = in_order(observations)
+    return ConsolePage(
+        title="Plans",
+        parts=tuple(plans_parts(plans, now)),
+        document=lambda: [plan.to_json() for plan in plans],
+    )
+
+
+def plan_view(observations: Sequence[Observation], namespace: str, name: str) -> ConsolePage:
+    """What one Plan changes, and the form to answer it while it needs an answer."""
+    plan = choose_plan(in_order(observations), namespace, name)
+    return ConsolePage(
+        title=f"Plan {name}",
+        parts=tuple(diff_parts(plan)),
+        document=plan.to_json,
+        form=_form_of(plan),
+    )
+
+
+def _form_of(plan: Plan) -> PlanForm | None:
+    try:
+        check_open(plan)
+    except InputError:
+        return None
+    try:
+        check_text(plan)
+    except InputError as error:
+        return PlanForm(plan.metadata.name, plan.spec.digest, str(error))
+    return PlanForm(plan.metadata.name, plan.spec.digest)
+
+
+def server_view(
+    observations: Sequence[Observation],
+    outcome: DryRun,
+    namespace: str,
+    name: str,
+    now: datetime,
+) -> ConsolePage:
+    """Every option of a Server, what would serve it, what is measured, and its conditions."""
+    chosen = choose_server(observations, namespace, name)
+    system, solution = outcome.snapshot.system, outcome.solution
+    options = explain(system, chosen.spec.name)
+    found = remedies(system, solution, chosen.spec.name)
+    decision = next(d for d in solution.decisions if d.server == chosen.spec.name)
+    measurements = [item for item in reported(readable(observations)) if item.server is chosen]
+    return ConsolePage(
+        title=f"Server {chosen.metadata.name}",
+        parts=(
+            *option_parts(options),
+            *remedy_parts(decision, found),
+            *(part for item in measurements for part in comparison_parts(item)),
+            *condition_parts(chosen.status.conditions, now),
+        ),
+        document=lambda: {
+            "options": encode_explanation(options),
+            "remedies": encode_remedies(found),
+        },
+    )

@@ -1,0 +1,165 @@
+"""`kubectl inferno console` on a real API server: what it shows, and who may approve there."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.cluster.scene import Scene
+from tests.cluster.test_plans import APPROVER, fill, phases, wait_for_phases
+from tests.conftest import ROOT, StartOperator
+from tests.controlplane import ControlPlane
+
+pytestmark = pytest.mark.usefixtures("crds_installed")
+
+VIEWER = ROOT / "manifests" / "kustomize" / "rbac" / "people" / "view.yaml"
+HIDDEN = re.compile(r'name="(digest|form)" value="([^"]*)"')
+
+
+class Opened:
+    """A console that one browser has opened."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self.address, self.origin = address, f"{parts.scheme}://{parts.netloc}"
+        self.browser = httpx.Client(base_url=self.origin, trust_env=False, timeout=30)
+        assert self.browser.get(address).status_code == HTTPStatus.SEE_OTHER
+
+    def text(self, path: str) -> str:
+        answer = self.browser.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    def form(self, path: str, name: str) -> dict[str, str]:
+        """Hidden fields of the form that does something."""
+        _, _, after = self.text(path).partition(f'/{name}"')
+        return dict(HIDDEN.findall(after.partition("</form>")[0]))
+
+    def post(self, path: str, fields: dict[str, str], origin: str = "") -> httpx.Response:
+        return self.browser.post(path, data=fields, headers={"Origin": origin or self.origin})
+
+
+@contextmanager
+def console(kubeconfig: Path, namespace: str, log: Path) -> Iterator[Opened]:
+    command = [sys.executable, "-m", "inferno_operator.cli.kubectl.main", "console"]
+    options = ["--no-browser", "--kubeconfig", str(kubeconfig), "--namespace", namespace]
+    with (
+        log.open("w") as written,
+        subprocess.Popen(
+            [*command, *options], stdout=subprocess.PIPE, stderr=written, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            opened = Opened(process.stdout.readline().strip())
+            with closing(opened.browser):
+                yield opened
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+    assert process.returncode == 0, log.read_text()
+
+
+def user_in(control_plane: ControlPlane, namespace: str, name: str, *roles: str) -> Path:
+    """A kubeconfig of somebody with these roles in a namespace."""
+    control_plane.kubectl("apply", "--filename", APPROVER, "--filename", VIEWER)
+    control_plane.kubectl("create", "serviceaccount", name, "--namespace", namespace)
+    for role in roles:
+        control_plane.kubectl(
+            *("create", "rolebinding", f"{name}-{role}", "--namespace", namespace),
+            *(f"--clusterrole={role}", f"--serviceaccount={namespace}:{name}"),
+        )
+    return control_plane.service_account_kubeconfig(namespace, name)
+
+
+@pytest.fixture
+def proposed(scene: Scene, operator: StartOperator) -> Scene:
+    """A Plan that waits for approval: inferno-1."""
+    fill(scene, mode="Approve")
+    operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+    wait_for_phases(scene, inferno_1="Proposed")
+    return scene
+
+
+def test_who_may_approve_does_so_in_the_page(proposed: Scene, tmp_path: Path) -> None:
+    plane, namespace = proposed.control_plane, proposed.namespace
+    kubeconfig = user_in(plane, namespace, "ann", "inferno-view", "inferno-approve")
+    log = tmp_path / "log"
+
+    with console(kubeconfig, namespace, log) as opened:
+        assert opened.browser.get(opened.address).status_code == 401  # it opens one browser, once
+        assert httpx.get(opened.origin, trust_env=False).status_code == 401
+        fleet = opened.text("/")
+        assert "Plans that wait</dt><dd>1</dd>" in fleet
+        assert '<a href="/servers/' in fleet
+        assert opened.browser.get("/?format=json").json()["servers"][0]["class"] == "C"
+        assert 'href="/plans/inferno-1"' in opened.text("/plans")
+        assert "nothing would change" not in opened.text("/next")
+        assert "ACCELERATOR" in opened.text("/servers/s")
+        answer = opened.post("/plans/inferno-1/approve", opened.form("/plans/inferno-1", "approve"))
+        assert answer.status_code == 303
+        wait_for_phases(proposed, inferno_1="Done")
+        assert "/approve" not in opened.text("/plans/inferno-1")
+
+    assert "token" not in log.read_text()
+
+
+def test_who_may_only_view_approves_nothing(proposed: Scene, tmp_path: Path) -> None:
+    plane, namespace = proposed.control_plane, proposed.namespace
+    kubeconfig = user_in(plane, namespace, "bob", "inferno-view")
+
+    with console(kubeconfig, namespace, tmp_path / "log") as opened:
+        plan = "/plans/inferno-1"
+        fields = opened.form(plan, "approve")
+        refused = opened.post(f"{plan}/approve", fields)
+        assert refused.status_code == 403
+        assert "you need the ClusterRole inferno-approve" in refused.text
+        forged = {**fields, "form": "0" * 64}
+        assert opened.post(f"{plan}/approve", forged).status_code == 403
+        assert opened.post(f"{plan}/reject", fields).status_code == 403
+        assert opened.post(f"{plan}/approve", fields, "http://evil.test").status_code == 403
+        assert opened.browser.get(f"{plan}/approve").status_code == 405
+        rebound = opened.browser.get(plan, headers={"Host": "evil.test"})
+        assert rebound.status_code == 403
+        assert "inferno-1" not in rebound.text
+
+    assert phases(proposed) == {"inferno-1": "Proposed"}
+
+
+def test_who_may_see_one_namespace_sees_nothing_of_another(
+    scene: Scene, control_plane: ControlPlane
+) -> None:
+    fill(scene)
+    kubeconfig = user_in(control_plane, scene.namespace, "eve", "inferno-view")
+
+    command = [sys.executable, "-m", "inferno_operator.cli.kubectl.main", "console"]
+    options = ["--no-browser", "--kubeconfig", str(kubeconfig), "--namespace", "default"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert 'cannot list resource "optimizers"' in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_news_arrive_when_something_changes(proposed: Scene, tmp_path: Path) -> None:
+    plane, namespace = proposed.control_plane, proposed.namespace
+    kubeconfig = user_in(plane, namespace, "ann", "inferno-view")
+
+    with (
+        console(kubeconfig, namespace, tmp_path / "log") as opened,
+        opened.browser.stream("GET", "/news") as stream,
+    ):
+        lines = stream.iter_lines()
+        assert next(lines) == ": connected"
+        plane.patch("server", "s", {"metadata": {"labels": {"seen": "yes"}}}, namespace)
+        assert next(line for line in lines if line.startswith("data")) == "data: changed"

@@ -1,0 +1,183 @@
+"""The console: who may ask, how tables are sorted, and that nothing on a page is code."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from inferno_operator.cli.kubectl.console.access import HEADERS, Guarded, LocalAccess
+from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, arranged
+from inferno_operator.cli.kubectl.console.views import ConsolePage, PlanForm
+from inferno_operator.cli.tables.solution import TextTable
+
+PORT = 8123
+HOME = f"http://127.0.0.1:{PORT}"
+EVIL = '<script>alert("x")</script>'
+
+TABLE = TextTable(
+    ("SERVER", ">LOAD", "READY"),
+    [("b", "9", "Allocated"), ("a", "10", "NoCapacity"), ("c", "-", "Allocated")],
+)
+
+
+class Browser:
+    """Asks an application, and keeps its cookies."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self.cookies = app, httpx.Cookies()
+
+    def get(self, address: str, **headers: str) -> httpx.Response:
+        return self._ask("GET", address, headers)
+
+    def post(self, address: str, **headers: str) -> httpx.Response:
+        return self._ask("POST", address, headers)
+
+    def _ask(self, method: str, address: str, headers: Mapping[str, str]) -> httpx.Response:
+        return asyncio.run(self._answer(method, address, headers))
+
+    async def _answer(
+        self, method: str, address: str, headers: Mapping[str, str]
+    ) -> httpx.Response:
+        transport = httpx.ASGITransport(self._app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url=HOME, cookies=self.cookies
+        ) as client:
+            answer = await client.request(method, address, headers=headers)
+            self.cookies.update(client.cookies)
+            return answer
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse(f"hello {Request(scope).method}")(scope, receive, send)
+
+
+@pytest.fixture
+def access() -> LocalAccess:
+    return LocalAccess(PORT)
+
+
+@pytest.fixture
+def browser(access: LocalAccess) -> Browser:
+    return Browser(Guarded(hello, access))
+
+
+@pytest.fixture
+def opened(browser: Browser, access: LocalAccess) -> Browser:
+    browser.get(access.address)
+    return browser
+
+
+def rows(words: str = "", sort: str = "", order: str = "") -> list[str]:
+    query = PageQuery([("q", words), ("sort", sort), ("order", order)])
+    (table,) = arranged([TABLE], query)
+    assert isinstance(table, TextTable)
+    return [row[0] for row in table.rows]
+
+
+def html(page: ConsolePage) -> str:
+    return Pages("llm", str.upper).html(page, "/", PageQuery())
+
+
+def test_the_address_opens_one_browser_once(browser: Browser, access: LocalAccess) -> None:
+    assert browser.get("/").status_code == 401
+
+    first = browser.get(access.address)
+
+    assert (first.status_code, first.headers["location"]) == (303, "/")
+    assert {"HttpOnly", "SameSite=strict"} <= set(first.headers["set-cookie"].split("; "))
+    assert browser.get("/").text == "hello GET"
+    assert browser.get(access.address).status_code == 401
+
+
+def test_the_cookie_is_not_what_the_address_has(opened: Browser, access: LocalAccess) -> None:
+    (cookie,) = opened.cookies.values()
+    assert cookie
+
+    assert cookie not in access.address
+
+
+@pytest.mark.parametrize("token", ["", "x", "ä"])
+def test_another_token_opens_nothing(browser: Browser, token: str) -> None:
+    assert browser.get(f"/?token={token}").status_code == 401
+    assert not browser.cookies
+
+
+@pytest.mark.parametrize("host", ["evil.test", f"evil.test:{PORT}", "127.0.0.1", "127.0.0.1:80"])
+def test_requests_to_another_host_are_refused(opened: Browser, host: str) -> None:
+    assert opened.get("/", Host=host).status_code == 403
+
+
+@pytest.mark.parametrize("origin", [None, "null", "http://evil.test", f"https://127.0.0.1:{PORT}"])
+def test_only_pages_from_here_change_anything(opened: Browser, origin: str | None) -> None:
+    headers = {} if origin is None else {"Origin": origin}
+
+    assert opened.post("/", **headers).status_code == 403
+    assert opened.post("/", Origin=HOME).text == "hello POST"
+
+
+@pytest.mark.parametrize("path", ["/", "/?token=x"])
+def test_every_answer_has_the_headers(browser: Browser, path: str) -> None:
+    headers = browser.get(path).headers
+
+    assert {name: headers[name] for name in HEADERS} == HEADERS
+
+
+def test_a_form_does_what_it_was_made_for(access: LocalAccess) -> None:
+    token = access.form_token("approve p sha256:1")
+
+    assert access.is_form("approve p sha256:1", token)
+    assert not access.is_form("reject p sha256:1", token)
+    assert not access.is_form("approve p sha256:2", token)
+    assert not LocalAccess(PORT).is_form("approve p sha256:1", token)
+
+
+def test_a_table_is_filtered_by_all_words() -> None:
+    assert rows("allocated") == ["b", "c"]
+    assert rows("ALLOC 9") == ["b"]
+    assert rows("none") == []
+
+
+def test_numbers_are_sorted_by_size_before_texts() -> None:
+    assert rows(sort="LOAD") == ["b", "a", "c"]
+    assert rows(sort="LOAD", order="falling") == ["c", "a", "b"]
+    assert rows(sort="SERVER") == ["a", "b", "c"]
+    assert rows(sort="UNKNOWN") == ["b", "a", "c"]
+
+
+def test_a_heading_sorts_and_then_turns_the_order_round() -> None:
+    first = PageQuery([("set", "a=1"), ("q", "x")])
+    again = PageQuery([("set", "a=1"), ("sort", "LOAD")])
+
+    assert first.sorted_by("LOAD") == "?set=a%3D1&q=x&sort=LOAD"
+    assert again.sorted_by("LOAD") == "?set=a%3D1&sort=LOAD&order=falling"
+
+
+def test_nothing_on_a_page_is_code() -> None:
+    table = TextTable(("SERVER",), [(EVIL,)])
+    page = ConsolePage(EVIL, (EVIL, table), dict, form=PlanForm(EVIL, EVIL))
+
+    text = html(page)
+
+    assert "<script>alert" not in text
+    assert re.findall(r"<script[^>]*>", text) == ['<script src="/static/news.js" defer>']
+    assert 'href="/servers/%3Cscript%3E' in text
+
+
+def test_a_plan_that_is_not_what_it_shows_has_no_button_to_approve() -> None:
+    page = ConsolePage("Plan p", (), dict, form=PlanForm("p", "d", "do not approve it"))
+
+    text = html(page)
+
+    assert "do not approve it" in text
+    assert "/plans/p/approve" not in text
+    assert "/plans/p/reject" in text
+
+
+def test_the_address_names_the_loopback_alone(access: LocalAccess) -> None:
+    assert urlsplit(access.address).netloc == f"127.0.0.1:{PORT}"
