@@ -43,7 +43,10 @@ PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
 OWN = f"{NAMESPACE}:inferno-operator"
 """The operator's account."""
 
-HELMS_OWN = {"app.kubernetes.io/managed-by", "helm.sh/chart", "helm.sh/resource-policy"}
+HELMS_OWN = {
+    *(f"app.kubernetes.io/{label}" for label in ("instance", "managed-by", "version")),
+    *("helm.sh/chart", "helm.sh/resource-policy"),
+}
 """Labels and annotations that only Helm puts on objects."""
 
 

@@ -105,6 +105,58 @@ def test_more_variables_can_come_from_elsewhere(rendered: Render) -> None:
     assert extra[0] not in optimizer["spec"]["containers"][0]["env"]
 
 
+def test_a_platform_may_assign_the_user(rendered: Render) -> None:
+    chosen = [pod["spec"]["securityContext"] for pod in pods(rendered(fixedUser=False))]
+    fixed = [pod["spec"]["securityContext"] for pod in pods(rendered())]
+
+    restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    user = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), 65532)
+    assert chosen == [restricted, restricted]
+    assert fixed == [restricted | user, restricted | user]
+
+
+def test_more_volumes_reach_the_operator(rendered: Render) -> None:
+    volume, mount = {"name": "ca", "configMap": {"name": "ca"}}, {"name": "ca", "mountPath": "/ca"}
+
+    spec = pods(rendered(extraVolumes=[volume], extraVolumeMounts=[mount]))[0]["spec"]
+
+    assert volume in spec["volumes"]
+    assert mount in spec["containers"][0]["volumeMounts"]
+
+
+def test_links_of_alerts_begin_with_the_address_of_the_project(rendered: Render) -> None:
+    address = "https://git.example.com/inferno/"
+
+    rule = find(rendered(monitoring={"runbookUrl": address}), "PrometheusRule", NAMES[0])
+    links = [r["annotations"]["runbook_url"] for g in rule["spec"]["groups"] for r in g["rules"]]
+
+    assert links
+    assert all(link.startswith(f"{address}docs/troubleshooting/alerts.md#") for link in links)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_metrics_are_read_as_often_as_the_values_say(name: str, rendered: Render) -> None:
+    def interval(**monitoring: str) -> str | None:
+        monitor = find(rendered(monitoring=monitoring), "ServiceMonitor", name)
+        found: str | None = monitor["spec"]["endpoints"][0].get("interval")
+        return found
+
+    assert (interval(), interval(interval="15s")) == (None, "15s")
+
+
+def test_names_are_resolved_on_every_platform(rendered: Render) -> None:
+    policy = find(rendered(), "NetworkPolicy", "inferno-operator")
+    rules = [rule for rule in policy["spec"]["egress"] if "to" in rule]
+
+    def reached(port: int) -> list[Manifest]:
+        both = [{"port": port, "protocol": protocol} for protocol in ("UDP", "TCP")]
+        return [place for rule in rules if rule["ports"] == both for place in rule["to"]]
+
+    openshift = {"kubernetes.io/metadata.name": "openshift-dns"}
+    assert {"ipBlock": {"cidr": "169.254.20.10/32"}} in reached(53)
+    assert reached(5353) == [{"namespaceSelector": {"matchLabels": openshift}}]
+
+
 @pytest.mark.parametrize("create", [True, False])
 def test_the_account_can_be_another_one(*, create: bool, rendered: Render) -> None:
     annotations = {"example.org/role": "reader"}

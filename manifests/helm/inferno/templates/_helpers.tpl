@@ -4,7 +4,9 @@ app.kubernetes.io/part-of: inferno
 {{- end }}
 
 {{- define "inferno.releaseLabels" -}}
+app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
@@ -54,10 +56,12 @@ annotations: {{ toYaml . | nindent 2 }}
 enableServiceLinks: false # they would inject unrelated INFERNO_* variables
 securityContext:
   runAsNonRoot: true
+  {{- if .root.Values.fixedUser }}
   runAsUser: 65532
   runAsGroup: 65532
   {{- if .secrets }}
   fsGroup: 65532
+  {{- end }}
   {{- end }}
   seccompProfile:
     type: RuntimeDefault
