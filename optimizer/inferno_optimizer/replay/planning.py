@@ -6,18 +6,13 @@ from functools import partial
 import numpy as np
 
 from inferno_optimizer.forecast import ConformalBound
+from inferno_optimizer.noise import MOVED, differs, followed, significant_rate
 from inferno_optimizer.replay.plans import NONE, FleetPlans
 from inferno_optimizer.replay.policy import Policy, Seen, Setting
 from inferno_optimizer.replay.recent import RecentValues
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.surplus import LARGEST_CUT, PAYBACK_S, kept_replicas
 from inferno_optimizer.system import Options
-
-NOISE = 4.0
-"""Standard deviations of a Poisson count by which a load must change to count."""
-
-MOST_NOISE = 0.5
-"""Relative change of a load that counts, however few requests there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +31,6 @@ class PlanningRules:
     short_s, long_s
         Load and lengths are means over the long time; the load is that over the short one where it
         differs by more than chance explains.
-    moved
-        Relative change of a load from which there is a new plan, if chance does not explain it.
     catch_up_s
         In which a backlog is to be worked off.
     window_s
@@ -53,7 +46,6 @@ class PlanningRules:
     interval_s: float = 30.0
     short_s: float = 60.0
     long_s: float = 300.0
-    moved: float = 0.05
     catch_up_s: float = 60.0
     window_s: float = 300.0
     largest_cut: float = LARGEST_CUT
@@ -100,7 +92,7 @@ class Planner:
             return seen.present
         self._due_s = seen.time_s + self._interval_s
         load = np.vstack((self._planned_load(seen), self._lengths.mean()))
-        load = followed(self._load, load, self._chance(load[0]))
+        load = self._followed(load)
         if (load != self._load).any():
             self._load = load
             self._plan = self._optimized(seen)
@@ -116,22 +108,17 @@ class Planner:
         return planned
 
     def _arrivals(self) -> FloatArray:
-        """The mean rate of a long time; of a short one where it differs, and not by chance."""
-        newest, usual = self._measured.mean(), self._usual.mean()
-        if not self._rules.ahead:
+        """The rate as the operator measures it; without looking ahead, that of a short time."""
+        rules, newest = self._rules, self._measured.mean()
+        if not rules.ahead:
             return newest
-        chance = NOISE * np.sqrt(usual / self._short_s)
-        arrivals: FloatArray = np.where(np.abs(newest - usual) > chance, newest, usual)
-        return arrivals
+        return significant_rate(self._usual.mean(), rules.long_s, [(newest, self._short_s)])
 
-    def _chance(self, rate: FloatArray) -> FloatArray:
-        """The relative change of a load that does not count: a small one, or by chance."""
-        if not self._rules.ahead:
-            return np.full_like(rate, self._rules.moved)
-        requests = np.maximum(rate, self._load[0]) * self._rules.long_s
-        by_chance = NOISE / np.sqrt(np.maximum(requests, 1.0))
-        share: FloatArray = np.clip(by_chance, self._rules.moved, MOST_NOISE)
-        return share
+    def _followed(self, load: FloatArray) -> FloatArray:
+        """The loads that plans are made for: the last ones where these differ by little."""
+        if self._rules.ahead:
+            return followed(self._load, load, self._rules.long_s)
+        return np.where(differs(self._load, load, MOVED).any(axis=0), load, self._load)
 
     def _patience_s(self) -> FloatArray:
         """Time that a target lets a request wait [s]; 1 s without such a target."""
@@ -176,19 +163,6 @@ class Planner:
                 given[server, place] = min(more[server, place], max(free[kind], 0) // cards)
                 free[kind] -= given[server, place] * cards
         return given
-
-
-def followed(last: FloatArray, newest: FloatArray, share: FloatArray) -> FloatArray:
-    """The newest loads, of shape (numbers, servers); the last ones that differ by no more.
-
-    The first number is the rate. One is seen to have fallen when chance makes it small, so it
-    falls to the most that it may be: else it would rise again.
-    """
-    moved = (np.abs(newest - last) > share * np.maximum(newest, last)).any(axis=0)
-    fallen = np.minimum(newest[0] * (1.0 + share), last[0])
-    rate = np.where(newest[0] < last[0], fallen, newest[0])
-    load: FloatArray = np.where(moved, np.vstack((rate, newest[1:])), last)
-    return load
 
 
 def _options(own: Options, rules: PlanningRules) -> Options:

@@ -1,7 +1,6 @@
 """The arrival rate of a server, from what Prometheus counted in windows; pure."""
 
 from dataclasses import dataclass
-from math import sqrt
 
 from inferno_operator.engines.promql import EXTRAPOLATED, SCRAPES
 from inferno_operator.engines.reading import (
@@ -13,15 +12,7 @@ from inferno_operator.engines.reading import (
     SINCE,
     Reading,
 )
-
-SIGNIFICANT = 4.5
-"""Standard deviations of the difference of two rates by which a load must grow to be seen at once.
-
-Rates of a window of few scrapes are off by a tenth besides chance: at 3.5, a constant load of 5/s
-got a replica in three minutes, which then stayed for the window of reductions. A load of 5/s that
-doubles is seen after 13 s on average, in place of 10 s; one of 2/s after 33 s in place of 17 s.
-"""
-
+from inferno_optimizer.noise import significant_rate
 
 ENOUGH_ARRIVALS = 100
 """Requests of which a first measurement is made: their number has an error of 10 %."""
@@ -136,14 +127,13 @@ def _of_windows(reading: Reading, name: str, known: _KnownTime) -> float | None:
     long = _known_rate(reading, LOAD_LONG, name, windows.long, known)
     if long is None:
         return None
-    found = long
-    for query, window in ((LOAD_SHORT, windows.short), (LOAD_BRIEF, windows.brief)):
-        rate = _known_rate(reading, query, name, window, known)
-        if rate is not None and rate > found and window >= (SCRAPES - 1) * known.interval:
-            variance = max(rate, 0.0) / known.seconds(window)
-            variance += max(long, 0.0) / known.seconds(windows.long)
-            found = rate if rate - long > SIGNIFICANT * sqrt(variance) else found
-    return max(found, 0.0)
+    shorter = [
+        (rate, known.seconds(window))
+        for query, window in ((LOAD_SHORT, windows.short), (LOAD_BRIEF, windows.brief))
+        if window >= (SCRAPES - 1) * known.interval
+        and (rate := _known_rate(reading, query, name, window, known)) is not None
+    ]
+    return float(significant_rate(long, known.seconds(windows.long), shorter))
 
 
 def _known_rate(

@@ -1,10 +1,12 @@
 """The load of a Server for an optimization: the measured one, and never less without evidence."""
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from functools import reduce
-from math import sqrt
 from typing import Any
+
+import numpy as np
 
 from inferno_operator.engines.promql import WINDOWS
 from inferno_operator.resources import (
@@ -17,19 +19,11 @@ from inferno_operator.resources import (
     Target,
 )
 from inferno_operator.resources.measurement import CATCH_UP_SECONDS, Quality
+from inferno_optimizer.noise import MOVED, followed, moved, noise
+from inferno_optimizer.sizing.queueing import FloatArray
 
 SHRINKS: frozenset[Quality] = frozenset({"Fresh", "Idle"})
 """Qualities that may lower the load."""
-
-MOVED = 0.05
-"""Relative change of a number that counts: smaller ones are not worth a plan."""
-
-NOISE = 4.0
-"""Standard deviations of a Poisson count by which a load must change to count.
-
-With fewer than 6,400 requests in the long window this is more than `MOVED`. A day has 288 such
-windows: chance exceeds 3 about once a day, and each time costs a replica that comes and goes.
-"""
 
 JUMP = 0.2
 """Relative increase of a load that does not wait for the next plan."""
@@ -37,16 +31,16 @@ JUMP = 0.2
 JUMP_NOISE = 5.0
 """Standard deviations of a Poisson count that it exceeds: by chance it never does."""
 
-MOST_NOISE = 0.5
-"""Relative change of a load that counts, however few requests there are."""
-
 IDLE = Load(arrival_rate=0, avg_out_tokens=1)
 """The load of a server that has never served a request: nothing is known of its lengths."""
 
 HEALTHY_WAIT_S = 1.0
 """How long requests wait in a healthy queue, if no target limits it [s]."""
 
-NUMBERS = ("arrival_rate", "avg_length", "avg_in_tokens", "avg_out_tokens")
+LENGTHS = ("avg_length", "avg_in_tokens", "avg_out_tokens")
+NUMBERS = ("arrival_rate", *LENGTHS)
+
+SECONDS_PER_MINUTE = 60.0
 
 
 def with_planned_load(
@@ -98,29 +92,23 @@ def differs(old: float | None, new: float | None, share: float = MOVED) -> bool:
 
 def load_moved(old: Load | None, new: Load) -> bool:
     """Whether a load moved noticeably, and not by chance."""
-    if old is None:
-        return True
-    share = max(MOVED, _share_by_chance(old, new))
-    return any(differs(getattr(old, name), getattr(new, name), share) for name in NUMBERS)
+    return old is None or bool(moved(_numbers(old), _numbers(new), WINDOWS.long).any())
 
 
 def jumped(old: Load | None, new: Load) -> bool:
     """Whether so much more arrives that a plan is needed now."""
     if old is None:
         return True
-    least = old.arrival_rate + max(JUMP, _noise(old, new, JUMP_NOISE)) * new.arrival_rate
-    return new.arrival_rate > least
+    largest = max(old.arrival_rate, new.arrival_rate) / SECONDS_PER_MINUTE
+    by_chance = float(noise(largest, WINDOWS.long, JUMP_NOISE))
+    return new.arrival_rate > old.arrival_rate + max(JUMP, by_chance) * new.arrival_rate
 
 
-def _noise(old: Load, new: Load, deviations: float) -> float:
-    """So many standard deviations of the requests in the long window, as a share of them."""
-    requests = max(old.arrival_rate, new.arrival_rate) / 60 * WINDOWS.long
-    return deviations / sqrt(max(requests, 1.0))
-
-
-def _share_by_chance(old: Load, new: Load) -> float:
-    """By what share of the larger one two loads may differ by chance."""
-    return min(_noise(old, new, NOISE), MOST_NOISE)
+def _numbers(load: Load) -> FloatArray:
+    """The rate [requests/s] and the lengths of a load; shape (numbers, 1), NaN where unknown."""
+    lengths = (getattr(load, name) for name in LENGTHS)
+    known = [math.nan if value is None else value for value in lengths]
+    return np.array([load.arrival_rate / SECONDS_PER_MINUTE, *known])[:, None]
 
 
 def _load(
@@ -155,17 +143,12 @@ def _with_schedule(found: Load | None, server: Server, now: datetime) -> Load | 
 
 
 def _followed(last: Load, newest: Load) -> Load:
-    """Return the newest load; the last one while they differ by noise.
-
-    A load is seen to have fallen when chance makes it small. So it falls to the most that it may
-    be but for chance: else it would rise again.
-    """
+    """Return the newest load; the last one while they differ by noise."""
     if not load_moved(last, newest):
         return last
-    if newest.arrival_rate >= last.arrival_rate:
-        return newest
-    most = newest.arrival_rate * (1 + _share_by_chance(newest, newest))
-    return newest.model_copy(update={"arrival_rate": round(min(most, last.arrival_rate), DIGITS)})
+    rate = float(followed(_numbers(last), _numbers(newest), WINDOWS.long)[0, 0])
+    rate = round(rate * SECONDS_PER_MINUTE, DIGITS)
+    return newest.model_copy(update={"arrival_rate": rate})
 
 
 def _given(server: Server) -> list[Load]:
