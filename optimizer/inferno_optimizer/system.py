@@ -177,7 +177,8 @@ class Load:
     count input and output tokens. If a load has the fields of one generation only, `tokens_of`
     converts it for the others, without input tokens. Only generation 4 uses the coefficients of
     variation: of the times between arrivals, and of the lengths of requests. The throughput
-    [requests/min] is only passed through.
+    [requests/min] is only passed through. `cached_tokens` of the input tokens are in the prefix
+    cache of a replica that is warm, which keeps them in memory but does not compute them.
     """
 
     arrival_rate: float = 0.0
@@ -187,6 +188,7 @@ class Load:
     input_tokens: int = 0
     output_tokens: int = 0
     throughput: float = 0.0
+    cached_tokens: int = 0
 
     @property
     def idle(self) -> bool:
@@ -237,7 +239,8 @@ class Allocation:
     None if no percentiles were predicted; `generation` is the generation of the performance data
     used. For a server on several accelerators, `mix` has an allocation for each, the one with the
     most load first; `accelerator` and `max_batch_size` are then those of the first, `replicas`
-    and `cost` are totals, and latencies are means over all requests.
+    and `cost` are totals, and latencies are means over all requests. `cold_replicas` of the
+    replicas have nothing in their prefix caches yet.
     """
 
     accelerator: str = ""
@@ -251,6 +254,12 @@ class Allocation:
     tail: Tail | None = None
     generation: Generation = Generation.DECODE
     mix: tuple["Allocation", ...] = ()
+    cold_replicas: int = 0
+
+    @property
+    def warm_replicas(self) -> int:
+        """Replicas whose prefix caches are filled."""
+        return max(self.replicas - self.cold_replicas, 0)
 
     @property
     def parts(self) -> tuple["Allocation", ...]:

@@ -216,6 +216,8 @@ def _server_problems(server: Server) -> Iterator[Problem]:
         "currentAlloc.load.avgLength": server.load.tokens_per_request,
         "currentAlloc.load.avgInTokens": server.load.input_tokens,
         "currentAlloc.load.avgOutTokens": server.load.output_tokens,
+        "currentAlloc.load.cachedTokens": server.load.cached_tokens,
+        "currentAlloc.coldReplicas": server.current.cold_replicas,
         "currentAlloc.numReplicas": server.current.replicas,
         "currentAlloc.cost": server.current.cost,
         "minNumReplicas": server.min_replicas,
@@ -223,6 +225,12 @@ def _server_problems(server: Server) -> Iterator[Problem]:
         "maxQueueSize": server.max_queue_size,
     }
     yield from _sensible("server", server.name, numbers)
+    if server.load.cached_tokens > max(server.load.input_tokens, 0):
+        message = (
+            f"{server.load.cached_tokens} is more than the {server.load.input_tokens} tokens of"
+            f" avgInTokens, of which they are a part"
+        )
+        yield Problem("server", server.name, "currentAlloc.load.cachedTokens", message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def replica(
     """A replica that serves requests of these lengths."""
     size, tokens, prompts = (np.array([round(value)]) for value in (batch, outputs, inputs))
     nothing = np.zeros(1, np.int64)
-    requests = Requests(size, tokens, prompts, nothing, np.ones(1), np.array([cov]))
+    requests = Requests(size, tokens, prompts, nothing, np.ones(1), np.array([cov]), prompts)
     return StepModel.of([parameters], np.zeros(1, np.int64), requests)
 
 

@@ -44,6 +44,8 @@ class Load(Part):
     """Mean input (prompt) tokens per request, for models with a prefill time."""
     avg_out_tokens: NonNegativeInteger | None = None
     """Mean output (generated) tokens per request, for models with a prefill time."""
+    cached_tokens: NonNegativeInteger | None = None
+    """Input tokens per request that a warm replica has in its prefix cache; part of avgInTokens."""
     arrival_cov: Annotated[Quantity | None, Field(alias="arrivalCOV")] = None
     """Coefficient of variation of the times between arrivals; carried along, not used."""
     service_cov: Annotated[Quantity | None, Field(alias="serviceCOV")] = None
@@ -52,7 +54,7 @@ class Load(Part):
 
 def moved(before: Load, now: Load) -> str:
     """Return which field of a load has moved by more than the tolerance, and how; "" if none."""
-    for name in ("arrival_rate", "avg_length", "avg_in_tokens", "avg_out_tokens"):
+    for name in ("arrival_rate", "avg_length", "avg_in_tokens", "avg_out_tokens", "cached_tokens"):
         old, new = getattr(before, name) or 0, getattr(now, name) or 0
         if abs(new - old) > TOLERANCE * old:
             return f"{to_camel(name)} was {old:g} and is {new:g} now"
@@ -66,6 +68,8 @@ class Allocation(Part):
     """The accelerator's spec.name; empty means none."""
     num_replicas: Amount
     """Number of replicas."""
+    cold_replicas: NonNegativeInteger | None = None
+    """Those of the replicas that have just started: nothing is in their prefix caches yet."""
     max_batch: Amount | None = None
     """Largest batch of a replica [requests]."""
     cost: Quantity | None = None

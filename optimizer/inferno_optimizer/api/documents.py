@@ -174,7 +174,12 @@ CLASS_WITH_TARGET = _document({"name": TEXT, "priority": INTEGER, **_TARGETS}, _
 
 LOAD = _document(
     {"arrivalRate": NUMBER, "avgLength": INTEGER, "arrivalCOV": NUMBER, "serviceCOV": NUMBER},
-    later={"throughput": NUMBER, "avgInTokens": INTEGER, "avgOutTokens": INTEGER},
+    later={
+        "throughput": NUMBER,
+        "avgInTokens": INTEGER,
+        "avgOutTokens": INTEGER,
+        "cachedTokens": INTEGER,
+    },
 )
 _ALLOCATION: Keys = {
     "accelerator": TEXT,
@@ -185,7 +190,7 @@ _ALLOCATION: Keys = {
     "waitAverage": NUMBER,
     "load": LOAD,
 }
-_LATER: Keys = {"ttftAverage": NUMBER}
+_LATER: Keys = {"ttftAverage": NUMBER, "coldReplicas": INTEGER}
 _MIX = _list("part of the mix", ("accelerator",), _document(_ALLOCATION, later=_LATER))
 ALLOCATION = _document(_ALLOCATION, later={**_LATER, "mix": _MIX})
 SERVER = _document(

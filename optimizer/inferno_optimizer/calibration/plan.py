@@ -137,6 +137,7 @@ def _expected_of_steps(parameters: StepParameters, trial: Trial) -> Window:
         max_queue_size=0 * one,
         arrival_cov=np.ones(1),
         length_cov=np.full(1, LENGTH_COV),
+        computed_tokens=shape.input_tokens * one,
     )
     model = StepModel.of([parameters], 0 * one, requests)
     clients, (stay,) = float(trial.clients), model.full_ms

@@ -209,7 +209,10 @@ def _with(server: Server, load: Load) -> Server:
 
 
 def load_of(own: Load, rate: float, input_tokens: float, output_tokens: float) -> Load:
-    """A load with rounded lengths; a load in the form of generation 1 stays in it."""
+    """A load with rounded lengths; a load in the form of generation 1 stays in it.
+
+    No trace tells what is in the prefix caches, so all of the prompts are computed.
+    """
     told, generated = max(round(input_tokens), 0), max(round(output_tokens), 1)
     plain = own.tokens_per_request > 0 and not own.output_tokens
     return replace(
@@ -218,4 +221,5 @@ def load_of(own: Load, rate: float, input_tokens: float, output_tokens: float) -
         tokens_per_request=told + generated,
         input_tokens=told,
         output_tokens=0 if plain else generated,
+        cached_tokens=0,
     )

@@ -114,7 +114,7 @@ class Candidates:
 def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
     """Size every case on every accelerator with a usable profile of its model."""
     pairs = build_pairs(catalogue, cases, sorted_types(catalogue.system))
-    return candidates_of(catalogue, cases, pairs, _size_each_once(pairs))
+    return candidates_of(catalogue, cases, *_sized_with_caches(cases, pairs))
 
 
 def candidates_of(
@@ -134,11 +134,32 @@ def candidates_of(
     )
 
 
-def _size_each_once(pairs: Pairs) -> Sizing:
-    """Size the pairs that have a demand, equal pairs only once; an idle pair has no limit."""
-    sizing = Sizing(*(np.full(len(pairs.case), fill) for fill in (np.inf, 0.0, 0.0, 0.0)))
+def _sized_with_caches(cases: Sequence[Case], pairs: Pairs) -> tuple[Pairs, Sizing]:
+    """The pairs with the requests that their replicas compute, and what one replica carries.
+
+    More replicas have more prompts to compute while the new ones are cold, so that more may be
+    needed: from the fewest on, the least number is found that needs no more [Tarski, Pacific J.
+    Math. 5 (1955) 285-309].
+    """
+    nothing = Sizing(*(np.full(len(pairs.case), fill) for fill in (np.inf, 0.0, 0.0, 0.0)))
+    sizing = _size_each_once(pairs, pairs.demand > 0, nothing)
+    while pairs.caches.warm.any():
+        computed = pairs.caches.computed_tokens(_replicas(cases, pairs, sizing)[1])
+        more = (pairs.demand > 0) & (computed > pairs.requests.computed_tokens)
+        if not more.any():
+            break
+        pairs = pairs.computing(np.where(more, computed, pairs.requests.computed_tokens))
+        sizing = _size_each_once(pairs, more, sizing)
+    return pairs, sizing
+
+
+def _size_each_once(pairs: Pairs, asked: npt.NDArray[np.bool_], known: Sizing) -> Sizing:
+    """Size the pairs that are asked for, equal pairs only once; of the others it is known."""
+    sizing = Sizing(*(column.copy() for column in known.columns()))
     for group in pairs.groups:
-        busy = np.flatnonzero(pairs.demand[group.rows] > 0)
+        busy = np.flatnonzero(asked[group.rows])
+        if not busy.size:
+            continue
         queues = group.replicas.take(busy)
         rows, where = queues.distinct()
         found = size(queues.take(rows)).take(where)

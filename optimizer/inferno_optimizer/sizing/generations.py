@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from inferno_optimizer.sizing.performance import (
+    CachedTokenBudgetModel,
     DecodeModel,
     PerformanceModel,
     PrefillDecodeModel,
@@ -39,5 +40,8 @@ def model_of(
     requests
         The requests that each replica serves.
     """
-    model: PerformanceModel = _MODELS[parameters[0].generation].of(parameters, which, requests)
+    kind = _MODELS[parameters[0].generation]
+    if kind is TokenBudgetModel and (requests.computed_tokens < requests.input_tokens).any():
+        kind = CachedTokenBudgetModel
+    model: PerformanceModel = kind.of(parameters, which, requests)
     return model

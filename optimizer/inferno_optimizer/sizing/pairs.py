@@ -5,7 +5,8 @@ section "From rate to replicas".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +14,10 @@ import numpy.typing as npt
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.generations import model_of
 from inferno_optimizer.sizing.performance import Requests
+from inferno_optimizer.sizing.prompt_cache import PromptCaches
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Replicas, TargetLimits
-from inferno_optimizer.system import Generation, System
+from inferno_optimizer.system import Generation, PerformanceParameters, System
 
 MAX_BATCH = 2**16
 """Largest batch [requests]; it bounds the number of states that are summed."""
@@ -26,10 +28,15 @@ MS_PER_SECOND = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class GenerationRows:
-    """The rows with profiles of one generation, in ascending order, and their replicas to size."""
+    """The rows with profiles of one generation, in ascending order, and their replicas to size.
+
+    `parameters` are the profiles' own, of which each row has the one at `which`.
+    """
 
     rows: IntArray
     replicas: Replicas
+    parameters: tuple[PerformanceParameters, ...]
+    which: IntArray
 
     def among(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Positions in `rows` of the group's rows, and their positions in it; by falling batch."""
@@ -37,6 +44,11 @@ class GenerationRows:
         mine = np.flatnonzero(self.rows[np.minimum(place, len(self.rows) - 1)] == rows)
         order = np.argsort(-self.replicas.model.batch[place[mine]], kind="stable")
         return mine[order], place[mine][order]
+
+    def serving(self, requests: Requests) -> Self:
+        """The group with other requests."""
+        model = model_of(self.parameters, self.which, requests)
+        return replace(self, replicas=replace(self.replicas, model=model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,8 @@ class Pairs:
     profiles, its accelerators and the sorted types; `cards` are the cards of one replica, and
     `batch` is its largest batch; `demand` is the rate to provide for [requests/ms], 0 for an
     idle server. `released` rows use no accelerator: the server is idle, has no minimum of
-    replicas, and the profile is of generation 2, 3 or 4.
+    replicas, and the profile is of generation 2, 3 or 4. `requests` have the input tokens that
+    `caches` leave to be computed by some number of replicas, at first by as few as there may be.
     """
 
     case: IntArray
@@ -58,7 +71,15 @@ class Pairs:
     batch: IntArray
     demand: FloatArray
     released: npt.NDArray[np.bool_]
+    requests: Requests
+    caches: PromptCaches
     groups: tuple[GenerationRows, ...]
+
+    def computing(self, tokens: IntArray) -> Self:
+        """The pairs where requests compute other numbers of input tokens."""
+        requests = replace(self.requests, computed_tokens=tokens)
+        groups = (group.serving(requests.take(group.rows)) for group in self.groups)
+        return replace(self, requests=requests, groups=tuple(groups))
 
 
 def sorted_types(system: System) -> tuple[str, ...]:
@@ -79,10 +100,11 @@ def build_pairs(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, .
     ]
     multiplicity = integers(a.multiplicity for a in system.accelerators)[accelerator]
     generation = _generation(system)[profile]
-    requests = _requests(system, cases, case, profile)
+    floor = integers(c.server.min_replicas for c in cases)[case]
+    caches = PromptCaches.of(cases, case, accelerator, catalogue.accelerators)
+    requests = _requests(system, cases, case, profile, caches.computed_tokens(floor))
     limits = TargetLimits.of([c.target for c in cases]).take(case)
     demand = _demand(cases, case, requests.tokens)
-    floor = integers(c.server.min_replicas for c in cases)[case]
     return Pairs(
         case=case,
         profile=profile,
@@ -92,11 +114,15 @@ def build_pairs(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, .
         batch=requests.batch,
         demand=demand,
         released=(generation != Generation.DECODE) & (demand == 0) & (floor == 0),
+        requests=requests,
+        caches=caches,
         groups=tuple(_groups(system, profile, requests, limits)),
     )
 
 
-def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: IntArray) -> Requests:
+def _requests(
+    system: System, cases: Sequence[Case], case: IntArray, profile: IntArray, computed: IntArray
+) -> Requests:
     """The requests that a replica of each row serves, as the generation of its profile counts."""
     loads = [c.server.load for c in cases]
     generation = _generation(system)[profile]
@@ -113,6 +139,7 @@ def _requests(system: System, cases: Sequence[Case], case: IntArray, profile: In
         max_queue_size=integers(c.server.max_queue_size for c in cases)[case],
         arrival_cov=_variations(load.arrival_cov for load in loads)[case],
         length_cov=_variations(load.service_cov for load in loads)[case],
+        computed_tokens=computed,
     )
 
 
@@ -169,10 +196,10 @@ def _groups(
     generation = _generation(system)
     for kind in np.unique(generation[profile]):
         rows, mine = np.flatnonzero(generation[profile] == kind), generation == kind
-        parameters = [system.profiles[i].parameters for i in np.flatnonzero(mine)]
+        parameters = tuple(system.profiles[i].parameters for i in np.flatnonzero(mine))
         which = np.cumsum(mine)[profile[rows]] - 1
         model = model_of(parameters, which, requests.take(rows))
-        yield GenerationRows(rows, Replicas(model, limits.take(rows)))
+        yield GenerationRows(rows, Replicas(model, limits.take(rows)), parameters, which)
 
 
 def _generation(system: System) -> IntArray:

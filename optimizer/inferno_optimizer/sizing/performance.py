@@ -11,7 +11,7 @@ section "Four generations of performance data".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
@@ -41,8 +41,9 @@ QUEUE_PER_BATCH = 10
 class Requests(ArrayTable):
     """The requests that each replica serves: largest batch, lengths and queue limit.
 
-    Lengths are in tokens; only generation 3 uses `max_queue_size`, and only generation 4 the
-    coefficients of variation of the times between arrivals and of the lengths.
+    Lengths are in tokens; `computed_tokens` are the input tokens that are not in a prefix cache.
+    Only generation 3 uses `max_queue_size`, and only generation 4 the coefficients of variation of
+    the times between arrivals and of the lengths.
     """
 
     batch: IntArray
@@ -51,6 +52,7 @@ class Requests(ArrayTable):
     max_queue_size: IntArray
     arrival_cov: FloatArray
     length_cov: FloatArray
+    computed_tokens: IntArray
 
 
 class PerformanceModel(Protocol):
@@ -195,7 +197,7 @@ class PrefillDecodeModel(LinearModel):
 
     Each further token takes `alpha + beta n` ms. Without input tokens there is no prefill, and
     the time of the first token is not counted, as in the original; a request whose service time
-    would be 0 takes one decode step instead.
+    would be 0 takes one decode step instead. Input tokens in a prefix cache do not count.
     """
 
     rated_by_throughput: ClassVar[bool] = True
@@ -213,7 +215,7 @@ class PrefillDecodeModel(LinearModel):
         """From records, the record of each pair and its requests."""
         names = ("alpha", "beta", "gamma", "delta")
         alpha, beta, gamma, delta = (column[which] for column in columns_of(parameters, *names))
-        inputs = requests.input_tokens.astype(np.float64)
+        inputs = requests.computed_tokens.astype(np.float64)
         prefill, per_request = np.where(inputs > 0, gamma, 0.0), delta * inputs
         fewest = np.where(prefill + per_request > 0, 0.0, 1.0)
         steps = np.maximum(requests.tokens - 1.0, fewest)
@@ -363,6 +365,33 @@ class TokenBudgetModel(SteadyModel):
     def idle_ttft_ms(self) -> FloatArray:
         """Alpha + beta + gamma N [ms]."""
         return self.alpha + self.beta + self.gamma * self.batch
+
+
+@dataclass(frozen=True, slots=True)
+class CachedTokenBudgetModel(TokenBudgetModel):
+    """Generation 3 with prefix caches: `input_tokens` counts what is computed of a prompt.
+
+    The `cached_tokens` besides are read by each of its iterations.
+    """
+
+    cached_tokens: FloatArray
+
+    @classmethod
+    def of(
+        cls, parameters: Sequence[TokenBudgetParameters], which: IntArray, requests: Requests
+    ) -> Self:
+        """From records, the record of each pair and its requests."""
+        computed = replace(requests, input_tokens=requests.computed_tokens)
+        cached = (requests.input_tokens - requests.computed_tokens).astype(np.float64)
+        return cls(*(*TokenBudgetModel.of(parameters, which, computed).columns(), cached))
+
+    def _prefill_ms(self, chunks: FloatArray) -> FloatArray:
+        read = self.gamma * chunks * self.cached_tokens
+        return TokenBudgetModel._prefill_ms(self, chunks) + read  # noqa: SLF001 - super() has no class with slots
+
+    def _decode_ms(self) -> FloatArray:
+        read = self.gamma * self.cached_tokens * self.tokens
+        return TokenBudgetModel._decode_ms(self) + read  # noqa: SLF001 - as above
 
 
 def columns_of(parameters: Sequence[object], *names: str) -> list[FloatArray]:

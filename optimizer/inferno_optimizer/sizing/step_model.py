@@ -54,18 +54,19 @@ class StepModel(StepLaw):
     def of(cls, parameters: Sequence[StepParameters], which: IntArray, requests: Requests) -> Self:
         """From records, the record of each pair and its requests."""
         names = ("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead")
-        columns = (column[which] for column in columns_of(parameters, *names))
-        alpha, kappa, delta, extra, ahead, budget, overhead = columns
-        inputs, outputs = (
-            column.astype(np.float64) for column in (requests.input_tokens, requests.tokens)
+        alpha, kappa, delta, extra, ahead, budget, overhead = (
+            column[which] for column in columns_of(parameters, *names)
         )
-        lengths = Lengths(inputs, outputs, requests.length_cov, budget)
-        cached = lengths.decoding(ahead) * (lengths.context + overhead)
+        columns = requests.input_tokens, requests.computed_tokens, requests.tokens
+        inputs, computed, outputs = (column.astype(np.float64) for column in columns)
+        lengths = Lengths(computed, outputs, requests.length_cov, budget)
+        context = lengths.context + (inputs - computed)
+        kept = lengths.decoding(ahead) * (context + overhead)
         law = StepLaw(
             alpha=alpha,
-            decode_slope=kappa * cached,
-            mixed_slope=extra * cached,
-            prefill_ms=delta * inputs,
+            decode_slope=kappa * kept,
+            mixed_slope=extra * kept,
+            prefill_ms=delta * computed,
             steps=np.maximum(outputs - 1.0, 0.0) + 2.0 * ahead,
             ahead=ahead,
             chunks=lengths.chunks,
@@ -73,7 +74,9 @@ class StepModel(StepLaw):
             budget_share=lengths.budget_share,
             length_cov=requests.length_cov,
         )
-        kinds, place = distinct_rows(which, requests.batch, inputs, outputs, requests.length_cov)
+        kinds, place = distinct_rows(
+            which, requests.batch, inputs, computed, outputs, requests.length_cov
+        )
         full = law.take(kinds).full_stay_ms(requests.batch[kinds].astype(np.float64))[place]
         return cls(
             law.alpha,

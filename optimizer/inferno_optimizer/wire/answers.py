@@ -162,6 +162,7 @@ def _wrong_load(server: Server, told: Load, catalogue: Catalogue) -> Iterator[st
         "avgLength": (told.tokens_per_request, asked.tokens_per_request),
         "avgInTokens": (told.input_tokens, asked.input_tokens),
         "avgOutTokens": (told.output_tokens, asked.output_tokens),
+        "cachedTokens": (told.cached_tokens, asked.cached_tokens),
     }
     for name, (count, expected) in counts.items():
         if count not in (0, expected):  # an optimizer tells the fields of its generation

@@ -175,7 +175,8 @@ def _other_words(load: Load) -> Container[str]:
     """Keys that are not written: the fields of the generation that the load does not use."""
     in_tokens = load.input_tokens or load.output_tokens or load.throughput
     in_length = load.tokens_per_request or load.arrival_cov or load.service_cov
-    left_out = () if load.throughput else ("throughput",)
+    optional = {"throughput": load.throughput, "cachedTokens": load.cached_tokens}
+    left_out = tuple(key for key, value in optional.items() if not value)
     if not in_tokens:
         return (*left_out, "avgInTokens", "avgOutTokens")
     return left_out if in_length else (*left_out, "avgLength", "arrivalCOV", "serviceCOV")
@@ -205,6 +206,7 @@ _LOAD = Object(
         "throughput": ("throughput", NUMBER),
         "avgInTokens": ("input_tokens", INTEGER),
         "avgOutTokens": ("output_tokens", INTEGER),
+        "cachedTokens": ("cached_tokens", INTEGER),
     },
     left_out=_other_words,
 )
@@ -219,19 +221,24 @@ _ALLOCATION_KEYS: dict[str, tuple[str, FieldKind[Any]]] = {
     "ttftAverage": ("ttft_ms", NUMBER),
     "load": ("load", _LOAD),
 }
+_CURRENT_KEYS = {**_ALLOCATION_KEYS, "coldReplicas": ("cold_replicas", INTEGER)}
 
 
 def _mix_of(part: Object[Allocation]) -> tuple[str, FieldKind[Any]]:
     return "mix", List("part of the mix", ("accelerator",), part, tuple, tuple)
 
 
+def _all_warm(allocation: Allocation) -> tuple[str, ...]:
+    return () if allocation.cold_replicas else ("coldReplicas",)
+
+
 def _one_accelerator(allocation: Allocation) -> Container[str]:
-    return () if allocation.mix else ("mix",)
+    return (*_all_warm(allocation), *(() if allocation.mix else ("mix",)))
 
 
-_PART = Object(Allocation, _ALLOCATION_KEYS)
+_PART = Object(Allocation, _CURRENT_KEYS, left_out=_all_warm)
 _ALLOCATION = Object(
-    Allocation, {**_ALLOCATION_KEYS, "mix": _mix_of(_PART)}, left_out=_one_accelerator
+    Allocation, {**_CURRENT_KEYS, "mix": _mix_of(_PART)}, left_out=_one_accelerator
 )
 
 

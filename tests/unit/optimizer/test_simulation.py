@@ -66,13 +66,15 @@ def parameters_of(replica: AnyReplica) -> PerformanceParameters:
 def predict(replicas: Sequence[AnyReplica], rates: Sequence[float]) -> Latencies:
     """Predictions for replicas of one generation, in descending order of batch."""
     lengths = [getattr(r, "tokens", 0) or getattr(r, "outputs", 0) for r in replicas]
+    prompts = np.array([getattr(r, "inputs", 0) for r in replicas])
     requests = Requests(
         np.array([r.batch for r in replicas]),
         np.array(lengths),
-        np.array([getattr(r, "inputs", 0) for r in replicas]),
+        prompts,
         np.array([getattr(r, "queue_size", 0) for r in replicas]),
         np.ones(len(replicas)),
         np.ones(len(replicas)),
+        prompts,
     )
     every = np.arange(len(replicas))
     model = model_of([parameters_of(r) for r in replicas], every, requests)

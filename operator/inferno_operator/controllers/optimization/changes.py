@@ -322,6 +322,8 @@ def _load(load: Load) -> Manifest:
     lengths = {"avgInTokens": load.input_tokens, "avgOutTokens": load.output_tokens}
     if load.tokens_per_request or not load.output_tokens:
         lengths = {"avgLength": load.tokens_per_request} | (lengths if load.output_tokens else {})
+    if load.cached_tokens:
+        lengths["cachedTokens"] = load.cached_tokens
     return {
         "arrivalRate": load.arrival_rate,
         **lengths,

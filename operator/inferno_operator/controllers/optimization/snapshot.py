@@ -363,6 +363,7 @@ def _allocation(part: AllocationPart) -> core.Allocation:
         wait_ms=part.wait_average or 0.0,
         ttft_ms=part.ttft_average or 0.0,
         load=_load(part.load) if part.load else core.Load(),
+        cold_replicas=part.cold_replicas or 0,
     )
 
 
@@ -374,6 +375,7 @@ def _load(part: LoadPart) -> core.Load:
         service_cov=part.service_cov or 0.0,
         input_tokens=part.avg_in_tokens or 0,
         output_tokens=part.avg_out_tokens or 0,
+        cached_tokens=part.cached_tokens or 0,
     )
 
 

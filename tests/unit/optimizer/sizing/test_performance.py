@@ -163,7 +163,8 @@ def test_the_chunks_are_the_fewest_that_fit_into_the_budget(
     replica = BudgetReplica(1, 1, 1, batch, inputs, outputs, 0)
     one = np.array([0])
     covs = np.ones(1)
-    requests = Requests(np.array([batch]), np.array([outputs]), np.array([inputs]), one, covs, covs)
+    prompts = np.array([inputs])
+    requests = Requests(np.array([batch]), np.array([outputs]), prompts, one, covs, covs, prompts)
     model = TokenBudgetModel.of([TokenBudgetParameters(1, 1, 1)], one, requests)
 
     assert model.chunks(np.array([float(batch)])).tolist() == [replica.chunks(batch)]

@@ -137,7 +137,8 @@ def test_latencies_never_fall_with_the_rate(case: Case) -> None:
     shares = np.linspace(0.05, 0.999, 40)
     every = np.zeros(len(shares), np.int64)
     same = np.ones(len(shares))
-    asked = Requests(every + batch, every + outputs, every + inputs, every, same, cov * same)
+    prompts = every + inputs
+    asked = Requests(every + batch, every + outputs, prompts, every, same, cov * same, prompts)
     model = StepModel.of([case.parameters], every, asked)
     replicas = Replicas(model, TargetLimits.of([Target()] * len(shares)))
 
