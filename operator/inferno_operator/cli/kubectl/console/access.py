@@ -26,7 +26,7 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without one, forms of our own would name no origin
     "X-Content-Type-Options": "nosniff",
 }
 

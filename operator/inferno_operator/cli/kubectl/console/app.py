@@ -1,7 +1,7 @@
 """The routes of the console: read the namespace, compute a page, render it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import get_args
@@ -78,25 +78,26 @@ class _Console:
         self._one_solve = asyncio.Lock()
 
     async def fleet(self, request: Request) -> Response:
-        seen = await self._objects()
+        seen = await self._read(request, self._objects)
         page = await asyncio.to_thread(fleet_view, seen, self._session.namespace, now())
         return self._answer(request, page)
 
     async def next_plan(self, request: Request) -> Response:
         changes = [word for text in request.query_params.getlist("set") for word in text.split()]
-        seen = await self._session.objects()
+        seen = await self._read(request, self._session.objects)
         outcome = await self._decided(seen, request, changes)
         return self._answer(request, await asyncio.to_thread(next_view, seen, outcome, changes))
 
     async def plans(self, request: Request) -> Response:
-        return self._answer(request, plans_view(await self._session.plans(), now()))
+        seen = await self._read(request, self._session.plans)
+        return self._answer(request, plans_view(seen, now()))
 
     async def plan(self, request: Request) -> Response:
-        name, seen = request.path_params["name"], await self._session.plans()
+        name, seen = request.path_params["name"], await self._read(request, self._session.plans)
         return self._answer(request, plan_view(seen, self._session.namespace, name))
 
     async def server(self, request: Request) -> Response:
-        name, seen = request.path_params["name"], await self._session.objects()
+        name, seen = request.path_params["name"], await self._read(request, self._session.objects)
         outcome = await self._decided(seen, request, ())
         view = partial(server_view, seen, outcome, self._session.namespace, name, now())
         return self._answer(request, await asyncio.to_thread(view))
@@ -130,6 +131,13 @@ class _Console:
             return JSONResponse({"error": str(error)}, status)
         return HTMLResponse(self._pages.problem("This does not work", str(error)), status)
 
+    async def _read(
+        self, request: Request, read: Callable[[], Awaitable[Sequence[Observation]]]
+    ) -> Sequence[Observation]:
+        """Read objects, for a page that is old as soon as anything changes from now on."""
+        request.state.version = self._news.version
+        return await read()
+
     async def _objects(self) -> Sequence[Observation]:
         """The objects of the namespace, with its Plans."""
         objects, plans = await asyncio.gather(self._session.objects(), self._session.plans())
@@ -151,7 +159,8 @@ class _Console:
             case "csv":
                 text = csv_text(arranged(page.parts, query))
                 return PlainTextResponse(text, media_type="text/csv")
-        return HTMLResponse(self._pages.html(page, request.url.path, query))
+        version = request.state.version
+        return HTMLResponse(self._pages.html(page, request.url.path, query, version))
 
 
 async def _no_icon(_: Request) -> Response:

@@ -83,14 +83,15 @@ class Pages:
         )
         self._environment.globals["form_token"] = form_token
 
-    def html(self, page: ConsolePage, path: str, query: PageQuery) -> str:
-        """Return a page."""
+    def html(self, page: ConsolePage, path: str, query: PageQuery, version: int = 0) -> str:
+        """Return a page; `version` is that of the news."""
         parts = arranged(page.parts, query)
         main = first_table(parts)
         return self._environment.get_template("page.html").render(
             page=page,
             path=path,
             query=query,
+            version=version,
             namespace=self._namespace,
             navigation=NAVIGATION,
             parts=[_shown(part, query if part is main else None) for part in parts if part],

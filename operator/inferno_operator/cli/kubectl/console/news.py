@@ -27,6 +27,8 @@ class News:
         kinds = [*map(kind_of, SYSTEM_RESOURCES), kind_of(Plan)]
         self._objects = informers.subscribe(kinds, self._changed)
         self._pages: set[asyncio.Event] = set()
+        self.version = 0
+        """How many changes there were: a page that was made at another version is old."""
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -38,15 +40,16 @@ class News:
         return len(self._pages) >= MOST
 
     def _changed(self, _: ObjectDifference) -> None:
+        self.version += 1
         for page in self._pages:
             page.set()
 
     async def events(self) -> AsyncIterator[str]:
-        """Yield server-sent events: `changed`, or a comment to keep the connection."""
+        """Yield server-sent events: the version, at first and when it changes, or a comment."""
         change = asyncio.Event()
         self._pages.add(change)
         try:
-            yield ": connected\n\n"
+            yield f"data: {self.version}\n\n"
             while True:
                 try:
                     async with asyncio.timeout(ALIVE_S):
@@ -56,6 +59,6 @@ class News:
                     continue
                 await asyncio.sleep(TOGETHER_S)
                 change.clear()
-                yield "data: changed\n\n"
+                yield f"data: {self.version}\n\n"
         finally:
             self._pages.discard(change)

@@ -68,6 +68,7 @@ def _listening(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((LOOPBACK, port))
+        listening.listen()  # whoever is told the address may come before the server runs
     except OSError as error:
         listening.close()
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):

@@ -1,0 +1,53 @@
+"""A page as a browser shows it, at the widths and in the colours that people have."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+WIDTHS = (360, 1280, 1920)
+SCHEMES = ("light", "dark")
+
+WIDER = """() => [...document.querySelectorAll("body, main, header, h1, p, form")]
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"""
+"""Elements that end beyond the window; tables may, in a region that scrolls."""
+
+
+@dataclass
+class Watched:
+    """A page, and what goes wrong while it is shown."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def outside(self, origin: str) -> list[str]:
+        """Requests to anywhere else."""
+        return [address for address in self.requests if not address.startswith(origin)]
+
+    def faults(self) -> Iterator[str]:
+        """What is wider than the window, and what is hard to read or to reach, in every look."""
+        for width in WIDTHS:
+            self.page.set_viewport_size({"width": width, "height": 900})
+            for scheme in SCHEMES:
+                self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # one of two
+                yield from (f"{width} px: {text}" for text in self.page.evaluate(WIDER))
+                found = Axe().run(self.page).response["violations"]
+                yield from (
+                    f"{width} px, {scheme}: {v['id']}: {node['html']}: {node['failureSummary']}"
+                    for v in found
+                    for node in v["nodes"]
+                )
+
+
+@contextmanager
+def watched(browser: Browser) -> Iterator[Watched]:
+    """Yield a page of a browser that nothing was opened in before."""
+    with browser.new_context() as context:
+        seen = Watched(context.new_page())
+        seen.page.on("console", lambda said: seen.errors.append(said.text))
+        seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        seen.page.on("request", lambda request: seen.requests.append(request.url))
+        yield seen

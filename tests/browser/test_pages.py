@@ -1,0 +1,68 @@
+"""Every page in a browser: nothing fails, leaves, overlaps, or is hard to read or to reach."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from inferno_operator.cli.inferno.main import main
+from tests.browser.looks import watched
+from tests.cluster.console import running_console, user_in
+from tests.cluster.scene import Scene
+from tests.cluster.test_plans import fill, wait_for_phases
+from tests.conftest import ROOT, StartOperator
+from tests.controlplane import ControlPlane
+from tests.in_process import called
+
+pytestmark = pytest.mark.slow
+
+LOAD = {"spec": {"currentAlloc": {"load": {"arrivalRate": 61.5}}}}
+
+
+@pytest.mark.parametrize("sample", ["fleet", "troubles"])
+def test_a_report_opens_from_disk(sample: str, browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    done = called(main, ["report", ROOT / "samples" / sample, "--html", file])
+    assert done.returncode == 0, done.stderr
+
+    with watched(browser) as seen:
+        seen.page.goto(file.as_uri())
+        assert list(seen.faults()) == []
+        assert (seen.errors, seen.outside(file.as_uri())) == ([], [])
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("crds_installed")
+def test_the_console_is_read_and_used_in_a_browser(
+    control_plane: ControlPlane,
+    namespace: str,
+    operator: StartOperator,
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    scene = Scene(control_plane, namespace)
+    fill(scene, mode="Approve")
+    operator()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+    wait_for_phases(scene, inferno_1="Proposed")
+    kubeconfig = user_in(control_plane, namespace, "ann", "inferno-view", "inferno-approve")
+
+    with (
+        running_console(kubeconfig, namespace, tmp_path / "log") as address,
+        watched(browser) as seen,
+    ):
+        page, origin = seen.page, address.partition("/?")[0]
+        page.goto(address)
+        assert page.url == f"{origin}/"
+        for path in ("/", "/next", "/plans", "/plans/inferno-1", "/servers/s"):
+            page.goto(origin + path)
+            assert list(seen.faults()) == [], path
+        page.goto(f"{origin}/plans/inferno-1")
+        page.get_by_role("button", name="Approve").click()
+        wait_for_phases(scene, inferno_1="Done")
+        expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+        page.goto(origin)
+        control_plane.patch("server", "s", LOAD, namespace)
+        expect(page.get_by_role("cell", name="61.5")).to_be_visible()
+        assert (seen.errors, seen.outside(origin)) == ([], [])
