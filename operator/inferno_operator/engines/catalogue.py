@@ -13,11 +13,16 @@ from inferno_operator.resources import CUSTOM
 from inferno_operator.resources.schema import Items, Part, Rule
 from inferno_optimizer.errors import InputError
 
-Mean = Literal["avgInTokens", "avgOutTokens", "itlAverage", "ttftAverage", "waitAverage"]
+Mean = Literal[
+    "avgInTokens", "avgOutTokens", "itlAverage", "ttftAverage", "waitAverage", "cachedShare"
+]
 Gauge = Literal["running", "waiting", "kvCacheUsage"]
 
 TOKENS: tuple[Mean, Mean] = ("avgInTokens", "avgOutTokens")
 """The lengths of requests: of the prompt and of the answer."""
+
+CACHED_SHARE: Mean = "cachedShare"
+"""The share of the input tokens that were in prefix caches."""
 
 MetricName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
 Names = Annotated[Items[MetricName], Field(min_length=1)]

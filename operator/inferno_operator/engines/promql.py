@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 from inferno_operator.engines.catalogue import (
+    CACHED_SHARE,
     MetricSource,
     OfReplicas,
     Quotient,
@@ -199,7 +200,7 @@ def means(group: SeriesGroup, windows: RateWindows) -> Query | None:
 
     Times are those of the short window if enough requests ended in it, else of the long one;
     tokens are those of the long window. If few requests ended in it, their mean and their number
-    are parts of their own.
+    are parts of their own. The share of cached tokens is the lower one of both windows.
     """
     parts = [
         (name, " or ".join(text(item) for item in items))
@@ -423,6 +424,9 @@ def _means(
     if quantity in TIMES:
         yield quantity, lambda item: _time(group, item, windows)
         return
+    if quantity == CACHED_SHARE:
+        yield quantity, lambda item: _lower(group, item, windows)
+        return
     yield quantity, lambda item: _quotient(group, item, windows.long, enough)
     yield FEW + quantity, lambda item: _quotient(group, item, windows.long, few)
     yield (
@@ -435,6 +439,12 @@ def _time(group: SeriesGroup, item: Quotient, windows: RateWindows) -> str:
     long = _quotient(group, item, windows.long, "> 0")
     least = ENOUGH_REQUESTS / windows.short
     return f"{_quotient(group, item, windows.short, f'>= {least:g}')} or {long}"
+
+
+def _lower(group: SeriesGroup, item: Quotient, windows: RateWindows) -> str:
+    """The lower one of the means of both windows: it falls at once, and rises later."""
+    short, long = (_quotient(group, item, each, "> 0") for each in (windows.short, windows.long))
+    return f"({short} < {long} or {long})"
 
 
 def _quotient(group: SeriesGroup, item: Quotient, seconds: int, condition: str) -> str:

@@ -193,6 +193,9 @@ class Measured(Part):
     """Mean output tokens per request."""
     in_tokens_cov: Annotated[Number | None, Field(alias="inTokensCOV")] = None
     """Coefficient of variation of the input tokens per request."""
+    avg_computed_tokens: Number | None = None
+    """Mean input tokens per request that are in no prefix cache; absent if the source does not
+    tell, and all of them count."""
     out_tokens_cov: Annotated[Number | None, Field(alias="outTokensCOV")] = None
     """Coefficient of variation of the output tokens per request."""
     itl_average: Number | None = None

@@ -73,6 +73,7 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
 def _notes(item: ServerMeasurement) -> Iterator[str]:
     if item.measured is not None and item.measured.message:
         yield item.measured.message
+    yield from _of_caches(item.measured)
     yield from _of_backlog(item.measured)
 
 
@@ -87,6 +88,7 @@ def _of_load(found: Measured | None) -> Iterator[str]:
             else "until two hours are known"
         )
         yield f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {known}"
+    yield from _of_caches(found)
     yield from _of_backlog(found)
 
 
@@ -103,6 +105,16 @@ def _of_schedule(item: ServerMeasurement) -> Iterator[str]:
             if value is not None
         )
         yield f"scheduled ({window.start} {window.timezone}): at least {' and '.join(asked)}"
+
+
+def _of_caches(found: Measured | None) -> Iterator[str]:
+    """Yield how many input tokens are in prefix caches; nothing if none are, or nobody tells."""
+    if found is not None and found.load is not None and found.load.cached_tokens:
+        inputs, cached = found.load.avg_in_tokens or 0, found.load.cached_tokens
+        yield (
+            f"{number(cached)} of {number(inputs)} input tokens are in prefix caches; plans count"
+            f" on them where replicas run already"
+        )
 
 
 def _of_backlog(found: Measured | None) -> Iterator[str]:

@@ -92,7 +92,14 @@ def differs(old: float | None, new: float | None, share: float = MOVED) -> bool:
 
 def load_moved(old: Load | None, new: Load) -> bool:
     """Whether a load moved noticeably, and not by chance."""
-    return old is None or bool(moved(_numbers(old), _numbers(new), WINDOWS.long).any())
+    if old is None or differs(_computed(old), _computed(new)):
+        return True
+    return bool(moved(_numbers(old), _numbers(new), WINDOWS.long).any())
+
+
+def _computed(load: Load) -> int | None:
+    """Input tokens of which some are in prefix caches, without these; None if none are."""
+    return (load.avg_in_tokens or 0) - load.cached_tokens if load.cached_tokens else None
 
 
 def jumped(old: Load | None, new: Load) -> bool:
@@ -189,7 +196,15 @@ def _lengths(measured: Measured) -> dict[str, Any]:
     tokens: dict[str, Any] = {"avg_out_tokens": max(round(measured.avg_out_tokens), 1)}
     if measured.avg_in_tokens is not None:
         tokens["avg_in_tokens"] = round(measured.avg_in_tokens)
+        tokens["cached_tokens"] = _cached(measured)
     return {**tokens, "avg_length": None}
+
+
+def _cached(measured: Measured) -> int | None:
+    """The measured number of cached tokens, rounded down; None if there are none, or not known."""
+    if measured.avg_in_tokens is None or measured.avg_computed_tokens is None:
+        return None
+    return int(max(round(measured.avg_in_tokens) - measured.avg_computed_tokens, 0)) or None
 
 
 def _largest(loads: Sequence[Load]) -> Load | None:
@@ -198,8 +213,9 @@ def _largest(loads: Sequence[Load]) -> Load | None:
 
 
 def _larger(first: Load, second: Load) -> Load:
-    """The second load, with the larger number of both."""
-    largest: dict[str, Any] = {}
+    """The second load, with the larger number of both, but the smaller one of cached tokens."""
+    fewest = min(first.cached_tokens or 0, second.cached_tokens or 0)
+    largest: dict[str, Any] = {"cached_tokens": fewest or None}
     for name in NUMBERS:
         values = [v for part in (first, second) if (v := getattr(part, name)) is not None]
         if values:

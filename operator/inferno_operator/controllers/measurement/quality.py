@@ -10,7 +10,7 @@ from math import log
 from typing import Any
 
 from inferno_operator.controllers.measurement.arrivals import ENOUGH_ARRIVALS, arrival_rate
-from inferno_operator.engines.catalogue import TOKENS, MetricSource
+from inferno_operator.engines.catalogue import CACHED_SHARE, TOKENS, MetricSource
 from inferno_operator.engines.promql import (
     ENOUGH_REQUESTS,
     FEW,
@@ -216,6 +216,7 @@ def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> d
         elif name in TOKENS:
             kept = _of_few(reading, name, kept, before)
         fields[field] = _rounded(kept)
+    fields["avg_computed_tokens"] = _computed(reading, fields["avg_in_tokens"])
     for name, field in _GAUGES:
         fields[field] = _rounded(_gauge(reading, name))
     if fields["kv_cache_usage"] is not None:
@@ -252,6 +253,14 @@ def _gauge(reading: Reading, name: str) -> float | None:
 def _mean(reading: Reading, name: str) -> float | None:
     custom = reading.part(CUSTOM_ANSWERS, name)
     return reading.part(MEANS, name) if custom is None else custom
+
+
+def _computed(reading: Reading, inputs: float | None) -> float | None:
+    """Return the input tokens that were in no prefix cache; None if the source does not tell."""
+    share = reading.part(MEANS, CACHED_SHARE)
+    if share is None or inputs is None:
+        return None
+    return _rounded(inputs * (1.0 - min(max(share, 0.0), 1.0)))
 
 
 def _of_few(

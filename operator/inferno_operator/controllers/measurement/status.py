@@ -19,7 +19,14 @@ AT_MOST_EVERY = timedelta(minutes=1)
 PATIENCE = timedelta(minutes=15)
 """Age of the last good values at which the condition of a stale Server becomes False."""
 
-NUMBERS = ("arrival_rate", "avg_in_tokens", "avg_out_tokens", "itl_average", "ttft_average")
+NUMBERS = (
+    "arrival_rate",
+    "avg_in_tokens",
+    "avg_out_tokens",
+    "avg_computed_tokens",
+    "itl_average",
+    "ttft_average",
+)
 """Numbers whose change is written; the others are written with them."""
 
 

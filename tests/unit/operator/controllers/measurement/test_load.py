@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from inferno_operator.controllers.measurement.load import (
     IDLE,
     load,
+    load_moved,
     measured_server,
     with_load,
     with_planned_load,
@@ -437,3 +438,33 @@ def scheduled(*windows: Manifest, **fields: object) -> Server:
     resource = observed(server(spec={**spec, **fields, "currentAlloc": None})).resource
     assert isinstance(resource, Server)
     return resource
+
+
+def test_the_load_has_the_measured_cached_tokens_and_loses_them_when_they_are_not_known() -> None:
+    warm = load(subject(), measurement("Fresh", avg_computed_tokens=240.2))
+    unknown = load(subject(standing={**STANDING, "cachedTokens": 300}), measurement("Fresh"))
+
+    assert warm is not None
+    assert (warm.avg_in_tokens, warm.cached_tokens) == (600, 359)  # never more than measured
+    assert unknown is not None
+    assert unknown.cached_tokens is None
+
+
+@pytest.mark.parametrize(("computed", "cached"), [(500.0, 100), (100.0, 300), (None, None)])
+def test_without_evidence_no_more_tokens_are_cached_than_in_the_last_load(
+    computed: float | None, cached: int | None
+) -> None:
+    standing = {**STANDING, "cachedTokens": 300}
+
+    found = load(subject(standing=standing), measurement("Partial", avg_computed_tokens=computed))
+
+    assert found is not None
+    assert found.cached_tokens == cached
+
+
+def test_a_load_moves_with_the_tokens_that_are_computed() -> None:
+    warm = Load(arrival_rate=9000, avg_in_tokens=2000, avg_out_tokens=100, cached_tokens=1200)
+
+    assert load_moved(warm, warm.model_copy(update={"cached_tokens": 600}))
+    assert load_moved(warm, warm.model_copy(update={"cached_tokens": None}))
+    assert not load_moved(warm, warm.model_copy(update={"cached_tokens": 1190}))

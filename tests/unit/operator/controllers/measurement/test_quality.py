@@ -393,3 +393,19 @@ def test_old_numbers_miss_no_target_now() -> None:
 
     assert late.misses_targets == ("slo-itl",)
     assert with_targets(found, Target(model="M", slo_itl=1)).misses_targets == ()
+
+
+@pytest.mark.parametrize(
+    ("share", "computed"),
+    [
+        pytest.param({"cachedShare": 0.6}, 240, id="a part is cached"),
+        pytest.param({"cachedShare": 1.2}, 0, id="counters that disagree"),
+        pytest.param({}, None, id="a source that does not tell"),
+    ],
+)
+def test_input_tokens_count_as_computed_unless_they_were_cached(
+    share: dict[str, float], computed: float | None
+) -> None:
+    found = judge(reading(means={**KNOWN, **share}))
+
+    assert found.avg_computed_tokens == pytest.approx(computed)
