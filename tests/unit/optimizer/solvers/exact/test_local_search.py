@@ -434,7 +434,7 @@ def test_a_tight_fleet_of_a_thousand_is_close_to_what_is_proven() -> None:
     program = program.take(program.undominated())
 
     outcome = solve_by_levels(
-        program, Timer(time_for(400)), ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
+        program, Timer(time_for(320)), ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
     )
 
     served = program.served(outcome.plan, 3)
