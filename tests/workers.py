@@ -11,13 +11,19 @@ from xdist.scheduler import LoadScopeScheduling
 CLUSTER = PurePath("tests/cluster")
 DEPLOYMENT = CLUSTER / "deployment"
 TOGETHER = (
-    DEPLOYMENT,
-    CLUSTER / "test_autoscalers.py",
-    CLUSTER / "test_kthena_releases.py",
-    CLUSTER / "test_measurement.py",
-    CLUSTER / "test_model_booster_crds.py",
+    (DEPLOYMENT / "test_deployment.py", DEPLOYMENT / "test_rbac.py"),
+    (DEPLOYMENT,),
+    (CLUSTER / "test_autoscalers.py",),
+    (CLUSTER / "test_kthena_releases.py",),
+    (CLUSTER / "test_measurement.py",),
+    (CLUSTER / "test_model_booster_crds.py",),
 )
-"""Tests of a cluster that share more than its control plane: a second one, or a Prometheus."""
+"""Tests of a cluster that share more than its control plane: a second one, or a Prometheus.
+
+The first group that has a test is its own, and has the name of its first path. Overlays and all
+other deployments are two groups that take about as long: each worker that has one makes an image
+and a control plane with a log of who asked for what.
+"""
 
 
 class Turn(IntEnum):
@@ -51,8 +57,8 @@ def group_of(nodeid: str) -> str:
     """
     path = _path(nodeid)
     for group in TOGETHER:
-        if path.is_relative_to(group):
-            return str(group)
+        if any(path.is_relative_to(member) for member in group):
+            return str(group[0])
     return nodeid if path.is_relative_to(CLUSTER) else str(path)
 
 
