@@ -178,3 +178,14 @@ def test_explain_says_where_a_server_has_no_workload(tmp_path: Path) -> None:
 
     assert lines[1].startswith("A100 2 16 2 A100 80.00 ")
     assert lines[2] == "G2 no workload or backend: the server names none for this accelerator"
+
+
+@pytest.mark.parametrize("output", ["table", "csv"])
+def test_rows_are_filtered_and_sorted_and_the_rest_stays(output: str) -> None:
+    printed = run("optimize", SAMPLE, "--filter", "g2", "--sort", "-batch", "-o", output)
+    premium = run("optimize", SAMPLE, "--filter", "premium", "-o", output)
+
+    assert printed.index("Free-granite-13b") < printed.index("Premium-granite-13b")
+    assert "Free-granite-13b" not in premium
+    assert "Premium-granite-13b" in premium
+    assert ("2 of 2 servers have an allocation" in premium) == (output == "table")

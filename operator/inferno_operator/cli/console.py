@@ -17,6 +17,7 @@ import typer
 from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
 
 if TYPE_CHECKING:
+    from inferno_operator.cli.tables.order import RowOrder
     from inferno_operator.cli.tables.solution import Part, TextTable
     from inferno_optimizer.system import System
 
@@ -166,13 +167,20 @@ def show(
     document: Callable[[], object],
     parts: Callable[[], Iterable["Part"]],
     table: "Callable[[], TextTable] | None" = None,
+    rows: "RowOrder | None" = None,
 ) -> None:
     """Print a result: the document as JSON or YAML, a table as CSV, or all parts as text.
 
     The table is the first of the parts, unless another one is given: for a result whose first
     table is about something else where it has no rows. On a terminal, tables have the columns for
-    which there is room.
+    which there is room. `rows` says which rows the main table has, and their order.
     """
+
+    def arranged(found: "Iterable[Part]") -> "Iterable[Part]":
+        from inferno_operator.cli.tables.order import ordered
+
+        return found if rows is None else ordered(found, rows, table() if table else None)
+
     if output is Format.JSON:
         typer.echo(json.dumps(document(), indent=2, ensure_ascii=False))
     elif output is Format.YAML:
@@ -182,13 +190,13 @@ def show(
     elif output is Format.CSV:
         from inferno_operator.cli.tables.solution import csv_text
 
-        typer.echo(csv_text([table()] if table else parts()), nl=False)
+        typer.echo(csv_text(arranged([table()] if table else parts())), nl=False)
     elif sys.stdout.isatty():
         from rich.console import Console
 
         from inferno_operator.cli.tables.rich import rich_text
 
         console = Console()
-        console.print(rich_text(parts(), console.width), soft_wrap=True)
+        console.print(rich_text(arranged(parts()), console.width), soft_wrap=True)
     else:
-        typer.echo("\n".join(map(str, parts())))
+        typer.echo("\n".join(map(str, arranged(parts()))))

@@ -21,6 +21,7 @@ from inferno_operator.cli.console import (
 )
 from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
 from inferno_operator.cli.options.inputs import Paths
+from inferno_operator.cli.options.rows import Filter, Sort
 
 if TYPE_CHECKING:
     from inferno_optimizer.system import System
@@ -36,7 +37,7 @@ app = typer.Typer()
     "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
     "--set 'model.*.B200.alpha*=0.5'"
 )
-def optimize(
+def optimize(  # noqa: PLR0913 - an argument for each option
     paths: Paths,
     output: Output = Format.TABLE,
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
@@ -50,6 +51,8 @@ def optimize(
         ),
     ] = None,
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
+    words: Filter = "",
+    sort: Sort = "",
     lenient: Lenient = False,
 ) -> None:
     """Show what every server would get.
@@ -57,6 +60,7 @@ def optimize(
     Needs no cluster and changes nothing.
     """
     from inferno_operator.cli.drawing.curve import draw
+    from inferno_operator.cli.tables.order import RowOrder
     from inferno_operator.cli.tables.solution import solution_parts
     from inferno_operator.cli.tables.what_if import changes_table, comparison_parts
     from inferno_optimizer.explain.changes import parse_change
@@ -75,7 +79,12 @@ def optimize(
     if trace is not None:
         write(trace, draw(solution.certificate))
     if not changes:
-        show(output, lambda: encode_solution(solution), lambda: solution_parts(system, solution))
+        show(
+            output,
+            lambda: encode_solution(solution),
+            lambda: solution_parts(system, solution),
+            rows=RowOrder.asked(words, sort),
+        )
         refuse(solution, checks)
         return
     with working("optimizing with what is changed"):
@@ -86,6 +95,7 @@ def optimize(
         lambda: encode_comparison(changes, comparison),
         lambda: comparison_parts(comparison),
         lambda: changes_table(comparison.differences),
+        RowOrder.asked(words, sort),
     )
     refuse(after, checks)
 

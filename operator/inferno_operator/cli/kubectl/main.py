@@ -38,12 +38,14 @@ from inferno_operator.cli.options.autoscalers import (
 )
 from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
 from inferno_operator.cli.options.prometheus import prometheus_options
+from inferno_operator.cli.options.rows import Filter, Sort
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
     from inferno_operator.cli.measurement import Asked, ServerMeasurement
     from inferno_operator.cli.overview import Overview
+    from inferno_operator.cli.tables.order import RowOrder
     from inferno_operator.resources.observation import Observation
 
 app = typer.Typer(
@@ -79,13 +81,16 @@ def kubectl_inferno(_place: "KubectlOptions", _version: Version = False) -> None
     "\n\nExample: kubectl inferno plan fleet -n llm --set 'server.*.load.arrivalRate*=1.5'"
 )
 @somewhere
-def plan(
+def plan(  # noqa: PLR0913 - an argument for each option
     place: "KubectlOptions",
     optimizer: OptimizerName = None,
     output: Output = Format.TABLE,
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
     time_limit: TimeLimit = 30.0,
+    *,
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
+    words: Filter = "",
+    sort: Sort = "",
 ) -> None:
     """Show what an optimization would change, and change nothing.
 
@@ -94,6 +99,7 @@ def plan(
     """
     from inferno_operator.cli.kubectl.dry_run import decide
     from inferno_operator.cli.preview import plan_document, preview
+    from inferno_operator.cli.tables.order import RowOrder
     from inferno_operator.cli.tables.plan import changes_table, plan_parts
 
     checks = checks_of(fail_on)
@@ -108,6 +114,7 @@ def plan(
         lambda: plan_document(name, changes, planned, solution),
         lambda: plan_parts(planned, solution),
         lambda: changes_table(planned, solution),
+        RowOrder.asked(words, sort),
     )
     refuse(solution, checks)
 
@@ -242,6 +249,7 @@ def generate(
 @app.command(
     epilog="Example: kubectl inferno top --namespace llm"
     "\n\nExample: kubectl inferno top --once -o json"
+    "\n\nExample: kubectl inferno top --filter 'premium h100' --sort -cost"
 )
 @somewhere
 def top(
@@ -254,6 +262,8 @@ def top(
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
     ] = 2.0,
+    words: Filter = "",
+    sort: Sort = "",
 ) -> None:
     """Show how the Servers do against their targets, and what the cards are worth.
 
@@ -262,12 +272,14 @@ def top(
     load it would serve.
     """
     from inferno_operator.cli.overview import overview
+    from inferno_operator.cli.tables.order import RowOrder
 
+    order = RowOrder.asked(words, sort)
     if once or output is not Format.TABLE or not sys.stdout.isatty():
-        _show_overview(output, overview(_read(place)[1]))
+        _show_overview(output, overview(_read(place)[1]), order)
         return
     with _interruptible("", status=0):
-        run(place, lambda session: _follow(session, interval))
+        run(place, lambda session: _follow(session, interval, order))
 
 
 @app.command(
@@ -345,12 +357,13 @@ async def _optimize(session: "Session", name: str | None, patience: float) -> "O
         return overview(await session.objects())
 
 
-async def _follow(session: "Session", interval: float) -> None:
+async def _follow(session: "Session", interval: float, order: "RowOrder") -> None:
     """Show the namespace continuously until cancelled."""
     from rich.live import Live
 
     from inferno_operator.cli.kubectl.follow import follow_objects
     from inferno_operator.cli.overview import overview
+    from inferno_operator.cli.tables.order import ordered
     from inferno_operator.cli.tables.rich import rich_text
     from inferno_operator.cli.tables.top import top_parts
 
@@ -358,14 +371,15 @@ async def _follow(session: "Session", interval: float) -> None:
 
         def draw(seen: "Sequence[Observation]", trouble: str) -> None:
             heading = [trouble, ""] if trouble else []
-            text = rich_text([*heading, *top_parts(overview(seen), now())], live.console.width)
+            parts = ordered(top_parts(overview(seen), now()), order)
+            text = rich_text([*heading, *parts], live.console.width)
             text.no_wrap, text.overflow = True, "ellipsis"
             live.update(text, refresh=True)
 
         await follow_objects(session, interval, draw)
 
 
-def _show_overview(output: Format, seen: "Overview") -> None:
+def _show_overview(output: Format, seen: "Overview", order: "RowOrder | None" = None) -> None:
     from inferno_operator.cli.overview import overview_document
     from inferno_operator.cli.tables.top import servers_table, top_parts
 
@@ -374,6 +388,7 @@ def _show_overview(output: Format, seen: "Overview") -> None:
         lambda: overview_document(seen),
         lambda: top_parts(seen, now()),
         lambda: servers_table(seen.servers),
+        order,
     )
 
 

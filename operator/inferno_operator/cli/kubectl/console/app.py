@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.answer import PlanAnswer
 from inferno_operator.cli.kubectl.console.access import Guarded, LocalAccess
-from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, arranged, static_file
+from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.views import (
     ConsolePage,
@@ -36,6 +36,7 @@ from inferno_operator.cli.kubectl.console.views import (
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.kubectl.places import now
 from inferno_operator.cli.kubectl.reply import answer_plan
+from inferno_operator.cli.tables.order import ordered
 from inferno_operator.cli.tables.solution import csv_text
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError
@@ -157,7 +158,7 @@ class _Console:
             case "json":
                 return JSONResponse(page.document())
             case "csv":
-                text = csv_text(arranged(page.parts, query))
+                text = csv_text(ordered(page.parts, query.order))
                 return PlainTextResponse(text, media_type="text/csv")
         version = request.state.version
         return HTMLResponse(self._pages.html(page, request.url.path, query, version))

@@ -1,13 +1,14 @@
 """Pages as HTML: tables sort and filter by their address, rows link to what they are about."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from inferno_operator.cli.kubectl.console.views import ConsolePage
+from inferno_operator.cli.tables.order import RowOrder, ordered
 from inferno_operator.cli.tables.rich import style_of
 from inferno_operator.cli.tables.solution import Part, TextTable, first_table, name_of
 
@@ -36,37 +37,15 @@ class PageQuery:
         changed = [(name, value) for name, value in changes.items() if value]
         return "?" + urlencode([*self.without(*changes), *changed])
 
+    @property
+    def order(self) -> RowOrder:
+        """The rows of the main table."""
+        return RowOrder(self.get("q"), self.get("sort"), falling=bool(self.get("order")))
+
     def sorted_by(self, column: str) -> str:
         """The query that sorts by a column, or turns the order round."""
         again = column == self.get("sort") and not self.get("order")
         return self.address(sort=column, order="falling" if again else "")
-
-
-def arranged(parts: Sequence[Part], query: PageQuery) -> list[Part]:
-    """The parts with the main table filtered and sorted."""
-    main = first_table(parts)
-    return [_arranged(part, query) if part is main else part for part in parts]
-
-
-def _arranged(part: Part, query: PageQuery) -> Part:
-    if not isinstance(part, TextTable):
-        return part
-    words = query.get("q").casefold().split()
-    rows = [row for row in part.rows if all(w in " ".join(row).casefold() for w in words)]
-    names = list(map(name_of, part.headings))
-    if query.get("sort") in names:
-        place = names.index(query.get("sort"))
-        rows.sort(key=lambda row: _rank(row[place]), reverse=bool(query.get("order")))
-    return replace(part, rows=rows)
-
-
-def _rank(cell: str) -> tuple[bool, float, str]:
-    """Numbers by their size, before texts."""
-    number = cell.split("/", maxsplit=1)[0].removesuffix("%")
-    try:
-        return (False, float(number), "")
-    except ValueError:
-        return (True, 0.0, cell.casefold())
 
 
 class Pages:
@@ -85,7 +64,7 @@ class Pages:
 
     def html(self, page: ConsolePage, path: str, query: PageQuery, version: int = 0) -> str:
         """Return a page; `version` is that of the news."""
-        parts = arranged(page.parts, query)
+        parts = ordered(page.parts, query.order)
         main = first_table(parts)
         return self._environment.get_template("page.html").render(
             page=page,

@@ -12,18 +12,13 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.cli.kubectl.console.access import HEADERS, Guarded, LocalAccess
-from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, arranged
+from inferno_operator.cli.kubectl.console.html import PageQuery, Pages
 from inferno_operator.cli.kubectl.console.views import ConsolePage, PlanForm
 from inferno_operator.cli.tables.solution import TextTable
 
 PORT = 8123
 HOME = f"http://127.0.0.1:{PORT}"
 EVIL = '<script>alert("x")</script>'
-
-TABLE = TextTable(
-    ("SERVER", ">LOAD", "READY"),
-    [("b", "9", "Allocated"), ("a", "10", "NoCapacity"), ("c", "-", "Allocated")],
-)
 
 
 class Browser:
@@ -71,13 +66,6 @@ def browser(access: LocalAccess) -> Browser:
 def opened(browser: Browser, access: LocalAccess) -> Browser:
     browser.get(access.address)
     return browser
-
-
-def rows(words: str = "", sort: str = "", order: str = "") -> list[str]:
-    query = PageQuery([("q", words), ("sort", sort), ("order", order)])
-    (table,) = arranged([TABLE], query)
-    assert isinstance(table, TextTable)
-    return [row[0] for row in table.rows]
 
 
 def html(page: ConsolePage) -> str:
@@ -135,19 +123,6 @@ def test_a_form_does_what_it_was_made_for(access: LocalAccess) -> None:
     assert not access.is_form("reject p sha256:1", token)
     assert not access.is_form("approve p sha256:2", token)
     assert not LocalAccess(PORT).is_form("approve p sha256:1", token)
-
-
-def test_a_table_is_filtered_by_all_words() -> None:
-    assert rows("allocated") == ["b", "c"]
-    assert rows("ALLOC 9") == ["b"]
-    assert rows("none") == []
-
-
-def test_numbers_are_sorted_by_size_before_texts() -> None:
-    assert rows(sort="LOAD") == ["b", "a", "c"]
-    assert rows(sort="LOAD", order="falling") == ["c", "a", "b"]
-    assert rows(sort="SERVER") == ["a", "b", "c"]
-    assert rows(sort="UNKNOWN") == ["b", "a", "c"]
 
 
 def test_a_heading_sorts_and_then_turns_the_order_round() -> None:
