@@ -11,7 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 CLUSTER = PurePath("tests/cluster")
 DEPLOYMENT = CLUSTER / "deployment"
 TOGETHER = (
-    (DEPLOYMENT / "test_deployment.py", DEPLOYMENT / "test_rbac.py"),
+    tuple(DEPLOYMENT / f"test_{name}.py" for name in ("deployment", "image", "monitoring", "rbac")),
     (DEPLOYMENT,),
     (CLUSTER / "test_autoscalers.py",),
     (CLUSTER / "test_kthena_releases.py",),
@@ -20,9 +20,8 @@ TOGETHER = (
 )
 """Tests of a cluster that share more than its control plane: a second one, or a Prometheus.
 
-The first group that has a test is its own, and has the name of its first path. Overlays and all
-other deployments are two groups that take about as long: each worker that has one makes an image
-and a control plane with a log of who asked for what.
+The first group that has a test is its own, and has the name of its first path. What takes an
+image is with the overlays, so that one worker makes it; the other deployments need none.
 """
 
 

@@ -53,11 +53,10 @@ CLUSTER_WIDE = (
 
 
 class Cluster:
-    """A control plane to deploy to, and an image to run pods from."""
+    """A control plane to deploy to."""
 
-    def __init__(self, control_plane: ControlPlane, image: Path, folder: Path) -> None:
+    def __init__(self, control_plane: ControlPlane, folder: Path) -> None:
         self.control_plane = control_plane
-        self._image = image
         self._folder = folder
         self._count = count(1)
 
@@ -99,8 +98,8 @@ class Cluster:
         return (self.control_plane.folder / "audit.log").read_text().splitlines()
 
     @contextmanager
-    def pods(self, manifests: list[Manifest]) -> Iterator["Pods"]:
-        """Run two pods of the operator, and one of the optimizer where there is one.
+    def pods(self, manifests: list[Manifest], image: Path) -> Iterator["Pods"]:
+        """Run two pods of the operator from an image, and one of the optimizer where there is one.
 
         As in a pod the operator's Secrets, user and file system are those of the manifests;
         ports are free ones, as all pods share this machine's address.
@@ -112,19 +111,23 @@ class Cluster:
             optimizer = None
             if OPTIMIZER in names:
                 pod = Pod(find(manifests, "Deployment", OPTIMIZER), secrets)
-                optimizer = stack.enter_context(self._optimizer(pod, port))
+                optimizer = stack.enter_context(self._optimizer(pod, image, port))
             pod = Pod(find(manifests, "Deployment", OPERATOR), secrets)
             variables = {**self._api_server(), **(port if optimizer else {})}
-            operators = [stack.enter_context(self._operator(pod, variables)) for _ in range(2)]
+            operators = [
+                stack.enter_context(self._operator(pod, image, variables)) for _ in range(2)
+            ]
             for operator in operators:
                 operator.wait_until_ready()
             yield Pods(operators, optimizer)
 
     @contextmanager
-    def _operator(self, pod: Pod, variables: Mapping[str, str]) -> Iterator[OperatorProcess]:
+    def _operator(
+        self, pod: Pod, image: Path, variables: Mapping[str, str]
+    ) -> Iterator[OperatorProcess]:
         name = f"operator-pod-{next(self._count)}"
         account = service_account(self.control_plane, pod)
-        command = pod.command(self._image, self._folder / name, variables, account)
+        command = pod.command(image, self._folder / name, variables, account)
         process = OperatorProcess(
             self.control_plane.processes, name, Path(os.devnull), command=command
         )
@@ -135,11 +138,13 @@ class Cluster:
         assert process.stop() == 0, process.log_tail
 
     @contextmanager
-    def _optimizer(self, pod: Pod, port: Mapping[str, str]) -> Iterator["OptimizerPod"]:
+    def _optimizer(
+        self, pod: Pod, image: Path, port: Mapping[str, str]
+    ) -> Iterator["OptimizerPod"]:
         processes = self.control_plane.processes
         name = f"optimizer-pod-{next(self._count)}"
         folder = self._folder / name
-        processes.start(name, pod.command(self._image, folder, port, {}))
+        processes.start(name, pod.command(image, folder, port, {}))
         log = processes.log_path(name)
         wait_until(log.read_text, lambda text: "listening on https://" in text, OPTIMIZER, 30.0)
         yield OptimizerPod(processes, name, int(port["INFERNO_PORT"]), pod.secrets)

@@ -62,7 +62,7 @@ def image() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def deployment_cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def deployment_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A control plane whose API server writes an audit log, and whose namespaces end."""
     options = (f"--audit-policy-file={AUDIT_POLICY}", "--audit-log-path=audit.log")
     with ControlPlane(more_options=options) as control_plane:
@@ -70,7 +70,7 @@ def deployment_cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) ->
         for dialect in DIALECTS:
             control_plane.install_crds(ROOT / "crds" / dialect)
         control_plane.install_crds(DEFINITIONS)
-        yield Cluster(control_plane, image, tmp_path_factory.mktemp("pods"))
+        yield Cluster(control_plane, tmp_path_factory.mktemp("pods"))
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +82,7 @@ def helm() -> Path:
 def deployed(
     request: pytest.FixtureRequest,
     deployment_cluster: Cluster,
+    image: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Deployed:
     """Apply an overlay, let it work on the samples, delete it."""
@@ -103,7 +104,7 @@ def deployed(
     counts = NODES in granted(manifests, f"{NAMESPACE}:{OPERATOR}")
     if counts:
         counted.apply()
-    with cluster.pods(manifests) as pods_at_work:
+    with cluster.pods(manifests, image) as pods_at_work:
         samples.optimize()
         boosters.wait_until_actuated()
         boosters.change()

@@ -80,14 +80,14 @@ def histories(prometheus_program: Path, promtool: Path) -> Iterator[Histories]:
 
 
 @pytest.fixture(scope="module")
-def seen(deployment_cluster: Cluster, histories: Histories) -> Seen:
+def seen(deployment_cluster: Cluster, image: Path, histories: Histories) -> Seen:
     """Two optimizations of the samples, and then one that fails for want of an optimizer."""
     control_plane = deployment_cluster.control_plane
     manifests = kustomize(control_plane.kubectl_program, OVERLAYS / "remote")
     deployment_cluster.apply(manifests)
     samples = Samples(control_plane, {sample: f"seen-{sample}" for sample in OPTIMIZERS})
     samples.apply()
-    with deployment_cluster.pods(manifests) as pods:
+    with deployment_cluster.pods(manifests, image) as pods:
         scrapes = [*map(measuring, (FIRST, SECOND, STILL_FAILING)), *pods.scrapes(BEFORE)]
         for seconds in (FIRST, SECOND):
             samples.optimize()

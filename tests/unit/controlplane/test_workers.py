@@ -16,6 +16,7 @@ OVERLAYS = "tests/cluster/deployment/test_deployment.py"
         ("tests/cluster/deployment/test_a.py::test_b", "tests/cluster/deployment"),
         (f"{OVERLAYS}::test_a[b]", OVERLAYS),
         ("tests/cluster/deployment/test_rbac.py::test_a[b]", OVERLAYS),
+        ("tests/cluster/deployment/test_image.py::test_a", OVERLAYS),
         (f"{CRDS}::TestRecordings::test_a", CRDS),
     ],
 )
