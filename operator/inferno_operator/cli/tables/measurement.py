@@ -88,7 +88,6 @@ def _of_load(found: Measured | None) -> Iterator[str]:
             else "until two hours are known"
         )
         yield f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {known}"
-    yield from _of_caches(found)
     yield from _of_backlog(found)
 
 

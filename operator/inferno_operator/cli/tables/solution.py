@@ -158,6 +158,25 @@ def option_parts(options: Iterable[Option]) -> Iterator[Part]:
         yield from (f"warning: {warning}" for warning in warnings)
 
 
+def cache_parts(system: System, name: str) -> Iterator[Part]:
+    """Yield how much of the prompts of a server is in its prefix caches; nothing if nothing is."""
+    current = next(server.current for server in system.servers if server.name == name)
+    if current.load.cached_tokens:
+        warm = sum(part.warm_replicas for part in current.parts)
+        yield ""
+        yield cached_prompts(
+            current.load.input_tokens, current.load.cached_tokens, warm, current.replicas
+        )
+
+
+def cached_prompts(inputs: int, cached: int, warm: int, replicas: int) -> str:
+    """Return how many input tokens of a request are in prefix caches, and of how many replicas."""
+    return (
+        f"{cached} of {inputs} input tokens are in the prefix caches of {warm} of"
+        f" {replicas} replicas; others compute whole prompts"
+    )
+
+
 def with_ttft(predictions: Iterable[Allocation | Option]) -> bool:
     """Return whether any allocation has a time to first token."""
     return any(p.generation is not Generation.DECODE for p in predictions)

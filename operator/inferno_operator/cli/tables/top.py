@@ -8,7 +8,13 @@ from datetime import datetime
 
 from inferno_operator.cli.overview import CardUse, Overview, ServerView
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
-from inferno_operator.cli.tables.solution import Part, TextTable, grouped, one_more_card
+from inferno_operator.cli.tables.solution import (
+    Part,
+    TextTable,
+    cached_prompts,
+    grouped,
+    one_more_card,
+)
 from inferno_operator.resources import (
     Condition,
     CountedCards,
@@ -146,6 +152,15 @@ def _notes_of(view: ServerView) -> Iterator[str]:
         yield f"{view.measured.quality}: {view.measured.message}"
     if view.warnings:
         yield f"warning: {view.warnings}"
+    current = view.spec.current_alloc if view.spec else None
+    if current and current.load and current.load.cached_tokens:
+        warm = sum(part.num_replicas - (part.cold_replicas or 0) for part in current.parts)
+        yield cached_prompts(
+            current.load.avg_in_tokens or 0,
+            current.load.cached_tokens,
+            max(warm, 0),
+            current.num_replicas,
+        )
 
 
 def _totals(views: Sequence[ServerView]) -> str:

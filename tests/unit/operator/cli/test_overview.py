@@ -287,3 +287,17 @@ def test_a_measurement_that_is_not_fresh_says_what_to_do() -> None:
 
 def test_csv_of_no_servers_has_their_headings() -> None:
     assert csv_text([servers_table(overview([]).servers)]).startswith("SERVER,CLASS,CURRENT,")
+
+
+def test_it_is_said_which_replicas_of_a_server_have_prompts_in_their_caches() -> None:
+    warm = measured("S", 30)
+    current = warm["spec"]["currentAlloc"]
+    current["coldReplicas"] = 1
+    current["load"] = {
+        "arrivalRate": 60, "avgInTokens": 2000, "avgOutTokens": 128, "cachedTokens": 1200
+    }  # fmt: skip
+
+    shown = "\n".join(lines(warm))
+
+    said = "1200 of 2000 input tokens are in the prefix caches of 1 of 2 replicas"
+    assert f"{said}; others compute whole prompts" in shown

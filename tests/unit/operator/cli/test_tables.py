@@ -7,6 +7,7 @@ import pytest
 from inferno_operator.cli.tables.rich import rich_text
 from inferno_operator.cli.tables.solution import (
     TextTable,
+    cache_parts,
     cards_table,
     csv_text,
     option_parts,
@@ -174,3 +175,14 @@ def test_csv_has_every_column_of_the_first_table_with_a_name_of_its_own() -> Non
 def test_csv_of_sentences_is_refused() -> None:
     with pytest.raises(InputError, match="no table"):
         csv_text(["nothing changes"])
+
+
+def test_it_is_said_which_replicas_have_prompts_in_their_caches() -> None:
+    (server,) = [s for s in SYSTEM.servers if s.name == "chat"]
+    load = replace(server.load, input_tokens=2000, output_tokens=128, cached_tokens=1200)
+    current = replace(server.current, replicas=6, cold_replicas=3, load=load)
+    warm = replace(SYSTEM, servers=(replace(server, current=current),))
+
+    assert [*cache_parts(SYSTEM, "chat")] == []
+    said = "1200 of 2000 input tokens are in the prefix caches of 3 of 6 replicas"
+    assert [*cache_parts(warm, "chat")] == ["", f"{said}; others compute whole prompts"]
