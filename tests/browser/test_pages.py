@@ -16,6 +16,7 @@ from tests.in_process import called
 
 pytestmark = pytest.mark.slow
 
+PATIENCE_MS = 60_000
 LOAD = {"spec": {"currentAlloc": {"load": {"arrivalRate": 61.5}}}}
 
 
@@ -61,8 +62,8 @@ def test_the_console_is_read_and_used_in_a_browser(
         page.goto(f"{origin}/plans/inferno-1")
         page.get_by_role("button", name="Approve").click()
         wait_for_phases(scene, inferno_1="Done")
-        expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+        expect(page.get_by_role("button", name="Approve")).to_have_count(0, timeout=PATIENCE_MS)
         page.goto(origin)
         control_plane.patch("server", "s", LOAD, namespace)
-        expect(page.get_by_role("cell", name="61.5")).to_be_visible()
+        expect(page.get_by_role("cell", name="61.5")).to_be_visible(timeout=PATIENCE_MS)
         assert (seen.errors, seen.outside(origin)) == ([], [])
