@@ -1,6 +1,7 @@
 """The routes of the console: read the namespace, compute a page, render it."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -25,6 +26,7 @@ from inferno_operator.cli.kubectl.answer import PlanAnswer
 from inferno_operator.cli.kubectl.console.access import Guarded, LocalAccess
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
 from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.cli.kubectl.console.shared import SharedPages
 from inferno_operator.cli.kubectl.console.views import (
     ConsolePage,
     fleet_view,
@@ -57,13 +59,14 @@ MOST_FORM = 16_384
 def console_app(session: Session, access: LocalAccess, news: News) -> ASGIApp:
     """Return the console of a namespace, for those who may ask."""
     console = _Console(session, access, news)
+    shared = console.made.shared
     routes = [
-        Route("/", console.fleet),
-        Route("/next", console.next_plan),
-        Route("/plans", console.plans),
-        Route("/plans/{name}", console.plan),
+        Route("/", shared(console.fleet)),
+        Route("/next", shared(console.next_plan)),
+        Route("/plans", shared(console.plans)),
+        Route("/plans/{name}", shared(console.plan)),
         Route("/plans/{name}/{answer}", console.answer, methods=["POST"]),
-        Route("/servers/{name}", console.server),
+        Route("/servers/{name}", shared(console.server)),
         Route("/news", console.news),
         Route("/static/{name}", _static),
         Route("/favicon.ico", _no_icon),
@@ -77,6 +80,7 @@ class _Console:
         self._session, self._access, self._news = session, access, news
         self._pages = Pages(session.namespace, access.form_token)
         self._one_solve = asyncio.Lock()
+        self.made = SharedPages(news, time.monotonic)
 
     async def fleet(self, request: Request) -> Response:
         seen = await self._read(request, self._objects)
@@ -114,6 +118,7 @@ class _Console:
             return PlainTextResponse("this is no form of the console\n", HTTPStatus.FORBIDDEN)
         state: PlanAnswer = next(s for s in get_args(PlanAnswer) if s == ANSWERS[said])
         await answer_plan(self._session, name, state, digest=digest)
+        self.made.forget()
         return RedirectResponse(request.url.path.rpartition("/")[0], HTTPStatus.SEE_OTHER)
 
     async def news(self, _: Request) -> Response:

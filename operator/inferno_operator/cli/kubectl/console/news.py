@@ -12,6 +12,9 @@ from inferno_operator.runtime.informers import Informers
 TOGETHER_S = 0.5
 """Changes within this time are one piece of news [s]."""
 
+REST = 10.0
+"""After news there are none for so many times what a page takes: pages take a tenth of a core."""
+
 ALIVE_S = 15.0
 """How often a connection says that it lives [s]."""
 
@@ -27,8 +30,13 @@ class News:
         kinds = [*map(kind_of, SYSTEM_RESOURCES), kind_of(Plan)]
         self._objects = informers.subscribe(kinds, self._changed)
         self._pages: set[asyncio.Event] = set()
+        self._rest_s = 0.0
         self.version = 0
         """How many changes there were: a page that was made at another version is old."""
+
+    def page_took(self, seconds: float) -> None:
+        """Note how long a page took that was made after news."""
+        self._rest_s = REST * seconds
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -60,5 +68,6 @@ class News:
                 await asyncio.sleep(TOGETHER_S)
                 change.clear()
                 yield f"data: {self.version}\n\n"
+                await asyncio.sleep(self._rest_s)
         finally:
             self._pages.discard(change)
