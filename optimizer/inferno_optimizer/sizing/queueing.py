@@ -64,13 +64,18 @@ class ArrayTable:
 def distinct_rows(*columns: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     """One row of each kind, and for each row the place of its kind among them."""
     table = np.column_stack(columns).astype(np.float64)
-    # Sorting sums of the rows' bits takes a tenth of the time that sorting the rows takes.
-    weights = np.random.default_rng(0).integers(1, 2**63, table.shape[1], dtype=np.uint64)
-    sums = table.view(np.uint64) @ (2 * weights + np.uint64(1))
-    _, rows, inverse = np.unique(sums, return_index=True, return_inverse=True)
-    if not np.array_equal(table[rows[inverse]], table, equal_nan=True):
-        rows = inverse = np.arange(len(table))  # different rows with an equal sum: once in ages
-    return rows, inverse
+    bits = table.view(np.uint64)
+    # Sorting sums of the rows' bits takes a tenth of the time that sorting the rows takes. Short
+    # numbers have the upper bits only, so that few bits of their sums differ: folded, all do.
+    weights = 2 * np.random.default_rng(0).integers(1, 2**63, table.shape[1], dtype=np.uint64)
+    weights += np.uint64(1)
+    for folded in (False, True):
+        sums = (bits ^ (bits >> np.uint64(32)) if folded else bits) @ weights
+        _, rows, inverse = np.unique(sums, return_index=True, return_inverse=True)
+        if np.array_equal(table[rows[inverse]], table, equal_nan=True):
+            return rows, inverse
+    every = np.arange(len(table))  # different rows with an equal sum: once in ages
+    return every, every
 
 
 @dataclass(frozen=True, slots=True)

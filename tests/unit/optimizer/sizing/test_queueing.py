@@ -15,6 +15,7 @@ from inferno_optimizer.sizing.queueing import (
     DepartureIntervals,
     FloatArray,
     averages,
+    distinct_rows,
 )
 from tests.unit.optimizer.oracles import Queue, birth_death
 
@@ -193,3 +194,13 @@ def test_no_queue_at_all_is_no_problem() -> None:
     found = averages(np.array([]), nothing, nothing, table_of([1.0]))
 
     assert as_queues(found) == []
+
+
+def test_rows_of_short_numbers_are_told_apart_and_equal_ones_found() -> None:
+    columns = [*np.random.default_rng(1).integers(1, 17, (4, 5000))]
+    table = np.column_stack(columns)
+
+    rows, place = distinct_rows(*columns)
+
+    assert len(rows) == len(np.unique(table, axis=0))
+    assert np.array_equal(table[rows[place]], table)
