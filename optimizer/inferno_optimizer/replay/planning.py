@@ -30,7 +30,7 @@ class PlanningRules:
         Between two plans.
     short_s, long_s
         Load and lengths are means over the long time; the load is that over the short one where it
-        differs by more than chance explains.
+        is significantly larger, or where nothing is looked ahead for.
     catch_up_s
         In which a backlog is to be worked off.
     window_s
