@@ -197,6 +197,7 @@ def show(
         from inferno_operator.cli.tables.rich import rich_text
 
         console = Console()
-        console.print(rich_text(arranged(parts()), console.width), soft_wrap=True)
+        text = rich_text(arranged(parts()), console.width, table() if table else None)
+        console.print(text, soft_wrap=True)
     else:
         typer.echo("\n".join(map(str, arranged(parts()))))

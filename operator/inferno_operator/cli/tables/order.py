@@ -69,8 +69,8 @@ def ordered(
         The main table has no such column.
     """
     found = list(parts)
-    main = first_table(found)
-    if main is None or (like is not None and main.headings[0] != like.headings[0]):
+    main = first_table(found, like)
+    if main is None:
         return found
     changed = order.of(main)
     return [changed if part is main else part for part in found]

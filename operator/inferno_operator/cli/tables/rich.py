@@ -20,13 +20,14 @@ STYLES: Mapping[str, str] = {
 """Styles of cells."""
 
 
-def rich_text(parts: Iterable[Part], width: int) -> Text:
+def rich_text(parts: Iterable[Part], width: int, like: TextTable | None = None) -> Text:
     """Return the text of the parts as `str` returns it, with styles.
 
-    Tables lose the optional columns for which there is no room; a line below tells their names.
+    Tables lose the optional columns for which there is no room; a line below tells their names. The
+    first one is what CSV has, unless CSV has a table `like` another one.
     """
     parts = list(parts)
-    first = first_table(parts)
+    first = first_table(parts, like)
     return Text("\n").join(
         line for part in parts for line in _lines(part, width, in_csv=part is first)
     )

@@ -106,9 +106,16 @@ def name_of(heading: str) -> str:
 Part = TextTable | str
 
 
-def first_table(parts: Iterable[Part]) -> TextTable | None:
-    """Return the table that a result is about; None if it has no table."""
-    return next((part for part in parts if isinstance(part, TextTable)), None)
+def first_table(parts: Iterable[Part], like: TextTable | None = None) -> TextTable | None:
+    """Return the table that a result is about; None if it has no table.
+
+    It is the first one; where the first one may be about something else, it begins with the same
+    column as the one that it is `like`.
+    """
+    first = next((part for part in parts if isinstance(part, TextTable)), None)
+    if first is None or like is None or first.headings[0] == like.headings[0]:
+        return first
+    return None
 
 
 def csv_text(parts: Iterable[Part]) -> str:

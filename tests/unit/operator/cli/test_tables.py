@@ -155,6 +155,14 @@ def test_csv_is_named_only_below_the_table_that_it_has() -> None:
     ]
 
 
+def test_csv_is_named_nowhere_where_its_table_has_no_rows() -> None:
+    cards = replace(PLACED, headings=("CARDS", *PLACED.headings[1:]))
+
+    shown = rich_text([cards], 20, like=PLACED).plain.splitlines()
+
+    assert shown[-1] == "no room for CLASS, CURRENT, CURRENT COST"
+
+
 def test_a_fleet_of_200_servers_fits_every_terminal() -> None:
     system = decode_system(fleet(200, 13, seed=1, demand=1.3))
     servers = next(iter(solution_parts(system, optimize(system))))
