@@ -15,7 +15,7 @@ from inferno_operator.cli.offline.traces import place_of_client
 from inferno_operator.resources import Load
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.account import Account, share
-from inferno_optimizer.replay.fleet import fleet_of, slower, wrong_by
+from inferno_optimizer.replay.fleet import fleet_of, performing_as, slower, wrong_by
 from inferno_optimizer.replay.floor import FloorOfTrace
 from inferno_optimizer.replay.hindsight import best_homes
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
@@ -24,7 +24,7 @@ from inferno_optimizer.replay.policy import NamedPolicy
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.trace import Trace, for_servers
 from inferno_optimizer.suggestions import alternatives
-from inferno_optimizer.system import System
+from inferno_optimizer.system import PerformanceProfile, System
 
 BEST = "@best"
 """End of the name of a policy that runs each server on its best single accelerator."""
@@ -41,8 +41,8 @@ Warn = Callable[[Iterable[str]], None]
 class ReplayOptions:
     """What the options of the command say; times in seconds.
 
-    Replicas are slower than the Models say by the factor `slower`, and each parameter of the Models
-    is wrong by the share `error`.
+    Replicas perform as `truth` says, and as the Models say where it says nothing; they are slower
+    than that by the factor `slower`, and each parameter is wrong by the share `error`.
     """
 
     step_s: float = 60.0
@@ -52,6 +52,7 @@ class ReplayOptions:
     error: float = 0.0
     lead: LeadTime = DEFAULT_LEAD
     seed: int = 0
+    truth: tuple[PerformanceProfile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,10 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
 
 def _as_it_is(system: System, options: ReplayOptions) -> System:
     """The system with the performance that replicas really have."""
-    known = slower(system, options.slower)
-    return wrong_by(known, options.error, np.random.default_rng(options.seed))
+    true = performing_as(system, options.truth)
+    return wrong_by(
+        slower(true, options.slower), options.error, np.random.default_rng(options.seed)
+    )
 
 
 def _refuse_unknown_clients(

@@ -11,6 +11,7 @@ from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.pairs import Pairs
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import TargetLimits
+from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Decision, Load, PerformanceProfile, Server, System
 
 NOWHERE = -1
@@ -167,6 +168,27 @@ def slower(system: System, factor: float) -> System:
 def wrong_by(system: System, error: float, random: np.random.Generator) -> System:
     """The system where each time of each profile is longer or shorter by a share, by chance."""
     return _performing(system, lambda times: 1.0 + error * random.choice((-1.0, 1.0), times))
+
+
+def performing_as(system: System, truth: Sequence[PerformanceProfile]) -> System:
+    """The system whose profiles have the parameters of others, where there are others.
+
+    Raises
+    ------
+    InputError
+        The system has no profile of such a model on such an accelerator.
+    """
+    true = {(profile.model, profile.accelerator): profile.parameters for profile in truth}
+    known = {(profile.model, profile.accelerator) for profile in system.profiles}
+    for model, accelerator in sorted(true.keys() - known):
+        own = sorted(place for name, place in known if name == model)
+        hint = alternatives(accelerator, own)
+        raise InputError(f"model {model!r} has no performance data for {accelerator!r}{hint}")
+    changed = (
+        replace(p, parameters=true.get((p.model, p.accelerator), p.parameters))
+        for p in system.profiles
+    )
+    return replace(system, profiles=tuple(changed))
 
 
 def _performing(system: System, factors: Callable[[int], FloatArray]) -> System:

@@ -90,6 +90,14 @@ def replay(  # noqa: PLR0913 - an argument for each option
     step: Step = 60.0,
     hours: Hours = 0.0,
     scale: Scale = 1.0,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Models as replicas really perform; policies believe those of the fleet.",
+            show_default=False,
+        ),
+    ] = None,
     slower: Annotated[
         float,
         typer.Option(
@@ -139,8 +147,9 @@ def replay(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.replay.plant import LeadTime
 
     lead = LeadTime(lead_time, lead_time_cov)
-    options = ReplayOptions(step, hours, scale, slower, error, lead, seed)
     documents, unknown = read_documents(paths), warn if lenient else refuse_unknown
+    true = system_of(read_documents([str(truth)]), unknown).profiles if truth else ()
+    options = ReplayOptions(step, hours, scale, slower, error, lead, seed, true)
     if trace is not None and not (begin or keep):
         load = ReplayedLoad(read_trace(str(trace)), str(trace))
     elif trace is None and begin:
