@@ -129,6 +129,19 @@ def test_a_policy_of_the_user_is_found_where_the_command_runs(tmp_path: Path) ->
     assert json.loads(done.stdout)["policies"][0]["replicas"] > 3
 
 
+def test_any_number_of_jobs_has_the_same_result(tmp_path: Path) -> None:
+    (tmp_path / "own_policy.py").write_text(OWN)
+    names = ("hpa", "hpa@best", "clairvoyant", "own_policy:OnePerRequest", "hpa")
+    options = [option for name in names for option in ("--policy", name)]
+
+    one, several = (
+        replay(*options, "-o", "json", "--jobs", jobs, cwd=tmp_path) for jobs in ("1", "3")
+    )
+
+    assert several.returncode == 0, several.stderr
+    assert one.stdout == several.stdout
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -4,8 +4,10 @@ import csv
 import importlib
 import io
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -168,22 +170,44 @@ def find_policy(name: str) -> NamedPolicy:
     return NamedPolicy(name, found)
 
 
+def _policy_of(name: str) -> NamedPolicy:
+    return find_policy(name.removesuffix(BEST))
+
+
 def replays(
-    scenario: Scenario, names: Sequence[str], tell: Callable[[str], None]
+    scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int = 1
 ) -> list[Replayed]:
-    """Replay with each policy, and with the bound of hindsight."""
-    policies = [(name, find_policy(name.removesuffix(BEST))) for name in names]
-    bound = run(scenario, BOUND, BOUND.name, tell)
-    found = []
-    for name, policy in policies:
-        account = bound if policy is BOUND else run(scenario, policy, name, tell)
-        found.append(Replayed(name, account, bound))
-    return found
+    """Replay with each policy, and with the bound of hindsight; so many at the same time."""
+    wanted = list(dict.fromkeys((BOUND.name, *names)))
+    for name in wanted:
+        _policy_of(name)  # an unknown one is refused before the first replay
+    accounts = dict(zip(wanted, _accounts(scenario, wanted, tell, jobs), strict=True))
+    bound = accounts[BOUND.name]
+    return [Replayed(name, accounts[name], bound) for name in names]
 
 
-def run(scenario: Scenario, policy: NamedPolicy, name: str, tell: Callable[[str], None]) -> Account:
-    """Replay with one policy, and tell how far it is."""
+def _accounts(
+    scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int
+) -> Iterator[Account]:
+    """Yield the account of each policy, in their order."""
+    if jobs == 1:
+        yield from (run(scenario, name, tell) for name in names)
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as executor:
+        waiting = [executor.submit(run, scenario, name) for name in names]
+        for name, future in zip(names, waiting, strict=True):
+            yield future.result()
+            tell(f"replayed {name}")
+
+
+def _silent(_: str) -> None:
+    """Tell nothing."""
+
+
+def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) -> Account:
+    """Replay with the policy of a name, and tell how far it is."""
     steps = scenario.trace.steps
+    policy = _policy_of(name)
     home = (
         best_homes(scenario.believed, scenario.trace)
         if name.endswith(BEST)

@@ -122,6 +122,12 @@ def replay(  # noqa: PLR0913 - an argument for each option
         float, typer.Option(metavar="SHARE", min=0, help="Its coefficient of variation.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Of random lead times and errors.")] = 0,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs", "-j", metavar="N", min=1, help="Policies that are replayed at the same time."
+        ),
+    ] = 1,
     lenient: Lenient = False,
 ) -> None:
     """Show what policies would have made of a recorded load.
@@ -161,7 +167,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
         raise InputError("which load? Give either --trace FILE, or --prometheus URL and --from")
     scenario = scenario_of(system_of(documents, unknown, warn, load.means), load, options, warn)
     with working("replaying") as tell:
-        found = replays(scenario, policies, tell)
+        found = replays(scenario, policies, tell, jobs)
     if output is ReplayFormat.CSV:
         typer.echo(replay_csv(found))
         return
