@@ -52,6 +52,22 @@ def test_json_and_csv_say_the_same() -> None:
     assert policy["cardHours"]["H100"] > 0
 
 
+def test_the_worst_times_of_a_policy_are_told_with_their_cause() -> None:
+    (policy,) = json.loads(replay("--policy", "hpa", "-o", "json").stdout)["policies"]
+
+    worst = policy["worst"]
+    assert 0 < len(worst) <= 10
+    assert worst == sorted(worst, key=lambda one: -one["outside"])
+    assert {one["cause"] for one in worst} <= {
+        "NoCards",
+        "Starting",
+        "TooFew",
+        "Backlog",
+        "TooFull",
+    }
+    assert sum(one["outside"] for one in worst) <= policy["requests"] * (1 - policy["within"])
+
+
 def test_each_class_has_an_account_of_its_own() -> None:
     fleet, load = ROOT / "samples/fleet", ROOT / "samples/traces/servegen-m-large.csv"
     done = inferno(

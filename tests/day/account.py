@@ -121,7 +121,7 @@ def compared(movers: list[Mover], load: Trace) -> list[Outcome]:
 
 def _outcome_of(one: Replayed) -> Outcome:
     row, hours = Row.of(one, "", slice(None)), one.account.hours
-    over_time = one.account.replicas_over_time
+    over_time = one.account.history.replicas
     return Outcome(
         one.policy,
         requests=round(row.requests / FASTER),

@@ -20,6 +20,7 @@ from inferno_optimizer.replay.account import Account, share
 from inferno_optimizer.replay.fleet import fleet_of, performing_as, slower, wrong_by
 from inferno_optimizer.replay.floor import FloorOfTrace
 from inferno_optimizer.replay.hindsight import best_homes
+from inferno_optimizer.replay.incidents import Incident, worst_incidents
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
 from inferno_optimizer.replay.policies import BOUND, POLICIES
 from inferno_optimizer.replay.policy import NamedPolicy
@@ -32,6 +33,9 @@ BEST = "@best"
 """End of the name of a policy that runs each server on its best single accelerator."""
 
 SECONDS_PER_HOUR = 3600.0
+
+WORST_TOLD = 10
+"""Times at which targets were missed that are told of each policy."""
 
 TOLD_STEPS = 1000
 """Steps of a replay after which it is told how far it is."""
@@ -228,11 +232,11 @@ def replay_document(scenario: Scenario, found: Sequence[Replayed]) -> Mapping[st
     return {
         "hours": trace.seconds / SECONDS_PER_HOUR,
         "stepSeconds": trace.step_s,
-        "policies": [_policy_document(one) for one in found],
+        "policies": [_policy_document(scenario, one) for one in found],
     }
 
 
-def _policy_document(one: Replayed) -> Mapping[str, object]:
+def _policy_document(scenario: Scenario, one: Replayed) -> Mapping[str, object]:
     account = one.account
     everything = Row.of(one, "", slice(None))
     return {
@@ -242,6 +246,35 @@ def _policy_document(one: Replayed) -> Mapping[str, object]:
         "cardHours": account.card_hours,
         "classes": [row.of_class() for row in class_rows(one)],
         "servers": [row.document() for row in server_rows(one)],
+        "worst": [
+            incident_document(incident, scenario.trace.step_s)
+            for incident in worst_incidents(
+                account, scenario.trace, scenario.fleet.accelerators, WORST_TOLD
+            )
+        ],
+    }
+
+
+def incident_document(incident: Incident, step_s: float) -> Mapping[str, object]:
+    """A time at which targets were missed as JSON; times in seconds from the start of the trace."""
+    return {
+        "server": incident.server,
+        "class": incident.service_class,
+        "accelerator": incident.accelerator,
+        "startSeconds": incident.first * step_s,
+        "endSeconds": (incident.last + 1) * step_s,
+        "worstSeconds": incident.worst * step_s,
+        "outside": incident.outside,
+        "within": incident.within,
+        "rate": incident.rate,
+        "able": incident.able,
+        "waiting": incident.waiting,
+        "replicas": incident.replicas,
+        "ready": incident.ready,
+        "refused": incident.refused,
+        "before": incident.before,
+        "changedSeconds": incident.changed * step_s,
+        "cause": incident.cause.value,
     }
 
 

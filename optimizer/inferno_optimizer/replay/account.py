@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferno_optimizer.replay.fleet import ReplayFleet
+from inferno_optimizer.replay.history import History
 from inferno_optimizer.replay.plant import Plant, StepResult
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
@@ -42,8 +43,8 @@ class Account:
         Replicas that were started.
     moves
         Changes of accelerator.
-    replicas_over_time
-        Replicas of each server in each step, with those that start.
+    history
+        What happened in each step.
     """
 
     servers: tuple[str, ...]
@@ -59,8 +60,7 @@ class Account:
     replicas: FloatArray
     started: IntArray
     moves: IntArray
-    replicas_over_time: IntArray
-    within_over_time: FloatArray
+    history: History
 
     @property
     def total_cost(self) -> float:
@@ -81,57 +81,36 @@ def share(part: FloatArray, whole: FloatArray) -> float:
 
 @dataclass(slots=True)
 class Recorder:
-    """Writes down each step of a replay; arrays of shape (steps, servers).
+    """Writes down each step of a replay.
 
-    `present` is the sum of the replicas over the steps; a replica that is taken away costs for
-    `drain_s` seconds more.
+    `present` is the sum of the replicas over the steps, of shape (servers, accelerators); a replica
+    that is taken away costs for `drain_s` seconds more.
     """
 
     fleet: ReplayFleet
     trace: Trace
     drain_s: float
     present: IntArray
-    replicas: IntArray
-    delay_within: FloatArray
-    itl_within: FloatArray
-    moves: IntArray
-    place: IntArray
+    history: History
 
     @classmethod
     def of(cls, fleet: ReplayFleet, trace: Trace, drain_s: float) -> "Recorder":
         """An empty record."""
-        steps, servers = trace.steps, len(fleet.servers)
-        return cls(
-            fleet,
-            trace,
-            drain_s,
-            present=np.zeros(fleet.shape, dtype=np.int64),
-            replicas=np.zeros((steps, servers), dtype=np.int64),
-            delay_within=np.zeros((steps, servers)),
-            itl_within=np.zeros((steps, servers)),
-            moves=np.zeros(servers, dtype=np.int64),
-            place=np.full(servers, -1),
-        )
+        nothing = np.zeros(fleet.shape, dtype=np.int64)
+        return cls(fleet, trace, drain_s, nothing, History.empty(fleet, trace.steps))
 
     def record(self, step: int, plant: Plant, served: StepResult) -> None:
         """Write down a step, after the plant has served it."""
-        present = plant.present
-        self.present += present
-        self.replicas[step] = present.sum(axis=1)
-        self.delay_within[step], self.itl_within[step] = served.delay_within, served.itl_within
-        most = plant.ready.argmax(axis=1)
-        place = np.where(plant.ready[np.arange(len(most)), most] > 0, most, self.place)
-        self.moves += (place != self.place) & (self.place >= 0)
-        self.place = place
+        self.present += plant.present
+        self.history.record(step, plant, served)
 
     def account(self, plant: Plant) -> Account:
         """The sums, with what the plant has counted."""
-        trace, hours = self.trace, self.trace.step_s / SECONDS_PER_HOUR
+        trace, history, hours = self.trace, self.history, self.trace.step_s / SECONDS_PER_HOUR
         paid = self.present * hours + plant.drained * (self.drain_s / SECONDS_PER_HOUR)
         cards = self.fleet.used_cards(paid).tolist()
         requests = trace.rate * trace.step_s
-        both = self.delay_within * self.itl_within
-        missed = (both < ENOUGH) & (requests > 0)
+        missed = (history.within < ENOUGH) & (requests > 0)
         return Account(
             servers=tuple(server.name for server in self.fleet.servers),
             classes=tuple(server.service_class for server in self.fleet.servers),
@@ -139,13 +118,12 @@ class Recorder:
             cost=self.fleet.cost(paid),
             card_hours=dict(zip(self.fleet.types, cards, strict=True)),
             requests=requests.sum(axis=0),
-            delay_within=(requests * self.delay_within).sum(axis=0),
-            itl_within=(requests * self.itl_within).sum(axis=0),
-            within=(requests * both).sum(axis=0),
+            delay_within=(requests * history.delay_within).sum(axis=0),
+            itl_within=(requests * history.itl_within).sum(axis=0),
+            within=(requests * history.within).sum(axis=0),
             missed_minutes=missed.sum(axis=0) * trace.step_s / 60,
-            replicas=self.replicas.mean(axis=0),
+            replicas=history.replicas.mean(axis=0),
             started=plant.started.sum(axis=1),
-            moves=self.moves,
-            replicas_over_time=self.replicas,
-            within_over_time=both,
+            moves=history.moves,
+            history=history,
         )

@@ -68,15 +68,16 @@ class StepResult:
     """How the servers did in a step.
 
     `running` and `waiting` are requests in service and in line at its end, and `batch_use` are
-    the full batches that run, as many replicas' worth of KV cache; latencies [ms] are
-    those of a request that arrives at its end. `delay_within` and `itl_within` are the shares of
-    the arrivals of the step within the targets of wait and TTFT, and of the ITL. All have the
-    shape (servers,).
+    the full batches that run, as many replicas' worth of KV cache; `able` is the highest rate at
+    which the replicas that serve can work [requests/s]; latencies [ms] are those of a request that
+    arrives at its end. `delay_within` and `itl_within` are the shares of the arrivals of the step
+    within the targets of wait and TTFT, and of the ITL. All have the shape (servers,).
     """
 
     running: FloatArray
     waiting: FloatArray
     batch_use: FloatArray
+    able: FloatArray
     itl_ms: FloatArray
     wait_ms: FloatArray
     ttft_ms: FloatArray
@@ -93,8 +94,9 @@ class Plant:
     `ready` replicas serve; `starting` has, for each of the next steps, those that become ready
     then, and `coming` all of them.
     `requests` are those in each server. `started` and `drained` count the replicas
-    that were started, and those that were taken away while they served. Without `percentiles`,
-    it is faster and tells none.
+    that were started, and those that were taken away while they served; `refused` are those of each
+    server that were wanted last and found no card. Without `percentiles`, it is faster and tells
+    none.
     """
 
     fleet: ReplayFleet
@@ -108,6 +110,7 @@ class Plant:
     requests: FloatArray = field(init=False)
     started: IntArray = field(init=False)
     drained: IntArray = field(init=False)
+    refused: IntArray = field(init=False)
     curves: Curves = field(init=False)
     _on: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = field(init=False)
     _pairs: tuple[IntArray, ...] = field(init=False)
@@ -121,6 +124,7 @@ class Plant:
         self.requests = np.zeros(servers)
         self.started = np.zeros(self.fleet.shape, dtype=np.int64)
         self.drained = np.zeros(self.fleet.shape, dtype=np.int64)
+        self.refused = np.zeros(servers, dtype=np.int64)
         self.curves = Curves(self.fleet, percentiles=self.percentiles)
         self._on = self.ready > 0
         self._pairs = np.nonzero(self._on)
@@ -155,11 +159,14 @@ class Plant:
         """
         change = wanted - self.present
         if not change.any():
+            self.refused = np.zeros_like(self.refused)
             return
         fewer, more = np.maximum(-change, 0), np.maximum(change, 0)
         elsewhere = _others(self.coming + more) > 0
         self._shrink(np.where(elsewhere, 0, fewer))
-        self._start(self._granted(more))
+        granted = self._granted(more)
+        self.refused = (more - granted).sum(axis=1)
+        self._start(granted)
         held = np.where(elsewhere, fewer, 0)
         if held.any():
             self._shrink(np.where(_others(self.coming) > 0, 0, held))
@@ -252,6 +259,7 @@ class Plant:
             running=running,
             waiting=np.maximum(self.requests - running, 0.0),
             batch_use=parts.sums(in_service / parts.table[:, RUNNING, KNOTS - 1]),
+            able=parts.sums(parts.table[:, RATE, KNOTS - 1] * parts.replicas),
             itl_ms=mean(at_end[ITL], np.inf),
             wait_ms=mean(wait, np.inf),
             ttft_ms=mean(wait + first, np.inf),

@@ -31,7 +31,7 @@ def episode(name: str) -> Account:
 
 def replicas(account: Account) -> float:
     """Mean until the load has ended and the replicas are back at their least number."""
-    over_time = account.replicas_over_time[:, 0]
+    over_time = account.history.replicas[:, 0]
     ended = round(2430 / STEP_S)
     drained = ended + int(np.argmax(over_time[ended:] == over_time[ended:].min()))
     return float(over_time[:drained].mean())
@@ -48,7 +48,7 @@ def test_eight_replicas_all_the_time_keep_the_targets() -> None:
     account = episode("static-peak")
 
     assert account.attainment > 0.995
-    assert account.replicas_over_time.max() == 8
+    assert account.history.replicas.max() == 8
 
 
 def test_inferno_keeps_more_with_fewer_replicas() -> None:

@@ -42,7 +42,7 @@ def test_a_policy_costs_what_it_costs_in_a_replay(name: str) -> None:
     entry = entry_of(RATES)
 
     assert entry.cost[name] == pytest.approx(account.total_cost)
-    kept = np.where(account.within_over_time[:, 0] >= 0.95, np.array(RATES) * STEP_S, 0.0)
+    kept = np.where(account.history.within[:, 0] >= 0.95, np.array(RATES) * STEP_S, 0.0)
     assert entry.kept_by[name] == pytest.approx(kept.sum())
 
 

@@ -84,7 +84,7 @@ def test_the_hpa_keeps_the_most_of_five_minutes() -> None:
     rates = np.concatenate((np.full(20, 8.0), np.full(20, 1.0)))
     shown = scenario(rates)
 
-    replicas = replay(shown, POLICIES["hpa"], shown.fleet.home).replicas_over_time[:, 0]
+    replicas = replay(shown, POLICIES["hpa"], shown.fleet.home).history.replicas[:, 0]
 
     assert replicas[20 + 4] == replicas[19]
     assert replicas[-1] < replicas[19]
@@ -95,7 +95,7 @@ def test_keda_grows_by_at_most_four_or_double_a_minute_and_falls_by_one_in_two()
     of = fleet()
     shown = Scenario(of, of, trace(rates.tolist(), step_s=15.0), LeadTime(60.0))
 
-    replicas = replay(shown, POLICIES["keda-slo"], of.home).replicas_over_time[:, 0]
+    replicas = replay(shown, POLICIES["keda-slo"], of.home).history.replicas[:, 0]
     grown, fallen = replicas[4:] - replicas[:-4], replicas[:-8] - replicas[8:]
 
     assert replicas.max() > 5
@@ -121,7 +121,7 @@ def test_inferno_plans_no_reduction_within_its_window() -> None:
     rates = np.tile(np.repeat([8.0, 2.0], 3), 20)
     shown = scenario(rates)
 
-    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).replicas_over_time[:, 0]
+    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).history.replicas[:, 0]
 
     assert len(set(replicas[30:].tolist())) == 1
 
@@ -134,7 +134,7 @@ def test_what_waits_to_be_reduced_takes_no_cards_from_others() -> None:
     needed = SizedFleet(of).at(load(1.0, 2).lengths).replicas_for(rate[-1])[:, 1]
 
     shown = Scenario(of, of, load_of_both, LeadTime(60.0))
-    replicas = replay(shown, POLICIES["inferno"], of.home).replicas_over_time
+    replicas = replay(shown, POLICIES["inferno"], of.home).history.replicas
 
     assert 2 * needed[1] > 5 >= needed.sum()  # both high do not fit
     assert replicas[30 + 2, 1] >= needed[1]
@@ -147,7 +147,7 @@ def test_a_change_of_lengths_alone_makes_a_plan() -> None:
     )
 
     shown = Scenario(of, of, longer, LeadTime(60.0))
-    replicas = replay(shown, POLICIES["inferno"], of.home).replicas_over_time[:, 0]
+    replicas = replay(shown, POLICIES["inferno"], of.home).history.replicas[:, 0]
 
     assert replicas[-1] > replicas[29]
 
@@ -157,7 +157,7 @@ def test_a_constant_load_changes_no_plan_after_the_first_hours() -> None:
 
     account = replay(shown, POLICIES["inferno"], shown.fleet.home)
 
-    assert len(np.unique(account.replicas_over_time[150:])) == 1
+    assert len(np.unique(account.history.replicas[150:])) == 1
     assert account.moves.sum() <= 1
 
 
@@ -166,7 +166,7 @@ def test_chance_changes_no_plan_of_a_day_after_the_first_hours(rate: float) -> N
     counts = np.random.default_rng(1).poisson(rate * 60, 24 * 60)
     shown = scenario(counts / 60)
 
-    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).replicas_over_time[:, 0]
+    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).history.replicas[:, 0]
 
     assert len(np.unique(replicas[150:])) == 1
     assert np.count_nonzero(np.diff(replicas[5:])) <= 1  # when there is a history to look ahead by
