@@ -65,7 +65,7 @@ def read_trace(path: str) -> Trace:
     requests = "arrival_s" in header
     _refuse_missing(path, header, REQUESTS if requests else STEPS)
     lines = ((number, line) for number, line in enumerate(reader, 2) if any(line))
-    named = ((f"{path}:{n}", dict(zip(header, line, strict=False))) for n, line in lines)
+    named = ((f"{path}:{n}", _cells(f"{path}:{n}", header, line)) for n, line in lines)
     rows = [_request(*row) if requests else _step(*row) for row in named]
     if not rows:
         raise InputError(f"{path}: has no line below its header")
@@ -121,6 +121,13 @@ def _refuse_missing(path: str, header: Sequence[str], wanted: Sequence[str]) -> 
             f"{path}:1: no column {', '.join(missing)}; a file of steps has {', '.join(STEPS)},"
             f" one of requests {', '.join(REQUESTS)}"
         )
+
+
+def _cells(origin: str, header: Sequence[str], line: Sequence[str]) -> dict[str, str]:
+    """The cells of a line by their columns; those that are missing at its end are left out."""
+    if len(line) > len(header):
+        raise InputError(f"{origin}: has {len(line)} cells, where there are {len(header)} columns")
+    return dict(zip(header, line, strict=False))
 
 
 def _step(origin: str, cells: Mapping[str, str]) -> TraceRow:

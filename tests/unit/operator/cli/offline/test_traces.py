@@ -19,6 +19,10 @@ BAD = {
         "client,start_s\na,0\n",
         "{path}:1: no column rate_per_s, input_mean, output_mean; a file of steps has ",
     ),
+    "more-cells-than-columns": (
+        f"{HEADER}a,0,1,1,1\na,60,1,5,1,1\n",
+        "{path}:3: has 6 cells, where there are 5 columns",
+    ),
     "negative": (
         f"{HEADER}a,0,1,1,1\na,60,-2,1,1\n",
         "{path}:3: rate_per_s: must be a number of at least 0, not '-2'",
