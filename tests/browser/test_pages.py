@@ -26,6 +26,21 @@ def test_a_report_opens_from_disk(sample: str, browser: Browser, tmp_path: Path)
     done = called(main, ["report", ROOT / "samples" / sample, "--html", file])
     assert done.returncode == 0, done.stderr
 
+    assert_opens(file, browser)
+
+
+def test_the_page_of_a_replay_opens_from_disk(browser: Browser, tmp_path: Path) -> None:
+    file, load = tmp_path / "replay.html", ROOT / "samples/traces/servegen-m-large.csv"
+    policies = ("--policy", "inferno", "--policy", "hpa", "--policy", "static-peak")
+    options = ("--trace", load, "--scale", "0.3", "--hours", "2", *policies, "--html", file)
+    done = called(main, ["replay", ROOT / "samples/fleet", *options])
+    assert done.returncode == 0, done.stderr
+
+    assert_opens(file, browser)
+
+
+def assert_opens(file: Path, browser: Browser) -> None:
+    """Assert that a file is a page without faults that asks for nothing else."""
     with watched(browser) as seen:
         seen.page.goto(file.as_uri())
         assert list(seen.faults()) == []

@@ -11,10 +11,10 @@ from inferno_operator.cli.tables.solution import (
     stays,
     with_ttft,
 )
+from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.fleet import (
     CardRow,
     FleetPage,
-    KeyFigure,
     PredictedLatency,
     ServerRow,
     Shortfall,

@@ -3,19 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inferno_operator.pages.figures import KeyFigure
 from inferno_optimizer.system import Level
-
-
-@dataclass(frozen=True, slots=True)
-class KeyFigure:
-    """A number that the page begins with.
-
-    `note` says in a few words what it means; "" where the title says it all.
-    """
-
-    title: str
-    value: str
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,25 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from inferno_operator.pages.fleet import FleetPage
+from inferno_operator.pages.replay import ReplayPage
 
 
 def fleet_html(page: FleetPage) -> str:
-    """Return the page of a fleet as one HTML file.
+    """Return the page of a fleet as one HTML file."""
+    return _file("fleet.html", page)
 
-    Its content security policy allows its own style sheet and nothing else.
-    """
+
+def replay_html(page: ReplayPage) -> str:
+    """Return the page of a replay as one HTML file."""
+    return _file("replay.html", page)
+
+
+def _file(template: str, page: FleetPage | ReplayPage) -> str:
+    """Return a page; its content security policy allows its own style sheet and nothing else."""
     style = (files(__package__) / "templates/style.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
-    template = _environment().get_template("fleet.html")
-    return template.render(page=page, style=Markup(style), digest=digest)  # noqa: S704 - our file
+    trusted = Markup(style)  # noqa: S704 - our file
+    return _environment().get_template(template).render(page=page, style=trusted, digest=digest)
 
 
 def _environment() -> Environment:

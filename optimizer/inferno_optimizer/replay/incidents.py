@@ -10,12 +10,16 @@ from inferno_optimizer.replay.account import ENOUGH, Account
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
-PATIENCE = 0.05
-"""A line is a backlog if it is longer than what arrives in this share of a step."""
+BACKLOG = 0.05
+"""Requests that wait are a backlog if they are more than arrive in this share of a step."""
 
 
 class Cause(StrEnum):
-    """Why a server missed its targets; the first one that holds."""
+    """Why a server missed its targets; the first one that holds.
+
+    There were no cards for more replicas; replicas were still starting; more arrived than the
+    replicas could serve; requests waited from before; or the batches were too large.
+    """
 
     NO_CARDS = "NoCards"
     STARTING = "Starting"
@@ -167,4 +171,4 @@ def _cause(
         return Cause.STARTING
     if rate >= able:
         return Cause.TOO_FEW
-    return Cause.BACKLOG if waiting > PATIENCE * rate * step_s else Cause.TOO_FULL
+    return Cause.BACKLOG if waiting > BACKLOG * rate * step_s else Cause.TOO_FULL

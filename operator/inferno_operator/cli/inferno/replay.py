@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inferno_operator.cli.console import Format, Lenient, Output, show, warn, working
+from inferno_operator.cli.console import Format, Lenient, Output, show, warn, working, write
 from inferno_operator.cli.options.inputs import Paths
 from inferno_operator.cli.options.prometheus import prometheus_options, required
 
@@ -41,7 +41,7 @@ Scale = Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Multiplies 
 
 @app.command(
     epilog="Example: inferno replay samples/fleet --trace samples/traces/servegen-m-large.csv "
-    "--scale 0.3 --policy inferno --policy hpa"
+    "--scale 0.3 --policy inferno --policy hpa --html replay.html"
     "\n\nExample: inferno replay samples/measured --prometheus http://localhost:9090 --from 7d "
     "--keep week.csv.gz --policy inferno --policy hpa"
     "\n\nExample: inferno replay samples/episode --trace samples/traces/slo-aware.csv --step 5 "
@@ -128,6 +128,15 @@ def replay(  # noqa: PLR0913 - an argument for each option
             "--jobs", "-j", metavar="N", min=1, help="Policies that are replayed at the same time."
         ),
     ] = 1,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write the result as a page: cost and replicas over time, targets by class, "
+            "and the ten worst times of each policy with their causes.",
+            show_default=False,
+        ),
+    ] = None,
     lenient: Lenient = False,
 ) -> None:
     """Show what policies would have made of a recorded load.
@@ -148,7 +157,9 @@ def replay(  # noqa: PLR0913 - an argument for each option
         replays,
         scenario_of,
     )
+    from inferno_operator.cli.replay_report import replay_page
     from inferno_operator.cli.tables.replay import replay_parts
+    from inferno_operator.pages.html import replay_html
     from inferno_optimizer.errors import InputError
     from inferno_optimizer.replay.plant import LeadTime
 
@@ -168,6 +179,9 @@ def replay(  # noqa: PLR0913 - an argument for each option
     scenario = scenario_of(system_of(documents, unknown, warn, load.means), load, options, warn)
     with working("replaying") as tell:
         found = replays(scenario, policies, tell, jobs)
+    if html is not None:
+        title = f"Replay of {load.origin}"
+        write(html, replay_html(replay_page(title, scenario, found)))
     if output is ReplayFormat.CSV:
         typer.echo(replay_csv(found))
         return

@@ -17,7 +17,7 @@ from inferno_operator.cli.tables.plans import diff_parts, plans_parts
 from inferno_operator.cli.tables.solution import Part, cache_parts, option_parts
 from inferno_operator.cli.tables.top import condition_parts, top_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
-from inferno_operator.pages.fleet import KeyFigure
+from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.errors import InputError

@@ -1,0 +1,117 @@
+"""Charts of pages: lines over time, stacked areas, and points with their front; pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from markupsafe import Markup
+
+from inferno_operator.pages.svg import HEIGHT, WIDTH, Frame, Points
+
+COLOURS = 9
+"""Colours of the style sheet."""
+
+NAME_WIDTH, LINE, ABOVE = 90.0, 12.0, 8.0
+"""Size of the name of a point, and how far above the point it is [px]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """The name of a colour of a chart."""
+
+    name: str
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture; `words` say what it shows, for those who do not see it."""
+
+    svg: Markup
+    words: str
+    legend: Sequence[Legend] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A point with its name."""
+
+    name: str
+    x: float
+    y: float
+
+
+def line_chart(frame: Frame, lines: Sequence[tuple[str, Points]], words: str) -> Chart:
+    """Return lines, each with its class in the style sheet."""
+    return _chart((frame.line(points, kind) for kind, points in lines), frame, words)
+
+
+def stacked_chart(
+    frame: Frame, x: Sequence[float], layers: Sequence[tuple[str, Sequence[float]]], words: str
+) -> Chart:
+    """Return areas one on another, the first one at the bottom.
+
+    Parameters
+    ----------
+    frame
+        The axes.
+    x
+        Where the values are.
+    layers
+        At most `COLOURS` names of areas, with as many values as there are places.
+    words
+        What it shows.
+    """
+    bottom, areas, legend = [0.0] * len(x), [], []
+    for place, (name, values) in enumerate(layers):
+        top = [low + value for low, value in zip(bottom, values, strict=True)]
+        colour = f"s{place}"
+        edge = [*zip(x, top, strict=True), *reversed([*zip(x, bottom, strict=True)])]
+        areas.append(frame.area(edge, colour))
+        legend.append(Legend(name, colour))
+        bottom = top
+    return _chart(areas, frame, words, legend)
+
+
+def front_chart(frame: Frame, points: Sequence[Named], words: str) -> Chart:
+    """Return points with their names, and a line through those that no other one beats.
+
+    A point beats another if it is not further to the right and not lower, and is not the same.
+    """
+    front = [(point.x, point.y) for point in front_of(points)]
+    return _chart((frame.line(front, "bound"), *_dots(frame, points)), frame, words)
+
+
+def front_of(points: Sequence[Named]) -> list[Named]:
+    """Return the points that no other one beats, from left to right."""
+    front: list[Named] = []
+    for point in sorted(points, key=lambda p: (p.x, -p.y)):
+        if not front or point.y > front[-1].y:
+            front.append(point)
+    return front
+
+
+def _dots(frame: Frame, points: Sequence[Named]) -> Iterator[str]:
+    """Yield points with their names above them; a name that would hide another one is lower."""
+    taken: list[tuple[float, float]] = []
+    for point in sorted(points, key=lambda p: (-p.y, p.x)):
+        x, y = frame.place(point.x, point.y)
+        yield f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+        low = y - ABOVE
+        while any(abs(x - left) < NAME_WIDTH and abs(low - top) < LINE for left, top in taken):
+            low += LINE
+        taken.append((x, low))
+        anchor = "end" if x > WIDTH / 2 else "start"
+        yield (
+            f'<text class="label" x="{x:.1f}" y="{low:.1f}" text-anchor="{anchor}">'
+            f"{escape(point.name)}</text>"
+        )
+
+
+def _chart(parts: Iterable[str], frame: Frame, words: str, legend: Sequence[Legend] = ()) -> Chart:
+    drawn = "\n".join((*parts, *frame.axes()))
+    svg = (
+        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{escape(words)}">\n'
+        f"{drawn}\n</svg>"
+    )
+    return Chart(Markup(svg), words, legend)  # noqa: S704 - all texts in it are escaped

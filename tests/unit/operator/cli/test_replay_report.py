@@ -1,0 +1,85 @@
+"""The page of a replay: what it shows, what it never does, and how large it is."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inferno_operator.cli.replay import Replayed, replays
+from inferno_operator.cli.replay_report import replay_page
+from inferno_operator.pages.html import replay_html
+from inferno_operator.pages.replay import ReplayPage
+from inferno_optimizer.replay.plant import LeadTime
+from inferno_optimizer.replay.replay import Scenario
+from tests.unit.optimizer.replay.fleets import fleet, trace
+
+LARGEST = 1_000_000
+"""Bytes of a page of twelve policies."""
+
+BURST = [0.2] * 5 + [8.0] * 5 + [0.2] * 20
+
+
+@pytest.fixture(scope="module")
+def scenario() -> Scenario:
+    """A load that grows much faster than replicas start."""
+    of = fleet()
+    return Scenario(of, of, trace(BURST), LeadTime(120.0))
+
+
+@pytest.fixture(scope="module")
+def found(scenario: Scenario) -> list[Replayed]:
+    """The replays of two policies."""
+    return replays(scenario, ["hpa", "static-peak"], lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def page(scenario: Scenario, found: list[Replayed]) -> ReplayPage:
+    """Their page."""
+    return replay_page("Replay", scenario, found)
+
+
+def test_a_policy_has_what_its_account_says(page: ReplayPage, found: list[Replayed]) -> None:
+    for section, one in zip(page.policies, found, strict=True):
+        account = one.account
+        assert section.name == one.policy
+        assert float(section.cost) == pytest.approx(account.total_cost / account.hours, abs=0.01)
+        assert section.within == pytest.approx(account.attainment)
+        html = replay_html(page)
+        assert section.cost in html
+        assert f"{100 * section.within:.2f} %" in html
+
+
+def test_the_worst_time_says_what_was_decided_and_why_it_was_too_little(page: ReplayPage) -> None:
+    hpa, _ = page.policies
+
+    worst = hpa.worst[0]
+    assert (worst.begin, worst.server) == ("0:05:00", "s0")
+    assert re.fullmatch(r"\d+ to \d+ replicas at 0:\d\d:00|\d+ replicas from .*", worst.decided)
+    assert re.search("starting|could be served|no cards", worst.cause)
+    assert len(hpa.worst) <= 10
+
+
+def test_the_page_of_the_same_replays_is_the_same(
+    scenario: Scenario, found: list[Replayed], page: ReplayPage
+) -> None:
+    assert replay_html(replay_page("Replay", scenario, found)) == replay_html(page)
+
+
+def test_the_page_loads_nothing_and_runs_nothing(page: ReplayPage) -> None:
+    html = replay_html(replace(page, title="<script>alert('x')</script>"))
+
+    pattern = r"(?:src|href|action)=|url\(|@import|https?:|<script| style=| on\w+="
+    assert re.findall(pattern, html) == []
+    assert "default-src 'none'; style-src 'sha256-" in html
+
+
+def test_a_long_replay_of_many_policies_is_a_small_page() -> None:
+    of = fleet()
+    rates = 2.0 + np.random.default_rng(1).random(3000)
+    shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
+    (one,) = replays(shown, ["hpa"], lambda _: None)
+
+    html = replay_html(replay_page("Replay", shown, [one] * 12))
+
+    assert len(html.encode()) < LARGEST
