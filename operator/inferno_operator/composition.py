@@ -95,6 +95,7 @@ def compose(settings: Settings, parts: Components) -> Controllers:
     plans = PlansController(cluster, informers, source, measurement, now, parts.plan_key)
     optimization = _optimization(settings, parts, measurement, capacity, plans)
     measurement.when_a_plan_is_needed(optimization.plan_now)
+    measurement.when_a_server_is_wanted(optimization.wake)
     controllers: tuple[Controller, ...] = (
         plans,  # before the optimization, which it would complete
         optimization,
@@ -181,6 +182,7 @@ def _optimization(
         machines=machines,
         plans=plans.gate,
         locks=plans.locks,
+        writes=plans.writes,
     )
     store = parts.optimizer if isinstance(parts.optimizer, StatefulRemoteOptimizer) else None
     return OptimizationController(

@@ -110,6 +110,7 @@ class Scene:
             )
             optimization = OptimizationController(context, informers)
             measurement.when_a_plan_is_needed(optimization.plan_now)
+            measurement.when_a_server_is_wanted(optimization.wake)
             work = [
                 asyncio.create_task(each)
                 for each in (measurement.run(), optimization.run(), self._run_pods())

@@ -59,6 +59,21 @@ class Gate:
         plan = known or await self._book.create(optimizer, proposal)
         return self._decided(plan, optimization, proposal)
 
+    async def permit_additions(self, optimization: Optimization) -> Permission:
+        """Return the updates of Servers that only get replicas, unless a person has to approve."""
+        proposal = proposal_of(optimization)
+        if proposal is None or await self._is_refused(proposal, optimization):
+            return Permission(())
+        added = additions(optimization, proposal, self._now())
+        return Permission([u for u in optimization.updates if _is_of(u, added)])
+
+    async def _is_refused(self, proposal: Proposal, optimization: Optimization) -> bool:
+        """Whether a person rejected it, or could not because there are no Plans."""
+        if isinstance(self._book.trouble(), GoneError | RejectedError):
+            return optimization.optimizer.spec.guard is not None
+        plans = await self._book.plans(optimization.optimizer.metadata.namespace)
+        return _rejected(plans, proposal, optimization) is not None
+
     async def written(self, permission: Permission) -> None:
         """Note on the Plan that its decisions are written."""
         if permission.plan is not None and permission.afterwards is not None:
@@ -136,10 +151,13 @@ def _permitted(optimization: Optimization) -> list[Update]:
 def _withheld(optimization: Optimization, servers: Collection[str]) -> list[Update]:
     """Return the updates without those of Servers that change."""
     return [
-        _without_clearing(update)
-        for update in optimization.updates
-        if update.reference.kind != SERVER or update.reference.key.name not in servers
+        _without_clearing(update) for update in optimization.updates if not _is_of(update, servers)
     ]
+
+
+def _is_of(update: Update, servers: Collection[str]) -> bool:
+    """Whether an update is one of these Servers."""
+    return update.reference.kind == SERVER and update.reference.key.name in servers
 
 
 def _without_clearing(update: Update) -> Update:

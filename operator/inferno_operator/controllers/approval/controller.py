@@ -54,7 +54,8 @@ class PlansController:
         book = Book(self._objects, cluster, now, key)
         self.gate = Gate(book, now)
         self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        context = Context(cluster, book, source, loads, now, self.locks)
+        self.writes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        context = Context(cluster, book, source, loads, now, self.locks, self.writes)
         self.queue: WorkQueue[str] = WorkQueue(partial(reconcile, context=context))
 
     async def run(self) -> None:

@@ -65,8 +65,8 @@ logger = logging.getLogger(__name__)
 class Context:
     """What reconciles need.
 
-    `source` and `loads` give what a Plan would be decided from now; `locks` are those of the
-    optimizations, so that nobody else writes decisions of the namespace meanwhile.
+    `source` and `loads` give what a Plan would be decided from now; `locks` and `writes` are those
+    of the optimizations, so that nobody else writes decisions of the namespace meanwhile.
     """
 
     cluster: Cluster
@@ -75,12 +75,13 @@ class Context:
     loads: Loads
     now: Now
     locks: defaultdict[str, asyncio.Lock]
+    writes: defaultdict[str, asyncio.Lock]
 
 
 async def reconcile(namespace: str, context: Context) -> ReconcileResult:
     """Take the next step of all Plans of a namespace."""
     try:
-        async with context.locks[namespace]:
+        async with context.locks[namespace], context.writes[namespace]:
             return await _reconcile(namespace, context)
     except InfernoError as error:
         logger.warning("Plans of namespace %s: %s; trying again", namespace, error)

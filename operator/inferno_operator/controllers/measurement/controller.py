@@ -87,6 +87,7 @@ class MeasurementController:
         self._loads: dict[Key, Load] = {}
         self._wanted: set[Key] = set()
         self._ask_for_plan: Callable[[str], None] = _ignore
+        self._ask_to_wake: Callable[[str], None] = _ignore
         work = {CYCLE: self._cycle, DEMAND: self._look_for_demand}
         self.queue: WorkQueue[str] = WorkQueue(lambda key: work[key]())
 
@@ -94,10 +95,13 @@ class MeasurementController:
         """Call this with a namespace, at most once in a cycle, if it needs a plan now.
 
         It is called when a Server begins to miss a target, and as long as its load grows then;
-        when the load of a Server is known for the first time; when one jumps; and when there are
-        requests for a Server without replicas.
+        when the load of a Server is known for the first time; and when one jumps.
         """
         self._ask_for_plan = ask_for_plan
+
+    def when_a_server_is_wanted(self, ask_to_wake: Callable[[str], None]) -> None:
+        """Call this with a namespace when there are requests for a Server without replicas."""
+        self._ask_to_wake = ask_to_wake
 
     def begin_with(self, past: PastRates) -> None:
         """Read the loads of the last day at the start; until then, the growth is as it was told."""
@@ -162,10 +166,10 @@ class MeasurementController:
             return
 
     async def _look_for_demand(self) -> ReconcileResult:
-        """Ask for plans where a Server without replicas is wanted that was not before."""
+        """Wake where a Server without replicas is wanted that was not before."""
         wanted = await look_for_demand(self._context)
         for namespace in sorted({key.namespace for key in wanted - self._wanted}):
-            self._ask_for_plan(namespace)
+            self._ask_to_wake(namespace)
         self._wanted = wanted
         return ReconcileResult.due_after(DEMAND_SECONDS)
 

@@ -14,6 +14,7 @@ from inferno_operator.controllers.optimization.optimizer_sync import (
 )
 from inferno_operator.controllers.optimization.reconcile import Context, reconcile
 from inferno_operator.controllers.optimization.source import Mirrored
+from inferno_operator.controllers.optimization.wake import wake
 from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.runtime.cache import ObjectDifference
@@ -68,6 +69,7 @@ class OptimizationController:
             context = replace(context, source=Mirrored(self._objects))
         self._urgent = context.urgent
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
+        self._wakes: WorkQueue[Key] = WorkQueue(partial(wake, context=context))
         self._rounds = count()
         self._synchronization: Synchronization | None = None
         if store is not None:
@@ -88,6 +90,14 @@ class OptimizationController:
                 self._urgent.add(key)
                 self.queue.add(key, next(self._rounds))
 
+    def wake(self, namespace: str) -> None:
+        """Give Servers that are wanted a replica, beside the optimization that runs; then plan."""
+        for observation in self._objects.observations(OPTIMIZER, namespace):
+            resource = observation.resource
+            if isinstance(resource, Optimizer) and resource.spec.interval is not None:
+                self._wakes.add(observation.reference.key, next(self._rounds))
+        self.plan_now(namespace)
+
     async def run(self) -> None:
         """Watch objects until cancelled."""
         foreign = SYSTEM_RESOURCES if self._synchronization is None else (Optimizer,)
@@ -99,6 +109,7 @@ class OptimizationController:
 
     async def stop(self) -> None:
         """Stop reconciling, and remove the finalizers of this operator from all objects."""
+        await self._wakes.close()
         await self.queue.close()
         if self._synchronization is None:
             return

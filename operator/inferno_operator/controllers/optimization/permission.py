@@ -55,6 +55,12 @@ class Plans(Protocol):
     async def permit(self, optimization: Optimization) -> Permission:
         """Record an optimization, of which nothing is written yet."""
 
+    async def permit_additions(self, optimization: Optimization) -> Permission:
+        """Return the updates of Servers that only get replicas, and need no approval for them.
+
+        Nothing is recorded, so that a Plan that waits goes on waiting.
+        """
+
     async def written(self, permission: Permission) -> None:
         """Note that everything that was permitted is written."""
 
@@ -65,6 +71,10 @@ class Unrecorded:
     async def permit(self, optimization: Optimization) -> Permission:
         """Permit all updates."""
         return Permission(optimization.updates)
+
+    async def permit_additions(self, optimization: Optimization) -> Permission:
+        """Permit all updates that change something."""
+        return Permission([update for update in optimization.updates if update.moves])
 
     async def written(self, permission: Permission) -> None:
         """Do nothing."""

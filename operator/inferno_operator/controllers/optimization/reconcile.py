@@ -45,7 +45,8 @@ from inferno_operator.controllers.optimization.stabilization import (
     moves,
     with_destinations,
 )
-from inferno_operator.resources import Optimizer, Resource
+from inferno_operator.controllers.optimization.wake_changes import with_woken, without_room
+from inferno_operator.resources import Optimizer, Resource, Server
 from inferno_operator.resources.objects import Key, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable, still_running
 from inferno_operator.runtime.finalizers import DefinitionTerminatingError, release
@@ -56,7 +57,7 @@ from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
 from inferno_optimizer.surplus import with_surplus
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.system import Decision, Solution, System
 
 OPTIMIZER = kind_of(Optimizer)
 
@@ -69,10 +70,12 @@ class Context:
 
     `time_limit` is that of the exact solver [s]; `observer` receives a call for each
     optimization; `loads` knows measured loads, `machines` the nodes; `plans` says what may be
-    written; `locks` allow one optimization per namespace at a time; `urgent` are Optimizers
-    that do not wait for their interval; `written` has the time at which the numbers of Servers
-    were written last, by uid; `recent` what is known of the Servers of each namespace from the
-    last plans.
+    written; `locks` allow one optimization per namespace at a time, and `writes` one who decides
+    from what stands and writes that, for a moment; `woken` has what Servers without replicas got
+    that no optimization has seen yet, by namespace and uid, and `last` the accelerators that
+    Servers had last, by uid; `urgent` are Optimizers that do not wait for their interval; `written`
+    has the time at which the numbers of Servers were written last, by uid; `recent` what is known
+    of the Servers of each namespace from the last plans.
     """
 
     cluster: Cluster
@@ -85,6 +88,11 @@ class Context:
     machines: Machines = field(default_factory=Uncounted)
     plans: Plans = field(default_factory=Unrecorded)
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    writes: defaultdict[str, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
+    woken: defaultdict[str, dict[str, Decision]] = field(default_factory=lambda: defaultdict(dict))
+    last: dict[str, str] = field(default_factory=dict)
     urgent: set[Key] = field(default_factory=set)
     written: dict[str, datetime] = field(default_factory=dict)
     recent: dict[str, Mapping[str, RecentPlans]] = field(default_factory=dict)
@@ -181,14 +189,24 @@ async def _optimize(
     known = [*resources, *still_running(observations)]
     snapshot = _calm(build_system(known, optimizer, context.time_limit), key, resources, context)
     placed = await _solved(snapshot.system, nodes, key, resources, context)
-    solution = placed.solution
-    updates = _updates(observations, snapshot, solution, key, context)
-    permission = await context.plans.permit(
-        Optimization(optimizer, observations, updates, snapshot, solution, step.is_requested)
-    )
-    await writer.write_all(permission.updates, status.digest(observation, permission.updates))
-    _note_numbers(permission.updates, context)
-    await context.plans.written(permission)
+    async with context.writes[key.namespace]:
+        observations, solution = await _up_to_date(observations, placed.solution, key, context)
+        updates = _updates(observations, snapshot, solution, key, context)
+        crowded = _crowded(observations, updates, snapshot, key, context)
+        permission = await context.plans.permit(
+            Optimization(
+                optimizer,
+                observations,
+                [replace(u, spec=None) if u.reference.uid in crowded else u for u in updates],
+                snapshot,
+                solution,
+                step.is_requested,
+            )
+        )
+        permitted = [u for u in permission.updates if u.reference.uid not in crowded]
+        await writer.write_all(permitted, status.digest(observation, permitted))
+        note_numbers(permitted, context)
+        await context.plans.written(permission)
     troubles = [*placed.problems, *plan_troubles(observations, snapshot)]
     done = status.optimized(observation, solution, context.now(), troubles, permission.message)
     observation = await _write_status(observation, done, writer)
@@ -226,6 +244,37 @@ async def _solved(
     return replace(placed, solution=calm)
 
 
+async def _up_to_date(
+    observations: Sequence[Observation], solution: Solution, key: Key, context: Context
+) -> tuple[Sequence[Observation], Solution]:
+    """Return the objects and the solution, with what Servers got while it was computed."""
+    woken = context.woken[key.namespace]
+    if not woken:
+        return observations, solution
+    slept = [o for o in observations if o.reference.uid in woken and _sleeps(o)]
+    manifests = [await context.cluster.get(o.reference.kind, o.reference.key) for o in slept]
+    newest = {o.reference.uid: o for o in (observe(Server, m) for m in manifests) if not _sleeps(o)}
+    context.woken[key.namespace] = {uid: woken[uid] for uid in newest}
+    return with_woken(observations, newest, solution, woken)
+
+
+def _sleeps(observation: Observation) -> bool:
+    return isinstance(observation.resource, Server) and observation.resource.sleeps
+
+
+def _crowded(
+    observations: Sequence[Observation],
+    updates: Sequence[Update],
+    snapshot: Snapshot,
+    key: Key,
+    context: Context,
+) -> frozenset[str]:
+    """Return the uids of Servers that wait for the next plan: others woke on their cards."""
+    if not context.woken[key.namespace]:
+        return frozenset()
+    return without_room(observations, updates, snapshot.system)
+
+
 def _updates(
     observations: Sequence[Observation],
     snapshot: Snapshot,
@@ -242,9 +291,12 @@ def _updates(
     return plan_updates(observations, snapshot, solution, kept, moved)
 
 
-def _note_numbers(updates: Iterable[Update], context: Context) -> None:
-    """Note whose numbers were written now."""
-    now = context.now()
+def note_numbers(updates: Iterable[Update], context: Context) -> None:
+    """Note whose numbers were written now, and where Servers run."""
+    now, updates = context.now(), list(updates)
+    for update in updates:
+        if update.spec is not None and update.spec["desiredAlloc"]["accelerator"]:
+            context.last[update.reference.uid] = update.spec["desiredAlloc"]["accelerator"]
     context.written.update({u.reference.uid: now for u in updates if u.spec is not None})
 
 

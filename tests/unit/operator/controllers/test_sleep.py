@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.optimization.controller import OptimizationController
 from inferno_operator.controllers.optimization.reconcile import Context
@@ -19,6 +21,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.prometheus import QueryResult, Sample
 from inferno_optimizer.errors import UnavailableError
+from inferno_optimizer.system import Solution, System
 from tests.unit.operator.engines.prometheus import NOW, Table
 from tests.unit.operator.objects import (
     accelerator,
@@ -54,6 +57,21 @@ class Engines(Table):
         return QueryResult(tuple(Sample(labels, self.clock(), value) for value in seen))
 
 
+class SlowOptimizer(FakeOptimizer):
+    """Solves at once, and holds its answer for `seconds`; `runs` while it does."""
+
+    seconds = 0.0
+    runs = False
+
+    async def optimize(self, system: System) -> Solution:
+        self.runs = True
+        solution = await super().optimize(system)
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+        self.runs = False
+        return solution
+
+
 class Scene:
     """A Server whose replica starts and ends as decided, and a gateway in front of it.
 
@@ -70,6 +88,7 @@ class Scene:
     def __init__(self, *, measure: Manifest = MEASURE, interval: int | None = PLAN_S) -> None:
         self.cluster, self.table = FakeCluster(), Engines(["model_name"])
         self.table.clock = lambda: self.now().timestamp()
+        self.optimizer = SlowOptimizer()
         self.waiting: float | None = 0.0
         self.rate = 0.02
         self.serves_since: float | None = None
@@ -118,12 +137,13 @@ class Scene:
         context = Context(
             self.cluster,
             OnDemand(self.cluster),
-            FakeOptimizer(),
+            self.optimizer,
             self.now,
             loads=measurement,
         )
         optimization = OptimizationController(context, informers)
         measurement.when_a_plan_is_needed(optimization.plan_now)
+        measurement.when_a_server_is_wanted(optimization.wake)
         controllers = measurement, optimization
         work = [asyncio.create_task(each.run()) for each in (*controllers, self)]
         yield
@@ -289,3 +309,21 @@ async def test_a_server_that_never_ran_gets_its_first_replica_by_its_first_reque
         await scene.until(lambda: scene.replicas == 1, WAKE_S)
 
     assert [replicas for _, replicas in scene.decided][:1] == [0]
+
+
+@pytest.mark.parametrize("seconds", [3.0, 20.0, 60.0])
+async def test_a_server_wakes_beside_an_optimization_that_runs_and_is_not_put_to_sleep_by_it(
+    seconds: float,
+) -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.sleep()
+        scene.optimizer.seconds = seconds
+        await scene.until(lambda: scene.optimizer.runs, 2 * PLAN_S)
+        scene.waiting = 1.0
+        woke = await scene.until(lambda: scene.replicas == 1, WAKE_S)
+        await asyncio.sleep(seconds + LEAD_S)
+
+    assert woke <= WAKE_S
+    assert [replicas for _, replicas in scene.decided][-2:] == [0, 1]

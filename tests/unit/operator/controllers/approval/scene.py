@@ -95,9 +95,10 @@ class Scene:
         self._loads = loads
         self.now = NOW
         self.objects = Informers(cluster).subscribe(FOLLOWED)
-        source, locks = OnDemand(cluster), defaultdict[str, asyncio.Lock](asyncio.Lock)
+        source = OnDemand(cluster)
+        locks, writes = (defaultdict[str, asyncio.Lock](asyncio.Lock) for _ in range(2))
         book = Book(self.objects, cluster, self.clock, key)
-        self._plans = Context(cluster, book, source, loads, self.clock, locks)
+        self._plans = Context(cluster, book, source, loads, self.clock, locks, writes)
         self._optimization = OptimizationContext(
             cluster,
             source,
@@ -106,6 +107,7 @@ class Scene:
             loads=loads,
             plans=Gate(book, self.clock),
             locks=locks,
+            writes=writes,
         )
 
     def clock(self) -> datetime:

@@ -1,0 +1,88 @@
+"""Give Servers without replicas their first one at once; safe to repeat.
+
+This runs beside the optimization of the namespace, and shares only the moment of the write with it.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from inferno_operator.controllers.optimization.nodes import Nodes, solve_on_nodes, spanning
+from inferno_operator.controllers.optimization.permission import Optimization
+from inferno_operator.controllers.optimization.reconcile import OPTIMIZER, Context, note_numbers
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.optimization.wake_changes import (
+    is_wanted,
+    waking_system,
+    waking_updates,
+)
+from inferno_operator.resources import Optimizer, Server
+from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import Observation, observe, readable, still_running
+from inferno_operator.runtime.ports import GoneError
+from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import Solution, System
+
+logger = logging.getLogger(__name__)
+
+
+class Greedy:
+    """Solves small systems in this process, in milliseconds."""
+
+    async def optimize(self, system: System) -> Solution:
+        """Solve a system."""
+        return optimize(system)
+
+
+async def wake(key: Key, context: Context) -> ReconcileResult:
+    """Give all Servers that are wanted a replica, if cards are free and nobody has to approve."""
+    try:
+        observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
+        optimizer = observation.resource
+        if isinstance(optimizer, Optimizer) and observation.deleted is None:
+            nodes = await context.machines.nodes(key.namespace)
+            async with context.writes[key.namespace]:
+                await _wake(optimizer, Nodes(nodes), key, context)
+    except GoneError:
+        return ReconcileResult.SETTLED
+    except InfernoError as error:
+        logger.warning("Optimizer %s: a Server does not wake yet: %s", key, error)
+        return ReconcileResult.FAILED
+    return ReconcileResult.SETTLED
+
+
+async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) -> None:
+    observations = await _objects(key.namespace, context)
+    if not any(map(is_wanted, observations)):
+        return
+    resources = readable(observations)
+    known = [*resources, *still_running(observations)]
+    snapshot = build_system(known, optimizer, context.time_limit)
+    system = waking_system(snapshot, observations, context.last)
+    placed = await solve_on_nodes(system, Nodes(where.nodes, spanning(resources)), Greedy())
+    solution = placed.solution
+    updates = waking_updates(observations, solution)
+    permission = await context.plans.permit_additions(
+        Optimization(optimizer, observations, updates, snapshot, solution, is_requested=False)
+    )
+    decisions = {decision.server: decision for decision in solution.decisions}
+    got = {u.reference.uid for u in permission.updates}
+    context.woken[key.namespace] |= {
+        observation.reference.uid: decisions[server.spec.name]
+        for observation in observations
+        if observation.reference.uid in got and isinstance(server := observation.resource, Server)
+    }
+    await context.writer.write_all(permission.updates)
+    note_numbers(permission.updates, context)
+    for update in permission.updates:
+        logger.info("%s wakes: %s", update.reference, update.verdicts[-1].message)
+
+
+async def _objects(namespace: str, context: Context) -> Sequence[Observation]:
+    """Return the objects as the API server has them, and what waits for Servers that sleep."""
+    objects = await OnDemand(context.cluster).objects(namespace)
+    asleep = [o for o in objects if isinstance(o.resource, Server) and o.resource.sleeps]
+    others = [o for o in objects if not (isinstance(o.resource, Server) and o.resource.sleeps)]
+    return [*others, *await context.loads.with_loads(asleep)]
