@@ -1,0 +1,201 @@
+"""Servers that wake while an optimization runs: what each of the two writes, in any order."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from inferno_operator.controllers.optimization.permission import Optimization, Permission
+from inferno_operator.controllers.optimization.reconcile import Context, reconcile
+from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.optimization.wake import wake
+from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.ports import FieldManager
+from inferno_optimizer.errors import UnavailableError
+from inferno_optimizer.system import Solution, System
+from tests.unit.operator.objects import (
+    NOW,
+    accelerator,
+    capacity,
+    model,
+    optimizer,
+    running,
+    server,
+    service_class,
+)
+
+INFERNO = Key("default", "inferno")
+STEPS = 12
+"""More turns of the loop than an optimization takes until it writes."""
+
+
+class Recorder(FakeCluster):
+    """Notes the sum of all decided replicas after each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums: list[int] = []
+        self.refuses = False
+
+    async def apply(self, kind: Kind, manifest: Manifest, manager: FieldManager) -> Manifest:
+        await asyncio.sleep(0)
+        if self.refuses:
+            raise UnavailableError("another operator leads now")
+        written = await super().apply(kind, manifest, manager)
+        self.sums.append(sum(decided(self, name) for name in ("a", "b", "s")))
+        return written
+
+
+class Turns(FakeOptimizer):
+    """Holds its answer for so many turns of the loop."""
+
+    def __init__(self, turns: int = 0) -> None:
+        super().__init__()
+        self._turns = turns
+
+    async def optimize(self, system: System) -> Solution:
+        solution = await super().optimize(system)
+        await turns(self._turns)
+        return solution
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def decided(cluster: FakeCluster, name: str) -> int:
+    spec = cluster.objects["Server", Key("default", name)]["spec"]
+    found: int = spec.get("desiredAlloc", {}).get("numReplicas", 0)
+    return found
+
+
+def sleeper() -> Manifest:
+    """A Server without replicas, for which no request is seen."""
+    measure = {
+        "source": "vLLM",
+        "labels": {"model_name": "m"},
+        "demand": {"source": "EPP", "labels": {"model_name": "m"}},
+    }
+    idle = {"accelerator": "", "numReplicas": 0, "load": {"arrivalRate": 0, "avgLength": 1}}
+    return server("S", spec={"measure": measure, "currentAlloc": idle, "desiredAlloc": idle})
+
+
+def scene(cards: int, *, a: int = 2, b: int = 1) -> Recorder:
+    """Two Servers that want replicas, one that sleeps, and an Optimizer."""
+    cluster, asked = Recorder(), optimizer()
+    asked["spec"]["interval"] = 60
+    servers = (server("A", wanted=a), server("B", wanted=b), sleeper())
+    for each in (accelerator(), model(), service_class(), capacity(cards), *servers, asked):
+        cluster.add(each)
+    see(cluster, 0.0)
+    return cluster
+
+
+def see(cluster: FakeCluster, requests: float) -> None:
+    """Let so many requests be seen for the Server that sleeps."""
+    stored = cluster.objects["Server", Key("default", "s")]
+    measured = {
+        "time": (NOW - timedelta(seconds=1)).isoformat(),
+        "quality": "Idle",
+        "demand": {"requests": requests},
+    }
+    stored.setdefault("status", {})["measured"] = measured
+
+
+def context_of(cluster: FakeCluster, solver: FakeOptimizer) -> Context:
+    return Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+
+
+@pytest.mark.parametrize("cards", [1, 2, 3])
+@pytest.mark.parametrize("held", [0, STEPS])
+async def test_cards_are_never_exceeded_whenever_a_server_wakes(cards: int, held: int) -> None:
+    for begin in range(0, held + 4 * STEPS, 7):
+        cluster = scene(cards)
+        context = context_of(cluster, Turns(held))
+
+        solving = asyncio.create_task(reconcile(INFERNO, context))
+        await turns(begin)
+        see(cluster, 1.0)
+        await asyncio.gather(solving, wake(INFERNO, context))
+
+        assert max(cluster.sums) <= cards
+
+
+async def test_an_optimization_that_ends_later_leaves_a_server_what_it_got() -> None:
+    cluster = scene(4, a=1)
+    context = context_of(cluster, Turns(10 * STEPS))
+
+    solving = asyncio.create_task(reconcile(INFERNO, context))
+    await turns(5 * STEPS)
+    see(cluster, 1.0)
+    await wake(INFERNO, context)
+    woke = decided(cluster, "s"), solving.done()
+    await solving
+
+    assert woke == (1, False)
+    assert [decided(cluster, name) for name in ("a", "b", "s")] == [1, 1, 1]
+
+
+async def test_what_does_not_fit_beside_a_server_that_woke_waits_for_the_next_plan() -> None:
+    cluster = scene(2, a=1)
+    context = context_of(cluster, Turns(10 * STEPS))
+
+    solving = asyncio.create_task(reconcile(INFERNO, context))
+    await turns(5 * STEPS)
+    see(cluster, 1.0)
+    await wake(INFERNO, context)
+    await solving
+
+    assert decided(cluster, "s") == 1
+    assert decided(cluster, "a") + decided(cluster, "b") == 1
+
+
+async def test_a_server_does_not_wake_on_cards_that_others_run_on() -> None:
+    cluster = scene(2)
+    spec = cluster.objects["Server", Key("default", "a")]["spec"]
+    spec["currentAlloc"] = running(2, 2)
+    see(cluster, 1.0)
+
+    await wake(INFERNO, context_of(cluster, FakeOptimizer()))
+
+    assert decided(cluster, "s") == 0
+
+
+async def test_an_operator_that_no_longer_leads_wakes_nothing_and_tries_again() -> None:
+    cluster = scene(4)
+    see(cluster, 1.0)
+    cluster.refuses = True
+
+    outcome = await wake(INFERNO, context_of(cluster, FakeOptimizer()))
+
+    assert outcome.failed
+    assert decided(cluster, "s") == 0
+
+
+class NothingAllowed:
+    """Permits nothing, as a person has to approve everything."""
+
+    async def permit(self, optimization: Optimization) -> Permission:
+        del optimization
+        return Permission(())
+
+    async def permit_additions(self, optimization: Optimization) -> Permission:
+        return await self.permit(optimization)
+
+    async def written(self, permission: Permission) -> None:
+        del permission
+
+
+async def test_a_server_that_needs_approval_does_not_wake() -> None:
+    cluster = scene(4)
+    see(cluster, 1.0)
+    context = Context(
+        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, plans=NothingAllowed()
+    )
+
+    await wake(INFERNO, context)
+
+    assert decided(cluster, "s") == 0
+    assert not context.woken["default"]
