@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inferno_operator.resources import API_VERSION, RESOURCES, Resource
+from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.runtime.fakes import FakeCluster
 
 Manifest = dict[str, Any]
 
@@ -116,3 +118,25 @@ def observed(manifest: Manifest) -> Observation:
 def kind_of(manifest: Manifest) -> type[Resource]:
     """The class of the object's kind."""
     return next(kind for kind in RESOURCES if kind.kind == manifest["kind"])
+
+
+def sleeper() -> Manifest:
+    """A Server without replicas, for which no request is seen."""
+    measure = {
+        "source": "vLLM",
+        "labels": {"model_name": "m"},
+        "demand": {"source": "EPP", "labels": {"model_name": "m"}},
+    }
+    idle = {"accelerator": "", "numReplicas": 0, "load": {"arrivalRate": 0, "avgLength": 1}}
+    return server("S", spec={"measure": measure, "currentAlloc": idle, "desiredAlloc": idle})
+
+
+def see_requests(cluster: FakeCluster, requests: float) -> None:
+    """Let so many requests be seen for the Server that sleeps."""
+    stored = cluster.objects["Server", Key("default", "s")]
+    measured = {
+        "time": NOW.isoformat(),
+        "quality": "Idle",
+        "demand": {"requests": requests},
+    }
+    stored.setdefault("status", {})["measured"] = measured

@@ -16,6 +16,7 @@ from inferno_operator.controllers.optimization.ports import Loads, TypedLoads
 from inferno_operator.controllers.optimization.reconcile import Context as OptimizationContext
 from inferno_operator.controllers.optimization.reconcile import reconcile as reconcile_an_optimizer
 from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.optimization.wake import wake
 from inferno_operator.resources import Plan, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
@@ -121,6 +122,11 @@ class Scene:
 
     async def optimize(self) -> ReconcileResult:
         return await reconcile_an_optimizer(INFERNO, self._optimization)
+
+    async def wake(self) -> ReconcileResult:
+        """Give Servers without replicas their first one."""
+        await self.seen()
+        return await wake(INFERNO, self._optimization)
 
     async def advance(self, namespace: str = NAMESPACE) -> ReconcileResult:
         """Reconcile the Plans as often as they ask for it at once."""

@@ -1,7 +1,6 @@
 """Servers that wake while an optimization runs: what each of the two writes, in any order."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 
@@ -11,7 +10,6 @@ from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.controllers.optimization.wake import wake
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
-from inferno_operator.runtime.ports import FieldManager
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import Solution, System
 from tests.unit.operator.objects import (
@@ -21,8 +19,10 @@ from tests.unit.operator.objects import (
     model,
     optimizer,
     running,
+    see_requests,
     server,
     service_class,
+    sleeper,
 )
 
 INFERNO = Key("default", "inferno")
@@ -38,11 +38,13 @@ class Recorder(FakeCluster):
         self.sums: list[int] = []
         self.refuses = False
 
-    async def apply(self, kind: Kind, manifest: Manifest, manager: FieldManager) -> Manifest:
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
         await asyncio.sleep(0)
         if self.refuses:
             raise UnavailableError("another operator leads now")
-        written = await super().apply(kind, manifest, manager)
+        written = await super().apply(kind, manifest, manager, force=force)
         self.sums.append(sum(decided(self, name) for name in ("a", "b", "s")))
         return written
 
@@ -71,17 +73,6 @@ def decided(cluster: FakeCluster, name: str) -> int:
     return found
 
 
-def sleeper() -> Manifest:
-    """A Server without replicas, for which no request is seen."""
-    measure = {
-        "source": "vLLM",
-        "labels": {"model_name": "m"},
-        "demand": {"source": "EPP", "labels": {"model_name": "m"}},
-    }
-    idle = {"accelerator": "", "numReplicas": 0, "load": {"arrivalRate": 0, "avgLength": 1}}
-    return server("S", spec={"measure": measure, "currentAlloc": idle, "desiredAlloc": idle})
-
-
 def scene(cards: int, *, a: int = 2, b: int = 1) -> Recorder:
     """Two Servers that want replicas, one that sleeps, and an Optimizer."""
     cluster, asked = Recorder(), optimizer()
@@ -89,19 +80,8 @@ def scene(cards: int, *, a: int = 2, b: int = 1) -> Recorder:
     servers = (server("A", wanted=a), server("B", wanted=b), sleeper())
     for each in (accelerator(), model(), service_class(), capacity(cards), *servers, asked):
         cluster.add(each)
-    see(cluster, 0.0)
+    see_requests(cluster, 0.0)
     return cluster
-
-
-def see(cluster: FakeCluster, requests: float) -> None:
-    """Let so many requests be seen for the Server that sleeps."""
-    stored = cluster.objects["Server", Key("default", "s")]
-    measured = {
-        "time": (NOW - timedelta(seconds=1)).isoformat(),
-        "quality": "Idle",
-        "demand": {"requests": requests},
-    }
-    stored.setdefault("status", {})["measured"] = measured
 
 
 def context_of(cluster: FakeCluster, solver: FakeOptimizer) -> Context:
@@ -117,7 +97,7 @@ async def test_cards_are_never_exceeded_whenever_a_server_wakes(cards: int, held
 
         solving = asyncio.create_task(reconcile(INFERNO, context))
         await turns(begin)
-        see(cluster, 1.0)
+        see_requests(cluster, 1.0)
         await asyncio.gather(solving, wake(INFERNO, context))
 
         assert max(cluster.sums) <= cards
@@ -129,7 +109,7 @@ async def test_an_optimization_that_ends_later_leaves_a_server_what_it_got() -> 
 
     solving = asyncio.create_task(reconcile(INFERNO, context))
     await turns(5 * STEPS)
-    see(cluster, 1.0)
+    see_requests(cluster, 1.0)
     await wake(INFERNO, context)
     woke = decided(cluster, "s"), solving.done()
     await solving
@@ -144,7 +124,7 @@ async def test_what_does_not_fit_beside_a_server_that_woke_waits_for_the_next_pl
 
     solving = asyncio.create_task(reconcile(INFERNO, context))
     await turns(5 * STEPS)
-    see(cluster, 1.0)
+    see_requests(cluster, 1.0)
     await wake(INFERNO, context)
     await solving
 
@@ -156,7 +136,7 @@ async def test_a_server_does_not_wake_on_cards_that_others_run_on() -> None:
     cluster = scene(2)
     spec = cluster.objects["Server", Key("default", "a")]["spec"]
     spec["currentAlloc"] = running(2, 2)
-    see(cluster, 1.0)
+    see_requests(cluster, 1.0)
 
     await wake(INFERNO, context_of(cluster, FakeOptimizer()))
 
@@ -165,7 +145,7 @@ async def test_a_server_does_not_wake_on_cards_that_others_run_on() -> None:
 
 async def test_an_operator_that_no_longer_leads_wakes_nothing_and_tries_again() -> None:
     cluster = scene(4)
-    see(cluster, 1.0)
+    see_requests(cluster, 1.0)
     cluster.refuses = True
 
     outcome = await wake(INFERNO, context_of(cluster, FakeOptimizer()))
@@ -190,7 +170,7 @@ class NothingAllowed:
 
 async def test_a_server_that_needs_approval_does_not_wake() -> None:
     cluster = scene(4)
-    see(cluster, 1.0)
+    see_requests(cluster, 1.0)
     context = Context(
         cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, plans=NothingAllowed()
     )

@@ -1,0 +1,42 @@
+"""A Server that wakes while a Plan waits for a person."""
+
+from tests.unit.operator.controllers.approval.scene import scene_of
+from tests.unit.operator.objects import see_requests, server, sleeper
+
+SERVERS = (server("A", wanted=2), server("B", wanted=1), sleeper())
+
+
+async def test_in_mode_approve_nothing_wakes_and_the_plan_goes_on_waiting() -> None:
+    async with scene_of(*SERVERS) as scene:
+        see_requests(scene.cluster, 0.0)
+        scene.write_optimizer(mode="Approve", interval=60, optimize=False)
+        await scene.optimize()
+        await scene.advance()
+        see_requests(scene.cluster, 1.0)
+        await scene.wake()
+
+        assert scene.desired() == {"s": 0}
+        assert scene.phases() == {"inferno-1": "Proposed"}
+
+
+async def test_within_the_guard_a_server_wakes_and_the_plan_beyond_it_goes_on_waiting() -> None:
+    async with scene_of(*SERVERS) as scene:
+        see_requests(scene.cluster, 0.0)
+        scene.write_optimizer(guard={"maxServersChanged": 0}, interval=60, optimize=False)
+        await scene.optimize()
+        await scene.advance()
+        scene.write_optimizer(guard={"maxServersChanged": 1}, interval=60, optimize=False)
+        see_requests(scene.cluster, 1.0)
+        await scene.wake()
+
+        assert scene.desired()["s"] == 1
+        assert scene.phases() == {"inferno-1": "Proposed"}
+
+
+async def test_beyond_the_guard_a_server_does_not_wake() -> None:
+    async with scene_of(*SERVERS) as scene:
+        see_requests(scene.cluster, 1.0)
+        scene.write_optimizer(guard={"maxServersChanged": 0}, interval=60, optimize=False)
+        await scene.wake()
+
+        assert scene.desired() == {"s": 0}
