@@ -143,6 +143,10 @@ class MeasurementController:
             for observation in unknown:
                 self._context.servers.note(observation)
             await self._measured([o.reference.key for o in unknown])
+        return self.with_known_loads(observations)
+
+    def with_known_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
+        """Return the same without any wait: Servers that were never measured stay as they are."""
         return [self._with_load(o) if _asks(o) else o for o in observations]
 
     def _with_load(self, observation: Observation) -> Observation:

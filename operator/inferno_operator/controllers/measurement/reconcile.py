@@ -71,13 +71,19 @@ async def reconcile(context: Context) -> None:
 
 
 async def look_for_demand(context: Context) -> set[Key]:
-    """Ask what waits for Servers without replicas; returns those for which there are requests."""
-    sources = sleeping(context.servers.all())
+    """Ask what waits for Servers without replicas; returns those for which there are requests.
+
+    Servers that were never measured, by no other operator either, are left out until they are.
+    """
+    servers = context.servers.all()
+    sources = sleeping(servers)
     await _ask_for_demand(sources, context)
-    for key in sources.keys() & context.measured.keys() & context.readings.keys():
-        seen = told_of(context.readings[key], context.measured[key])
-        context.measured[key] = seen
-    return wanted({key: context.readings[key] for key in sources.keys() & context.readings.keys()})
+    readings = {key: context.readings[key] for key in sources.keys() & context.readings.keys()}
+    for key, reading in readings.items():
+        known = context.measured.get(key) or last_good(servers[key])
+        if known is not None:
+            context.measured[key] = told_of(reading, known)
+    return wanted({k: reading for k, reading in readings.items() if k in context.measured})
 
 
 async def _ask_for_demand(sources: Mapping[Key, DemandSource], context: Context) -> None:

@@ -19,7 +19,13 @@ class Loads(Protocol):
     """Knows the newest loads of Servers."""
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
-        """Return objects in which Servers that are measured have their newest load."""
+        """Return objects in which Servers that are measured have their newest load.
+
+        Servers that were never measured are waited for.
+        """
+
+    def with_known_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
+        """Return the same without any wait: Servers that were never measured stay as they are."""
 
 
 class Machines(Protocol):
@@ -42,5 +48,9 @@ class TypedLoads:
     """Leaves Servers the load that their manifest has."""
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
+        """Return the objects as they are."""
+        return observations
+
+    def with_known_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         """Return the objects as they are."""
         return observations

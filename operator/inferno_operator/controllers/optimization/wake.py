@@ -85,4 +85,4 @@ async def _objects(namespace: str, context: Context) -> Sequence[Observation]:
     objects = await OnDemand(context.cluster).objects(namespace)
     asleep = [o for o in objects if isinstance(o.resource, Server) and o.resource.sleeps]
     others = [o for o in objects if not (isinstance(o.resource, Server) and o.resource.sleeps)]
-    return [*others, *await context.loads.with_loads(asleep)]
+    return [*others, *context.loads.with_known_loads(asleep)]

@@ -48,9 +48,12 @@ class Engines(Table):
     """A Prometheus that tells what engines report, and of a gateway what waits there."""
 
     waiting: float | None = 0.0
+    delay = 0.0
+    """Seconds until Prometheus tells what engines report."""
 
     async def query(self, expression: str, at: float | None = None) -> QueryResult:
         if "flow_control_queue" not in expression or self.failing:
+            await asyncio.sleep(self.delay)
             return await super().query(expression, at)
         seen = () if self.waiting is None else (self.waiting,)
         labels = {"model_name": "m", PART: "1"}
@@ -327,3 +330,29 @@ async def test_a_server_wakes_beside_an_optimization_that_runs_and_is_not_put_to
 
     assert woke <= WAKE_S
     assert [replicas for _, replicas in scene.decided][-2:] == [0, 1]
+
+
+async def test_a_server_wakes_while_nobody_has_measured_another_one_that_sleeps() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.sleep()
+        scene.table.delay = 10 * WAKE_S
+        scene.cluster.add(server("T", spec={"measure": MEASURE, "currentAlloc": None}))
+        scene.waiting = 1.0
+        woke = await scene.until(lambda: scene.replicas == 1, WAKE_S)
+
+    assert woke <= WAKE_S
+
+
+async def test_an_operator_that_has_just_started_wakes_a_server_before_it_has_measured() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.sleep()
+    scene.table.delay = 10 * WAKE_S
+    async with scene.running():
+        scene.waiting = 1.0
+        woke = await scene.until(lambda: scene.replicas == 1, WAKE_S)
+
+    assert woke <= WAKE_S
