@@ -12,6 +12,7 @@ from dataclasses import replace
 from inferno_operator.controllers.optimization.changes import VALID, Update, server_update
 from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import Server, ServerAllocation
+from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.sizing.cases import Catalogue
@@ -55,8 +56,9 @@ def waking_system(
     }
     held: Counter[str] = Counter()
     for observation in observations:
-        if not is_wanted(observation):
-            held += _most_cards(observation, catalogue)
+        server = _server_of(observation)
+        if server is not None and not is_wanted(observation):
+            held += _most_cards(server, catalogue)
     return replace(
         snapshot.system,
         servers=tuple(
@@ -114,45 +116,53 @@ def without_room(
     free = Counter(system.capacity)
     growth: list[tuple[int, str, Counter[str]]] = []
     for observation, update in zip(observations, updates, strict=True):
-        server = observation.resource
-        if not isinstance(server, Server):
+        server = _server_of(observation)
+        if server is None:
             continue
-        before, after = _standing(server, update), _decided(server, update)
-        more = Counter(_cards(server, after, catalogue))
-        free.subtract(more)
-        more.subtract(_cards(server, before, catalogue))
+        before = _standing_cards(server, update, catalogue)
+        after = before if update.spec is None else _decided_cards(server, update.spec, catalogue)
+        free.subtract(after)
+        more = after.copy()
+        more.subtract(before)
         growth.append((_priority(server, catalogue), observation.reference.uid, more))
-    left_out = set()
-    for _, uid, more in sorted(growth, key=lambda entry: entry[:2], reverse=True):
-        if any(count > 0 and free[card] < 0 for card, count in more.items()):
-            free.update(more)
-            left_out.add(uid)
+    growth.sort(key=lambda entry: entry[:2], reverse=True)
+    left_out: set[str] = set()
+    while crowded := next((g for g in growth if _lacks(g[2], free)), None):
+        free.update(crowded[2])  # others may have counted on what it was to leave
+        left_out.add(crowded[1])
+        growth.remove(crowded)
     return frozenset(left_out)
 
 
-def _most_cards(observation: Observation, catalogue: Catalogue) -> Counter[str]:
+def _lacks(more: Counter[str], free: Counter[str]) -> bool:
+    """Whether there are too few of the cards that a Server gets more of."""
+    return any(count > 0 and free[card] < 0 for card, count in more.items())
+
+
+def _server_of(observation: Observation) -> Server | None:
+    """Return a Server; what runs of it, if nobody can read its spec as a whole."""
+    resource = observation.resource
+    return resource if isinstance(resource, Server) else observation.remains
+
+
+def _most_cards(server: Server, catalogue: Catalogue) -> Counter[str]:
     """The cards that a Server has or was given: the larger number of each type."""
-    server = observation.resource
-    if not isinstance(server, Server):
-        return Counter()
     spec = server.spec
     return _cards(server, spec.desired_alloc, catalogue) | _cards(
         server, spec.current_alloc, catalogue
     )
 
 
-def _decided(server: Server, update: Update) -> ServerAllocation | None:
-    """What a Server has after an update."""
-    if update.spec is None:
-        return _standing(server, update)
-    return ServerAllocation.model_validate(update.spec["desiredAlloc"])
+def _standing_cards(server: Server, update: Update, catalogue: Catalogue) -> Counter[str]:
+    """The cards that a Server was given; if none can be decided, those that it may have too."""
+    if not update.active:
+        return _most_cards(server, catalogue)
+    return _cards(server, server.spec.desired_alloc or server.spec.current_alloc, catalogue)
 
 
-def _standing(server: Server, update: Update) -> ServerAllocation | None:
-    """What a Server was given; what runs, if nothing was, or none can be decided."""
-    spec = server.spec
-    is_given = spec.desired_alloc is not None and (update.active or spec.desired_alloc.num_replicas)
-    return spec.desired_alloc if is_given else spec.current_alloc
+def _decided_cards(server: Server, spec: Manifest, catalogue: Catalogue) -> Counter[str]:
+    """The cards that a Server has by a change of its spec."""
+    return _cards(server, ServerAllocation.model_validate(spec["desiredAlloc"]), catalogue)
 
 
 def _cards(server: Server, whole: ServerAllocation | None, catalogue: Catalogue) -> Counter[str]:

@@ -4,20 +4,27 @@ import asyncio
 
 import pytest
 
+from inferno_operator.controllers.optimization.changes import VALID, Update, server_update
 from inferno_operator.controllers.optimization.permission import Optimization, Permission
 from inferno_operator.controllers.optimization.reconcile import Context, reconcile
+from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.controllers.optimization.wake import wake
+from inferno_operator.controllers.optimization.wake_changes import without_room
 from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.resources.observation import readable
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_optimizer.errors import UnavailableError
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
     capacity,
+    manifest,
     model,
+    observed,
     optimizer,
+    performance,
     running,
     see_requests,
     server,
@@ -141,6 +148,56 @@ async def test_a_server_does_not_wake_on_cards_that_others_run_on() -> None:
     await wake(INFERNO, context_of(cluster, FakeOptimizer()))
 
     assert decided(cluster, "s") == 0
+
+
+def add_unreadable(cluster: FakeCluster, runs: int) -> None:
+    """Add a Server that runs on so many cards, and whose spec nobody can read as a whole."""
+    cluster.add(server("X", spec={"currentAlloc": running(runs, runs), "maxBatchSize": -1}))
+
+
+async def test_a_server_does_not_wake_on_cards_of_a_server_that_nobody_can_read() -> None:
+    cluster = scene(2, a=0, b=0)
+    add_unreadable(cluster, runs=2)
+    see_requests(cluster, 1.0)
+
+    await wake(INFERNO, context_of(cluster, FakeOptimizer()))
+
+    assert decided(cluster, "s") == 0
+
+
+async def test_a_plan_beside_a_wake_leaves_the_cards_of_a_server_that_nobody_can_read() -> None:
+    cluster = scene(3, a=1)
+    add_unreadable(cluster, runs=1)
+    context = context_of(cluster, Turns(10 * STEPS))
+
+    solving = asyncio.create_task(reconcile(INFERNO, context))
+    await turns(5 * STEPS)
+    see_requests(cluster, 1.0)
+    await wake(INFERNO, context)
+    await solving
+
+    assert decided(cluster, "s") == 1
+    assert decided(cluster, "a") + decided(cluster, "b") == 1
+
+
+def test_who_was_to_grow_on_cards_that_another_server_cannot_leave_waits_too() -> None:
+    leaving, growing, awake = (
+        observed(server(name, spec={"desiredAlloc": running(int(card != ""), 1, card)}, uid=name))
+        for name, card in (("A", "A2"), ("B", ""), ("S", "A"))
+    )
+    other = manifest("Accelerator", {"name": "A2", "type": "U", "cost": 10}, name="a2")
+    models = model(data=[performance("A"), performance("A2")])
+    cards = manifest("Capacity", {"count": [{"type": t, "count": 1} for t in "TU"]}, name="cards")
+    others = map(observed, (accelerator(), other, models, service_class(), cards))
+    updates = [
+        server_update(leaving, Decision("A", Reason.ALLOCATED, "", Allocation("A", 1))),
+        server_update(growing, Decision("B", Reason.ALLOCATED, "", Allocation("A2", 1))),
+        Update.of(awake, (VALID,), active=True),
+    ]
+
+    system = build_system(readable(others)).system
+
+    assert without_room([leaving, growing, awake], updates, system) == {"A", "B"}
 
 
 async def test_an_operator_that_no_longer_leads_wakes_nothing_and_tries_again() -> None:
