@@ -31,8 +31,8 @@ class FakeCluster:
     """Objects in a dictionary, with the API server's rules for generations and versions.
 
     An apply sets the top-level fields of a spec, which its manager owns from then on, and keeps
-    the others; a status is replaced, but for the answer of a person and for conditions that
-    another manager has set.
+    the others. An apply of a status sets its fields and conditions, and removes those that only
+    its manager has set before.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class FakeCluster:
         self.terminating: set[str] = set()
         self.workloads: list[Served] = [Served(DEPLOYMENT, is_scalable=True)]
         self._owners: dict[str, dict[str, str]] = {}
-        """Managers of conditions, by uid of the object and by type."""
+        """Managers of the fields and conditions of a status, by uid of the object and by name."""
         self._version = 0
         self._changes: list[tuple[str, ObjectChange]] = []
         self._changed = asyncio.Event()
@@ -258,16 +258,19 @@ class FakeCluster:
         return stored
 
     def _set_status(self, stored: dict[str, Any], status: Manifest, manager: str) -> None:
-        """Replace the status; conditions that no apply has set are those of decisions."""
+        """Set fields of the status; conditions that no apply has set are those of decisions."""
         owners = self._owners.setdefault(stored["metadata"]["uid"], {})
-        before = stored.get("status", {}).get("conditions", ())
-        kept = [c for c in before if owners.get(c["type"], FieldManager.DECISIONS) != manager]
-        answer = {k: v for k, v in stored.get("status", {}).items() if k == "approval"}
-        stored["status"] = {**copy.deepcopy(dict(status)), **answer}
-        own = stored["status"].get("conditions", ())
-        owners.update({condition["type"]: manager for condition in own})
-        if kept:
-            stored["status"]["conditions"] = [*kept, *own]
+        fields, own = copy.deepcopy(dict(status)), list(status.get("conditions", ()))
+        before = {k: v for k, v in stored.get("status", {}).items() if owners.get(k) != manager}
+        others = [
+            condition
+            for condition in stored.get("status", {}).get("conditions", ())
+            if owners.get(condition["type"], FieldManager.DECISIONS) != manager
+        ]
+        owners.update(dict.fromkeys([*fields, *(c["type"] for c in own)], manager))
+        stored["status"] = {**before, **fields}
+        if others or "conditions" in stored["status"]:
+            stored["status"]["conditions"] = [*others, *copy.deepcopy(own)]
 
     @staticmethod
     def _set_spec(stored: dict[str, Any], manifest: Manifest) -> None:

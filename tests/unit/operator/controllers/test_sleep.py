@@ -69,8 +69,7 @@ class SlowOptimizer(FakeOptimizer):
     async def optimize(self, system: System) -> Solution:
         self.runs = True
         solution = await super().optimize(system)
-        if self.seconds:
-            await asyncio.sleep(self.seconds)
+        await asyncio.sleep(self.seconds)
         self.runs = False
         return solution
 
