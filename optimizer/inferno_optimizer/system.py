@@ -179,6 +179,8 @@ class Load:
     variation: of the times between arrivals, and of the lengths of requests. The throughput
     [requests/min] is only passed through. `cached_tokens` of the input tokens are in the prefix
     cache of a replica that is warm, which keeps them in memory but does not compute them.
+    With speculative decoding a step makes `tokens_per_step` tokens of an answer on average; 0
+    means one. Only generation 4 uses it.
     """
 
     arrival_rate: float = 0.0
@@ -189,6 +191,7 @@ class Load:
     output_tokens: int = 0
     throughput: float = 0.0
     cached_tokens: int = 0
+    tokens_per_step: float = 0.0
 
     @property
     def idle(self) -> bool:

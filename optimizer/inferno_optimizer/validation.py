@@ -217,6 +217,7 @@ def _server_problems(server: Server) -> Iterator[Problem]:
         "currentAlloc.load.avgInTokens": server.load.input_tokens,
         "currentAlloc.load.avgOutTokens": server.load.output_tokens,
         "currentAlloc.load.cachedTokens": server.load.cached_tokens,
+        "currentAlloc.load.tokensPerStep": server.load.tokens_per_step,
         "currentAlloc.coldReplicas": server.current.cold_replicas,
         "currentAlloc.numReplicas": server.current.replicas,
         "currentAlloc.cost": server.current.cost,
@@ -231,6 +232,12 @@ def _server_problems(server: Server) -> Iterator[Problem]:
             f" avgInTokens, of which they are a part"
         )
         yield Problem("server", server.name, "currentAlloc.load.cachedTokens", message)
+    if 0 < server.load.tokens_per_step < 1:
+        message = (
+            f"{server.load.tokens_per_step:g} is less than 1: each step makes at least one token of"
+            f" an answer"
+        )
+        yield Problem("server", server.name, "currentAlloc.load.tokensPerStep", message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,8 @@ def replica(
     """A replica that serves requests of these lengths."""
     size, tokens, prompts = (np.array([round(value)]) for value in (batch, outputs, inputs))
     nothing = np.zeros(1, np.int64)
-    requests = Requests(size, tokens, prompts, nothing, np.ones(1), np.array([cov]), prompts)
+    one = np.ones(1)
+    requests = Requests(size, tokens, prompts, nothing, one, np.array([cov]), prompts, one)
     return StepModel.of([parameters], np.zeros(1, np.int64), requests)
 
 

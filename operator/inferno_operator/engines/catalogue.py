@@ -14,7 +14,13 @@ from inferno_operator.resources.schema import Items, Part, Rule
 from inferno_optimizer.errors import InputError
 
 Mean = Literal[
-    "avgInTokens", "avgOutTokens", "itlAverage", "ttftAverage", "waitAverage", "cachedShare"
+    "avgInTokens",
+    "avgOutTokens",
+    "itlAverage",
+    "ttftAverage",
+    "waitAverage",
+    "cachedShare",
+    "acceptedShare",
 ]
 Gauge = Literal["running", "waiting", "kvCacheUsage"]
 
@@ -23,6 +29,9 @@ TOKENS: tuple[Mean, Mean] = ("avgInTokens", "avgOutTokens")
 
 CACHED_SHARE: Mean = "cachedShare"
 """The share of the input tokens that were in prefix caches."""
+
+ACCEPTED_SHARE: Mean = "acceptedShare"
+"""The share of the output tokens that were accepted drafts of speculative decoding."""
 
 MetricName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
 Names = Annotated[Items[MetricName], Field(min_length=1)]

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 from inferno_operator.engines.catalogue import (
+    ACCEPTED_SHARE,
     CACHED_SHARE,
     MetricSource,
     OfReplicas,
@@ -200,7 +201,8 @@ def means(group: SeriesGroup, windows: RateWindows) -> Query | None:
 
     Times are those of the short window if enough requests ended in it, else of the long one;
     tokens are those of the long window. If few requests ended in it, their mean and their number
-    are parts of their own. The share of cached tokens is the lower one of both windows.
+    are parts of their own. The shares of cached and of accepted tokens are the lower ones of both
+    windows.
     """
     parts = [
         (name, " or ".join(text(item) for item in items))
@@ -424,7 +426,7 @@ def _means(
     if quantity in TIMES:
         yield quantity, lambda item: _time(group, item, windows)
         return
-    if quantity == CACHED_SHARE:
+    if quantity in (CACHED_SHARE, ACCEPTED_SHARE):
         yield quantity, lambda item: _lower(group, item, windows)
         return
     yield quantity, lambda item: _quotient(group, item, windows.long, enough)

@@ -9,6 +9,7 @@ from inferno_operator.resources.schema import (
     Amount,
     Items,
     NonNegativeInteger,
+    Number,
     Part,
     Quantity,
     Rule,
@@ -46,15 +47,28 @@ class Load(Part):
     """Mean output (generated) tokens per request, for models with a prefill time."""
     cached_tokens: NonNegativeInteger | None = None
     """Input tokens per request that a warm replica has in its prefix cache; part of avgInTokens."""
+    tokens_per_step: Annotated[Number | None, Field(ge=1)] = None
+    """Output tokens that a step makes with speculative decoding, on average; absent means one."""
     arrival_cov: Annotated[Quantity | None, Field(alias="arrivalCOV")] = None
     """Coefficient of variation of the times between arrivals; carried along, not used."""
     service_cov: Annotated[Quantity | None, Field(alias="serviceCOV")] = None
     """Coefficient of variation of the service times; carried along, not used."""
 
 
+_NUMBERS = (
+    "arrival_rate",
+    "avg_length",
+    "avg_in_tokens",
+    "avg_out_tokens",
+    "cached_tokens",
+    "tokens_per_step",
+)
+"""Fields of a load whose change is told."""
+
+
 def moved(before: Load, now: Load) -> str:
     """Return which field of a load has moved by more than the tolerance, and how; "" if none."""
-    for name in ("arrival_rate", "avg_length", "avg_in_tokens", "avg_out_tokens", "cached_tokens"):
+    for name in _NUMBERS:
         old, new = getattr(before, name) or 0, getattr(now, name) or 0
         if abs(new - old) > TOLERANCE * old:
             return f"{to_camel(name)} was {old:g} and is {new:g} now"

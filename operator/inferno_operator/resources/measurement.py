@@ -196,6 +196,8 @@ class Measured(Part):
     avg_computed_tokens: Number | None = None
     """Mean input tokens per request that are in no prefix cache; absent if the source does not
     tell, and all of them count."""
+    tokens_per_step: Number | None = None
+    """Mean output tokens that a step makes of an answer; absent without speculative decoding."""
     out_tokens_cov: Annotated[Number | None, Field(alias="outTokensCOV")] = None
     """Coefficient of variation of the output tokens per request."""
     itl_average: Number | None = None

@@ -179,6 +179,7 @@ LOAD = _document(
         "avgInTokens": INTEGER,
         "avgOutTokens": INTEGER,
         "cachedTokens": INTEGER,
+        "tokensPerStep": NUMBER,
     },
 )
 _ALLOCATION: Keys = {

@@ -138,6 +138,7 @@ def _expected_of_steps(parameters: StepParameters, trial: Trial) -> Window:
         arrival_cov=np.ones(1),
         length_cov=np.full(1, LENGTH_COV),
         computed_tokens=shape.input_tokens * one,
+        tokens_per_step=np.ones(1),
     )
     model = StepModel.of([parameters], 0 * one, requests)
     clients, (stay,) = float(trial.clients), model.full_ms

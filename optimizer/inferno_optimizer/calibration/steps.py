@@ -182,7 +182,7 @@ class _Runs:
             [(w.batch, w.itl_ms, w.prefill_ms, w.input_tokens, w.output_tokens) for w in windows]
         ).T
         cov = np.full_like(batch, LENGTH_COV if of_clients else UNKNOWN_COV)
-        lengths = Lengths(inputs, outputs, cov, np.full_like(batch, budget))
+        lengths = Lengths(inputs, outputs, cov, np.full_like(batch, budget), np.ones_like(batch))
         return cls(batch, itl, ttft, lengths, weights, of_clients)
 
     @property

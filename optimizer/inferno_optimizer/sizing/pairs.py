@@ -140,6 +140,7 @@ def _requests(
         arrival_cov=_variations(load.arrival_cov for load in loads)[case],
         length_cov=_variations(load.service_cov for load in loads)[case],
         computed_tokens=computed,
+        tokens_per_step=np.maximum([load.tokens_per_step for load in loads], 1.0)[case],
     )
 
 

@@ -43,7 +43,7 @@ class Requests(ArrayTable):
 
     Lengths are in tokens; `computed_tokens` are the input tokens that are not in a prefix cache.
     Only generation 3 uses `max_queue_size`, and only generation 4 the coefficients of variation of
-    the times between arrivals and of the lengths.
+    the times between arrivals and of the lengths, and the output tokens that a step makes.
     """
 
     batch: IntArray
@@ -53,6 +53,7 @@ class Requests(ArrayTable):
     arrival_cov: FloatArray
     length_cov: FloatArray
     computed_tokens: IntArray
+    tokens_per_step: FloatArray
 
 
 class PerformanceModel(Protocol):

@@ -36,12 +36,19 @@ class Lengths(ArrayTable):
     """Lengths of requests [tokens], how much they vary, and the token budget of a step.
 
     `cov` is the coefficient of variation, of input and of output tokens; a budget of 0 is none.
+    With speculative decoding a step makes `tokens_per_step` of the output tokens, else one.
     """
 
     input_tokens: FloatArray
     output_tokens: FloatArray
     cov: FloatArray
     budget: FloatArray
+    tokens_per_step: FloatArray
+
+    @property
+    def decode_steps(self) -> FloatArray:
+        """Steps that make the output tokens after the first."""
+        return np.maximum(self.output_tokens - 1.0, 0.0) / self.tokens_per_step
 
     @property
     def budget_share(self) -> FloatArray:
@@ -68,8 +75,7 @@ class Lengths(ArrayTable):
 
     def decoding(self, ahead: FloatArray) -> FloatArray:
         """Share of the requests in the batch that decode; the others are before or after it."""
-        further = np.maximum(self.output_tokens - 1.0, 0.0)
-        return further / (further + 2.0 * ahead + self.chunks)
+        return self.decode_steps / (self.decode_steps + 2.0 * ahead + self.chunks)
 
 
 def mixed_share(alone: FloatArray, prefills: FloatArray) -> FloatArray:

@@ -42,13 +42,18 @@ NUDGE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class StepModel(StepLaw):
-    """Replicas whose steps follow `StepLaw`, with `full_ms` the stay in a full batch [ms]."""
+    """Replicas whose steps follow `StepLaw`, with `full_ms` the stay in a full batch [ms].
+
+    A step makes `tokens_per_step` tokens of each answer, so that the inter-token latency is the
+    time of a step divided by them.
+    """
 
     rated_by_throughput: ClassVar[bool] = True
 
     batch: IntArray
     full_ms: FloatArray
     arrival_cov: FloatArray
+    tokens_per_step: FloatArray
 
     @classmethod
     def of(cls, parameters: Sequence[StepParameters], which: IntArray, requests: Requests) -> Self:
@@ -59,7 +64,7 @@ class StepModel(StepLaw):
         )
         columns = requests.input_tokens, requests.computed_tokens, requests.tokens
         inputs, computed, outputs = (column.astype(np.float64) for column in columns)
-        lengths = Lengths(computed, outputs, requests.length_cov, budget)
+        lengths = Lengths(computed, outputs, requests.length_cov, budget, requests.tokens_per_step)
         context = lengths.context + (inputs - computed)
         kept = lengths.decoding(ahead) * (context + overhead)
         law = StepLaw(
@@ -67,7 +72,7 @@ class StepModel(StepLaw):
             decode_slope=kappa * kept,
             mixed_slope=extra * kept,
             prefill_ms=delta * computed,
-            steps=np.maximum(outputs - 1.0, 0.0) + 2.0 * ahead,
+            steps=lengths.decode_steps + 2.0 * ahead,
             ahead=ahead,
             chunks=lengths.chunks,
             alone=lengths.alone,
@@ -75,7 +80,13 @@ class StepModel(StepLaw):
             length_cov=requests.length_cov,
         )
         kinds, place = distinct_rows(
-            which, requests.batch, inputs, computed, outputs, requests.length_cov
+            which,
+            requests.batch,
+            inputs,
+            computed,
+            outputs,
+            requests.length_cov,
+            requests.tokens_per_step,
         )
         full = law.take(kinds).full_stay_ms(requests.batch[kinds].astype(np.float64))[place]
         return cls(
@@ -92,6 +103,7 @@ class StepModel(StepLaw):
             requests.batch,
             full,
             requests.arrival_cov,
+            requests.tokens_per_step,
         )
 
     @property
@@ -149,10 +161,13 @@ class StepModel(StepLaw):
         return general * (self.arrival_cov**2 + scv) / (1.0 + scv)
 
     def itl_ms(self, averages: Averages) -> FloatArray:
-        """Mean time of a step [ms], as a request meets it: it is one more than the time average."""
+        """Mean time of a step for each of its tokens [ms].
+
+        A request meets one more than the time average.
+        """
         met = np.minimum(averages.in_service + 1.0, self.batch)
         step, _ = self.step_ms(met, averages.throughput)
-        return step
+        return step / self.tokens_per_step
 
     def itl_spread(self, averages: Averages) -> Spread:
         """How far the mean time of the steps of a request is from that of all requests.
@@ -173,9 +188,8 @@ class StepModel(StepLaw):
         steps = np.maximum(self.steps - 2.0 * self.ahead, 1.0) / (1.0 + scv)
         jump = (self.prefill_ms + self.mixed_slope * met) / steps
         work = rate * decode * steps * jump**2 * (1.0 + scv) / left**3
-        return Spread(
-            crowd + work, crowd * slope * clumps + work * jump * (1.0 + 2.0 * scv) / left**2
-        )
+        third = crowd * slope * clumps + work * jump * (1.0 + 2.0 * scv) / left**2
+        return Spread((crowd + work) / self.tokens_per_step**2, third / self.tokens_per_step**3)
 
     def first_token_ms(self, averages: Averages) -> FloatArray:
         """Mean time of the rest of a step, of those ahead, and of the prompt's own [ms]."""
@@ -262,8 +276,8 @@ class StepModel(StepLaw):
         )
 
     def idle_itl_ms(self) -> FloatArray:
-        """A decode step of a lone request [ms]."""
-        return self.alpha + self.decode_slope
+        """A decode step of a lone request, for each of its tokens [ms]."""
+        return (self.alpha + self.decode_slope) / self.tokens_per_step
 
     def idle_ttft_ms(self) -> FloatArray:
         """The steps of the prompt of a lone request [ms]."""

@@ -175,7 +175,11 @@ def _other_words(load: Load) -> Container[str]:
     """Keys that are not written: the fields of the generation that the load does not use."""
     in_tokens = load.input_tokens or load.output_tokens or load.throughput
     in_length = load.tokens_per_request or load.arrival_cov or load.service_cov
-    optional = {"throughput": load.throughput, "cachedTokens": load.cached_tokens}
+    optional = {
+        "throughput": load.throughput,
+        "cachedTokens": load.cached_tokens,
+        "tokensPerStep": load.tokens_per_step,
+    }
     left_out = tuple(key for key, value in optional.items() if not value)
     if not in_tokens:
         return (*left_out, "avgInTokens", "avgOutTokens")
@@ -207,6 +211,7 @@ _LOAD = Object(
         "avgInTokens": ("input_tokens", INTEGER),
         "avgOutTokens": ("output_tokens", INTEGER),
         "cachedTokens": ("cached_tokens", INTEGER),
+        "tokensPerStep": ("tokens_per_step", NUMBER),
     },
     left_out=_other_words,
 )

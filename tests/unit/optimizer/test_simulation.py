@@ -75,6 +75,7 @@ def predict(replicas: Sequence[AnyReplica], rates: Sequence[float]) -> Latencies
         np.ones(len(replicas)),
         np.ones(len(replicas)),
         prompts,
+        np.ones(len(replicas)),
     )
     every = np.arange(len(replicas))
     model = model_of([parameters_of(r) for r in replicas], every, requests)

@@ -74,6 +74,7 @@ def _notes(item: ServerMeasurement) -> Iterator[str]:
     if item.measured is not None and item.measured.message:
         yield item.measured.message
     yield from _of_caches(item.measured)
+    yield from _of_drafts(item.measured)
     yield from _of_backlog(item.measured)
 
 
@@ -114,6 +115,13 @@ def _of_caches(found: Measured | None) -> Iterator[str]:
             f"{number(cached)} of {number(inputs)} input tokens are in prefix caches; plans count"
             f" on them where replicas run already"
         )
+
+
+def _of_drafts(found: Measured | None) -> Iterator[str]:
+    """Yield how many tokens a step makes; nothing without speculative decoding."""
+    if found is not None and found.tokens_per_step:
+        made = number(found.tokens_per_step)
+        yield f"a step makes {made} tokens of an answer, as drafts are accepted"
 
 
 def _of_backlog(found: Measured | None) -> Iterator[str]:

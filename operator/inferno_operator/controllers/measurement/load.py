@@ -92,7 +92,7 @@ def differs(old: float | None, new: float | None, share: float = MOVED) -> bool:
 
 def load_moved(old: Load | None, new: Load) -> bool:
     """Whether a load moved noticeably, and not by chance."""
-    if old is None or differs(_computed(old), _computed(new)):
+    if old is None or differs(_computed(old), _computed(new)) or _accepts_other(old, new):
         return True
     return bool(moved(_numbers(old), _numbers(new), WINDOWS.long).any())
 
@@ -100,6 +100,11 @@ def load_moved(old: Load | None, new: Load) -> bool:
 def _computed(load: Load) -> int | None:
     """Input tokens of which some are in prefix caches, without these; None if none are."""
     return (load.avg_in_tokens or 0) - load.cached_tokens if load.cached_tokens else None
+
+
+def _accepts_other(old: Load, new: Load) -> bool:
+    """Whether steps make noticeably more or fewer tokens of an answer."""
+    return differs(old.tokens_per_step or 1.0, new.tokens_per_step or 1.0)
 
 
 def jumped(old: Load | None, new: Load) -> bool:
@@ -197,7 +202,7 @@ def _lengths(measured: Measured) -> dict[str, Any]:
     if measured.avg_in_tokens is not None:
         tokens["avg_in_tokens"] = round(measured.avg_in_tokens)
         tokens["cached_tokens"] = _cached(measured)
-    return {**tokens, "avg_length": None}
+    return {**tokens, "avg_length": None, "tokens_per_step": measured.tokens_per_step}
 
 
 def _cached(measured: Measured) -> int | None:
@@ -213,9 +218,13 @@ def _largest(loads: Sequence[Load]) -> Load | None:
 
 
 def _larger(first: Load, second: Load) -> Load:
-    """The second load, with the larger number of both, but the smaller one of cached tokens."""
+    """The second load, with the larger number of both, but the smaller one of what saves work."""
     fewest = min(first.cached_tokens or 0, second.cached_tokens or 0)
-    largest: dict[str, Any] = {"cached_tokens": fewest or None}
+    slowest = min(first.tokens_per_step or 1.0, second.tokens_per_step or 1.0)
+    largest: dict[str, Any] = {
+        "cached_tokens": fewest or None,
+        "tokens_per_step": slowest if slowest > 1 else None,
+    }
     for name in NUMBERS:
         values = [v for part in (first, second) if (v := getattr(part, name)) is not None]
         if values:

@@ -10,7 +10,7 @@ from math import log
 from typing import Any
 
 from inferno_operator.controllers.measurement.arrivals import ENOUGH_ARRIVALS, arrival_rate
-from inferno_operator.engines.catalogue import CACHED_SHARE, TOKENS, MetricSource
+from inferno_operator.engines.catalogue import ACCEPTED_SHARE, CACHED_SHARE, TOKENS, MetricSource
 from inferno_operator.engines.promql import (
     ENOUGH_REQUESTS,
     FEW,
@@ -42,6 +42,9 @@ PER_MINUTE = 60.0
 TAIL = -log(0.05)
 """Ratio of the 95th percentile of an exponential distribution to its mean."""
 
+
+MOST_ACCEPTED = 0.99
+"""Largest share of accepted tokens that is believed: steps of a hundred tokens."""
 
 NOTHING = "no request arrives, runs or waits"
 """What is said of an idle server."""
@@ -216,6 +219,7 @@ def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> d
         elif name in TOKENS:
             kept = _of_few(reading, name, kept, before)
         fields[field] = _rounded(kept)
+    fields["tokens_per_step"] = _tokens_per_step(reading)
     fields["avg_computed_tokens"] = _computed(reading, fields["avg_in_tokens"])
     for name, field in _GAUGES:
         fields[field] = _rounded(_gauge(reading, name))
@@ -252,7 +256,24 @@ def _gauge(reading: Reading, name: str) -> float | None:
 
 def _mean(reading: Reading, name: str) -> float | None:
     custom = reading.part(CUSTOM_ANSWERS, name)
-    return reading.part(MEANS, name) if custom is None else custom
+    if custom is not None:
+        return custom
+    value = reading.part(MEANS, name)
+    return None if value is None else _per_token(reading, name, value)
+
+
+def _per_token(reading: Reading, name: str, value: float) -> float:
+    """Return the time for each token, where a source tells that of a step which makes several."""
+    return value / (_tokens_per_step(reading) or 1.0) if name == TIMES[0] else value
+
+
+def _tokens_per_step(reading: Reading) -> float | None:
+    """Return the output tokens that a step makes of an answer; None if no draft was accepted.
+
+    The first token of a step is none of its drafts, so all others were accepted.
+    """
+    share = reading.part(MEANS, ACCEPTED_SHARE)
+    return _rounded(1.0 / (1.0 - min(share, MOST_ACCEPTED))) if share else None
 
 
 def _computed(reading: Reading, inputs: float | None) -> float | None:
@@ -284,7 +305,7 @@ _PERCENTILE_NAMES = tuple(f"p{share * 100:g}" for share in PERCENTILES)
 
 def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
     known = {
-        name: round(value * MILLISECONDS, DIGITS)
+        name: round(_per_token(reading, quantity, value) * MILLISECONDS, DIGITS)
         for name in _PERCENTILE_NAMES
         if (value := reading.part(name, quantity)) is not None
     }

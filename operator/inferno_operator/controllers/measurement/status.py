@@ -24,6 +24,7 @@ NUMBERS = (
     "avg_in_tokens",
     "avg_out_tokens",
     "avg_computed_tokens",
+    "tokens_per_step",
     "itl_average",
     "ttft_average",
 )

@@ -322,11 +322,11 @@ def _load(load: Load) -> Manifest:
     lengths = {"avgInTokens": load.input_tokens, "avgOutTokens": load.output_tokens}
     if load.tokens_per_request or not load.output_tokens:
         lengths = {"avgLength": load.tokens_per_request} | (lengths if load.output_tokens else {})
-    if load.cached_tokens:
-        lengths["cachedTokens"] = load.cached_tokens
+    optional = {"cachedTokens": load.cached_tokens, "tokensPerStep": load.tokens_per_step}
     return {
         "arrivalRate": load.arrival_rate,
         **lengths,
+        **{key: value for key, value in optional.items() if value},
         "arrivalCOV": load.arrival_cov,
         "serviceCOV": load.service_cov,
     }

@@ -376,6 +376,7 @@ def _load(part: LoadPart) -> core.Load:
         input_tokens=part.avg_in_tokens or 0,
         output_tokens=part.avg_out_tokens or 0,
         cached_tokens=part.cached_tokens or 0,
+        tokens_per_step=part.tokens_per_step or 0.0,
     )
 
 

@@ -199,3 +199,11 @@ def test_it_is_said_how_many_tokens_are_in_prefix_caches() -> None:
         "s: 1200 of 2000 input tokens are in prefix caches; plans count on them where replicas run"
         " already"
     )
+
+
+def test_it_is_said_how_many_tokens_a_step_makes() -> None:
+    item = ServerMeasurement(
+        server(measure=MEASURE), FRESH.model_copy(update={"tokens_per_step": 2.5})
+    )
+
+    assert lines(item)[-1] == "s: a step makes 2.5 tokens of an answer, as drafts are accepted"

@@ -164,7 +164,8 @@ def test_the_chunks_are_the_fewest_that_fit_into_the_budget(
     one = np.array([0])
     covs = np.ones(1)
     prompts = np.array([inputs])
-    requests = Requests(np.array([batch]), np.array([outputs]), prompts, one, covs, covs, prompts)
+    size, outs = np.array([batch]), np.array([outputs])
+    requests = Requests(size, outs, prompts, one, covs, covs, prompts, covs)
     model = TokenBudgetModel.of([TokenBudgetParameters(1, 1, 1)], one, requests)
 
     assert model.chunks(np.array([float(batch)])).tolist() == [replica.chunks(batch)]

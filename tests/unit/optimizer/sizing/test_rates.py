@@ -54,7 +54,7 @@ def sized(replicas: Sequence[Replica], targets: Sequence[Target]) -> list[float]
         np.array([getattr(replica, name) for replica in replicas]) for name in ("batch", "tokens")
     )
     nothing, covs = np.zeros_like(tokens), np.ones(len(tokens))
-    requests = Requests(batch, tokens, nothing, nothing, covs, covs, nothing)
+    requests = Requests(batch, tokens, nothing, nothing, covs, covs, nothing, covs)
     model = model_of(parameters, np.arange(len(replicas)), requests)
     return [float(rate) for rate in size(Replicas(model, TargetLimits.of(targets))).max_rate]
 

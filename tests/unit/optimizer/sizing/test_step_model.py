@@ -138,7 +138,8 @@ def test_latencies_never_fall_with_the_rate(case: Case) -> None:
     every = np.zeros(len(shares), np.int64)
     same = np.ones(len(shares))
     prompts = every + inputs
-    asked = Requests(every + batch, every + outputs, prompts, every, same, cov * same, prompts)
+    size, tokens = every + batch, every + outputs
+    asked = Requests(size, tokens, prompts, every, same, cov * same, prompts, same)
     model = StepModel.of([case.parameters], every, asked)
     replicas = Replicas(model, TargetLimits.of([Target()] * len(shares)))
 

@@ -468,3 +468,33 @@ def test_a_load_moves_with_the_tokens_that_are_computed() -> None:
     assert load_moved(warm, warm.model_copy(update={"cached_tokens": 600}))
     assert load_moved(warm, warm.model_copy(update={"cached_tokens": None}))
     assert not load_moved(warm, warm.model_copy(update={"cached_tokens": 1190}))
+
+
+def test_the_load_has_the_measured_tokens_of_a_step() -> None:
+    fast = load(subject(), measurement("Fresh", tokens_per_step=2.5))
+    plain = load(subject(standing={**STANDING, "tokensPerStep": 2.5}), measurement("Fresh"))
+
+    assert fast is not None
+    assert fast.tokens_per_step == 2.5
+    assert plain is not None
+    assert plain.tokens_per_step is None
+
+
+@pytest.mark.parametrize(("now", "planned"), [(3.0, 2.5), (1.5, 1.5), (None, None)])
+def test_without_evidence_a_step_makes_no_more_tokens_than_in_the_last_load(
+    now: float | None, planned: float | None
+) -> None:
+    standing = {**STANDING, "tokensPerStep": 2.5}
+
+    found = load(subject(standing=standing), measurement("Partial", tokens_per_step=now))
+
+    assert found is not None
+    assert found.tokens_per_step == planned
+
+
+def test_a_load_moves_with_the_tokens_of_a_step() -> None:
+    fast = Load(arrival_rate=9000, avg_in_tokens=2000, avg_out_tokens=100, tokens_per_step=2.5)
+
+    assert load_moved(fast, fast.model_copy(update={"tokens_per_step": 1.5}))
+    assert load_moved(fast, fast.model_copy(update={"tokens_per_step": None}))
+    assert not load_moved(fast, fast.model_copy(update={"tokens_per_step": 2.52}))

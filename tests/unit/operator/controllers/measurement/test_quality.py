@@ -409,3 +409,23 @@ def test_input_tokens_count_as_computed_unless_they_were_cached(
     found = judge(reading(means={**KNOWN, **share}))
 
     assert found.avg_computed_tokens == pytest.approx(computed)
+
+
+@pytest.mark.parametrize(
+    ("share", "per_step"),
+    [
+        pytest.param({"acceptedShare": 0.6}, 2.5, id="steps make several tokens"),
+        pytest.param({"acceptedShare": 0.0}, None, id="no draft is accepted"),
+        pytest.param({}, None, id="no speculative decoding"),
+    ],
+)
+def test_the_time_of_a_step_is_shared_by_the_tokens_that_it_makes(
+    share: dict[str, float], per_step: float | None
+) -> None:
+    step = judge(reading(means=KNOWN)).itl_average
+
+    found = judge(reading(means={**KNOWN, **share}))
+
+    assert step is not None
+    assert found.tokens_per_step == per_step
+    assert found.itl_average == pytest.approx(step / (per_step or 1.0), abs=1e-3)
