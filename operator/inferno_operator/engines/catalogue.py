@@ -33,6 +33,9 @@ CACHED_SHARE: Mean = "cachedShare"
 ACCEPTED_SHARE: Mean = "acceptedShare"
 """The share of the output tokens that were accepted drafts of speculative decoding."""
 
+MOST_ACCEPTED = 0.99
+"""Largest share of accepted tokens that is believed: steps of a hundred tokens."""
+
 MetricName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
 Names = Annotated[Items[MetricName], Field(min_length=1)]
 

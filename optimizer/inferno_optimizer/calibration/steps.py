@@ -15,6 +15,7 @@ it meets, and the batch is the number of requests that decode: x = (n - 1) / ((k
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -115,9 +116,7 @@ def fit_steps(
     best = int(np.argmin(np.mean(found.residuals**2, axis=1)))
     itl, ttft = np.split(found.residuals[best], 2)
     alpha, kappa, delta, extra, ahead_of = found.coefficients[best].tolist()
-    inputs, outputs = (
-        _reach(column) for column in (runs.lengths.input_tokens, runs.lengths.output_tokens)
-    )
+    inputs, outputs = (_reach(column) for column in (runs.prompts, runs.lengths.output_tokens))
     return StepFit(
         StepParameters(
             alpha, kappa, delta, extra, ahead_of, budget, float(tried[best]), *inputs, *outputs
@@ -162,15 +161,17 @@ def _nothing_known(groups: int) -> Prior:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Runs as arrays: batch, ITL and TTFT [ms], lengths and weights.
+    """Runs as arrays: batch, times of a step and to the first token [ms], lengths and weights.
 
-    The batch is that of clients who wait for their answers, or of requests that decode.
+    The batch is that of clients who wait for their answers, or of requests that decode. Of the
+    `prompts`, the input tokens in `lengths` are not in a cache.
     """
 
     batch: FloatArray
     itl: FloatArray
     ttft: FloatArray
     lengths: Lengths
+    prompts: FloatArray
     weights: FloatArray
     of_clients: bool
 
@@ -178,17 +179,23 @@ class _Runs:
     def of(
         cls, windows: Sequence[Window], budget: float, weights: FloatArray, *, of_clients: bool
     ) -> "_Runs":
-        batch, itl, ttft, inputs, outputs = np.array(
-            [(w.batch, w.itl_ms, w.prefill_ms, w.input_tokens, w.output_tokens) for w in windows]
+        names = ("batch", "itl_ms", "prefill_ms", "input_tokens", "output_tokens")
+        batch, itl, ttft, inputs, outputs, prompts, per_step = np.array(
+            [attrgetter(*names, "prompt_tokens", "tokens_per_step")(w) for w in windows]
         ).T
         cov = np.full_like(batch, LENGTH_COV if of_clients else UNKNOWN_COV)
-        lengths = Lengths(inputs, outputs, cov, np.full_like(batch, budget), np.ones_like(batch))
-        return cls(batch, itl, ttft, lengths, weights, of_clients)
+        lengths = Lengths(inputs, outputs, cov, np.full_like(batch, budget), per_step)
+        return cls(batch, itl * per_step, ttft, lengths, prompts, weights, of_clients)
 
     @property
     def spread(self) -> float:
         """Longest context, relative to the shortest."""
-        return float(self.lengths.context.max() / self.lengths.context.min())
+        return float(self.context.max() / self.context.min())
+
+    @property
+    def context(self) -> FloatArray:
+        """Mean tokens in the cache of a decoding request."""
+        return self.lengths.context + (self.prompts - self.lengths.input_tokens)
 
     def rows(self, overhead: FloatArray, ahead: FloatArray) -> Rows:
         """The regression, a group for each overhead and steps ahead; relative residuals."""
@@ -208,7 +215,7 @@ class _Runs:
     def _rate(self) -> FloatArray:
         """Rate at which other requests come [requests/ms]."""
         waiting = self.ttft if self.of_clients else 0.0
-        return (self.batch - 1.0) / (waiting + (self.lengths.output_tokens - 1.0) * self.itl)
+        return (self.batch - 1.0) / (waiting + self.lengths.decode_steps * self.itl)
 
     def _decoding(self, ahead: float) -> FloatArray:
         """Share of the batch that decodes."""
@@ -220,7 +227,7 @@ class _Runs:
         """Factors of alpha, kappa, delta, u and ahead in the ITL, then in the TTFT, of each run."""
         n, itl, lengths, rate = self.batch, self.itl, self.lengths, self._rate
         h, chunks, alone = lengths.input_tokens, lengths.chunks, lengths.alone
-        cached = self._decoding(ahead) * (lengths.context + overhead)
+        cached = self._decoding(ahead) * (self.context + overhead)
         mixed = mixed_share(alone, rate * chunks * itl)
         one, zero, others = np.ones_like(n), np.zeros_like(n), rate * itl
         busy = np.minimum(others * lengths.budget_share, MOST_BUSY)

@@ -49,7 +49,7 @@ class Window:
     end
         The end of the window, Unix time [s].
     itl_ms, intervals
-        Mean inter-token latency as measured, and the number of intervals.
+        Mean inter-token latency as measured, for each token, and the number of intervals.
     batch
         Mean batch of a decode step, as a token sees it [requests]; see `batch_at_poisson_arrivals`.
     prefill_ms, prefills
@@ -67,6 +67,10 @@ class Window:
         Coefficient of variation of the number of running requests; NaN if unknown.
     age_s, served
         Time since the replica became ready, and the requests that it has served.
+    cached_tokens
+        Mean input tokens of a request that were in a cache, besides `input_tokens`.
+    tokens_per_step
+        Mean output tokens that a step makes of an answer, more than 1 with speculative decoding.
     """
 
     end: float
@@ -84,8 +88,15 @@ class Window:
     age_s: float = float("inf")
     served: float = float("inf")
     prefill_batch: float = nan
+    cached_tokens: float = 0.0
+    tokens_per_step: float = 1.0
     replica: str = ""
     shape: str = ""
+
+    @property
+    def prompt_tokens(self) -> float:
+        """Mean tokens of a prompt, cached or not."""
+        return self.input_tokens + self.cached_tokens
 
 
 def batch_at_poisson_arrivals(mean_running: float) -> float:
@@ -227,6 +238,8 @@ class WindowTable:
     age_s: FloatArray
     served: FloatArray
     prefill_batch: FloatArray
+    cached_tokens: FloatArray
+    tokens_per_step: FloatArray
     shape: IntArray
     present: BoolArray
 

@@ -118,7 +118,7 @@ def largest_batch(data: PerformanceData | None, windows: Sequence[Window]) -> fl
         return 0.0
     outputs, inputs = (
         _mean(w.output_tokens for w in windows),
-        _mean(w.input_tokens for w in windows),
+        _mean(w.prompt_tokens for w in windows),
     )
     tokens = outputs + inputs if data.alpha is not None else outputs
     batch = max(data.max_batch_size * data.at_tokens / max(tokens, 1.0) // 1, 1.0)

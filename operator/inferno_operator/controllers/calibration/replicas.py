@@ -9,11 +9,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf, isnan, nan
 from types import MappingProxyType
 from typing import NamedTuple
 
 from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.engines.catalogue import MOST_ACCEPTED
 from inferno_operator.resources import Server
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, is_label_name, quoted
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
@@ -31,6 +32,7 @@ MILLISECONDS = 1000.0
 _ITL = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
 _PREFILL = ("vllm:request_prefill_time_seconds",)
 _INPUT = ("vllm:request_prefill_kv_computed_tokens", "vllm:request_prompt_tokens")
+_PROMPT = ("vllm:request_prompt_tokens",)
 _OUTPUT = ("vllm:request_generation_tokens",)
 _KV = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 _RUNNING = ("vllm:num_requests_running",)
@@ -70,8 +72,12 @@ COUNTERS: Mapping[str, QueryPart] = MappingProxyType(
         "prefill_count": QueryPart("sum", "increase", _counts(_PREFILL)),
         "input_sum": QueryPart("sum", "increase", _sums(_INPUT)),
         "input_count": QueryPart("sum", "increase", _counts(_INPUT)),
+        "prompt_sum": QueryPart("sum", "increase", _sums(_PROMPT)),
+        "prompt_count": QueryPart("sum", "increase", _counts(_PROMPT)),
         "output_sum": QueryPart("sum", "increase", _sums(_OUTPUT)),
         "output_count": QueryPart("sum", "increase", _counts(_OUTPUT)),
+        "accepted": QueryPart("sum", "increase", ("vllm:spec_decode_num_accepted_tokens_total",)),
+        "generated": QueryPart("sum", "increase", ("vllm:generation_tokens_total",)),
         "preemptions": QueryPart("sum", "increase", ("vllm:num_preemptions_total",)),
         "restarts": QueryPart("sum", "resets", _counts(_ITL)),
     }
@@ -257,17 +263,20 @@ def _window(
     """A window from the parts of a replica; what is absent is NaN, which rejects the window.
 
     The sum of the intervals between tokens per time is the mean number of requests in decode
-    (Little's law).
+    (Little's law). An interval is the time of a step, which may make several tokens; all but one
+    of them were drafts.
     """
     pod = labels.get("pod", "")
+    per_step = 1.0 / (1.0 - min(_told(_ratio(part["accepted"], part["generated"])), MOST_ACCEPTED))
+    computed = _ratio(part["input_sum"], part["input_count"])
     return Window(
         end=end,
-        itl_ms=MILLISECONDS * _ratio(part["itl_sum"], part["itl_count"]),
+        itl_ms=MILLISECONDS * _ratio(part["itl_sum"], part["itl_count"]) / per_step,
         intervals=part["itl_count"],
         batch=batch_at_poisson_arrivals(part["itl_sum"] / window_s),
         prefill_ms=MILLISECONDS * _ratio(part["prefill_sum"], part["prefill_count"]),
         prefills=part["prefill_count"],
-        input_tokens=_ratio(part["input_sum"], part["input_count"]),
+        input_tokens=computed,
         output_tokens=_ratio(part["output_sum"], part["output_count"]),
         preemptions=part["preemptions"],
         restarts=part["restarts"],
@@ -275,6 +284,8 @@ def _window(
         batch_cov=_ratio(part["running_deviation"], part["running_mean"]),
         age_s=end - part["started"],
         served=part["served"],
+        cached_tokens=max(_told(_ratio(part["prompt_sum"], part["prompt_count"]) - computed), 0.0),
+        tokens_per_step=per_step,
         replica=pod or labels.get("instance", ""),
         shape=shape_of(pod),
     )
@@ -282,6 +293,11 @@ def _window(
 
 def _ratio(numerator: float, denominator: float) -> float:
     return numerator / denominator if denominator > 0 else nan
+
+
+def _told(value: float) -> float:
+    """The value; 0 where nothing is told."""
+    return 0.0 if isnan(value) else value
 
 
 def shape_of(pod: str) -> str:

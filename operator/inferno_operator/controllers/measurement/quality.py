@@ -10,7 +10,13 @@ from math import log
 from typing import Any
 
 from inferno_operator.controllers.measurement.arrivals import ENOUGH_ARRIVALS, arrival_rate
-from inferno_operator.engines.catalogue import ACCEPTED_SHARE, CACHED_SHARE, TOKENS, MetricSource
+from inferno_operator.engines.catalogue import (
+    ACCEPTED_SHARE,
+    CACHED_SHARE,
+    MOST_ACCEPTED,
+    TOKENS,
+    MetricSource,
+)
 from inferno_operator.engines.promql import (
     ENOUGH_REQUESTS,
     FEW,
@@ -42,9 +48,6 @@ PER_MINUTE = 60.0
 TAIL = -log(0.05)
 """Ratio of the 95th percentile of an exponential distribution to its mean."""
 
-
-MOST_ACCEPTED = 0.99
-"""Largest share of accepted tokens that is believed: steps of a hundred tokens."""
 
 NOTHING = "no request arrives, runs or waits"
 """What is said of an idle server."""

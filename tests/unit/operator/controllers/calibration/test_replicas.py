@@ -72,6 +72,23 @@ def test_a_window_has_what_the_replica_did() -> None:
     assert (window.replica, window.shape) == ("llama-7c4d5f9b8d-x2x4z", "7c4d5f9b8d")
 
 
+def test_a_window_has_what_was_cached_of_prompts_and_the_time_of_each_token_of_a_step() -> None:
+    counts = {"prompt_sum": 100_000, "prompt_count": 50, "accepted": 600, "generated": 1000}
+
+    (window,) = windows([replica(**counts), STARTED], [SUBJECT])[PAIR]
+
+    assert (window.input_tokens, window.prompt_tokens) == pytest.approx((500, 2000))
+    assert window.tokens_per_step == pytest.approx(2.5)
+    assert window.itl_ms == pytest.approx(10 / 2.5)
+    assert window.batch == pytest.approx(9)
+
+
+def test_a_window_of_a_replica_that_tells_nothing_of_caches_and_drafts_has_none() -> None:
+    (window,) = windows([replica(), STARTED], [SUBJECT])[PAIR]
+
+    assert (window.cached_tokens, window.tokens_per_step) == (0, 1)
+
+
 def test_without_traffic_the_latencies_are_unknown_not_zero() -> None:
     idle = replica(itl_sum=0, itl_count=0, prefill_sum=0, prefill_count=0)
 

@@ -1,0 +1,76 @@
+"""Steps that were simulated one by one, with cached prompts and drafts, are found again."""
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.calibration.steps import fit_steps
+from inferno_optimizer.calibration.windows import Window
+
+ALPHA, KAPPA, DELTA = 9.0, 5e-5, 0.02
+
+
+def run(clients: int, computed: int, cached: int, outputs: int, accepted: float) -> Window:
+    """Clients who ask again at once, for answers of varied lengths.
+
+    A request waits for the step that has just begun. Of three
+    drafts a step accepts each by chance, after the one before.
+    """
+    chance = np.random.default_rng(clients)
+    low, high = outputs // 2, outputs + outputs // 2
+    done, ends = np.ones(clients), chance.integers(low, high, clients).astype(np.float64)
+    waits, asked = np.zeros(clients, dtype=np.bool_), np.zeros(clients)
+    now = first = between = tokens = prompts = steps = 0.0
+    for _ in range(2500):
+        fresh, decodes = (done == 0) & ~waits, done > 0
+        context = ((computed + cached + done) * decodes).sum()
+        step = ALPHA + KAPPA * context + DELTA * computed * fresh.sum()
+        now += step
+        drafts = (chance.random((clients, 3)) < accepted).cumprod(axis=1).sum(axis=1)
+        made = np.minimum(1.0 + drafts, ends - done) * decodes
+        first, prompts = first + (now - asked)[fresh].sum(), prompts + fresh.sum()
+        between, steps = between + step * decodes.sum(), steps + decodes.sum()
+        tokens, done = tokens + made.sum(), done + made + fresh
+        ended = done >= ends
+        waits = ended & (clients > 1)
+        asked[ended], done[ended] = now, 0.0
+        ends[ended] = chance.integers(low, high, ended.sum())
+    return Window(
+        end=0.0,
+        itl_ms=between / tokens,
+        intervals=steps,
+        batch=float(clients),
+        prefill_ms=first / prompts,
+        prefills=prompts,
+        input_tokens=float(computed),
+        output_tokens=float(outputs),
+        cached_tokens=float(cached),
+        tokens_per_step=tokens / steps,
+    )
+
+
+@pytest.mark.parametrize(
+    ("cached", "accepted"),
+    [
+        pytest.param(1500, 0.0, id="most of a prompt is cached"),
+        pytest.param(0, 0.7, id="drafts are accepted"),
+        pytest.param(1500, 0.7, id="both"),
+    ],
+)
+def test_the_parameters_of_simulated_steps_are_found_within_5_percent(
+    cached: int, accepted: float
+) -> None:
+    shapes = [(1000, 128), (100, 256)]
+    runs = [
+        run(clients, computed, cached, outputs, accepted)
+        for clients in (1, 4, 16, 48)
+        for computed, outputs in shapes
+    ]
+
+    found = fit_steps(runs, 0.0)
+
+    assert found is not None
+    fitted = found.parameters
+    assert fitted.alpha == pytest.approx(ALPHA, rel=0.05)
+    assert fitted.kappa == pytest.approx(KAPPA, rel=0.05)
+    assert fitted.delta == pytest.approx(DELTA, rel=0.05)
+    assert fitted.max_input_tokens >= 1000 + cached
