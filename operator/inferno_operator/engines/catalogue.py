@@ -21,6 +21,7 @@ Mean = Literal[
     "waitAverage",
     "cachedShare",
     "acceptedShare",
+    "itlOfRequests",
 ]
 Gauge = Literal["running", "waiting", "kvCacheUsage"]
 
@@ -32,6 +33,9 @@ CACHED_SHARE: Mean = "cachedShare"
 
 ACCEPTED_SHARE: Mean = "acceptedShare"
 """The share of the output tokens that were accepted drafts of speculative decoding."""
+
+ITL_OF_REQUESTS: Mean = "itlOfRequests"
+"""The mean inter-token latency of each request, of which only percentiles are read."""
 
 MOST_ACCEPTED = 0.99
 """Largest share of accepted tokens that is believed: steps of a hundred tokens."""

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from inferno_operator.engines.catalogue import (
     ACCEPTED_SHARE,
     CACHED_SHARE,
+    ITL_OF_REQUESTS,
     MetricSource,
     OfReplicas,
     Quotient,
@@ -338,7 +339,7 @@ def percentiles(group: SeriesGroup, share: float, seconds: int) -> Query | None:
     """Return the query for a percentile of the times; None if the source has none."""
     parts = [
         (quantity, " or ".join(_percentile(group, item, share, seconds) for item in histograms))
-        for quantity in TIMES
+        for quantity in (*TIMES, ITL_OF_REQUESTS)
         if (histograms := [i for i in group.source.means.get(quantity, ()) if i.metric])  # type: ignore[call-overload]  # any text may be asked for
     ]
     return Query(group, f"p{share * 100:g}", _union(parts)) if parts else None
@@ -423,6 +424,8 @@ def _means(
     """Yield the parts of a mean: the name, and the expression for one of the alternatives."""
     enough = f">= {ENOUGH_REQUESTS / windows.long:g}"
     few = f"> 0 < {ENOUGH_REQUESTS / windows.long:g}"
+    if quantity == ITL_OF_REQUESTS:
+        return
     if quantity in TIMES:
         yield quantity, lambda item: _time(group, item, windows)
         return

@@ -208,6 +208,8 @@ class Measured(Part):
     """Mean waiting time [ms]."""
     itl: Percentiles | None = None
     """Percentiles of the inter-token latency."""
+    itl_of_requests: Percentiles | None = None
+    """Percentiles of the mean inter-token latency of a request."""
     ttft: Percentiles | None = None
     """Percentiles of the time to first token."""
     wait: Percentiles | None = None

@@ -13,6 +13,7 @@ from inferno_operator.controllers.measurement.arrivals import ENOUGH_ARRIVALS, a
 from inferno_operator.engines.catalogue import (
     ACCEPTED_SHARE,
     CACHED_SHARE,
+    ITL_OF_REQUESTS,
     MOST_ACCEPTED,
     TOKENS,
     MetricSource,
@@ -228,7 +229,7 @@ def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> d
         fields[field] = _rounded(_gauge(reading, name))
     if fields["kv_cache_usage"] is not None:
         fields["kv_cache_usage"] = min(max(fields["kv_cache_usage"], 0.0), 1.0)
-    for quantity, field in zip(TIMES, ("itl", "ttft", "wait"), strict=True):
+    for quantity, field in _TAILS:
         fields[field] = _percentiles(reading, quantity)
     for name, field in zip(TOKENS, ("in_tokens_cov", "out_tokens_cov"), strict=True):
         fields[field] = _rounded(reading.part(COVS, name))
@@ -244,6 +245,9 @@ _MEANS = (
     ("waitAverage", "wait_average", MILLISECONDS),
 )
 """Name in the catalogue, field, and units of the field in one unit of Prometheus."""
+
+_TAILS = (*zip(TIMES, ("itl", "ttft", "wait"), strict=True), (ITL_OF_REQUESTS, "itl_of_requests"))
+"""Name in the catalogue, and field of its percentiles."""
 
 _GAUGES = (("running", "running"), ("waiting", "waiting"), ("kvCacheUsage", "kv_cache_usage"))
 
@@ -331,13 +335,19 @@ def _missed(now: Measured, target: Target) -> Iterable[str]:
 def against_targets(now: Measured, target: Target) -> Iterable[tuple[str, float, float]]:
     """Yield each target with a measured time: its name, the time and the limit [ms]."""
     found: Sequence[tuple[str, float | None, float | None]] = (
-        ("slo-itl", now.itl_average, target.slo_itl),
+        ("slo-itl", _itl(now, target.slo_itl_percentile), target.slo_itl),
         ("slo-ttw", _wait(now, target.slo_ttw_percentile), target.slo_ttw),
         ("slo-ttft", _ttft(now, target.slo_ttft_percentile), target.slo_ttft),
     )
     for name, value, limit in found:
         if limit and value is not None:
             yield name, value, limit
+
+
+def _itl(now: Measured, percent: float | None) -> float | None:
+    """Return the latency that a target limits; the mean if its percentiles are not measured."""
+    found = _percentile(now.itl_of_requests, percent) if percent else None
+    return now.itl_average if found is None else found
 
 
 def _ttft(now: Measured, percent: float | None) -> float | None:

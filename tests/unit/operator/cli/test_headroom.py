@@ -1,10 +1,12 @@
 """What is left of targets; percentiles are those of exponential distributions."""
 
+from datetime import UTC, datetime
+
 import pytest
 from scipy.stats import expon
 
-from inferno_operator.cli.headroom import headrooms
-from inferno_operator.resources import Allocation, Target
+from inferno_operator.cli.headroom import Headroom, headrooms, measured_headrooms
+from inferno_operator.resources import Allocation, Measured, Percentiles, Target
 
 RUNNING = Allocation(
     accelerator="A", num_replicas=1, itl_average=20, wait_average=100, ttft_average=130
@@ -19,6 +21,18 @@ def test_a_mean_latency_takes_its_share_of_the_target() -> None:
     target = Target.model_validate({"model": "M", "slo-itl": 80, "slo-ttft": 100})
 
     assert shares(target) == {"itl": 0.75, "ttft": -0.3}
+
+
+def test_measured_percentiles_of_inter_token_latencies_take_their_share_of_the_target() -> None:
+    measured = Measured(
+        time=datetime(2026, 1, 1, tzinfo=UTC),
+        quality="Fresh",
+        itl_average=20,
+        itl_of_requests=Percentiles(p50=19, p95=30, p99=40),
+    )
+    target = Target(model="M", slo_itl=50, slo_itl_percentile=95)
+
+    assert measured_headrooms(measured, target) == (Headroom("itl", 30, 50),)
 
 
 @pytest.mark.parametrize("percentile", [None, 90.0, 99.0])

@@ -386,6 +386,39 @@ def test_a_percentile_target_is_compared_with_the_next_lower_percentile(
     assert found.misses_targets == missed
 
 
+@pytest.mark.parametrize(
+    ("percentile", "limit", "missed"),
+    [
+        pytest.param(None, 25, (), id="the mean holds"),
+        pytest.param(95, 25, ("slo-itl",), id="95 % of the requests do not"),
+        pytest.param(95, 35, (), id="95 % of the requests do"),
+        pytest.param(99, 35, ("slo-itl",), id="99 % of them do not"),
+    ],
+)
+def test_a_percentile_of_inter_token_latencies_is_that_of_means_of_requests(
+    percentile: float | None, limit: float, missed: tuple[str, ...]
+) -> None:
+    now = Measured(
+        time=BEFORE.time + timedelta(seconds=1),
+        quality="Fresh",
+        itl_average=20,
+        itl=Percentiles(p50=15, p95=80, p99=90),  # of single intervals: prefills stop some
+        itl_of_requests=Percentiles(p50=19, p95=30, p99=40),
+    )
+
+    found = with_targets(now, Target(model="M", slo_itl=limit, slo_itl_percentile=percentile))
+
+    assert found.misses_targets == missed
+
+
+def test_without_percentiles_of_inter_token_latencies_the_mean_is_compared() -> None:
+    now = Measured(time=BEFORE.time + timedelta(seconds=1), quality="Fresh", itl_average=20)
+
+    found = with_targets(now, Target(model="M", slo_itl=15, slo_itl_percentile=95))
+
+    assert found.misses_targets == ("slo-itl",)
+
+
 def test_old_numbers_miss_no_target_now() -> None:
     late = with_targets(judge(reading()), Target(model="M", slo_itl=1))
 
