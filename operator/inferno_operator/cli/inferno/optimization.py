@@ -114,7 +114,7 @@ def explain(
     Each accelerator with its numbers and, where it is out, why. For a server that gets less
     than it needs also the smallest changes that would serve it.
     """
-    from inferno_operator.cli.tables.solution import cache_parts, option_parts
+    from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
     from inferno_operator.cli.tables.what_if import remedy_parts
     from inferno_optimizer.explain.options import explain
     from inferno_optimizer.explain.remedies import remedies
@@ -132,7 +132,7 @@ def explain(
         lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
         lambda: (
             *option_parts(options),
-            *cache_parts(system, server),
+            *saved_work_parts(system, server),
             *remedy_parts(decision, found),
         ),
     )

@@ -173,7 +173,7 @@ def explain(
     from inferno_operator.cli.kubectl.selection import choose_server
     from inferno_operator.cli.measurement import reported
     from inferno_operator.cli.tables.measurement import comparison_parts
-    from inferno_operator.cli.tables.solution import cache_parts, option_parts
+    from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
     from inferno_operator.cli.tables.top import condition_parts
     from inferno_operator.cli.tables.what_if import remedy_parts
     from inferno_operator.resources.observation import readable
@@ -201,7 +201,7 @@ def explain(
         },
         lambda: (
             *option_parts(options),
-            *cache_parts(system, name),
+            *saved_work_parts(system, name),
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),
             *condition_parts(conditions, now()),

@@ -165,8 +165,8 @@ def option_parts(options: Iterable[Option]) -> Iterator[Part]:
         yield from (f"warning: {warning}" for warning in warnings)
 
 
-def cache_parts(system: System, name: str) -> Iterator[Part]:
-    """Yield how much of the prompts of a server is in its prefix caches; nothing if nothing is."""
+def saved_work_parts(system: System, name: str) -> Iterator[Part]:
+    """Yield what a server need not compute: cached prompts, and steps; nothing if it is all."""
     current = next(server.current for server in system.servers if server.name == name)
     if current.load.cached_tokens:
         warm = sum(part.warm_replicas for part in current.parts)
@@ -174,6 +174,17 @@ def cache_parts(system: System, name: str) -> Iterator[Part]:
         yield cached_prompts(
             current.load.input_tokens, current.load.cached_tokens, warm, current.replicas
         )
+    if current.load.tokens_per_step > 1:
+        yield ""
+        yield accepted_drafts(current.load.tokens_per_step)
+
+
+def accepted_drafts(tokens_per_step: float) -> str:
+    """Return how many tokens a step makes with speculative decoding, and who counts on it."""
+    return (
+        f"a step makes {tokens_per_step:.3g} tokens of an answer, as drafts are accepted; profiles"
+        f" with stepParms count on it"
+    )
 
 
 def cached_prompts(inputs: int, cached: int, warm: int, replicas: int) -> str:

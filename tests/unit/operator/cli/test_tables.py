@@ -7,10 +7,10 @@ import pytest
 from inferno_operator.cli.tables.rich import rich_text
 from inferno_operator.cli.tables.solution import (
     TextTable,
-    cache_parts,
     cards_table,
     csv_text,
     option_parts,
+    saved_work_parts,
     solution_parts,
 )
 from inferno_optimizer.errors import InputError
@@ -191,6 +191,18 @@ def test_it_is_said_which_replicas_have_prompts_in_their_caches() -> None:
     current = replace(server.current, replicas=6, cold_replicas=3, load=load)
     warm = replace(SYSTEM, servers=(replace(server, current=current),))
 
-    assert [*cache_parts(SYSTEM, "chat")] == []
+    assert [*saved_work_parts(SYSTEM, "chat")] == []
     said = "1200 of 2000 input tokens are in the prefix caches of 3 of 6 replicas"
-    assert [*cache_parts(warm, "chat")] == ["", f"{said}; others compute whole prompts"]
+    assert [*saved_work_parts(warm, "chat")] == ["", f"{said}; others compute whole prompts"]
+
+
+def test_it_is_said_how_many_tokens_of_an_answer_a_step_makes() -> None:
+    (server,) = [s for s in SYSTEM.servers if s.name == "chat"]
+    current = replace(server.current, load=replace(server.load, tokens_per_step=2.5))
+    drafting = replace(SYSTEM, servers=(replace(server, current=current),))
+
+    said = "a step makes 2.5 tokens of an answer, as drafts are accepted"
+    assert [*saved_work_parts(drafting, "chat")] == [
+        "",
+        f"{said}; profiles with stepParms count on it",
+    ]

@@ -14,7 +14,7 @@ from inferno_operator.cli.tables.cluster import cost
 from inferno_operator.cli.tables.measurement import comparison_parts
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import diff_parts, plans_parts
-from inferno_operator.cli.tables.solution import Part, cache_parts, option_parts
+from inferno_operator.cli.tables.solution import Part, option_parts, saved_work_parts
 from inferno_operator.cli.tables.top import condition_parts, top_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
 from inferno_operator.pages.figures import KeyFigure
@@ -158,7 +158,7 @@ def server_view(
         title=f"Server {chosen.metadata.name}",
         parts=(
             *option_parts(options),
-            *cache_parts(system, chosen.spec.name),
+            *saved_work_parts(system, chosen.spec.name),
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),
             *condition_parts(chosen.status.conditions, now),
