@@ -8,7 +8,7 @@ from datetime import datetime
 
 from inferno_operator.cli.headroom import LATENCIES
 from inferno_operator.cli.measurement import Asked, ServerMeasurement
-from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.solution import Part, TextTable, grouped
 from inferno_operator.cli.tables.top import UNKNOWN, age, duration
 from inferno_operator.controllers.measurement.quality import against_targets
 from inferno_operator.resources import Measured
@@ -29,8 +29,8 @@ def measurement_parts(
 ) -> Iterator[Part]:
     """Yield the measurements, what to do where one is not fresh, and the queries."""
     yield TextTable(HEADINGS, [_row(item, now) for item in found])
-    notes = [f"{item.server.metadata.name}: {note}" for item in found for note in _notes(item)]
-    if notes:
+    told = ((item.server.metadata.name, note) for item in found for note in _notes(item))
+    if notes := list(grouped(told)):
         yield ""
         yield from notes
     for query in asked:

@@ -6,7 +6,7 @@ Costs are in cents/hour.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.solution import Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
 
@@ -24,7 +24,7 @@ def plans_parts(plans: Sequence[Plan], now: datetime) -> Iterator[Part]:
     yield TextTable(headings, rows, ("BY", "OPTIMIZER", "COST"))
     if waiting := [plan for plan in plans if plan.status.phase == "Proposed"]:
         yield ""
-        yield from (f"{plan.metadata.name}: {why(plan)}" for plan in waiting)
+        yield from grouped((plan.metadata.name, why(plan)) for plan in waiting)
 
 
 def diff_parts(plan: Plan) -> Iterator[Part]:
@@ -102,4 +102,4 @@ def _cell(placements: Iterable[Placement]) -> str:
 
 
 def _notes(steps: Iterable[PlanStep]) -> Iterator[str]:
-    return (f"{step.server}: {step.message}" for step in steps if step.message)
+    return grouped((step.server, step.message) for step in steps if step.message)

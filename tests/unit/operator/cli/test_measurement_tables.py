@@ -98,6 +98,16 @@ def test_what_to_do_is_below_the_table() -> None:
     assert shown[3:] == ["", "t: correct spec.measure.labels"]
 
 
+def test_a_note_that_several_servers_have_is_one_sentence() -> None:
+    missing = Measured(time=NOW, quality="Missing", message="correct spec.measure.labels")
+
+    shown = lines(
+        *(ServerMeasurement(server(name, measure=MEASURE), missing) for name in "ABCDEFG")
+    )
+
+    assert shown[8:] == ["", "a, b, c, d, e and 2 more: correct spec.measure.labels"]
+
+
 def test_queries_are_shown_with_their_answers() -> None:
     one = Sample({"pod": "a", "job": 'b"c'}, 1.0, 2.5)
     many = tuple(Sample({"pod": str(n)}, 1.0, n) for n in range(SERIES_SHOWN + 3))

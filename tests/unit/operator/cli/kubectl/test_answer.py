@@ -129,5 +129,13 @@ def test_a_diff_shows_each_server_before_and_after() -> None:
     ]
 
 
+def test_why_several_servers_get_too_little_is_one_sentence() -> None:
+    steps = [MOVE | {"server": name} for name in "abcdefg"]
+
+    shown = [str(part) for part in diff_parts(plan("fleet-1", "Proposed", steps=steps))]
+
+    assert shown[2] == f"a, b, c, d, e and 2 more: {MOVE['message']}"
+
+
 def test_a_namespace_without_plans_is_told_so() -> None:
     assert list(plans_parts([], NOW)) == ["no Plans in this namespace"]
