@@ -249,10 +249,10 @@ def test_json_and_yaml_of_top_say_the_same(fleet: Scene, plugin: Plugin) -> None
 
 
 @contextmanager
-def on_terminal(plugin: Plugin, *arguments: str) -> Iterator["Terminal"]:
-    """Run the plugin on a terminal of its own."""
+def on_terminal(plugin: Plugin, *arguments: str, lines: int = 60) -> Iterator["Terminal"]:
+    """Run the plugin on a terminal of its own, with so many lines."""
     screen, inside = pty.openpty()
-    size = {"COLUMNS": "200", "LINES": "60", "TERM": "xterm"}
+    size = {"COLUMNS": "200", "LINES": str(lines), "TERM": "xterm"}
     process = subprocess.Popen(
         plugin.command(*arguments),
         env={**plugin.environment, **size},
@@ -306,6 +306,15 @@ def test_top_follows_what_happens_until_ctrl_c(fleet: Scene, plugin: Plugin) -> 
         assert terminal.end() == 0
     assert "\x1b[1m" in terminal.shown
     assert "Traceback" not in terminal.shown
+
+
+def test_top_on_a_small_screen_says_how_many_servers_it_leaves_out(
+    fleet: Scene, plugin: Plugin
+) -> None:
+    with on_terminal(plugin, "top", lines=20) as terminal:
+        terminal.wait_for(rf"no room for \d+ of {len(fleet.servers())} servers; --once shows all")
+
+        assert terminal.end() == 0
 
 
 def test_top_says_when_it_may_be_old(

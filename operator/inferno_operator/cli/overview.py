@@ -25,7 +25,7 @@ from inferno_operator.resources.conditions import COUNTED, READY, WARNINGS
 from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Gain, Reason, System
+from inferno_optimizer.system import LOWEST_PRIORITY, Gain, Reason, System
 
 Targets = Mapping[tuple[str, str], Target]
 """Targets by service class and model."""
@@ -37,7 +37,8 @@ class ServerView:
 
     `reason` is that of the condition Ready, empty before the first optimization; `warnings` is
     the message of the condition Warnings, if there is one. `measured` is what is measured of a
-    Server with `spec.measure`, None if nothing is.
+    Server with `spec.measure`, None if nothing is. `priority` is that of its service class, from 1
+    (most important) to 100; 100 without a class.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ServerView:
     message: str
     warnings: str = ""
     measured: Measured | None = None
+    priority: int = LOWEST_PRIORITY
 
     @property
     def is_measured(self) -> bool:
@@ -70,6 +72,13 @@ class ServerView:
     def misses_target(self) -> bool:
         """Whether a latency misses its target now, or there is no replica for the load."""
         return self.is_starved or any(item.share < 0 for item in self.headrooms)
+
+    @property
+    def has_problem(self) -> bool:
+        """Whether it misses a target, is not served as it should be, or is warned of."""
+        decided = self.reason in ("", Reason.ALLOCATED)
+        unclear = self.measured is not None and bool(self.measured.message)
+        return self.misses_target or not decided or unclear or bool(self.warnings)
 
     def headroom(self, latency: str) -> Headroom | None:
         """Return the headroom of one latency, or None if it is unknown or has no target."""
@@ -205,6 +214,7 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
     target = targets.get((spec.service_class, spec.model))
     reason, message = (ready.reason, ready.message) if ready else ("", "")
     warnings = observation.status.condition(WARNINGS)
+    service_class = catalogue.classes.get(spec.service_class)
     return ServerView(
         name=name,
         spec=spec,
@@ -213,6 +223,7 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
         message=message,
         warnings=warnings.message if warnings else "",
         measured=measured,
+        priority=service_class.effective_priority if service_class else LOWEST_PRIORITY,
     )
 
 

@@ -271,6 +271,9 @@ def top(
     Latencies in ms stand beside their SLO, with what is left of it; for waits the percentile
     that the SLO is about. Prices tell what one more card would save, in cents/hour, or which
     load it would serve.
+
+    Where a screen has too few lines, Servers with a problem come first, then those of the most
+    important classes, and the last line counts the others.
     """
     from inferno_operator.cli.overview import overview
     from inferno_operator.cli.tables.order import RowOrder
@@ -364,16 +367,14 @@ async def _follow(session: "Session", interval: float, order: "RowOrder") -> Non
 
     from inferno_operator.cli.kubectl.follow import follow_objects
     from inferno_operator.cli.overview import overview
-    from inferno_operator.cli.tables.order import ordered
-    from inferno_operator.cli.tables.rich import rich_text
-    from inferno_operator.cli.tables.top import top_parts
+    from inferno_operator.cli.tables.screen import Screen
 
     with Live(screen=True, auto_refresh=False) as live:
 
         def draw(seen: "Sequence[Observation]", trouble: str) -> None:
             heading = [trouble, ""] if trouble else []
-            parts = ordered(top_parts(overview(seen), now()), order)
-            text = rich_text([*heading, *parts], live.console.width)
+            screen = Screen(*live.console.size)
+            text = screen.text(overview(seen), now(), order, heading)
             text.no_wrap, text.overflow = True, "ellipsis"
             live.update(text, refresh=True)
 

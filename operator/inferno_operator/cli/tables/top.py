@@ -49,9 +49,15 @@ def top_parts(seen: Overview, now: datetime) -> Iterator[Part]:
     else:
         yield servers_table(seen.servers)
         yield ""
-        if notes := list(_notes(seen)):
+        if notes := list(notes_of(seen)):
             yield from notes
             yield ""
+    yield from summary_parts(seen, now)
+
+
+def summary_parts(seen: Overview, now: datetime) -> Iterator[Part]:
+    """Yield totals, cards, and each Optimizer's last result."""
+    if seen.servers:
         yield _totals(seen.servers)
     if seen.cards:
         yield ""
@@ -140,12 +146,15 @@ def _headroom_cells(view: ServerView, latency: str) -> tuple[str, str]:
     return f"{found.value_ms:.1f}/{found.target_ms:g}", f"{100 * found.share:.0f}%"
 
 
-def _notes(seen: Overview) -> Iterator[str]:
-    yield from grouped((view.name, note) for view in seen.servers for note in _notes_of(view))
+def notes_of(seen: Overview) -> Iterator[str]:
+    """Yield what is wrong with servers and other objects, as sentences."""
+    yield from grouped(
+        (view.name, note) for view in seen.servers for note in _notes_of_server(view)
+    )
     yield from (f"warning: {trouble}" for trouble in seen.troubles)
 
 
-def _notes_of(view: ServerView) -> Iterator[str]:
+def _notes_of_server(view: ServerView) -> Iterator[str]:
     if view.reason not in ("", Reason.ALLOCATED) and view.message:
         yield view.message
     if view.measured and view.measured.message:
