@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference
-from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.errors import InfernoError, UnavailableError
 
 
 class FieldManager(StrEnum):
@@ -32,6 +32,10 @@ class FieldManager(StrEnum):
     SAVINGS = "inferno-savings"
     BOOSTERS = "inferno-model-booster"
     KUBECTL = "kubectl-inferno"
+
+
+class UnauthenticatedError(UnavailableError):
+    """The API server does not take the token: it has expired, was revoked, or never was one."""
 
 
 class GoneError(InfernoError):

@@ -19,6 +19,7 @@ from inferno_operator.runtime.ports import (
     GoneError,
     RejectedError,
     StaleError,
+    UnauthenticatedError,
     UnknownFieldError,
 )
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
@@ -43,7 +44,6 @@ CONNECTIONS = 32
 
 RETRIABLE = frozenset(
     {
-        HTTPStatus.UNAUTHORIZED,  # tokens are renewed
         HTTPStatus.REQUEST_TIMEOUT,
         HTTPStatus.TOO_MANY_REQUESTS,
     }
@@ -156,6 +156,8 @@ def _translated(error: ApiException, about: str) -> InfernoError:
         return StaleError(text)
     if UNKNOWN_FIELD in message:
         return UnknownFieldError(f"{text}; apply the custom resource definitions of this version")
+    if error.status == HTTPStatus.UNAUTHORIZED:  # may be tried again: tokens are renewed
+        return UnauthenticatedError(text)
     if error.status is None or error.status >= SERVER_ERRORS or error.status in RETRIABLE:
         return UnavailableError(text)
     return RejectedError(text)

@@ -41,6 +41,14 @@ class KubectlOptions:
     kubeconfig: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """Where the API server is, and the file of the authorities that sign its certificate."""
+
+    address: str
+    authorities: Path
+
+
 class Session:
     """A connection to one namespace of a cluster."""
 
@@ -153,6 +161,21 @@ async def connect(place: KubectlOptions) -> AsyncIterator[Session]:
     configuration = Configuration()
     configuration.connection_pool_maxsize = CONNECTIONS
     namespace = await _load(place, configuration)
+    async with ApiClient(configuration) as connection:
+        yield Session(CustomObjectsApi(connection), namespace)
+
+
+@asynccontextmanager
+async def connect_as(token: str, server: ApiServer, namespace: str) -> AsyncIterator[Session]:
+    """Connect with the rights of a token and no others."""
+    configuration = Configuration(
+        host=server.address,
+        api_key={"BearerToken": token},
+        api_key_prefix={"BearerToken": "Bearer"},
+    )
+    configuration.ssl_ca_cert = str(server.authorities)
+    configuration.connection_pool_maxsize = CONNECTIONS
+    configuration.client_session_kwargs = {"trust_env": False}  # no rights of a .netrc
     async with ApiClient(configuration) as connection:
         yield Session(CustomObjectsApi(connection), namespace)
 

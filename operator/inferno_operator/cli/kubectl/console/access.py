@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Mapping
 from hashlib import sha256
 from http import HTTPStatus
+from typing import Protocol
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -31,21 +32,18 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-class LocalAccess:
-    """The secrets of one run of the console.
+class Access(Protocol):
+    """Decides who may ask."""
 
-    Parameters
-    ----------
-    port
-        Where it listens on the loopback address.
-    """
+    def refusal(self, request: Request) -> Response | None:
+        """What a request gets that may not see or do what it asks for; None if it may."""
 
-    def __init__(self, port: int) -> None:
-        self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
-        self._cookie = f"inferno-console-{port}"
+
+class Forms:
+    """The tokens of the forms of one person."""
+
+    def __init__(self) -> None:
         self._secret = secrets.token_urlsafe(32)
-        self._unused: str | None = secrets.token_urlsafe(32)
-        self.address = f"http://127.0.0.1:{port}/?{TOKEN}={self._unused}"
 
     def form_token(self, action: str) -> str:
         """The token of a form that does one thing, which nobody else can know."""
@@ -55,17 +53,34 @@ class LocalAccess:
         """Whether a token is that of a form."""
         return hmac.compare_digest(self.form_token(action).encode(), token.encode())
 
+
+class LocalAccess(Forms):
+    """The secrets of one run of the console.
+
+    Parameters
+    ----------
+    port
+        Where it listens on the loopback address.
+    """
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
+        self._cookie = f"inferno-console-{port}"
+        self._unused: str | None = secrets.token_urlsafe(32)
+        self.address = f"http://127.0.0.1:{port}/?{TOKEN}={self._unused}"
+
     def refusal(self, request: Request) -> Response | None:
         """What a request gets that may not see or do what it asks for; None if it may."""
         host = request.headers.get("host", "")
         if host not in self._hosts:
-            return _said(HTTPStatus.FORBIDDEN, "this console has another address")
+            return said(HTTPStatus.FORBIDDEN, "this console has another address")
         if request.method not in SAFE and request.headers.get("origin") != f"http://{host}":
-            return _said(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
+            return said(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
         if TOKEN in request.query_params:
             return self._opened(request.query_params[TOKEN])
         if not _same(request.cookies.get(self._cookie, ""), self._secret):
-            return _said(
+            return said(
                 HTTPStatus.UNAUTHORIZED,
                 "open the address that kubectl inferno console printed; it opens one browser, once",
             )
@@ -74,7 +89,7 @@ class LocalAccess:
     def _opened(self, token: str) -> Response:
         """The token becomes a cookie, once; the address without it is what stays in a history."""
         if self._unused is None or not _same(token, self._unused):
-            return _said(HTTPStatus.UNAUTHORIZED, "this address was used; start the console anew")
+            return said(HTTPStatus.UNAUTHORIZED, "this address was used; start the console anew")
         self._unused = None
         answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         answer.set_cookie(self._cookie, self._secret, httponly=True, samesite="strict")
@@ -84,7 +99,7 @@ class LocalAccess:
 class Guarded:
     """An application for those who may ask, with the headers that all answers have."""
 
-    def __init__(self, app: ASGIApp, access: LocalAccess) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,5 +120,6 @@ def _same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode(), wanted.encode())
 
 
-def _said(status: HTTPStatus, text: str) -> Response:
+def said(status: HTTPStatus, text: str) -> Response:
+    """A line of text as an answer."""
     return PlainTextResponse(f"{text}\n", status)

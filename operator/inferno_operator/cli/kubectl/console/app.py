@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.answer import PlanAnswer
-from inferno_operator.cli.kubectl.console.access import Guarded, LocalAccess
+from inferno_operator.cli.kubectl.console.access import Forms, Guarded, LocalAccess
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.shared import SharedPages
@@ -41,7 +41,7 @@ from inferno_operator.cli.kubectl.reply import answer_plan
 from inferno_operator.cli.tables.order import ordered
 from inferno_operator.cli.tables.solution import csv_text
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.ports import RejectedError
+from inferno_operator.runtime.ports import RejectedError, UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError
 
 SOLVE_S = 10.0
@@ -58,7 +58,15 @@ MOST_FORM = 16_384
 
 def console_app(session: Session, access: LocalAccess, news: News) -> ASGIApp:
     """Return the console of a namespace, for those who may ask."""
-    console = _Console(session, access, news)
+    return Guarded(pages_of(session, access, news), access)
+
+
+def pages_of(session: Session, forms: Forms, news: News, *, hosted: bool = False) -> ASGIApp:
+    """Return the pages of a namespace, with the rights of a session.
+
+    `hosted` pages have a button to log out.
+    """
+    console = _Console(session, forms, news, hosted=hosted)
     shared = console.made.shared
     routes = [
         Route("/", shared(console.fleet)),
@@ -68,17 +76,16 @@ def console_app(session: Session, access: LocalAccess, news: News) -> ASGIApp:
         Route("/plans/{name}/{answer}", console.answer, methods=["POST"]),
         Route("/servers/{name}", shared(console.server)),
         Route("/news", console.news),
-        Route("/static/{name}", _static),
-        Route("/favicon.ico", _no_icon),
+        *STATIC,
     ]
     handlers = {InfernoError: console.failed}
-    return Guarded(Starlette(routes=routes, exception_handlers=handlers), access)
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
 class _Console:
-    def __init__(self, session: Session, access: LocalAccess, news: News) -> None:
-        self._session, self._access, self._news = session, access, news
-        self._pages = Pages(session.namespace, access.form_token)
+    def __init__(self, session: Session, forms: Forms, news: News, *, hosted: bool) -> None:
+        self._session, self._forms, self._news = session, forms, news
+        self._pages = Pages(session.namespace, forms.form_token, hosted=hosted)
         self._one_solve = asyncio.Lock()
         self.made = SharedPages(news, time.monotonic)
 
@@ -112,9 +119,9 @@ class _Console:
         name, said = request.path_params["name"], request.path_params["answer"]
         if said not in ANSWERS:
             return PlainTextResponse("there is no such form\n", HTTPStatus.NOT_FOUND)
-        form = await _form_of(request)
+        form = await form_of(request)
         digest = form.get("digest", "")
-        if not self._access.is_form(f"{said} {name} {digest}", form.get("form", "")):
+        if not self._forms.is_form(f"{said} {name} {digest}", form.get("form", "")):
             return PlainTextResponse("this is no form of the console\n", HTTPStatus.FORBIDDEN)
         state: PlanAnswer = next(s for s in get_args(PlanAnswer) if s == ANSWERS[said])
         await answer_plan(self._session, name, state, digest=digest)
@@ -131,6 +138,8 @@ class _Console:
         status = HTTPStatus.SERVICE_UNAVAILABLE
         if isinstance(error, InputError):
             status = HTTPStatus.BAD_REQUEST
+        elif isinstance(error, UnauthenticatedError):
+            status = HTTPStatus.UNAUTHORIZED
         elif isinstance(error, RejectedError):
             status = HTTPStatus.FORBIDDEN
         if request.query_params.get("format") == "json":
@@ -173,7 +182,7 @@ async def _no_icon(_: Request) -> Response:
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _form_of(request: Request) -> dict[str, str]:
+async def form_of(request: Request) -> dict[str, str]:
     """The fields of a form; none if it is longer than ours."""
     body = b""
     async for piece in request.stream():
@@ -188,3 +197,7 @@ async def _static(request: Request) -> Response:
     if name not in MEDIA:
         return PlainTextResponse("there is no such file\n", HTTPStatus.NOT_FOUND)
     return Response(static_file(name), media_type=MEDIA[name])
+
+
+STATIC = (Route("/static/{name}", _static), Route("/favicon.ico", _no_icon))
+"""What everybody may read."""

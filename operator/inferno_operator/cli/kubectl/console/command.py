@@ -1,11 +1,13 @@
 """`kubectl inferno console`."""
 # ruff: noqa: PLC0415 - the command imports what it needs, so that `--help` comes at once
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from inferno_operator.cli.kubectl.places import run, somewhere
+from inferno_optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions
@@ -39,3 +41,66 @@ def console(
         run(place, lambda session: serve(session, port, typer.echo, browser=browser))
     except KeyboardInterrupt:
         raise typer.Exit from None
+
+
+@app.command(
+    epilog="Example: kubectl inferno console-server --origin https://inferno.example.com"
+    " --key-file /secrets/key --certificate /tls/tls.crt --private-key /tls/tls.key"
+    "\n\nExample: kubectl inferno console-server --origin https://inferno.example.com"
+    " --key-file /secrets/key --port 8080"
+)
+def console_server(  # noqa: PLR0913 - the options of a server
+    *,
+    origin: Annotated[str, typer.Option(help="The address that browsers use: https://HOST.")],
+    key_file: Annotated[
+        Path, typer.Option(help="File with the key that signs cookies, of 32 characters or more.")
+    ],
+    certificate: Annotated[
+        Path | None, typer.Option(help="Certificate for TLS; without one, a proxy must end TLS.")
+    ] = None,
+    private_key: Annotated[
+        Path | None, typer.Option(help="Private key of the certificate.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104 - in a pod
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen.")] = 8443,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="What the form to log in suggests.")
+    ] = "default",
+    api_server: Annotated[
+        str, typer.Option(help="Address of the API server.")
+    ] = "https://kubernetes.default.svc",
+    api_server_ca: Annotated[
+        Path, typer.Option(help="Authorities that sign the certificate of the API server.")
+    ] = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"),
+) -> None:
+    """Serve the console to many people, each with the rights of the token they log in with.
+
+    It has no rights of its own. Tokens are kept in memory until the logout, for 8 hours at most.
+    """
+    import asyncio
+    import time
+
+    from inferno_operator.adapters.kubernetes.kubectl import ApiServer
+    from inferno_operator.cli.kubectl.console.hosted import hosted_console
+    from inferno_operator.cli.kubectl.console.serve import Listener, serve_hosted
+
+    server = ApiServer(api_server, api_server_ca)
+    console = hosted_console(server, namespace, origin, read_key(key_file), time.monotonic)
+    try:
+        asyncio.run(serve_hosted(console, Listener(host, port, certificate, private_key)))
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+def read_key(file: Path) -> str:
+    """Return the key in a file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InputError(f"--key-file {file}: {error.strerror or error}") from error

@@ -51,7 +51,9 @@ class PageQuery:
 class Pages:
     """Renders pages of a namespace."""
 
-    def __init__(self, namespace: str, form_token: Callable[[str], str]) -> None:
+    def __init__(
+        self, namespace: str, form_token: Callable[[str], str], *, hosted: bool = False
+    ) -> None:
         self._namespace = namespace
         self._environment = Environment(
             loader=PackageLoader(__package__),
@@ -61,6 +63,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.globals["form_token"] = form_token
+        self._environment.globals["hosted"] = hosted
 
     def html(self, page: ConsolePage, path: str, query: PageQuery, version: int = 0) -> str:
         """Return a page; `version` is that of the news."""

@@ -5,8 +5,11 @@ import errno
 import socket
 import webbrowser
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.console.access import LocalAccess
@@ -60,6 +63,43 @@ async def serve(session: Session, port: int, tell: Callable[[str], None], *, bro
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where a console listens, and with which certificate; without one, a proxy ends TLS."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    private_key: Path | None = None
+
+
+async def serve_hosted(console: ASGIApp, listener: Listener) -> None:
+    """Serve a console that people log in to, until the process is told to end.
+
+    Raises
+    ------
+    InputError
+        The certificate or its key cannot be used.
+    """
+    config = uvicorn.Config(
+        console,
+        host=listener.host,
+        port=listener.port,
+        ssl_certfile=listener.certificate,
+        ssl_keyfile=listener.private_key,
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=CLOSE_S,
+    )
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one
+        raise InputError(f"--certificate {listener.certificate}: {error}") from error
+    await uvicorn.Server(config).serve()
 
 
 def _listening(port: int) -> socket.socket:

@@ -1,0 +1,222 @@
+"""The console for many people: all that a person sees and does is done with that person's token.
+
+    browser --> access: host, origin --> cookie: signed name of a visit --> pages of that person
+
+Tokens are kept in memory only, and leave it at the logout, after `VISIT_S`, or at the end of the
+process; the cookie names a visit. See OWASP, Session Management Cheat Sheet.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from itsdangerous import BadSignature, TimestampSigner
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from inferno_operator.adapters.kubernetes.kubectl import ApiServer, connect_as
+from inferno_operator.cli.kubectl.console.access import SAFE, Forms, Guarded, said
+from inferno_operator.cli.kubectl.console.app import STATIC, form_of, pages_of
+from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.runtime.ports import UnauthenticatedError
+from inferno_optimizer.errors import InfernoError, InputError
+
+COOKIE = "__Host-inferno-console"
+VISIT_S = 8 * 3600
+"""After this time a person logs in again [s]."""
+
+MOST = 50
+"""People who are logged in at once; the next one takes the place of the one who came first."""
+
+LEAST_KEY = 32
+"""Fewest characters of the key that signs cookies."""
+
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+TOKEN = re.compile(r"[\x21-\x7e]+")
+"""What may be a namespace, and a token in a header (RFC 6750 allows fewer characters still)."""
+
+
+def hosted_console(
+    server: ApiServer, namespace: str, origin: str, key: str, clock: Callable[[], float]
+) -> ASGIApp:
+    """Return the console that people log in to.
+
+    Parameters
+    ----------
+    server
+        The API server, which decides what a person may see and do.
+    namespace
+        What the form to log in suggests.
+    origin
+        The address that browsers use, such as https://inferno.example.com.
+    key
+        Signs cookies.
+    clock
+        Seconds since some moment.
+
+    Raises
+    ------
+    InputError
+        The key is too short, or the origin is no address with https.
+    """
+    parts = urlsplit(origin)
+    if parts.scheme != "https" or f"https://{parts.netloc}" != origin:
+        raise InputError(f"--origin {origin}: give https://HOST or https://HOST:PORT")
+    if len(key) < LEAST_KEY:
+        raise InputError(f"the key of the console has fewer than {LEAST_KEY} characters")
+    return Guarded(_Hosted(_Visits(server, key, clock), namespace), _HostedAccess(origin))
+
+
+class _HostedAccess:
+    def __init__(self, origin: str) -> None:
+        self._origin, self._host = origin, urlsplit(origin).netloc
+
+    def refusal(self, request: Request) -> Response | None:
+        if request.headers.get("host") != self._host:
+            return said(HTTPStatus.FORBIDDEN, "this console has another address")
+        if request.method not in SAFE and request.headers.get("origin") != self._origin:
+            return said(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A person who is logged in; `end` closes the connections."""
+
+    pages: ASGIApp
+    forms: Forms
+    until_s: float
+    end: AsyncExitStack
+
+
+class _Visits:
+    """The people who are logged in, in the order in which they came."""
+
+    def __init__(self, server: ApiServer, key: str, clock: Callable[[], float]) -> None:
+        self._server, self._clock = server, clock
+        self._signer = TimestampSigner(key, salt=COOKIE)
+        self._visits: dict[str, _Visit] = {}
+
+    async def begin(self, token: str, namespace: str) -> str:
+        """Log a person in; returns the cookie.
+
+        Raises
+        ------
+        UnauthenticatedError
+            The API server does not take the token.
+        """
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(connect_as(token, self._server, namespace))
+            await session.user()
+            forms, news = Forms(), News(session)
+            watch = asyncio.create_task(news.run())
+            stack.callback(watch.cancel)
+            pages = pages_of(session, forms, news, hosted=True)
+            visit = _Visit(pages, forms, self._clock() + VISIT_S, stack.pop_all())
+        await self._make_room()
+        name = secrets.token_urlsafe(32)
+        self._visits[name] = visit
+        return self._signer.sign(name).decode()
+
+    def of(self, cookies: Mapping[str, str]) -> tuple[str, _Visit] | None:
+        """The visit that a cookie names, with its name; None if there is none."""
+        try:
+            name = self._signer.unsign(cookies.get(COOKIE, ""), max_age=VISIT_S).decode()
+        except BadSignature:
+            return None
+        visit = self._visits.get(name)
+        return (name, visit) if visit and self._clock() < visit.until_s else None
+
+    async def end(self, name: str) -> None:
+        """Log a person out."""
+        await self._visits.pop(name).end.aclose()
+
+    async def _make_room(self) -> None:
+        over = [name for name, v in self._visits.items() if self._clock() >= v.until_s]
+        over += [name for name in self._visits if name not in over][: self._surplus(len(over))]
+        for name in over:
+            await self.end(name)
+
+    def _surplus(self, ended: int) -> int:
+        return max(0, len(self._visits) - ended - MOST + 1)
+
+
+class _Hosted:
+    def __init__(self, visits: _Visits, namespace: str) -> None:
+        self._visits, self._namespace = visits, namespace
+        environment = Environment(
+            loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined
+        )
+        self._login_page = environment.get_template("login.html")
+        routes = [
+            Route("/login", self.login_page),
+            Route("/login", self.login, methods=["POST"]),
+            Route("/logout", self.logout, methods=["POST"]),
+            *STATIC,
+            Mount("/", self.pages),
+        ]
+        self._app = Starlette(routes=routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        await self._app(scope, receive, send)
+
+    async def pages(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the pages of the person who asks, or show the way to log in."""
+        await self._pages_for(Request(scope))(scope, receive, send)
+
+    def _pages_for(self, request: Request) -> ASGIApp:
+        found = self._visits.of(request.cookies)
+        if found:
+            return found[1].pages
+        if request.method in SAFE and "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+        return said(HTTPStatus.UNAUTHORIZED, "log in first: /login")
+
+    async def login_page(self, _: Request) -> Response:
+        return self._login(self._namespace)
+
+    async def login(self, request: Request) -> Response:
+        form = await form_of(request)
+        token, namespace = form.get("token", "").strip(), form.get("namespace", "").strip()
+        if not NAMESPACE.fullmatch(namespace):
+            return self._login(self._namespace, "this is no name of a namespace")
+        if not TOKEN.fullmatch(token):
+            return self._login(namespace, "this is no token")
+        try:
+            cookie = await self._visits.begin(token, namespace)
+        except UnauthenticatedError:
+            return self._login(namespace, "the API server does not take this token")
+        except InfernoError as error:
+            return self._login(namespace, str(error), HTTPStatus.SERVICE_UNAVAILABLE)
+        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        answer.set_cookie(
+            COOKIE, cookie, max_age=VISIT_S, httponly=True, secure=True, samesite="strict"
+        )
+        return answer
+
+    async def logout(self, request: Request) -> Response:
+        found = self._visits.of(request.cookies)
+        if found:
+            name, visit = found
+            if not visit.forms.is_form("logout", (await form_of(request)).get("form", "")):
+                return said(HTTPStatus.FORBIDDEN, "this is no form of the console")
+            await self._visits.end(name)
+        answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+        answer.delete_cookie(COOKIE, secure=True, httponly=True, samesite="strict")
+        return answer
+
+    def _login(
+        self, namespace: str, refusal: str = "", status: HTTPStatus = HTTPStatus.UNAUTHORIZED
+    ) -> Response:
+        page = self._login_page.render(namespace=namespace, refusal=refusal)
+        return HTMLResponse(page, status if refusal else HTTPStatus.OK)
