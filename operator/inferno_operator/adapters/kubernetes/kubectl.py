@@ -42,10 +42,10 @@ class KubectlOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiServer:
+class ApiServerAddress:
     """Where the API server is, and the file of the authorities that sign its certificate."""
 
-    address: str
+    url: str
     authorities: Path
 
 
@@ -166,10 +166,12 @@ async def connect(place: KubectlOptions) -> AsyncIterator[Session]:
 
 
 @asynccontextmanager
-async def connect_as(token: str, server: ApiServer, namespace: str) -> AsyncIterator[Session]:
+async def connect_as(
+    token: str, server: ApiServerAddress, namespace: str
+) -> AsyncIterator[Session]:
     """Connect with the rights of a token and no others."""
     configuration = Configuration(
-        host=server.address,
+        host=server.url,
         api_key={"BearerToken": token},
         api_key_prefix={"BearerToken": "Bearer"},
     )

@@ -32,7 +32,7 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-class Access(Protocol):
+class ConsoleAccess(Protocol):
     """Decides who may ask."""
 
     def refusal(self, request: Request) -> Response | None:
@@ -99,7 +99,7 @@ class LocalAccess(Forms):
 class Guarded:
     """An application for those who may ask, with the headers that all answers have."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: ConsoleAccess) -> None:
         self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

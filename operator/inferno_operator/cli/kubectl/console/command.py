@@ -80,11 +80,11 @@ def console_server(  # noqa: PLR0913 - the options of a server
     import asyncio
     import time
 
-    from inferno_operator.adapters.kubernetes.kubectl import ApiServer
+    from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
     from inferno_operator.cli.kubectl.console.hosted import hosted_console
     from inferno_operator.cli.kubectl.console.serve import Listener, serve_hosted
 
-    server = ApiServer(api_server, api_server_ca)
+    server = ApiServerAddress(api_server, api_server_ca)
     console = hosted_console(server, namespace, origin, read_key(key_file), time.monotonic)
     try:
         asyncio.run(serve_hosted(console, Listener(host, port, certificate, private_key)))

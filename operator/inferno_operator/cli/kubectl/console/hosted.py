@@ -23,7 +23,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from inferno_operator.adapters.kubernetes.kubectl import ApiServer, connect_as
+from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress, connect_as
 from inferno_operator.cli.kubectl.console.access import SAFE, Forms, Guarded, said
 from inferno_operator.cli.kubectl.console.app import STATIC, form_of, pages_of
 from inferno_operator.cli.kubectl.console.news import News
@@ -46,7 +46,7 @@ TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 def hosted_console(
-    server: ApiServer, namespace: str, origin: str, key: str, clock: Callable[[], float]
+    server: ApiServerAddress, namespace: str, origin: str, key: str, clock: Callable[[], float]
 ) -> ASGIApp:
     """Return the console that people log in to.
 
@@ -101,7 +101,7 @@ class _Visit:
 class _Visits:
     """The people who are logged in, in the order in which they came."""
 
-    def __init__(self, server: ApiServer, key: str, clock: Callable[[], float]) -> None:
+    def __init__(self, server: ApiServerAddress, key: str, clock: Callable[[], float]) -> None:
         self._server, self._clock = server, clock
         self._signer = TimestampSigner(key, salt=COOKIE)
         self._visits: dict[str, _Visit] = {}
