@@ -1,17 +1,30 @@
-"""A console that runs, and somebody who may look at a namespace."""
+"""Consoles that run, and somebody who may look at a namespace."""
 
+import base64
+import re
 import signal
+import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+import trustme
+import yaml
+
+from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
+from tests.controlplane.ports import free_port
+from tests.controlplane.waiting import wait_until
 
-COMMAND = (sys.executable, "-m", "inferno_operator.cli.kubectl.main", "console", "--no-browser")
+KUBECTL_INFERNO = (sys.executable, "-m", "inferno_operator.cli.kubectl.main")
+COMMAND = (*KUBECTL_INFERNO, "console", "--no-browser")
 PEOPLE = ROOT / "manifests" / "kustomize" / "rbac" / "people"
+KEY = "k" * 32
+HIDDEN = re.compile(r'name="(digest|form)" value="([^"]*)"')
 
 
 @contextmanager
@@ -33,6 +46,62 @@ def running_console(kubeconfig: Path, namespace: str, log: Path) -> Iterator[str
     assert process.returncode == 0, log.read_text()
 
 
+@contextmanager
+def running_hosted_console(plane: ControlPlane, folder: Path) -> Iterator[str]:
+    """Yield the origin of a console without rights; `console-ca.crt` in the folder signs it."""
+    origin, authority = f"https://127.0.0.1:{free_port()}", trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "console-ca.crt"))
+    trust = ssl.create_default_context(cafile=folder / "console-ca.crt")
+    options = hosted_options(plane, folder, origin, authority)
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            [*KUBECTL_INFERNO, "console-server", *options], stdout=log, stderr=log
+        ) as process,
+    ):
+        try:
+            wait_until(lambda: _answers(origin, trust), bool, "the console answers", 60)
+            yield origin
+        finally:
+            process.terminate()
+
+
+def hosted_options(
+    plane: ControlPlane, folder: Path, origin: str, authority: trustme.CA
+) -> Sequence[str]:
+    """The options of `console-server`, with the files that they name."""
+    certificate, key = folder / "tls.crt", folder / "key"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certificate))
+    key.write_text(KEY)
+    server = api_server(plane, folder)
+    return (
+        *("--origin", origin, "--key-file", str(key), "--certificate", str(certificate)),
+        *("--host", "127.0.0.1", "--port", origin.rpartition(":")[2]),
+        *("--api-server", server.url, "--api-server-ca", str(server.authorities)),
+    )
+
+
+def api_server(plane: ControlPlane, folder: Path) -> ApiServerAddress:
+    """Where a control plane is, with its authorities in a file in the folder."""
+    cluster = yaml.safe_load(plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+    authorities = folder / "ca.crt"
+    authorities.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+    return ApiServerAddress(cluster["server"], authorities)
+
+
+def _answers(origin: str, trust: ssl.SSLContext) -> bool:
+    try:
+        return httpx.get(f"{origin}/login", verify=trust, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def token_of(plane: ControlPlane, namespace: str, name: str, *roles: str) -> str:
+    """The token of somebody with these roles in a namespace."""
+    user = yaml.safe_load(user_in(plane, namespace, name, *roles).read_text())["users"][0]["user"]
+    return str(user["token"])
+
+
 def user_in(control_plane: ControlPlane, namespace: str, name: str, *roles: str) -> Path:
     """A kubeconfig of somebody with these roles in a namespace."""
     for role in ("approve", "view"):
@@ -44,3 +113,9 @@ def user_in(control_plane: ControlPlane, namespace: str, name: str, *roles: str)
             *(f"--clusterrole={role}", f"--serviceaccount={namespace}:{name}"),
         )
     return control_plane.service_account_kubeconfig(namespace, name)
+
+
+def hidden_fields(page: str, action: str) -> dict[str, str]:
+    """The hidden fields of the form of a page that does something."""
+    _, _, after = page.partition(f'action="{action}"')
+    return dict(HIDDEN.findall(after.partition("</form>")[0]))

@@ -1,6 +1,5 @@
 """`kubectl inferno console` on a real API server: what it shows, and who may approve there."""
 
-import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -11,15 +10,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.cluster.console import COMMAND, running_console, user_in
+from tests.cluster.console import COMMAND, hidden_fields, running_console, user_in
 from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, phases, wait_for_phases
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
-
-HIDDEN = re.compile(r'name="(digest|form)" value="([^"]*)"')
 
 
 class Opened:
@@ -38,8 +35,7 @@ class Opened:
 
     def form(self, path: str, name: str) -> dict[str, str]:
         """Hidden fields of the form that does something."""
-        _, _, after = self.text(path).partition(f'/{name}"')
-        return dict(HIDDEN.findall(after.partition("</form>")[0]))
+        return hidden_fields(self.text(path), f"{path}/{name}")
 
     def post(self, path: str, fields: dict[str, str], origin: str = "") -> httpx.Response:
         return self.browser.post(path, data=fields, headers={"Origin": origin or self.origin})

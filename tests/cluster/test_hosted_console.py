@@ -1,42 +1,33 @@
 """`kubectl inferno console-server` on a real API server: each person has the rights of a token."""
 
-import base64
-import re
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-import trustme
-import yaml
 
-from tests.cluster.console import user_in
+from tests.cluster.console import hidden_fields, running_hosted_console, token_of
 from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, phases, wait_for_phases
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
-from tests.controlplane.ports import free_port
 from tests.controlplane.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
-COMMAND = (sys.executable, "-m", "inferno_operator.cli.kubectl.main", "console-server")
-HIDDEN = re.compile(r'name="(digest|form)" value="([^"]*)"')
 PLAN = "/plans/inferno-1"
 
 
 class Hosted:
     """A console in a cluster, which browsers reach with TLS."""
 
-    def __init__(self, origin: str, trust: ssl.SSLContext) -> None:
-        self.origin, self._trust, self.opened = origin, trust, ExitStack()
+    def __init__(self, origin: str, trust: ssl.SSLContext, opened: ExitStack) -> None:
+        self.origin, self._trust, self._opened = origin, trust, opened
 
     def browser(self) -> "Visitor":
-        return self.opened.enter_context(Visitor(self.origin, self._trust))
+        return self._opened.enter_context(Visitor(self.origin, self._trust))
 
     def logged_in(self, token: str, namespace: str) -> "Visitor":
         visitor = self.browser()
@@ -60,50 +51,13 @@ class Visitor(httpx.Client):
 
     def form(self, path: str, action: str) -> dict[str, str]:
         """Hidden fields of the form that does something."""
-        _, _, after = self.get(path).text.partition(f'action="{action}"')
-        return dict(HIDDEN.findall(after.partition("</form>")[0]))
+        return hidden_fields(self.get(path).text, action)
 
 
 @contextmanager
-def hosted_console(plane: ControlPlane, folder: Path) -> Iterator[Hosted]:
-    """Run a console that has no rights of its own."""
-    cluster = yaml.safe_load(plane.kubeconfig.read_text())["clusters"][0]["cluster"]
-    ca, port = trustme.CA(), free_port()
-    certificate, key = folder / "tls.crt", folder / "key"
-    ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certificate))
-    key.write_text("k" * 32)
-    authorities = folder / "ca.crt"
-    authorities.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
-    trust = ssl.create_default_context()
-    ca.configure_trust(trust)
-    hosted = Hosted(f"https://127.0.0.1:{port}", trust)
-    options = (
-        *("--origin", hosted.origin, "--key-file", key, "--certificate", certificate),
-        *("--host", "127.0.0.1", "--port", str(port), "--api-server", cluster["server"]),
-        *("--api-server-ca", str(authorities)),
-    )
-    with (
-        (folder / "log").open("w") as log,
-        hosted.opened,
-        subprocess.Popen([*COMMAND, *options], stdout=log, stderr=log) as process,
-    ):
-        try:
-            wait_until(lambda: answers(hosted), bool, "the console answers", 60)
-            yield hosted
-        finally:
-            process.terminate()
-
-
-def answers(hosted: Hosted) -> bool:
-    try:
-        return hosted.browser().get("/login").status_code == 200
-    except httpx.TransportError:
-        return False
-
-
-def token_of(plane: ControlPlane, namespace: str, name: str, *roles: str) -> str:
-    user = yaml.safe_load(user_in(plane, namespace, name, *roles).read_text())["users"][0]["user"]
-    return str(user["token"])
+def hosted(plane: ControlPlane, folder: Path) -> Iterator[Hosted]:
+    with running_hosted_console(plane, folder) as origin, ExitStack() as opened:
+        yield Hosted(origin, ssl.create_default_context(cafile=folder / "console-ca.crt"), opened)
 
 
 def test_each_person_has_the_rights_of_a_token(
@@ -120,18 +74,18 @@ def test_each_person_has_the_rights_of_a_token(
     approver = token_of(plane, namespace, "ann", "inferno-view", "inferno-approve")
     approve = f"{PLAN}/approve"
 
-    with hosted_console(plane, tmp_path) as hosted:
-        refused = hosted.logged_in(nobody, namespace).get("/")
+    with hosted(plane, tmp_path) as console:
+        refused = console.logged_in(nobody, namespace).get("/")
         assert refused.status_code == 403
         assert "cannot list resource" in refused.text
         assert "inferno-1" not in refused.text
 
-        bob = hosted.logged_in(reader, namespace)
+        bob = console.logged_in(reader, namespace)
         answer = bob.send_form(approve, bob.form(PLAN, approve))
         assert answer.status_code == 403
         assert "you need the ClusterRole inferno-approve" in answer.text
 
-        ann = hosted.logged_in(approver, namespace)
+        ann = console.logged_in(approver, namespace)
         fields = ann.form(PLAN, approve)
         assert ann.send_form(approve, {"digest": fields["digest"]}).status_code == 403
         assert ann.send_form(approve, bob.form(PLAN, approve)).status_code == 403
@@ -148,10 +102,10 @@ def test_only_a_signed_visit_of_a_valid_token_opens_pages(scene: Scene, tmp_path
     plane, namespace = scene.control_plane, scene.namespace
     token = token_of(plane, namespace, "ann", "inferno-view")
 
-    with hosted_console(plane, tmp_path) as hosted:
-        assert hosted.browser().get("/").status_code == 401
-        assert hosted.browser().log_in("x.y.z", namespace).status_code == 401
-        ann, thief = hosted.logged_in(token, namespace), hosted.browser()
+    with hosted(plane, tmp_path) as console:
+        assert console.browser().get("/").status_code == 401
+        assert console.browser().log_in("x.y.z", namespace).status_code == 401
+        ann, thief = console.logged_in(token, namespace), console.browser()
         ((name, cookie),) = ann.cookies.items()
         assert token not in cookie
         thief.cookies.set(name, f"{cookie[:-1]}{'A' if cookie[-1] != 'A' else 'B'}")
@@ -159,7 +113,7 @@ def test_only_a_signed_visit_of_a_valid_token_opens_pages(scene: Scene, tmp_path
         headers = ann.get("/").headers
         assert "default-src 'none'" in headers["content-security-policy"]
         assert ann.send_form("/logout", {}).status_code == 403
-        again = hosted.logged_in(token, namespace)
+        again = console.logged_in(token, namespace)
         assert again.send_form("/logout", again.form("/", "/logout")).status_code == 303
         assert again.get("/").status_code == 401
         again.cookies.set(name, cookie)

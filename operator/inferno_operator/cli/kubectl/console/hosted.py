@@ -2,20 +2,13 @@
 
     browser --> access: host, origin --> cookie: signed name of a visit --> pages of that person
 
-Tokens are kept in memory only, and leave it at the logout, after `VISIT_S`, or at the end of the
-process; the cookie names a visit. See OWASP, Session Management Cheat Sheet.
+The server has no rights; the tokens are kept by `visits`.
 """
 
-import asyncio
 import re
-import secrets
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from itsdangerous import BadSignature, TimestampSigner
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,19 +16,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress, connect_as
-from inferno_operator.cli.kubectl.console.access import SAFE, Forms, Guarded, said
-from inferno_operator.cli.kubectl.console.app import STATIC, form_of, pages_of
-from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
+from inferno_operator.cli.kubectl.console.access import SAFE, Guarded, said
+from inferno_operator.cli.kubectl.console.app import STATIC, form_of
+from inferno_operator.cli.kubectl.console.visits import VISIT_S, Sleep, Visits
 from inferno_operator.runtime.ports import UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError
 
 COOKIE = "__Host-inferno-console"
-VISIT_S = 8 * 3600
-"""After this time a person logs in again [s]."""
-
-MOST = 50
-"""People who are logged in at once; the next one takes the place of the one who came first."""
+"""Browsers take a cookie of such a name over TLS alone, and for this host alone."""
 
 LEAST_KEY = 32
 """Fewest characters of the key that signs cookies."""
@@ -46,7 +35,7 @@ TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 def hosted_console(
-    server: ApiServerAddress, namespace: str, origin: str, key: str, clock: Callable[[], float]
+    server: ApiServerAddress, namespace: str, origin: str, key: str, sleep: Sleep
 ) -> ASGIApp:
     """Return the console that people log in to.
 
@@ -60,8 +49,8 @@ def hosted_console(
         The address that browsers use, such as https://inferno.example.com.
     key
         Signs cookies.
-    clock
-        Seconds since some moment.
+    sleep
+        Waits for the end of a visit.
 
     Raises
     ------
@@ -73,7 +62,7 @@ def hosted_console(
         raise InputError(f"--origin {origin}: give https://HOST or https://HOST:PORT")
     if len(key) < LEAST_KEY:
         raise InputError(f"the key of the console has fewer than {LEAST_KEY} characters")
-    return Guarded(_Hosted(_Visits(server, key, clock), namespace), _HostedAccess(origin))
+    return Guarded(_Hosted(Visits(server, key, sleep), namespace), _HostedAccess(origin))
 
 
 class _HostedAccess:
@@ -88,70 +77,8 @@ class _HostedAccess:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """A person who is logged in; `end` closes the connections."""
-
-    pages: ASGIApp
-    forms: Forms
-    until_s: float
-    end: AsyncExitStack
-
-
-class _Visits:
-    """The people who are logged in, in the order in which they came."""
-
-    def __init__(self, server: ApiServerAddress, key: str, clock: Callable[[], float]) -> None:
-        self._server, self._clock = server, clock
-        self._signer = TimestampSigner(key, salt=COOKIE)
-        self._visits: dict[str, _Visit] = {}
-
-    async def begin(self, token: str, namespace: str) -> str:
-        """Log a person in; returns the cookie.
-
-        Raises
-        ------
-        UnauthenticatedError
-            The API server does not take the token.
-        """
-        async with AsyncExitStack() as stack:
-            session = await stack.enter_async_context(connect_as(token, self._server, namespace))
-            await session.user()
-            forms, news = Forms(), News(session)
-            watch = asyncio.create_task(news.run())
-            stack.callback(watch.cancel)
-            pages = pages_of(session, forms, news, hosted=True)
-            visit = _Visit(pages, forms, self._clock() + VISIT_S, stack.pop_all())
-        await self._make_room()
-        name = secrets.token_urlsafe(32)
-        self._visits[name] = visit
-        return self._signer.sign(name).decode()
-
-    def of(self, cookies: Mapping[str, str]) -> tuple[str, _Visit] | None:
-        """The visit that a cookie names, with its name; None if there is none."""
-        try:
-            name = self._signer.unsign(cookies.get(COOKIE, ""), max_age=VISIT_S).decode()
-        except BadSignature:
-            return None
-        visit = self._visits.get(name)
-        return (name, visit) if visit and self._clock() < visit.until_s else None
-
-    async def end(self, name: str) -> None:
-        """Log a person out."""
-        await self._visits.pop(name).end.aclose()
-
-    async def _make_room(self) -> None:
-        over = [name for name, v in self._visits.items() if self._clock() >= v.until_s]
-        over += [name for name in self._visits if name not in over][: self._surplus(len(over))]
-        for name in over:
-            await self.end(name)
-
-    def _surplus(self, ended: int) -> int:
-        return max(0, len(self._visits) - ended - MOST + 1)
-
-
 class _Hosted:
-    def __init__(self, visits: _Visits, namespace: str) -> None:
+    def __init__(self, visits: Visits, namespace: str) -> None:
         self._visits, self._namespace = visits, namespace
         environment = Environment(
             loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined
@@ -175,7 +102,7 @@ class _Hosted:
         await self._pages_for(Request(scope))(scope, receive, send)
 
     def _pages_for(self, request: Request) -> ASGIApp:
-        found = self._visits.of(request.cookies)
+        found = self._visits.of(request.cookies.get(COOKIE, ""))
         if found:
             return found[1].pages
         if request.method in SAFE and "text/html" in request.headers.get("accept", ""):
@@ -205,7 +132,7 @@ class _Hosted:
         return answer
 
     async def logout(self, request: Request) -> Response:
-        found = self._visits.of(request.cookies)
+        found = self._visits.of(request.cookies.get(COOKIE, ""))
         if found:
             name, visit = found
             if not visit.forms.is_form("logout", (await form_of(request)).get("form", "")):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.resources import SYSTEM_RESOURCES, Plan
@@ -30,6 +31,7 @@ class News:
         kinds = [*map(kind_of, SYSTEM_RESOURCES), kind_of(Plan)]
         self._objects = informers.subscribe(kinds, self._changed)
         self._pages: set[asyncio.Event] = set()
+        self._over = asyncio.Event()
         self._rest_s = 0.0
         self.version = 0
         """How many changes there were: a page that was made at another version is old."""
@@ -38,9 +40,18 @@ class News:
         """Note how long a page took that was made after news."""
         self._rest_s = REST * seconds
 
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        await self._objects.run()
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[None]:
+        """Watch as long as this is open; then what pages are told ends, too."""
+        watch = asyncio.create_task(self._objects.run())
+        try:
+            yield
+        finally:
+            self._over.set()
+            for page in self._pages:
+                page.set()
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
 
     @property
     def is_full(self) -> bool:
@@ -59,15 +70,23 @@ class News:
         try:
             yield f"data: {self.version}\n\n"
             while True:
-                try:
-                    async with asyncio.timeout(ALIVE_S):
-                        await change.wait()
-                except TimeoutError:
+                if not await _is_set(change, ALIVE_S):
                     yield ": alive\n\n"
                     continue
-                await asyncio.sleep(TOGETHER_S)
+                if await _is_set(self._over, TOGETHER_S):
+                    return
                 change.clear()
                 yield f"data: {self.version}\n\n"
-                await asyncio.sleep(self._rest_s)
+                if await _is_set(self._over, self._rest_s):
+                    return
         finally:
             self._pages.discard(change)
+
+
+async def _is_set(event: asyncio.Event, patience: float) -> bool:
+    """Wait until something happens; False if that takes longer than `patience` [s]."""
+    try:
+        async with asyncio.timeout(patience):
+            return await event.wait()
+    except TimeoutError:
+        return False

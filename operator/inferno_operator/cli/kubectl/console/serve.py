@@ -57,12 +57,8 @@ async def serve(session: Session, port: int, tell: Callable[[str], None], *, bro
         tell(access.address)
         if browser:
             await asyncio.to_thread(webbrowser.open, access.address)
-        watch = asyncio.create_task(news.run())
-        try:
+        async with news.followed():
             await uvicorn.Server(config).serve([listening])
-        finally:
-            watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)

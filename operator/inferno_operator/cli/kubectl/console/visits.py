@@ -1,0 +1,119 @@
+"""The people who are logged in to the console, and the tokens with which they read and answer.
+
+    token --> the API server takes it --> visit: pages, connections --> logout, or `VISIT_S`
+
+Tokens are in memory only, and leave it when the visit ends; the cookie is the signed name of the
+visit. See OWASP, Session Management Cheat Sheet.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from itsdangerous import BadSignature, Signer
+from starlette.types import ASGIApp
+
+from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress, connect_as
+from inferno_operator.cli.kubectl.console.access import Forms
+from inferno_operator.cli.kubectl.console.app import pages_of
+from inferno_operator.cli.kubectl.console.news import News
+from inferno_optimizer.errors import UnavailableError
+
+VISIT_S = 8 * 3600
+"""After this time a person logs in again [s]."""
+
+MOST = 50
+"""Visits at once, of all people."""
+
+MOST_OF_ONE = 5
+"""Visits of one person at once, so that nobody takes the places of the others."""
+
+SALT = "inferno-console"
+"""Signatures for this purpose are good for no other."""
+
+Sleep = Callable[[float], Awaitable[object]]
+"""Waits for so many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A person who is logged in; while `stay` runs, there are connections."""
+
+    user: str
+    pages: ASGIApp
+    forms: Forms
+    stay: asyncio.Task[None]
+
+
+class Visits:
+    """The visits, in the order in which they began.
+
+    Parameters
+    ----------
+    server
+        The API server, which decides what a person may see and do.
+    key
+        Signs cookies.
+    sleep
+        Waits for the end of a visit.
+    """
+
+    def __init__(self, server: ApiServerAddress, key: str, sleep: Sleep) -> None:
+        self._server, self._sleep = server, sleep
+        self._signer = Signer(key, salt=SALT)
+        self._visits: dict[str, Visit] = {}
+
+    async def begin(self, token: str, namespace: str) -> str:
+        """Log a person in; returns the cookie.
+
+        Raises
+        ------
+        UnauthenticatedError
+            The API server does not take the token.
+        UnavailableError
+            Too many people are logged in.
+        """
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(connect_as(token, self._server, namespace))
+            user = await session.user()
+            await self._end_oldest(user)
+            if len(self._visits) >= MOST:
+                raise UnavailableError(f"{MOST} people are logged in already; try again later")
+            forms, news = Forms(), News(session)
+            await stack.enter_async_context(news.followed())
+            name = secrets.token_urlsafe(32)
+            stay = asyncio.create_task(self._stay(name, stack.pop_all()))
+            pages = pages_of(session, forms, news, hosted=True)
+            self._visits[name] = Visit(user, pages, forms, stay)
+        return self._signer.sign(name).decode()
+
+    def of(self, cookie: str) -> tuple[str, Visit] | None:
+        """The visit that a cookie names, with its name; None if there is none."""
+        try:
+            name = self._signer.unsign(cookie).decode()
+        except BadSignature:
+            return None
+        return (name, self._visits[name]) if name in self._visits else None
+
+    async def end(self, name: str) -> None:
+        """Log a person out, if that did not happen yet."""
+        visit = self._visits.pop(name, None)
+        if visit:
+            visit.stay.cancel()
+            await asyncio.gather(visit.stay, return_exceptions=True)
+
+    async def _stay(self, name: str, opened: AsyncExitStack) -> None:
+        """Keep the connections of a visit until it ends."""
+        async with opened:
+            try:
+                await self._sleep(VISIT_S)
+            finally:
+                self._visits.pop(name, None)
+
+    async def _end_oldest(self, user: str) -> None:
+        """End the oldest visit of a person who has as many as one may have."""
+        own = [name for name, visit in self._visits.items() if visit.user == user]
+        if len(own) >= MOST_OF_ONE:
+            await self.end(own[0])
