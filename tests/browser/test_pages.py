@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from inferno_operator.cli.inferno.main import main
 from tests.browser.looks import watched
-from tests.cluster.console import running_console, user_in
+from tests.cluster.console import running_console, running_hosted_console, token_of, user_in
 from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, wait_for_phases
 from tests.conftest import ROOT, StartOperator
@@ -82,3 +82,37 @@ def test_the_console_is_read_and_used_in_a_browser(
         control_plane.patch("server", "s", LOAD, namespace)
         expect(page.get_by_role("cell", name="61.5")).to_be_visible(timeout=PATIENCE_MS)
         assert (seen.errors, seen.outside(origin)) == ([], [])
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("crds_installed")
+def test_people_log_in_and_out_in_a_browser(
+    control_plane: ControlPlane, namespace: str, browser: Browser, tmp_path: Path
+) -> None:
+    fill(Scene(control_plane, namespace))
+    token = token_of(control_plane, namespace, "ann", "inferno-view")
+
+    with (
+        running_hosted_console(control_plane, tmp_path) as origin,
+        watched(browser, any_certificate=True) as seen,
+    ):
+        page = seen.page
+        page.goto(origin)
+        assert page.url == f"{origin}/login"
+        assert list(seen.faults()) == []
+        page.get_by_label("Namespace").fill(namespace)
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("cell", name="s", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        assert list(seen.faults()) == []
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible(timeout=PATIENCE_MS)
+        page.goto(origin)
+        assert page.url == f"{origin}/login"
+        assert (seen.errors, seen.outside(origin)) == ([], [])
+
+        page.get_by_label("Namespace").fill(namespace)
+        page.get_by_label("Token").fill("x.y.z")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_have_text("the API server does not take this token")
+        assert list(seen.faults()) == []
