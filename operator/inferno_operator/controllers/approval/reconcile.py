@@ -27,7 +27,7 @@ from inferno_operator.controllers.approval.inputs import (
 )
 from inferno_operator.controllers.approval.seal import is_of
 from inferno_operator.controllers.approval.store import OPTIMIZER, SERVER, Book
-from inferno_operator.controllers.approval.totals import totals_of
+from inferno_operator.controllers.approval.totals import cards_then, totals_of
 from inferno_operator.controllers.approval.transitions import (
     Next,
     arrivals,
@@ -43,7 +43,12 @@ from inferno_operator.controllers.optimization.source import ObjectSource
 from inferno_operator.controllers.optimization.status import digest
 from inferno_operator.resources import FINISHED, Optimizer, Plan, PlanStatus, Server
 from inferno_operator.resources.objects import Key, Now
-from inferno_operator.resources.observation import Observation, observe, readable
+from inferno_operator.resources.observation import (
+    Observation,
+    observe,
+    readable,
+    still_running,
+)
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, RejectedError
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
@@ -204,10 +209,13 @@ def _checked(
     if wrong := contradiction(plan.spec, decisions):
         return status.finished(observation, "Failed", "Contradiction", wrong, now)
     system = build_system(resources, optimizer).system
-    cards = plan.spec.totals.cards
-    if change := moved_load(decisions, resources) or missing_cards(cards, system.capacity):
+    cards, catalogue = plan.spec.totals.cards, Catalogue(system)
+    servers = [*(r for r in resources if isinstance(r, Server)), *still_running(objects)]
+    needed = [] if system.options.unlimited else cards_then(decisions, servers, catalogue)
+    missing = missing_cards([*cards, *needed], system.capacity)
+    if change := moved_load(decisions, resources) or missing:
         return status.superseded(observation, f"{CHANGED}: {change}", now)
-    totals = totals_of(decisions, resources, Catalogue(system), cards)
+    totals = totals_of(decisions, resources, catalogue, cards)
     hold = None if plan.status.approval else hold_of(optimizer, totals, now)
     return status.waiting(observation, hold) if hold else decisions
 

@@ -1,10 +1,13 @@
 """A Plan in numbers: from its decisions and the objects as they are now; pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from inferno_operator.controllers.approval.contents import StoredDecision, cost_of
-from inferno_operator.controllers.approval.reduction import reduction_of, standing
-from inferno_operator.resources import DIGITS, Count, PlanTotals, Resource, Server
+from inferno_operator.controllers.actuation.decision import UNDECIDED
+from inferno_operator.controllers.approval.contents import StoredDecision, cost_of, placements
+from inferno_operator.controllers.approval.reduction import cards_of, reduction_of, standing
+from inferno_operator.resources import DIGITS, Allocation, Count, PlanTotals, Resource, Server
+from inferno_operator.resources.conditions import ALLOCATED
 from inferno_optimizer.sizing.cases import Catalogue
 
 
@@ -38,3 +41,39 @@ def totals_of(
         cards=tuple(cards),
         reduction=reduction_of(decisions, servers, catalogue),
     )
+
+
+def cards_then(
+    decisions: Sequence[StoredDecision], servers: Iterable[Server], catalogue: Catalogue
+) -> Sequence[Count]:
+    """Return the cards that all Servers take with decisions, of the types that these need more of.
+
+    Other Servers may have got cards after the Plan was made, such as one that woke.
+
+    Parameters
+    ----------
+    decisions
+        Those of a Plan.
+    servers
+        All Servers of the namespace, as they are now.
+    catalogue
+        The system of these objects.
+    """
+    by_name = {decision.server: decision for decision in decisions}
+    taken: Counter[str] = Counter()
+    growing: set[str] = set()
+    for server in servers:
+        before = cards_of(placements(_holds(server, catalogue)), server, catalogue)
+        decision = by_name.get(server.metadata.name)
+        after = cards_of(placements(decision.after), server, catalogue) if decision else before
+        taken.update(after)
+        growing |= {card for card, count in after.items() if count > before.get(card, 0)}
+    return [Count(type=card, count=taken[card]) for card in sorted(growing)]
+
+
+def _holds(server: Server, catalogue: Catalogue) -> Allocation | None:
+    """Return what an optimization leaves to a Server: what runs, if none can be decided."""
+    told = server.status.condition(ALLOCATED)
+    if told is None or told.reason not in UNDECIDED:
+        return standing(server, catalogue)
+    return server.spec.current_alloc if catalogue.system.options.hold_undecided else None

@@ -1,7 +1,9 @@
 """A Server that wakes while a Plan waits for a person."""
 
+import pytest
+
 from tests.unit.operator.controllers.approval.scene import scene_of
-from tests.unit.operator.objects import see_requests, server, sleeper
+from tests.unit.operator.objects import capacity, see_requests, server, sleeper
 
 SERVERS = (server("A", wanted=2), server("B", wanted=1), sleeper())
 
@@ -40,3 +42,22 @@ async def test_beyond_the_guard_a_server_does_not_wake() -> None:
         await scene.wake()
 
         assert scene.desired() == {"s": 0}
+
+
+@pytest.mark.parametrize(("cards", "phase", "replicas"), [(3, "Superseded", 1), (4, "Acting", 4)])
+async def test_a_plan_is_not_carried_out_on_cards_that_a_server_that_woke_has_got(
+    cards: int, phase: str, replicas: int
+) -> None:
+    async with scene_of(*SERVERS, capacity(cards)) as scene:
+        see_requests(scene.cluster, 0.0)
+        scene.write_optimizer(guard={"maxServersChanged": 0}, interval=60, optimize=False)
+        await scene.optimize()
+        await scene.advance()
+        scene.write_optimizer(guard={"maxServersChanged": 1}, interval=60, optimize=False)
+        see_requests(scene.cluster, 1.0)
+        await scene.wake()
+        scene.answer("inferno-1", "Approved")
+        await scene.advance()
+
+        assert scene.phases() == {"inferno-1": phase}
+        assert sum(scene.desired().values()) == replicas
