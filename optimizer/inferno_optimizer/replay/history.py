@@ -3,10 +3,17 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.plant import Plant, StepResult
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+
+Counts = npt.NDArray[np.int32]
+"""Half as long as the integers of a plant: weeks of many servers are kept for each policy."""
+
+Amounts = npt.NDArray[np.float32]
+"""Half as long as the numbers of a plant."""
 
 NO_PLACE = -1
 """The accelerator of a server of which no replica serves yet."""
@@ -36,35 +43,41 @@ class History:
 
     cost: FloatArray
     on_accelerator: IntArray
-    replicas: IntArray
-    ready: IntArray
-    refused: IntArray
-    place: IntArray
-    able: FloatArray
-    waiting: FloatArray
-    delay_within: FloatArray
-    itl_within: FloatArray
+    replicas: Counts
+    ready: Counts
+    refused: Counts
+    place: Counts
+    able: Amounts
+    waiting: Amounts
+    delay_within: Amounts
+    itl_within: Amounts
 
     @classmethod
     def empty(cls, fleet: ReplayFleet, steps: int) -> "History":
         """A history to be written, in which nothing has happened yet."""
         servers, accelerators = fleet.shape
-        shape = (steps, servers)
+
+        def counts(value: int = 0) -> Counts:
+            return np.full((steps, servers), value, dtype=np.int32)
+
+        def amounts() -> Amounts:
+            return np.zeros((steps, servers), dtype=np.float32)
+
         return cls(
             cost=np.zeros(steps),
             on_accelerator=np.zeros((steps, accelerators), dtype=np.int64),
-            replicas=np.zeros(shape, dtype=np.int64),
-            ready=np.zeros(shape, dtype=np.int64),
-            refused=np.zeros(shape, dtype=np.int64),
-            place=np.full(shape, NO_PLACE),
-            able=np.zeros(shape),
-            waiting=np.zeros(shape),
-            delay_within=np.zeros(shape),
-            itl_within=np.zeros(shape),
+            replicas=counts(),
+            ready=counts(),
+            refused=counts(),
+            place=counts(NO_PLACE),
+            able=amounts(),
+            waiting=amounts(),
+            delay_within=amounts(),
+            itl_within=amounts(),
         )
 
     @property
-    def within(self) -> FloatArray:
+    def within(self) -> Amounts:
         """Shares of the requests within both targets."""
         return self.delay_within * self.itl_within
 

@@ -7,8 +7,9 @@ from enum import StrEnum
 import numpy as np
 
 from inferno_optimizer.replay.account import ENOUGH, Account
+from inferno_optimizer.replay.history import Counts
 from inferno_optimizer.replay.trace import Trace
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import FloatArray
 
 BACKLOG = 0.05
 """Requests that wait are a backlog if they are more than arrive in this share of a step."""
@@ -156,7 +157,7 @@ def _incident(account: Account, trace: Trace, accelerators: tuple[str, ...], run
     )
 
 
-def _last_change(counts: IntArray) -> int:
+def _last_change(counts: Counts) -> int:
     """The last step with another number of replicas than the one before; 0 without any."""
     changes = np.flatnonzero(np.diff(counts)) + 1
     return int(changes[-1]) if changes.size else 0
