@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import ROOT, inferno
+from tests.cli.program import PROGRAM, ROOT, inferno
+from tests.controlplane.waiting import wait_until
 
 EPISODE = ROOT / "samples/episode"
 LOAD = ROOT / "samples/traces/slo-aware.csv"
@@ -156,6 +159,77 @@ def test_any_number_of_jobs_has_the_same_result(tmp_path: Path) -> None:
 
     assert several.returncode == 0, several.stderr
     assert one.stdout == several.stdout
+
+
+STUCK = """\
+import os
+import pathlib
+import threading
+
+
+class Stuck:
+    def __init__(self, setting):
+        pathlib.Path(f"{os.getpid()}.stuck").touch()
+
+    def __call__(self, seen):
+        threading.Event().wait()
+
+
+class Failing(Stuck):
+    def __call__(self, seen):
+        return seen.load.rate[7]
+"""
+
+
+def own_replay(folder: Path, policies: tuple[str, ...], jobs: int) -> subprocess.Popen[str]:
+    """A replay in a session of its own, with the policies above."""
+    (folder / "mine.py").write_text(STUCK)
+    options = [option for name in policies for option in ("--policy", name)]
+    return subprocess.Popen(
+        [PROGRAM, "replay", EPISODE, "--trace", LOAD, "--jobs", str(jobs), *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def told_at_the_end(replaying: subprocess.Popen[str]) -> list[str]:
+    """What a replay prints beside its progress."""
+    printed, told = replaying.communicate(timeout=60)
+    return [line for line in (printed + told).splitlines() if not line.startswith("replay")]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "policies"), [(1, ("mine:Failing", "hpa")), (3, ("mine:Stuck", "mine:Failing", "hpa"))]
+)
+def test_a_policy_that_fails_ends_the_others_with_one_line(
+    jobs: int, policies: tuple[str, ...], tmp_path: Path
+) -> None:
+    replaying = own_replay(tmp_path, policies, jobs)
+
+    (told,) = told_at_the_end(replaying)
+    assert told == (
+        "inferno: policy 'mine:Failing' failed: IndexError: index 7 is out of bounds for axis 0 "
+        "with size 1 (mine.py:16)"
+    )
+    assert replaying.returncode == 2
+
+
+def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
+    replaying = own_replay(tmp_path, ("mine:Stuck", "mine:Stuck@best", "hpa"), jobs=3)
+    wait_until(
+        lambda: [*map(str, tmp_path.glob("*.stuck"))], lambda found: len(found) == 2, "two", 60.0
+    )
+
+    os.killpg(replaying.pid, signal.SIGINT)
+
+    assert told_at_the_end(replaying) == ["warning: interrupted, so there is no result"]
+    assert replaying.returncode == 130
+    for file in tmp_path.glob("*.stuck"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(file.stem), 0)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 import csv
 import importlib
 import io
+import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from inferno_operator.cli.offline.traces import place_of_client
 from inferno_operator.resources import Load
-from inferno_optimizer.errors import InputError
+from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account, share
 from inferno_optimizer.replay.fleet import fleet_of, performing_as, slower, wrong_by
 from inferno_optimizer.replay.floor import FloorOfTrace
@@ -185,23 +188,47 @@ def replays(
     wanted = list(dict.fromkeys((BOUND.name, *names)))
     for name in wanted:
         _policy_of(name)  # an unknown one is refused before the first replay
-    accounts = dict(zip(wanted, _accounts(scenario, wanted, tell, jobs), strict=True))
+    accounts = dict(_accounts(scenario, wanted, tell, jobs))
     bound = accounts[BOUND.name]
     return [Replayed(name, accounts[name], bound) for name in names]
 
 
 def _accounts(
     scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int
-) -> Iterator[Account]:
-    """Yield the account of each policy, in their order."""
+) -> Iterator[tuple[str, Account]]:
+    """Yield the account of each policy, as soon as there is one."""
     if jobs == 1:
-        yield from (run(scenario, name, tell) for name in names)
+        yield from ((name, run(scenario, name, tell)) for name in names)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as executor:
-        waiting = [executor.submit(run, scenario, name) for name in names]
-        for name, future in zip(names, waiting, strict=True):
-            yield future.result()
-            tell(f"replayed {name}")
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as executor, _ended_together(executor):
+        with _interrupts_ignored():  # by the processes that start here, too
+            waiting = {executor.submit(run, scenario, name): name for name in names}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+            tell(f"replayed {waiting[future]}")
+
+
+@contextmanager
+def _ended_together(executor: ProcessPoolExecutor) -> Iterator[None]:
+    """End the processes of an executor at once where one of them, or this one, fails."""
+    others = set(active_children())
+    try:
+        yield
+    except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for process in set(active_children()) - others:
+            process.terminate()
+        raise
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore Ctrl-C, as processes do for ever that are started meanwhile."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _silent(_: str) -> None:
@@ -209,7 +236,13 @@ def _silent(_: str) -> None:
 
 
 def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) -> Account:
-    """Replay with the policy of a name, and tell how far it is."""
+    """Replay with the policy of a name, and tell how far it is.
+
+    Raises
+    ------
+    InputError
+        A policy of the user fails.
+    """
     steps = scenario.trace.steps
     policy = _policy_of(name)
     home = (
@@ -223,7 +256,19 @@ def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) ->
         if step and step % TOLD_STEPS == 0:
             tell(f"replaying {name}: {step / steps:.0%}")
 
-    return replay(scenario, policy, home, tell=progress)
+    try:
+        return replay(scenario, policy, home, tell=progress)
+    except Exception as error:
+        if policy.name in POLICIES or isinstance(error, InfernoError):
+            raise
+        raise InputError(_failure(name, error)) from error
+
+
+def _failure(name: str, error: Exception) -> str:
+    """What went wrong in a policy of the user, and where."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = traceback.format_exception_only(error)[-1].strip()
+    return f"policy {name!r} failed: {what} ({Path(place.filename).name}:{place.lineno})"
 
 
 def replay_document(scenario: Scenario, found: Sequence[Replayed]) -> Mapping[str, object]:

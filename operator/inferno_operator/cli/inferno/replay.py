@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inferno_operator.cli.console import Format, Lenient, Output, show, warn, working, write
+from inferno_operator.cli.console import (
+    INTERRUPTED,
+    Format,
+    Lenient,
+    Output,
+    show,
+    warn,
+    working,
+    write,
+)
 from inferno_operator.cli.options.inputs import Paths
 from inferno_operator.cli.options.prometheus import prometheus_options, required
 
@@ -177,8 +186,12 @@ def replay(  # noqa: PLR0913 - an argument for each option
     else:
         raise InputError("which load? Give either --trace FILE, or --prometheus URL and --from")
     scenario = scenario_of(system_of(documents, unknown, warn, load.means), load, options, warn)
-    with working("replaying") as tell:
-        found = replays(scenario, policies, tell, jobs)
+    try:
+        with working("replaying") as tell:
+            found = replays(scenario, policies, tell, jobs)
+    except KeyboardInterrupt:
+        warn(["interrupted, so there is no result"])
+        raise typer.Exit(INTERRUPTED) from None
     if html is not None:
         title = f"Replay of {load.origin}"
         write(html, replay_html(replay_page(title, scenario, found)))
