@@ -50,8 +50,9 @@ Warn = Callable[[Iterable[str]], None]
 class ReplayOptions:
     """What the options of the command say; times in seconds.
 
-    Replicas perform as `truth` says, and as the Models say where it says nothing; they are slower
-    than that by the factor `slower`, and each parameter is wrong by the share `error`.
+    Replicas perform as `truth` says, which was read from `truth_file`, and as the Models say where
+    it says nothing; they are slower than that by the factor `slower`, and each parameter is wrong
+    by the share `error`.
     """
 
     step_s: float = 60.0
@@ -62,6 +63,7 @@ class ReplayOptions:
     lead: LeadTime = DEFAULT_LEAD
     seed: int = 0
     truth: tuple[PerformanceProfile, ...] = ()
+    truth_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,10 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
 
 def _as_it_is(system: System, options: ReplayOptions) -> System:
     """The system with the performance that replicas really have."""
-    true = performing_as(system, options.truth)
+    try:
+        true = performing_as(system, options.truth)
+    except InputError as error:
+        raise InputError(f"{options.truth_file}: {error}") from error
     return wrong_by(
         slower(true, options.slower), options.error, np.random.default_rng(options.seed)
     )

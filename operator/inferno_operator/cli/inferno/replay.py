@@ -175,7 +175,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     lead = LeadTime(lead_time, lead_time_cov)
     documents, unknown = read_documents(paths), warn if lenient else refuse_unknown
     true = system_of(read_documents([str(truth)]), unknown).profiles if truth else ()
-    options = ReplayOptions(step, hours, scale, slower, error, lead, seed, true)
+    options = ReplayOptions(step, hours, scale, slower, error, lead, seed, true, str(truth or ""))
     if trace is not None and not (begin or keep):
         load = ReplayedLoad(read_trace(str(trace)), str(trace))
     elif trace is None and begin:
