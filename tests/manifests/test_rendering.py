@@ -193,6 +193,8 @@ def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
         ("replica=3", "'replica' not allowed"),
         ("replicas=0", "/replicas"),
         ("modelBooster=on", "/modelBooster"),
+        ("nameOverride=My_Name", "/nameOverride"),
+        ("podDisruptionBudget.minAvailable=half", "/podDisruptionBudget/minAvailable"),
         ("remote.enabled=perhaps", "/remote/enabled"),
         ("prometheus.url=prometheus:9090", "/prometheus/url"),
         ("prometheus.url=http://user:password@prometheus", "/prometheus/url"),

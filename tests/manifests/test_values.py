@@ -1,5 +1,7 @@
 """The chart's values: what each of them changes in what is rendered."""
 
+import json
+import re
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
@@ -77,6 +79,67 @@ def test_labels_and_annotations_reach_all_pods_beside_their_own(rendered: Render
     assert [pod["metadata"]["labels"] for pod in pods(manifests)] == [
         {NAME: name, "app.kubernetes.io/part-of": "inferno", "team": "serving"} for name in NAMES
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "prefix", "label"),
+    [
+        ({"nameOverride": "plan"}, "plan", "plan"),
+        ({"fullnameOverride": "prod"}, "prod", "inferno"),
+        ({"nameOverride": "plan", "fullnameOverride": "prod"}, "prod", "plan"),
+    ],
+    ids=str,
+)
+def test_names_and_selectors_begin_as_the_values_say(
+    values: dict[str, str], prefix: str, label: str, rendered: Render
+) -> None:
+    names = dict(zip(NAMES, (f"{prefix}-operator", f"{prefix}-optimizer"), strict=True))
+    others = {"image": {"repository": "i"}, "remote": {"tlsSecret": "t", "tokenSecret": "u"}}
+    ours, default = (named(rendered(**others, **more)) for more in (values, {}))
+
+    assert {m["metadata"]["name"].split("-")[0] for m in ours} == {prefix}
+    assert without_names(ours, prefix, label) == without_names(default, "inferno", "inferno")
+    for name, found in names.items():
+        deployment = find(ours, "Deployment", found)
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        assert labels[NAME] == name.replace("inferno", label)
+        assert deployment["spec"]["selector"]["matchLabels"] == {NAME: labels[NAME]}
+        assert find(ours, "Service", found)["spec"]["selector"] == {NAME: labels[NAME]}
+
+
+def named(manifests: list[Manifest]) -> list[Manifest]:
+    """Those whose text has names of ours only as names."""
+    return [m for m in manifests if m["kind"] not in ("CustomResourceDefinition", "PrometheusRule")]
+
+
+def without_names(manifests: list[Manifest], prefix: str, label: str) -> str:
+    """All manifests as text, without what names and labels begin with."""
+    text = json.dumps(manifests)
+    for app in ("operator", "optimizer"):
+        text = text.replace(f'"{NAME}": "{label}-{app}"', f'"{NAME}": "{app}"')
+    for own in ('["inferno-operator"]', '["inferno-operator-plan-key"]'):
+        text = text.replace(f'"resourceNames": {own}', "")  # made by the operator, not by the chart
+    kinds = "operator|optimizer|optimize|view|edit|approve|dashboard|plans"
+    return re.sub(rf"\b{prefix}-({kinds})\b", r"\1", text)
+
+
+@pytest.mark.parametrize(("part", "name"), [((), NAMES[0]), (("remote",), NAMES[1])])
+def test_budgets_of_disruption_are_as_the_values_say(
+    part: tuple[str, ...], name: str, rendered: Render
+) -> None:
+    def budget(**values: object) -> list[object]:
+        group: dict[str, Any] = {"podDisruptionBudget": values}
+        for outer in part:
+            group = {outer: group}
+        return [
+            m["spec"]["minAvailable"]
+            for m in rendered(**group)
+            if (m["kind"], m["metadata"]["name"]) == ("PodDisruptionBudget", name)
+        ]
+
+    assert budget() == [1]
+    assert budget(minAvailable="50%") == ["50%"]
+    assert budget(enabled=False) == []
 
 
 def test_pods_go_where_the_values_say(rendered: Render) -> None:

@@ -1,5 +1,15 @@
+{{- define "inferno.prefix" -}}
+{{- /* What the names of all objects begin with. */ -}}
+{{ .Values.fullnameOverride | default .Values.nameOverride | default "inferno" }}
+{{- end }}
+
+{{- define "inferno.app" -}}
+{{- /* Label of the objects of `app`, operator or optimizer, in the context `root`. */ -}}
+app.kubernetes.io/name: {{ .root.Values.nameOverride | default "inferno" }}-{{ .app }}
+{{- end }}
+
 {{- define "inferno.labels" -}}
-app.kubernetes.io/name: {{ . }}
+{{ include "inferno.app" . }}
 app.kubernetes.io/part-of: inferno
 {{- end }}
 
@@ -11,8 +21,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "inferno.name" -}}
-{{- /* Name of an object; without a namespace (`everywhere`), the name also contains the release. */ -}}
-{{ .name }}{{ if .everywhere }}:{{ .root.Release.Namespace }}:{{ .root.Release.Name }}{{ end }}
+{{- /* Name of an object, its own `fullname` or the prefix and its `name`; without a namespace
+(`everywhere`), the name also contains the release. */ -}}
+{{ .fullname | default (printf "%s-%s" (include "inferno.prefix" .root) .name) }}{{ if .everywhere }}:{{ .root.Release.Namespace }}:{{ .root.Release.Name }}{{ end }}
 {{- end }}
 
 {{- define "inferno.metadata" -}}
@@ -22,7 +33,7 @@ name: {{ include "inferno.name" . }}
 {{- if not .everywhere }}
 namespace: {{ .root.Release.Namespace }}
 {{- end }}
-{{- $own := merge (include "inferno.labels" .app | fromYaml) (include "inferno.releaseLabels" .root | fromYaml) }}
+{{- $own := merge (include "inferno.labels" . | fromYaml) (include "inferno.releaseLabels" .root | fromYaml) }}
 labels: {{ merge $own (.labels | default dict) | toYaml | nindent 2 }}
 {{- end }}
 
@@ -40,12 +51,12 @@ capabilities:
 {{- end }}
 
 {{- define "inferno.account" -}}
-{{ .Values.serviceAccount.name | default "inferno-operator" }}
+{{ .Values.serviceAccount.name | default (printf "%s-operator" (include "inferno.prefix" .)) }}
 {{- end }}
 
 {{- define "inferno.podMetadata" -}}
 {{- /* Metadata of pods of `app`; their own labels take precedence over those of the values. */ -}}
-labels: {{ merge (include "inferno.labels" .app | fromYaml) .root.Values.podLabels | toYaml | nindent 2 }}
+labels: {{ merge (include "inferno.labels" . | fromYaml) .root.Values.podLabels | toYaml | nindent 2 }}
 {{- with .root.Values.podAnnotations }}
 annotations: {{ toYaml . | nindent 2 }}
 {{- end }}
@@ -76,11 +87,11 @@ affinity:
           topologyKey: kubernetes.io/hostname
           labelSelector:
             matchLabels:
-              app.kubernetes.io/name: {{ .app }}
+              {{- include "inferno.app" . | nindent 14 }}
 {{- end }}
 {{- with .root.Values.topologySpreadConstraints }}
 topologySpreadConstraints:
-  {{- $counted := dict "labelSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" $.app)) }}
+  {{- $counted := dict "labelSelector" (dict "matchLabels" (include "inferno.app" $ | fromYaml)) }}
   {{- range . }}
   - {{ merge (dict) . $counted | toYaml | nindent 4 | trim }}
   {{- end }}
