@@ -1,0 +1,23 @@
+"""What `make demo` says before it does anything."""
+
+import subprocess
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+
+def test_the_demo_says_what_it_takes_before_it_sets_anything_up(tmp_path: Path) -> None:
+    # No Python: what comes first ends here.
+    ended = subprocess.run(
+        ["make", "demo", f"VENV={tmp_path / 'none'}", "PYTHON=false"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    *told, setup = ended.stdout.splitlines()[:4]
+    assert ended.returncode != 0
+    assert told[0].startswith("Needs .venv (once; about a minute), and etcd")
+    assert told[2] == "Then the demo takes up to 20 s, and 0.7 GiB of memory."
+    assert setup.startswith("Setting up ")
