@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import product
 
 import pytest
 
@@ -433,21 +433,25 @@ def test_a_fleet_gets_a_plan_that_is_proven_to_be_within_the_gap_of_the_best() -
     assert certificate.gap <= 5e-4
 
 
-@pytest.mark.slow
 def test_a_fleet_is_planned_within_the_time_limit_and_what_is_proven() -> None:
-    system = fleet_system(100, 20, 1, time_limit=8.0)
+    system = fleet_system(100, 20, 1, time_limit=3.0)  # of what would take minutes
 
     solution = optimize(system, time.process_time)  # that of other processes does not count
 
     certificate = solution.certificate
-    assert certificate.seconds < 8.0 + 4.0
+    assert certificate.seconds < 3.0 + 3.0
     assert certificate.bound is not None
     assert certificate.bound <= certificate.objective
     assert all(use.used <= use.available for use in solution.capacity)
 
+
+@pytest.mark.slow
+def test_a_fleet_that_takes_longer_than_the_time_limit_is_close_to_what_is_proven() -> None:
     # HiGHS goes by the time of day: where other processes run, it takes more of that.
-    longer = (optimize(fleet_system(100, 20, 1, time_limit=s)) for s in (30.0, 120.0))
-    gaps = (found.certificate.gap for found in chain([solution], longer))
+    systems = (fleet_system(60, 20, 1, time_limit=s) for s in (4.0, 30.0, 120.0))
+
+    gaps = (optimize(system, time.process_time).certificate.gap for system in systems)
+
     assert any(gap is not None and gap < 0.02 for gap in gaps)
 
 
