@@ -17,9 +17,9 @@ MOST_COMPARED = 200
 """Largest number of known names that a name is compared with; each takes about 10 µs."""
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
+def nearest(name: str, known: Sequence[str], most: int = 2) -> str:
     """The end of a message about an unknown name: similar names; empty if there are none."""
-    near = " or ".join(_nearest(name, known))
+    near = " or ".join(_nearest(name, known)[:most])
     return f"; did you mean {near}?" if near else ""
 
 
@@ -39,4 +39,5 @@ def _nearest(name: str, known: Sequence[str]) -> Sequence[str]:
         return same
     if len(known) > MOST_COMPARED:
         return ()
-    return difflib.get_close_matches(name, known, n=2, cutoff=LIKENESS)
+    written = {word.lower(): word for word in reversed(known)}
+    return [written[word] for word in difflib.get_close_matches(ours, written, 2, LIKENESS)]

@@ -1,6 +1,5 @@
 """The catalogue of sources: where each engine or gateway has its figures in Prometheus."""
 
-import difflib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from inferno_operator.resources import CUSTOM
 from inferno_operator.resources.schema import Items, Part, Rule
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import alternatives
 
 Mean = Literal[
     "avgInTokens",
@@ -190,7 +190,4 @@ def _found(catalogue: MetricSources, name: str, field: str) -> MetricSource:
     if name in catalogue:
         return catalogue[name]
     known = [*catalogue, CUSTOM]
-    near = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
-    nearest = next((n for n in known if [n.lower()] == near), "")
-    meant = f"did you mean {nearest}?" if nearest else f"use one of {', '.join(known)}"
-    raise InputError(f"{field}: {name!r} is unknown; {meant}")
+    raise InputError(f"{field}: {name!r} is unknown{alternatives(name, known)}")

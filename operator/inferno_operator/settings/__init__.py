@@ -1,6 +1,5 @@
 """The settings, read once from the environment; an invalid one stops the start."""
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.settings.prometheus import prometheus_endpoint
 from inferno_operator.settings.values import file, flag, seconds
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import nearest
 
 if TYPE_CHECKING:
     from inferno_operator.resources.dialects import Dialect
@@ -251,8 +251,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 
 
 def _warning(name: str) -> str:
-    nearest = difflib.get_close_matches(name, KNOWN, n=1)
-    return f"{name} is unknown and ignored" + (f"; did you mean {nearest[0]}?" if nearest else "")
+    return f"{name} is unknown and ignored{nearest(name, KNOWN, most=1)}"
 
 
 def _is_service_link(name: str) -> bool:
