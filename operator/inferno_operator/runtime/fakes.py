@@ -1,10 +1,9 @@
 """Implementations of the protocols of `ports` in memory, for tests."""
 
 import asyncio
-import copy
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from inferno_operator.resources import API_VERSION, RESOURCES
 from inferno_operator.resources.dialects import DIALECTS
@@ -23,6 +22,8 @@ from inferno_operator.runtime.ports import (
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Solution, System
+
+T = TypeVar("T")
 
 DEPLOYMENT = Kind("apps", "Deployment", "deployments", "v1")
 
@@ -78,7 +79,7 @@ class FakeCluster:
 
     def add(self, manifest: Mapping[str, Any], namespace: str | None = None) -> Key:
         """Create or replace an object, as a user would."""
-        stored = copy.deepcopy(dict(manifest))
+        stored = _copied(dict(manifest))
         metadata = stored["metadata"]
         metadata["namespace"] = namespace or metadata.get("namespace", "default")
         key = Key.of(stored)
@@ -145,7 +146,7 @@ class FakeCluster:
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return a copy of an object."""
         self._fail()
-        return copy.deepcopy(self._stored(kind, key))
+        return _copied(self._stored(kind, key))
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
@@ -154,7 +155,7 @@ class FakeCluster:
         if kind.kind in self.unserved:
             raise GoneError(f"{kind}: no such kind")
         found = tuple(
-            copy.deepcopy(manifest)
+            _copied(manifest)
             for (name, key), manifest in self.objects.items()
             if name == kind.kind and namespace in ("", key.namespace)
         )
@@ -221,7 +222,7 @@ class FakeCluster:
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
         """Replace the `managedFields` of an object."""
         stored = self._for_write("managers", reference.kind, reference.manifest_at_version())
-        stored["metadata"]["managedFields"] = copy.deepcopy(list(entries))
+        stored["metadata"]["managedFields"] = _copied(list(entries))
         self._written("managers", stored)
 
     async def delete(self, reference: Reference) -> None:
@@ -260,7 +261,7 @@ class FakeCluster:
     def _set_status(self, stored: dict[str, Any], status: Manifest, manager: str) -> None:
         """Set fields of the status; conditions that no apply has set are those of decisions."""
         owners = self._owners.setdefault(stored["metadata"]["uid"], {})
-        fields, own = copy.deepcopy(dict(status)), list(status.get("conditions", ()))
+        fields, own = _copied(dict(status)), list(status.get("conditions", ()))
         before = {k: v for k, v in stored.get("status", {}).items() if owners.get(k) != manager}
         others = [
             condition
@@ -270,11 +271,11 @@ class FakeCluster:
         owners.update(dict.fromkeys([*fields, *(c["type"] for c in own)], manager))
         stored["status"] = {**before, **fields}
         if others or "conditions" in stored["status"]:
-            stored["status"]["conditions"] = [*others, *copy.deepcopy(own)]
+            stored["status"]["conditions"] = [*others, *_copied(own)]
 
     @staticmethod
     def _set_spec(stored: dict[str, Any], manifest: Manifest) -> None:
-        changed = {**stored["spec"], **copy.deepcopy(dict(manifest.get("spec", {})))}
+        changed = {**stored["spec"], **_copied(dict(manifest.get("spec", {})))}
         if changed != stored["spec"]:
             stored["spec"] = changed
             stored["metadata"]["generation"] += 1
@@ -283,11 +284,11 @@ class FakeCluster:
         stored["metadata"]["resourceVersion"] = self._next_version()
         self.writes.append(f"{verb} {stored['kind']} {stored['metadata']['name']}")
         self._note(stored)
-        return copy.deepcopy(stored)
+        return _copied(stored)
 
     def _note(self, stored: Mapping[str, Any], *, gone: bool = False) -> None:
         """Send a change to all watches."""
-        manifest = copy.deepcopy(stored)
+        manifest = _copied(stored)
         change = ObjectChange(int(manifest["metadata"]["resourceVersion"]), manifest, gone=gone)
         self._changes.append((manifest["kind"], change))
         self._wake()
@@ -310,6 +311,13 @@ class FakeCluster:
             raise self.rejected[kind.kind]
 
 
+def _copied(value: T) -> T:
+    """Return a copy of what JSON can hold; `copy.deepcopy` takes three times as long."""
+    if isinstance(value, dict):
+        return cast("T", {name: _copied(item) for name, item in value.items()})
+    return cast("T", [*map(_copied, value)]) if isinstance(value, list) else value
+
+
 def _entries(stored: Manifest) -> Sequence[Any]:
     found: Sequence[Any] = stored["metadata"].get("managedFields", ())
     return found
@@ -318,7 +326,7 @@ def _entries(stored: Manifest) -> Sequence[Any]:
 def _own(stored: dict[str, Any], spec: Manifest, manager: str) -> None:
     """Make a manager the only owner of the fields of a spec, and of no others."""
     mine = {f"f:{name}": _fields(value) for name, value in spec.items()}
-    entries = copy.deepcopy(_entries(stored))
+    entries = _copied(_entries(stored))
     others = [entry for entry in entries if entry.get("manager") != manager]
     for entry in others:
         fields = entry.get("fieldsV1", {}).get("f:spec", {})
