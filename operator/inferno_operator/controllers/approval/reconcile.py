@@ -71,7 +71,8 @@ class Context:
     """What reconciles need.
 
     `source` and `loads` give what a Plan would be decided from now; `locks` and `writes` are those
-    of the optimizations, so that nobody else writes decisions of the namespace meanwhile.
+    of the optimizations: no other one runs meanwhile, and nobody else writes decisions of the
+    namespace between the check of a Plan and its write.
     """
 
     cluster: Cluster
@@ -86,7 +87,7 @@ class Context:
 async def reconcile(namespace: str, context: Context) -> ReconcileResult:
     """Take the next step of all Plans of a namespace."""
     try:
-        async with context.locks[namespace], context.writes[namespace]:
+        async with context.locks[namespace]:
             return await _reconcile(namespace, context)
     except InfernoError as error:
         logger.warning("Plans of namespace %s: %s; trying again", namespace, error)
@@ -172,9 +173,25 @@ async def _carry_out(
     observation: Observation, plan: Plan, optimizer: Optimizer, following: Next, context: Context
 ) -> float | None:
     """Write the decisions of a Plan on the Servers, if its inputs are still the same."""
+    namespace = plan.metadata.namespace
+    # Servers that were never measured are waited for now; under the lock, others would wait, too.
+    await context.loads.with_loads(await context.source.objects(namespace))
+    async with context.writes[namespace]:
+        found = await context.source.objects(namespace)
+        objects = context.loads.with_known_loads(found)
+        return await _carry_out_with(objects, observation, plan, optimizer, following, context)
+
+
+async def _carry_out_with(
+    objects: Sequence[Observation],
+    observation: Observation,
+    plan: Plan,
+    optimizer: Optimizer,
+    following: Next,
+    context: Context,
+) -> float | None:
+    """Write the decisions of a Plan on Servers as they are now, while nobody else writes any."""
     book, by = context.book, following.by
-    found = await context.source.objects(plan.metadata.namespace)
-    objects = await context.loads.with_loads(found)
     checked = _checked(observation, plan, optimizer, objects, context.now())
     if isinstance(checked, Update):
         await book.write(observation, checked)

@@ -200,6 +200,9 @@ class Meter(TypedLoads):
     factor = 1.0
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
+        return self.with_known_loads(observations)
+
+    def with_known_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         return [self._measured(observation) for observation in observations]
 
     def _measured(self, observation: Observation) -> Observation:
