@@ -1,0 +1,108 @@
+"""Options of replays."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ReplayFormat(StrEnum):
+    """Output format of a replay."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+TRACE_FILE = typer.Option(
+    metavar="FILE",
+    show_default=False,
+    help="The load: CSV, also gzip. With a step of a client on each line (client, start_s, "
+    "rate_per_s, input_mean, output_mean), or a request (arrival_s, input_tokens, "
+    "output_tokens).",
+)
+Step = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time between two decisions.")]
+Hours = Annotated[
+    float, typer.Option(metavar="H", min=0, help="How much of the trace; 0: all of it.")
+]
+Scale = Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Multiplies all rates.")]
+ReplayOutput = Annotated[
+    ReplayFormat, typer.Option("--output", "-o", help="How to print the result.")
+]
+Begin = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Replay what Prometheus knows of the Servers with spec.measure since a time, such "
+        "as 2026-11-01 or 2026-11-01T18:00+01:00, or 7d or 12h ago.",
+    ),
+]
+End = Annotated[str, typer.Option("--to", metavar="TIME", help="The end of it; by default now.")]
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write what was read from Prometheus into a file for --trace; .gz compresses it.",
+        show_default=False,
+    ),
+]
+Policies = Annotated[
+    list[str],
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help="inferno, inferno-exact, inferno-reactive, hpa, keda-slo, keda-queue, "
+        "keda-queue-guard, keda-saturation, keda-token, dynamo-sla, static-peak or "
+        "clairvoyant; module:name of your own; with @best, on the best single accelerator of "
+        "each server. Can be repeated.",
+    ),
+]
+Truth = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Models as replicas really perform; policies believe those of the fleet.",
+        show_default=False,
+    ),
+]
+Slower = Annotated[
+    float,
+    typer.Option(
+        metavar="FACTOR",
+        min=0.1,
+        help="Replicas take longer for everything than the Models say, which policies believe.",
+    ),
+]
+Error = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        min=0,
+        max=0.9,
+        help="Each parameter of the Models is too large or too small by this, by chance.",
+    ),
+]
+LeadTimeMean = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="Mean time until a replica serves.")
+]
+LeadTimeSpread = Annotated[
+    float, typer.Option(metavar="SHARE", min=0, help="Its coefficient of variation.")
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Of random lead times and errors.")]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs", "-j", metavar="N", min=1, help="Policies that are replayed at the same time."
+    ),
+]
+Page = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Also write the result as a page: cost and replicas over time, targets by class, "
+        "and the ten worst times of each policy with their causes.",
+        show_default=False,
+    ),
+]
