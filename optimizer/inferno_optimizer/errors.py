@@ -11,7 +11,8 @@ InfernoError
 │   └── NotFoundError               a remote optimizer does not know a name or a path
 ├── CalibrationError                measurements do not determine the performance parameters
 ├── UnavailableError                an external system does not answer; a retry may succeed
-│   └── BusyError                   Prometheus asks for fewer queries
+│   ├── BusyError                   Prometheus asks for fewer queries
+│   └── UnauthenticatedError        the API server does not take a token
 ├── EngineError                     an engine that is measured does not answer as it should
 ├── RefusedError                    Prometheus refuses a query, or its answer is another
 │   └── OversizedError              the answer is larger than what is read
