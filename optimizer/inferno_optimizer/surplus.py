@@ -10,7 +10,6 @@ from inferno_optimizer.decisions import decide_rows, size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.system import (
-    LOWEST_PRIORITY,
     Allocation,
     Decision,
     Reason,
@@ -110,8 +109,7 @@ def _share_out(
 
 
 def _rank(catalogue: Catalogue, server: Server) -> tuple[int, str]:
-    found = catalogue.classes.get(server.service_class)
-    return (found.effective_priority if found else LOWEST_PRIORITY), server.name
+    return catalogue.priority(server.service_class), server.name
 
 
 def _cards(

@@ -214,7 +214,6 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
     target = targets.get((spec.service_class, spec.model))
     reason, message = (ready.reason, ready.message) if ready else ("", "")
     warnings = observation.status.condition(WARNINGS)
-    service_class = catalogue.classes.get(spec.service_class)
     return ServerView(
         name=name,
         spec=spec,
@@ -223,7 +222,7 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
         message=message,
         warnings=warnings.message if warnings else "",
         measured=measured,
-        priority=service_class.effective_priority if service_class else LOWEST_PRIORITY,
+        priority=catalogue.priority(spec.service_class),
     )
 
 

@@ -40,6 +40,15 @@ ITL_OF_REQUESTS: Mean = "itlOfRequests"
 MOST_ACCEPTED = 0.99
 """Largest share of accepted tokens that is believed: steps of a hundred tokens."""
 
+
+def tokens_per_step(accepted: float) -> float:
+    """The output tokens of a step, where a share of them were accepted drafts.
+
+    The first token of a step is none of its drafts, so that all others were accepted.
+    """
+    return 1.0 / (1.0 - min(accepted, MOST_ACCEPTED))
+
+
 MetricName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
 Names = Annotated[Items[MetricName], Field(min_length=1)]
 

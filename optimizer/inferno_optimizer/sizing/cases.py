@@ -8,6 +8,7 @@ from functools import cached_property
 from inferno_optimizer.card_types import without_count
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import (
+    LOWEST_PRIORITY,
     Allocation,
     Decision,
     PerformanceProfile,
@@ -55,6 +56,11 @@ class Catalogue:
     def classes(self) -> Mapping[str, ServiceClass]:
         """Service classes by name."""
         return {c.name: c for c in self.system.classes}
+
+    def priority(self, service_class: str) -> int:
+        """The priority of a class, 1 is the most important; the lowest one if there is no such."""
+        found = self.classes.get(service_class)
+        return found.effective_priority if found else LOWEST_PRIORITY
 
     def target(self, server: Server) -> Target:
         """What the class of a server promises for its model; nothing if it has no targets."""

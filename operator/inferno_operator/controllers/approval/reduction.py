@@ -210,8 +210,7 @@ def _is_displaced(change: _Change, gained: Mapping[str, int], catalogue: Catalog
 
 def priority_of(server: Server, catalogue: Catalogue) -> int:
     """Return the priority of the class of a Server; 1 is the most important."""
-    found = catalogue.classes.get(server.spec.service_class)
-    return found.effective_priority if found else core.LOWEST_PRIORITY
+    return catalogue.priority(server.spec.service_class)
 
 
 def cards_of(

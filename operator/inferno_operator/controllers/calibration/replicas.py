@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from inferno_operator.controllers.calibration.ports import Pair
-from inferno_operator.engines.catalogue import MOST_ACCEPTED
+from inferno_operator.engines.catalogue import tokens_per_step
 from inferno_operator.resources import Server
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, is_label_name, quoted
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
@@ -267,7 +267,7 @@ def _window(
     of them were drafts.
     """
     pod = labels.get("pod", "")
-    per_step = 1.0 / (1.0 - min(_told(_ratio(part["accepted"], part["generated"])), MOST_ACCEPTED))
+    per_step = tokens_per_step(_told(_ratio(part["accepted"], part["generated"])))
     computed = _ratio(part["input_sum"], part["input_count"])
     return Window(
         end=end,

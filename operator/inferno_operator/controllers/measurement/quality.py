@@ -14,9 +14,9 @@ from inferno_operator.engines.catalogue import (
     ACCEPTED_SHARE,
     CACHED_SHARE,
     ITL_OF_REQUESTS,
-    MOST_ACCEPTED,
     TOKENS,
     MetricSource,
+    tokens_per_step,
 )
 from inferno_operator.engines.promql import (
     ENOUGH_REQUESTS,
@@ -275,12 +275,9 @@ def _per_token(reading: Reading, name: str, value: float) -> float:
 
 
 def _tokens_per_step(reading: Reading) -> float | None:
-    """Return the output tokens that a step makes of an answer; None if no draft was accepted.
-
-    The first token of a step is none of its drafts, so all others were accepted.
-    """
+    """Return the output tokens that a step makes of an answer; None if no draft was accepted."""
     share = reading.part(MEANS, ACCEPTED_SHARE)
-    return _rounded(1.0 / (1.0 - min(share, MOST_ACCEPTED))) if share else None
+    return _rounded(tokens_per_step(share)) if share else None
 
 
 def _computed(reading: Reading, inputs: float | None) -> float | None:

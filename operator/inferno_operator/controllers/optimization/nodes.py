@@ -15,7 +15,6 @@ from inferno_operator.resources import Resource, Server
 from inferno_optimizer.placement import Demand, Node, ServerAccelerator, most_cards, unplaced
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import (
-    LOWEST_PRIORITY,
     Allocation,
     Decision,
     PerformanceProfile,
@@ -164,8 +163,7 @@ class _Fit:
         return decision.reason.decided, self._priority(decision)
 
     def _priority(self, decision: Decision) -> int:
-        found = self._catalogue.classes.get(self._servers[decision.server].service_class)
-        return found.effective_priority if found else LOWEST_PRIORITY
+        return self._catalogue.priority(self._servers[decision.server].service_class)
 
     def _demand(self, server: CoreServer, part: Allocation) -> Demand:
         key = server.name, part.accelerator

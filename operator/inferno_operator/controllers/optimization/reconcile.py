@@ -45,7 +45,11 @@ from inferno_operator.controllers.optimization.stabilization import (
     moves,
     with_destinations,
 )
-from inferno_operator.controllers.optimization.wake_changes import with_woken, without_room
+from inferno_operator.controllers.optimization.wake_changes import (
+    is_asleep,
+    with_woken,
+    without_room,
+)
 from inferno_operator.resources import Optimizer, Resource, Server
 from inferno_operator.resources.objects import Key, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable, still_running
@@ -251,15 +255,13 @@ async def _up_to_date(
     woken = context.woken[key.namespace]
     if not woken:
         return observations, solution
-    slept = [o for o in observations if o.reference.uid in woken and _sleeps(o)]
+    slept = [o for o in observations if o.reference.uid in woken and is_asleep(o)]
     manifests = [await context.cluster.get(o.reference.kind, o.reference.key) for o in slept]
-    newest = {o.reference.uid: o for o in (observe(Server, m) for m in manifests) if not _sleeps(o)}
+    newest = {
+        o.reference.uid: o for o in (observe(Server, m) for m in manifests) if not is_asleep(o)
+    }
     context.woken[key.namespace] = {uid: woken[uid] for uid in newest}
     return with_woken(observations, newest, solution, woken)
-
-
-def _sleeps(observation: Observation) -> bool:
-    return isinstance(observation.resource, Server) and observation.resource.sleeps
 
 
 def _crowded(

@@ -312,8 +312,7 @@ def _least(resource: Server, catalogue: Catalogue, *, wakes: bool) -> int:
     spec = resource.spec
     if spec.measure is None:
         return spec.min_num_replicas
-    found = catalogue.classes.get(spec.service_class)
-    priority = found.effective_priority if found else core.LOWEST_PRIORITY
+    priority = catalogue.priority(spec.service_class)
     runs = spec.desired_alloc or spec.current_alloc
     cost = catalogue.unit_cost(spec.model, runs.accelerator) if runs else 0.0
     rests = wakes and may_sleep(resource, cost, priority)

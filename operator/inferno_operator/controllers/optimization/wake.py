@@ -5,6 +5,7 @@ This runs beside the optimization of the namespace, and shares only the moment o
 
 import logging
 from collections.abc import Sequence
+from itertools import filterfalse
 
 from inferno_operator.controllers.optimization.nodes import Nodes, solve_on_nodes, spanning
 from inferno_operator.controllers.optimization.permission import Optimization
@@ -12,6 +13,7 @@ from inferno_operator.controllers.optimization.reconcile import OPTIMIZER, Conte
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.controllers.optimization.wake_changes import (
+    is_asleep,
     is_wanted,
     waking_system,
     waking_updates,
@@ -83,6 +85,5 @@ async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) 
 async def _objects(namespace: str, context: Context) -> Sequence[Observation]:
     """Return the objects as the API server has them, and what waits for Servers that sleep."""
     objects = await OnDemand(context.cluster).objects(namespace)
-    asleep = [o for o in objects if isinstance(o.resource, Server) and o.resource.sleeps]
-    others = [o for o in objects if not (isinstance(o.resource, Server) and o.resource.sleeps)]
-    return [*others, *context.loads.with_known_loads(asleep)]
+    asleep, others = filter(is_asleep, objects), filterfalse(is_asleep, objects)
+    return [*others, *context.loads.with_known_loads([*asleep])]

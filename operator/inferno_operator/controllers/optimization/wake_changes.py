@@ -17,12 +17,16 @@ from inferno_operator.resources.observation import Observation
 from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import (
-    LOWEST_PRIORITY,
     Allocation,
     Decision,
     Solution,
     System,
 )
+
+
+def is_asleep(observation: Observation) -> bool:
+    """Whether it is a Server that sleeps."""
+    return isinstance(observation.resource, Server) and observation.resource.sleeps
 
 
 def is_wanted(observation: Observation) -> bool:
@@ -124,7 +128,9 @@ def without_room(
         free.subtract(after)
         more = after.copy()
         more.subtract(before)
-        growth.append((_priority(server, catalogue), observation.reference.uid, more))
+        growth.append(
+            (catalogue.priority(server.spec.service_class), observation.reference.uid, more)
+        )
     growth.sort(key=lambda entry: entry[:2], reverse=True)
     left_out: set[str] = set()
     while crowded := next((g for g in growth if _lacks(g[2], free)), None):
@@ -173,8 +179,3 @@ def _cards(server: Server, whole: ServerAllocation | None, catalogue: Catalogue)
         for part in whole.mix or (whole,)
     )
     return Counter(cards_in_use(catalogue, server.spec.model, Allocation(mix=parts)))
-
-
-def _priority(server: Server, catalogue: Catalogue) -> int:
-    found = catalogue.classes.get(server.spec.service_class)
-    return found.effective_priority if found else LOWEST_PRIORITY

@@ -7,7 +7,7 @@ OWASP, Cross-Site Request Forgery Prevention.
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Protocol
@@ -72,11 +72,8 @@ class LocalAccess(Forms):
 
     def refusal(self, request: Request) -> Response | None:
         """What a request gets that may not see or do what it asks for; None if it may."""
-        host = request.headers.get("host", "")
-        if host not in self._hosts:
-            return said(HTTPStatus.FORBIDDEN, "this console has another address")
-        if request.method not in SAFE and request.headers.get("origin") != f"http://{host}":
-            return said(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
+        if refusal := refusal_of_strangers(request, self._hosts, "http"):
+            return refusal
         if TOKEN in request.query_params:
             return self._opened(request.query_params[TOKEN])
         if not _same(request.cookies.get(self._cookie, ""), self._secret):
@@ -118,6 +115,16 @@ class Guarded:
 
 def _same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def refusal_of_strangers(request: Request, hosts: Collection[str], scheme: str) -> Response | None:
+    """What a request gets that names another host, or changes something from elsewhere."""
+    host = request.headers.get("host", "")
+    if host not in hosts:
+        return said(HTTPStatus.FORBIDDEN, "this console has another address")
+    if request.method not in SAFE and request.headers.get("origin") != f"{scheme}://{host}":
+        return said(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
+    return None
 
 
 def said(status: HTTPStatus, text: str) -> Response:

@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
-from inferno_operator.cli.kubectl.console.access import SAFE, Guarded, said
+from inferno_operator.cli.kubectl.console.access import SAFE, Guarded, refusal_of_strangers, said
 from inferno_operator.cli.kubectl.console.app import STATIC, form_of
 from inferno_operator.cli.kubectl.console.visits import VISIT_S, Sleep, Visits
 from inferno_operator.runtime.ports import UnauthenticatedError
@@ -67,14 +67,10 @@ def hosted_console(
 
 class _HostedAccess:
     def __init__(self, origin: str) -> None:
-        self._origin, self._host = origin, urlsplit(origin).netloc
+        self._hosts = (urlsplit(origin).netloc,)
 
     def refusal(self, request: Request) -> Response | None:
-        if request.headers.get("host") != self._host:
-            return said(HTTPStatus.FORBIDDEN, "this console has another address")
-        if request.method not in SAFE and request.headers.get("origin") != self._origin:
-            return said(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
-        return None
+        return refusal_of_strangers(request, self._hosts, "https")
 
 
 class _Hosted:

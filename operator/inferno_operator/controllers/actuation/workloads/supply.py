@@ -12,9 +12,6 @@ from inferno_optimizer.system import System
 UNLIMITED = 10**9
 """Cards of each type if the Optimizer ignores the capacity."""
 
-LOWEST_PRIORITY = 100
-"""Priority of a server whose class is unknown."""
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -60,8 +57,7 @@ class Supply:
 
     def priority(self, server: Server) -> int:
         """Return the priority of the class of a server; 1 is the most important."""
-        found = self._catalogue.classes.get(server.spec.service_class)
-        return found.effective_priority if found else LOWEST_PRIORITY
+        return self._catalogue.priority(server.spec.service_class)
 
     def cards(self, server: Server) -> Counter[str]:
         """Return the cards by type of a server: for what runs, and for what was decided."""
