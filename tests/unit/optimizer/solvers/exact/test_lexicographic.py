@@ -1,6 +1,5 @@
 """Prices, first solutions and the search by levels, against linear programs and brute force."""
 
-import time
 from dataclasses import replace
 from functools import cache
 
@@ -12,12 +11,24 @@ from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
-from inferno_optimizer.solvers.exact.settings import ExactSettings, ProgramSizes
+from inferno_optimizer.solvers.exact.settings import ExactSettings, PartSettings, ProgramSizes
 from tests.unit.optimizer.programs import best_of_all, every_choice, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
 LARGE = ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
 """Every program counts as large: prices, a dive, and exchanges around what it finds."""
+
+CUTS = ExactSettings(sizes=ProgramSizes(small=0, medium=0))
+"""Every program counts as medium: cuts too, and in the end the MILP solver for what is open."""
+
+STEPS = replace(
+    CUTS,
+    seconds_per_column=np.inf,
+    parts=PartSettings(growth=0, patience=0, patience_with_few=0),
+)
+"""The same without the MILP solver, which would make good for a step that finds nothing."""
+
+SEARCHES = ("cuts", "prices", "steps")
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -83,49 +94,43 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
     assert outcome.least_value == pytest.approx(value)
 
 
-def large_program(seed: int) -> Program:
-    return random_program(seed, cases=300)
+def larger_program(seed: int) -> Program:
+    return random_program(seed, cases=80)
 
 
 @cache
 def exact_plan(seed: int) -> BoolArray:
-    """The best plan of a large program, for all tests of this seed."""
-    return solve_by_levels(large_program(seed), Timer(lambda: 60.0)).plan
+    """The best plan of a larger program, by the MILP solver, for all tests of this seed."""
+    return solve_by_levels(larger_program(seed), Timer(lambda: 60.0), tolerance=0.0).plan
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "settings",
-    [ExactSettings(sizes=ProgramSizes(small=0, medium=0)), LARGE],
-    ids=["cuts", "prices"],
+    ("settings", "farthest"), [(CUTS, 1e-2), (LARGE, 50.0), (STEPS, 10.0)], ids=SEARCHES
 )
-@pytest.mark.parametrize("seed", range(10))
-def test_a_large_program_is_within_what_is_proven_of_it(seed: int, settings: ExactSettings) -> None:
-    program = large_program(seed)
-    start = time.process_time()  # that of other processes does not count
+@pytest.mark.parametrize("seed", range(5))
+def test_every_search_ends_at_the_best_there_is_and_close_to_what_it_proves(
+    seed: int, settings: ExactSettings, farthest: float
+) -> None:
+    program, exact = larger_program(seed), exact_plan(seed)
+    least = program.value[exact].sum()
 
-    outcome = solve_by_levels(program, Timer(lambda: start + 3.0 - time.process_time()), settings)
+    outcome = solve_by_levels(program, Timer(lambda: 60.0), settings)
 
-    exact = exact_plan(seed)
     levels = len(outcome.most_served)
     served, best = program.served(outcome.plan, levels), program.served(exact, levels)
     assert np.all(program.used(outcome.plan) <= program.capacity)
-    assert served[0] <= best[0] * (1 + 1e-9)
-    assert np.all(outcome.most_served >= served * (1 - 1e-9))
-    assert outcome.most_served[0] >= best[0] * (1 - 1e-9)
-    assert served[0] >= 0.99 * best[0]
-    if np.array_equal(served, best):
-        assert outcome.least_value <= program.value[exact].sum() + 1e-6
+    assert served == pytest.approx(best)
+    assert program.value[outcome.plan].sum() == pytest.approx(least)
+    assert np.all(outcome.most_served >= best * (1 - 1e-9))
+    assert least - farthest <= outcome.least_value <= least + 1e-6
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))  # without the solver two of them end too early
 def test_what_the_solution_of_parts_leaves_open_goes_to_the_solver(seed: int) -> None:
     program = random_program(seed, cases=60)
     program = replace(program, level=np.zeros_like(program.level))
 
-    outcome = solve_by_levels(
-        program, Timer(lambda: 60.0), ExactSettings(sizes=ProgramSizes(small=0, medium=0)), 0.0
-    )
+    outcome = solve_by_levels(program, Timer(lambda: 60.0), CUTS, 0.0)
 
     (served,) = program.served(outcome.plan, 1)
     assert outcome.most_served[0] - served <= ExactSettings().gap * outcome.most_served[0]
