@@ -1,4 +1,4 @@
-"""`inferno catalogue`: performance parameters that others have published."""
+"""`inferno catalogue`: figures that others have published, and estimates where there are none."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 from typing import Annotated
@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def published() -> None:
-    """Show performance parameters that others have published.
+    """Show figures that others have published, and estimate what nobody has.
 
     They are a start, until your own are calibrated.
     """
@@ -40,3 +40,98 @@ def show_model(
     known = read_catalogue()
     figures = known.of(model)
     show(output, lambda: model_manifest(model, figures), lambda: figures_parts(known, figures))
+
+
+@app.command("accelerators", epilog="Example: inferno catalogue accelerators")
+def list_accelerators(output: Output = Format.TABLE) -> None:
+    """List the cards that an estimate may be of, as their vendors publish them."""
+    from inferno_operator.cli.offline.hardware import read_hardware
+    from inferno_operator.cli.tables.catalogue import hardware_parts
+
+    known = read_hardware()
+    show(output, known.to_json, lambda: hardware_parts(known))
+
+
+@app.command("models", epilog="Example: inferno catalogue models")
+def list_known_models(output: Output = Format.TABLE) -> None:
+    """List the models whose config.json is known: for `inferno catalogue estimate --model`."""
+    from inferno_operator.cli.offline.hardware import read_models
+    from inferno_operator.cli.tables.catalogue import models_parts
+
+    known = read_models()
+    show(output, known.to_json, lambda: models_parts(known))
+
+
+@app.command(
+    "estimate",
+    epilog="Example: inferno catalogue estimate --model Llama-3.1-70B --accelerator H200 "
+    "--accelerator-count 2 --dtype fp8"
+    "\n\nExample: inferno catalogue estimate --model-config config.json --accelerator MI300X "
+    "-o table",
+)
+def estimate_model(  # noqa: PLR0913 - an argument for each option
+    *,
+    accelerator: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The card; `inferno catalogue accelerators` has all."),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A model of `inferno catalogue models`; with --model-config, the name to give it.",
+            show_default=False,
+        ),
+    ] = "",
+    model_config: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="The config.json of a model on Hugging Face.", show_default=False
+        ),
+    ] = "",
+    accelerator_count: Annotated[
+        int, typer.Option(min=1, help="Cards of a replica, which share each layer.")
+    ] = 1,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published.",
+            show_default=False,
+        ),
+    ] = "",
+    kv_dtype: Annotated[
+        str, typer.Option(metavar="NAME", help="Precision of the cache: bf16 or fp8.")
+    ] = "bf16",
+    input_tokens: Annotated[int, typer.Option(min=1, help="Mean input tokens of requests.")] = 1024,
+    output_tokens: Annotated[int, typer.Option(min=1, help="Mean output tokens.")] = 256,
+    output: Output = Format.YAML,
+) -> None:
+    """Estimate the performance of a model that nobody has measured, as a Model to paste.
+
+    A roofline: a step takes as long as the card needs to read weights and cache, or to multiply,
+    and what engines take besides, which was fitted to published measurements. It says what it was
+    off by for models that it was not fitted to. Needs no cluster and no GPU.
+    """
+    from inferno_operator.cli.estimate import EstimateRequest, estimated, has_experts
+    from inferno_operator.cli.offline.hardware import read_hardware, read_models
+    from inferno_operator.cli.offline.model_config import read_config
+    from inferno_operator.cli.tables.catalogue import estimate_parts
+    from inferno_optimizer.errors import InputError
+
+    if not model and not model_config:
+        raise InputError("name a model with --model, or its config.json with --model-config")
+    hardware = read_hardware()
+    card = hardware.card(accelerator)
+    config = read_config(model_config) if model_config else read_models().model(model).config
+    origin = model_config or model
+    name = model or str(config.get("_name_or_path") or config.get("model_type") or "model")
+    wanted = EstimateRequest(
+        name, config, origin, accelerator_count, dtype, kv_dtype, input_tokens, output_tokens
+    )
+    error = hardware.error(experts=has_experts(wanted), several=accelerator_count > 1)
+    found = estimated(wanted, card, error)
+    if output is Format.YAML:
+        for line in found.warnings():
+            typer.echo(f"# {line}")
+    show(output, found.manifest, lambda: estimate_parts(found))

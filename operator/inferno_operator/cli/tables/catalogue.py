@@ -1,10 +1,16 @@
-"""Text output of the command line: published performance parameters."""
+"""Text output of the command line: published figures, and estimates."""
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from inferno_operator.cli.estimate import ModelEstimate
 from inferno_operator.cli.offline.catalogue import Figures, PublishedFigures
+from inferno_operator.cli.offline.hardware import Card, KnownHardware, KnownModel, KnownModels
+from inferno_operator.cli.offline.model_config import architecture
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.resources import PerformanceData
+from inferno_optimizer.calibration.roofline import CACHE_BYTES
 
 START = "These figures are a start: calibrate your own with `inferno calibrate`."
 
@@ -39,3 +45,57 @@ def _row(data: PerformanceData, source: str) -> tuple[str, ...]:
     alpha, beta = parameters.alpha or 0.0, parameters.beta or 0.0
     numbers = (data.acc_count, alpha, beta, data.max_batch_size, data.at_tokens)
     return (data.acc, *(f"{number:g}" for number in numbers), source)
+
+
+def hardware_parts(hardware: KnownHardware) -> Iterator[Part]:
+    """Yield the cards, and their sources."""
+    headings = ("ACCELERATOR", ">GB", ">GB/S", ">TFLOP/S", ">8 BIT", ">LINK GB/S", ">W", "SOURCE")
+    yield TextTable(headings, [_card_row(card) for card in hardware.accelerators])
+    yield ""
+    for key, sheet in hardware.sources.items():
+        yield "; ".join(filter(None, (f"{key}: {sheet.title}", sheet.date, sheet.note)))
+
+
+def _card_row(card: Card) -> tuple[str, ...]:
+    figures = (card.memory, card.bandwidth, card.flops16, card.flops8, card.link, card.power)
+    return (card.name, *("-" if f is None else f"{f:g}" for f in figures), card.source)
+
+
+def models_parts(known: KnownModels) -> Iterator[Part]:
+    """Yield the models with what follows from the shapes of their matrices."""
+    headings = ("MODEL", ">LAYERS", ">10^9", ">A TOKEN", ">KIB/TOKEN", ">WINDOW", "REPOSITORY")
+    yield TextTable(headings, [_model_row(model) for model in known.models])
+
+
+def _model_row(known: KnownModel) -> tuple[str, ...]:
+    model = architecture(known.config, known.name)
+    growing = model.layers - model.windowed_layers
+    cache = growing * model.cached(1) * CACHE_BYTES["bf16"] / 1024
+    return (
+        known.name,
+        str(model.layers),
+        f"{model.parameters / 1e9:.2f}",
+        f"{model.active / 1e9:.2f}",
+        f"{cache:.4g}",
+        str(model.window or "-"),
+        known.repository,
+    )
+
+
+def estimate_parts(estimate: ModelEstimate) -> Iterator[Part]:
+    """Yield the times of steps, what fits into the memory, and what the estimate is off by."""
+    wanted, replica = estimate.wanted, estimate.roofline
+    context = wanted.input_tokens + wanted.output_tokens / 2.0
+    sizes = np.unique(np.rint(np.geomspace(1, estimate.batch, num=4)))
+    times = replica.step_ms(sizes, context)
+    rows = [(f"{n:.0f}", f"{t:.2f}") for n, t in zip(sizes, times, strict=True)]
+    yield f"{wanted.name} ({estimate.weights}) on {wanted.cards} x {estimate.card.name}"
+    yield ""
+    yield TextTable((">REQUESTS", ">STEP MS"), rows)
+    yield ""
+    prompt = estimate.parameters.delta * wanted.input_tokens
+    yield (
+        f"A prompt of {wanted.input_tokens} tokens adds {prompt:.1f} ms. The weights take"
+        f" {replica.weights_gb:.1f} GB; {estimate.max_tokens} tokens fit beside them."
+    )
+    yield from estimate.warnings()

@@ -1,0 +1,161 @@
+"""`inferno catalogue estimate`: performance data of a model that nobody has measured; pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from inferno_operator.cli.offline.hardware import Card, KnownError
+from inferno_operator.cli.offline.manifests import object_name
+from inferno_operator.cli.offline.model_config import architecture, stored_precision
+from inferno_operator.resources import Model, parse
+from inferno_operator.resources.base import API_VERSION
+from inferno_optimizer.calibration.roofline import (
+    CACHE_BYTES,
+    MAX_REQUESTS,
+    PRECISIONS,
+    Roofline,
+)
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.system import StepParameters
+
+DIGITS = 4
+"""Significant digits of what is printed; the error is in the second one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateRequest:
+    """What an estimate is asked for.
+
+    Attributes
+    ----------
+    name
+        Of the model.
+    config, origin
+        Its config.json, and where it is from.
+    cards
+        Cards of a replica.
+    weights, cache
+        Precision of weights and cache; none: of the weights as the config.json has it.
+    input_tokens, output_tokens
+        Mean tokens of requests.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    origin: str
+    cards: int
+    weights: str
+    cache: str
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEstimate:
+    """Performance data of a model on a card, which nobody has measured.
+
+    `batch` requests of the wanted lengths fit into a cache of `max_tokens`; `error` is what such
+    estimates are off by, None where nothing is known.
+    """
+
+    wanted: EstimateRequest
+    card: Card
+    weights: str
+    roofline: Roofline
+    parameters: StepParameters
+    batch: int
+    max_tokens: int
+    error: KnownError | None
+
+    def warnings(self) -> Iterator[str]:
+        """What a reader has to know of the figures, a line each."""
+        yield "Estimated from data sheets, not measured: calibrate with `inferno calibrate`."
+        if self.error is None:
+            yield "No measurement of a model of this kind is known, so the error is not known."
+        else:
+            yield (
+                f"Off by {self.error.median} % in the median of {self.error.entries} published"
+                f" measurements of its kind, by {self.error.largest} % in the worst."
+            )
+        if not self.card.measured:
+            yield f"None of the published measurements is of {self.card.name}."
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of a Model with the figures."""
+        rounded = {name: _rounded(value) for name, value in self._step_parms().items()}
+        data = {
+            "acc": self.card.name,
+            "accCount": self.wanted.cards,
+            "stepParms": rounded,
+            "maxBatchSize": self.batch,
+            "atTokens": self.wanted.output_tokens,
+            "maxTokens": self.max_tokens,
+            "maxNumSeqs": MAX_REQUESTS,
+        }
+        manifest = {
+            "apiVersion": API_VERSION,
+            "kind": Model.kind,
+            "metadata": {"name": object_name(self.wanted.name)},
+            "spec": {"name": self.wanted.name, "data": [data]},
+        }
+        parse(manifest)
+        return manifest
+
+    def _step_parms(self) -> Mapping[str, float]:
+        found = self.parameters
+        return {
+            "alpha": found.alpha,
+            "kappa": found.kappa,
+            "delta": found.delta,
+            "budget": int(found.budget),
+            "overhead": found.overhead,
+            "minInTokens": found.min_input_tokens,
+            "maxInTokens": found.max_input_tokens,
+            "minOutTokens": found.min_output_tokens,
+            "maxOutTokens": found.max_output_tokens,
+        }
+
+
+def estimated(wanted: EstimateRequest, card: Card, error: KnownError | None) -> ModelEstimate:
+    """ModelEstimate the performance of a model on a card.
+
+    Raises
+    ------
+    InputError
+        A precision is not known, the config.json has a mistake, or the model does not fit.
+    """
+    model = architecture(wanted.config, wanted.origin)
+    weights = wanted.weights or stored_precision(wanted.config)
+    precision = replace(
+        _of(PRECISIONS, weights, "--dtype"), cache=_of(CACHE_BYTES, wanted.cache, "--kv-dtype")
+    )
+    roofline = Roofline(model, precision, card.figures, wanted.cards)
+    prompt, output = wanted.input_tokens, wanted.output_tokens
+    try:
+        room = roofline.max_tokens(prompt + output)
+    except InputError as problem:
+        raise InputError(f"{wanted.name} on {wanted.cards} x {card.name}: {problem}") from problem
+    batch = min(room // (prompt + output), MAX_REQUESTS)
+    if batch < 1:
+        raise InputError(
+            f"{wanted.name} on {wanted.cards} x {card.name}: no request of {prompt + output} tokens"
+            f" fits into the cache, which has room for {room}"
+        )
+    parameters = roofline.parameters(prompt, output, batch)
+    return ModelEstimate(wanted, card, weights, roofline, parameters, batch, room, error)
+
+
+def has_experts(wanted: EstimateRequest) -> bool:
+    """Whether the model has experts."""
+    return architecture(wanted.config, wanted.origin).experts > 0
+
+
+def _of(known: Mapping[str, Any], name: str, option: str) -> Any:  # noqa: ANN401 - of either table
+    if name not in known:
+        raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(known))}")
+    return known[name]
+
+
+def _rounded(value: float) -> float:
+    return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,119 @@
+"""Cards and models that an estimate may be of; see `hardware.yaml` and `models.yaml`."""
+
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from inferno_operator.resources.schema import Items, Number, Part
+from inferno_optimizer.calibration.roofline import CardFigures
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import alternatives
+
+
+class DataSheet(Part):
+    """Who publishes figures of a card, and when."""
+
+    title: str
+    date: str
+    note: str = ""
+
+
+class Card(Part):
+    """A card as its vendor publishes it; units as in `hardware.yaml`."""
+
+    name: str
+    source: str
+    memory: Number
+    bandwidth: Number
+    flops16: Number
+    flops8: Number | None = None
+    link: Number
+    power: Number | None = None
+    measured: bool = False
+
+    @property
+    def figures(self) -> CardFigures:
+        """What the optimizer computes with."""
+        return CardFigures(self.memory, self.bandwidth, self.flops16, self.flops8, self.link)
+
+
+class KnownError(Part):
+    """What estimates of models with or without experts, on one or several cards, are off by."""
+
+    experts: bool
+    several: bool
+    entries: int
+    median: int
+    """Of the entries [percent]."""
+    largest: int
+    """Of the entries [percent]."""
+
+
+class KnownHardware(Part):
+    """Cards, their sources, and what estimates are off by."""
+
+    sources: dict[str, DataSheet]
+    accelerators: Items[Card]
+    errors: Items[KnownError]
+
+    def card(self, name: str) -> Card:
+        """Return a card.
+
+        Raises
+        ------
+        InputError
+            It is not known; the message has similar names.
+        """
+        known = [card.name for card in self.accelerators]
+        if name not in known:
+            raise InputError(f"--accelerator: {name!r} is not known{alternatives(name, known)}")
+        return self.accelerators[known.index(name)]
+
+    def error(self, *, experts: bool, several: bool) -> KnownError | None:
+        """What estimates of a kind are off by; None: there is nothing to compare with."""
+        kinds = ((error.experts, error.several) for error in self.errors)
+        found = dict(zip(kinds, self.errors, strict=True))
+        return found.get((experts, several))
+
+
+class KnownModel(Part):
+    """A model: where it is published, its parameters (all, of a token) and its config.json."""
+
+    name: str
+    repository: str
+    parameters: Items[Number]
+    config: dict[str, Any]
+
+
+class KnownModels(Part):
+    """The models."""
+
+    models: Items[KnownModel]
+
+    def model(self, name: str) -> KnownModel:
+        """Return a model.
+
+        Raises
+        ------
+        InputError
+            It is not known; the message has similar names.
+        """
+        known = [model.name for model in self.models]
+        if name not in known:
+            raise InputError(f"--model: {name!r} is not known{alternatives(name, known)}")
+        return self.models[known.index(name)]
+
+
+def read_hardware() -> KnownHardware:
+    """Return the cards of this version."""
+    return KnownHardware.model_validate(_read("hardware.yaml"))
+
+
+def read_models() -> KnownModels:
+    """Return the models of this version."""
+    return KnownModels.model_validate(_read("models.yaml"))
+
+
+def _read(name: str) -> object:
+    return yaml.safe_load(files(__package__).joinpath(name).read_text(encoding="utf-8"))

@@ -1,0 +1,149 @@
+"""The config.json of a model on Hugging Face -> its architecture; pure.
+
+Publishers name the same figure differently; the tuples of names are in the order in which they are
+tried. A model that also sees or hears has the figures of its language model in `text_config`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inferno_operator.cli.offline.files import decoded, read_bytes
+from inferno_optimizer.calibration.architecture import Architecture, LatentAttention
+from inferno_optimizer.errors import InputError, UnsupportedError
+
+EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")
+ACTIVE_EXPERTS = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
+EXPERT_WIDTH = ("moe_intermediate_size", "intermediate_size")
+WINDOWED, WHOLE = "sliding_attention", "full_attention"
+
+QUANTIZED = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "int4", "gptq": "int4"}
+"""Precision of weights by the method in `quantization_config`."""
+
+
+def read_config(path: str) -> Mapping[str, Any]:
+    """Read a config.json.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or is no JSON object.
+    """
+    text = decoded(read_bytes(path), path)
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise InputError(f"{path}: not the config.json of a model: no JSON object")
+    return config
+
+
+def architecture(config: Mapping[str, Any], origin: str) -> Architecture:
+    """What the model is made of.
+
+    Raises
+    ------
+    InputError
+        A field is missing, or is no whole number above 0.
+    UnsupportedError
+        The model has layers that are not attention.
+    """
+    return _Figures(config.get("text_config") or config, origin).architecture()
+
+
+def stored_precision(config: Mapping[str, Any]) -> str:
+    """Precision of the weights as they are published: bf16, fp8, int4 or mxfp4."""
+    method = (config.get("quantization_config") or {}).get("quant_method", "")
+    return QUANTIZED.get(method, "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """Figures of a model, and the file that messages name."""
+
+    config: Mapping[str, Any]
+    origin: str
+
+    def architecture(self) -> Architecture:
+        layers, hidden = self.number("num_hidden_layers"), self.number("hidden_size")
+        heads = self.number("num_attention_heads")
+        experts = self.number(*EXPERTS, default=0)
+        dense = self.dense_layers(layers) if experts else layers
+        width = self.number(*EXPERT_WIDTH) if experts else 0
+        windowed, window = self.windows(layers)
+        return Architecture(
+            layers,
+            hidden,
+            self.number("vocab_size"),
+            bool(self.config.get("tie_word_embeddings")),
+            heads,
+            self.number("num_key_value_heads", default=heads),
+            self.number("head_dim", default=hidden // heads),
+            self.latent(),
+            windowed,
+            window,
+            dense,
+            self.number("intermediate_size") if dense else 0,
+            experts,
+            self.number(*ACTIVE_EXPERTS) if experts else 0,
+            width,
+            self.shared_width(width),
+        )
+
+    def number(self, *names: str, default: int | None = None) -> int:
+        """The first of the fields that is there."""
+        for name in names:
+            if (value := self.config.get(name)) is not None:
+                if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                    raise InputError(f"{self.origin}: {name}: {value!r} is no whole number")
+                if value > 0 or default is not None:
+                    return value
+                raise InputError(f"{self.origin}: {name}: must be above 0")
+        if default is None:
+            raise InputError(f"{self.origin}: {' or '.join(names)}: missing")
+        return default
+
+    def latent(self) -> LatentAttention | None:
+        """Latent attention, if the model has it."""
+        if not self.config.get("kv_lora_rank"):
+            return None
+        return LatentAttention(
+            self.number("q_lora_rank", default=0),
+            self.number("kv_lora_rank"),
+            self.number("qk_nope_head_dim"),
+            self.number("qk_rope_head_dim"),
+            self.number("v_head_dim"),
+        )
+
+    def dense_layers(self, layers: int) -> int:
+        """Layers without experts, of a model that has some."""
+        each = self.number("decoder_sparse_step", default=1)
+        first = self.number("first_k_dense_replace", default=len(self.listed("mlp_only_layers")))
+        return first + (layers - first) * (each - 1) // each
+
+    def shared_width(self, width: int) -> int:
+        """Inner width of what every token passes beside its experts."""
+        shared = self.number("n_shared_experts", "num_shared_experts", default=0)
+        return self.number("shared_expert_intermediate_size", default=shared * width)
+
+    def windows(self, layers: int) -> tuple[int, int]:
+        """How many layers keep the last tokens only, and how many tokens."""
+        kinds = self.listed("layer_types")
+        if strange := sorted(set(kinds) - {WINDOWED, WHOLE}):
+            raise UnsupportedError(
+                f"{self.origin}: layer_types: {strange[0]!r} is not attention to all or to the last"
+                " tokens; such a model has to be measured"
+            )
+        window = self.number("sliding_window", default=0)
+        if not window or self.config.get("use_sliding_window") is False:
+            return 0, 0
+        if kinds:
+            return kinds.count(WINDOWED), window
+        pattern = self.number("sliding_window_pattern", default=0)
+        return layers - (layers // pattern if pattern else 0), window
+
+    def listed(self, name: str) -> list[str]:
+        """A list; none where it is absent."""
+        return list(self.config.get(name) or ())

@@ -1,0 +1,43 @@
+"""Estimates of the catalogue against published measurements, as the page shows them."""
+
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+
+from inferno_operator.cli.offline.hardware import read_hardware
+from inferno_optimizer.calibration.roofline import EFFICIENCY
+from tests.published.judge import fit, judged, known_errors
+from tests.published.measured import DATA, points
+from tests.published.page import PAGE, page
+from tests.reference.shown import ROOT
+
+RENEW = "make it anew: python -m tests.published"
+
+
+def test_the_page_is_as_the_measurements_have_it() -> None:
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == page(), RENEW
+
+
+def test_the_efficiency_is_the_one_that_fits_best() -> None:
+    assert astuple(fit(points())) == pytest.approx(astuple(EFFICIENCY), rel=0.01), RENEW
+
+
+def test_the_command_says_what_estimates_of_other_models_are_off_by() -> None:
+    assert list(read_hardware().errors) == known_errors(), RENEW
+
+
+def test_half_of_the_estimates_are_within_a_quarter() -> None:
+    assert np.median([one.off for one in judged()]) < 0.25
+
+
+def test_cards_that_count_as_measured_are_those_of_the_measurements() -> None:
+    measured = {card.name for card in read_hardware().accelerators if card.measured}
+
+    assert measured == {point.entry.accelerator for point in points()}
+
+
+def test_every_source_of_a_measurement_is_explained() -> None:
+    explained = (DATA / "README.md").read_text(encoding="utf-8")
+
+    assert all(f"| `{point.entry.source}` |" in explained for point in points())

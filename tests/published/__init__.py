@@ -1,0 +1,1 @@
+"""Published measurements beside estimates of the catalogue; see tests/data/published."""

@@ -1,0 +1,127 @@
+"""The measurements, and what estimates say of them; see tests/data/published."""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from inferno_operator.cli.estimate import EstimateRequest, estimated
+from inferno_operator.cli.offline.hardware import read_hardware, read_models
+from inferno_optimizer.calibration.roofline import Efficiency, Roofline
+from inferno_optimizer.system import StepParameters
+
+DATA = Path(__file__).parents[1] / "data/published"
+
+SAME_SHAPE = {"DeepSeek-R1": "DeepSeek-V3"}
+"""Models that the catalogue has under another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What was measured: a model on cards, with an engine, published by somebody."""
+
+    source: str
+    model: str
+    accelerator: str
+    cards: int
+    dtype: str
+    engine: str
+
+    def __str__(self) -> str:
+        """Return all but who published it."""
+        return f"{self.model} {self.dtype}, {self.cards} x {self.accelerator}, {self.engine}"
+
+    @property
+    def experts(self) -> bool:
+        """Whether the model has experts."""
+        return replica(self).model.experts > 0
+
+    @property
+    def several(self) -> bool:
+        """Whether it is on several cards."""
+        return self.cards > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A time that was measured [ms], with a fixed number of clients whose requests are alike.
+
+    `time` says which: `step`, a decode step; `itl`, the mean time between tokens; `ttft`, to the
+    first token; `request`, of requests that begin together.
+    """
+
+    entry: Entry
+    clients: int
+    input_tokens: int
+    output_tokens: int
+    time: str
+    ms: float
+
+
+@cache
+def points() -> tuple[Point, ...]:
+    """All that was measured."""
+    with (DATA / "times.csv").open(encoding="utf-8") as file:
+        return tuple(map(_point, csv.DictReader(file)))
+
+
+def _point(row: Mapping[str, str]) -> Point:
+    entry = Entry(
+        row["source"],
+        row["model"],
+        row["accelerator"],
+        int(row["cards"]),
+        row["dtype"],
+        row["engine"],
+    )
+    clients, inputs, outputs = (int(row[n]) for n in ("clients", "input_tokens", "output_tokens"))
+    return Point(entry, clients, inputs, outputs, row["time"], float(row["ms"]))
+
+
+@cache
+def replica(entry: Entry, inputs: int = 1024, outputs: int = 256) -> Roofline:
+    """The roofline of an entry."""
+    return _estimate(entry, inputs, outputs)[0]
+
+
+@cache
+def _estimate(entry: Entry, inputs: int, outputs: int) -> tuple[Roofline, int]:
+    name = SAME_SHAPE.get(entry.model, entry.model)
+    config = read_models().model(name).config
+    wanted = EstimateRequest(name, config, name, entry.cards, entry.dtype, "bf16", inputs, outputs)
+    found = estimated(wanted, read_hardware().card(entry.accelerator), None)
+    return found.roofline, found.batch
+
+
+def predicted(point: Point, efficiency: Efficiency) -> float:
+    """What the estimate says of a time [ms], with the parameters that the command prints."""
+    roofline, batch = _estimate(point.entry, point.input_tokens, point.output_tokens)
+    found = Roofline(
+        roofline.model, roofline.precision, roofline.card, roofline.cards, efficiency
+    ).parameters(point.input_tokens, point.output_tokens, batch)
+    return TIMES[point.time](found, point)
+
+
+def _step(found: StepParameters, point: Point, requests: int | None = None) -> float:
+    cached = point.input_tokens + point.output_tokens / 2.0 + found.overhead
+    return found.alpha + found.kappa * cached * (requests or point.clients)
+
+
+def _between_tokens(found: StepParameters, point: Point) -> float:
+    """While a client gets its answer, the prompts of all others are computed once."""
+    prompts = (point.clients - 1) * found.delta * point.input_tokens
+    return _step(found, point) + prompts / point.output_tokens
+
+
+def _first_token(found: StepParameters, point: Point) -> float:
+    return _step(found, point, requests=1) + found.delta * point.input_tokens
+
+
+def _together(found: StepParameters, point: Point) -> float:
+    prompts = point.clients * found.delta * point.input_tokens
+    return point.output_tokens * _step(found, point) + prompts
+
+
+TIMES = {"step": _step, "itl": _between_tokens, "ttft": _first_token, "request": _together}
+"""What the parameters say of each time."""

@@ -1,0 +1,81 @@
+"""config.json of models: parameters that publishers state, and mistakes in a line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from inferno_operator.cli.offline.hardware import KnownModel, read_models
+from inferno_operator.cli.offline.model_config import architecture, stored_precision
+from inferno_optimizer.errors import InputError, UnsupportedError
+
+MODELS = read_models().models
+CONFIG: Mapping[str, Any] = MODELS[0].config
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_the_parameters_are_those_that_the_publisher_states(model: KnownModel) -> None:
+    stated, of_a_token = model.parameters
+    found = architecture(model.config, model.name)
+    looked_up = 0 if found.tied else found.embedding  # some count the input embedding, some do not
+
+    assert found.parameters / 1e9 == pytest.approx(stated, rel=0.005)
+    assert any(
+        n / 1e9 == pytest.approx(of_a_token, rel=0.05)
+        for n in (found.active, found.active + looked_up)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kib"), [("Llama-3.1-8B", 128.0), ("DeepSeek-V3", 68.625), ("gpt-oss-120b", 72.0)]
+)
+def test_the_cache_of_a_token_is_as_published(name: str, kib: float) -> None:
+    """DeepSeek-V3: 70.272 kB a token, arXiv:2505.09343, table 1."""
+    model = architecture(read_models().model(name).config, name)
+
+    assert model.layers * model.cached(1) * 2 / 1024 == kib
+
+
+def test_layers_by_type_are_counted_by_type() -> None:
+    kinds = ["sliding_attention", "full_attention"] * 16
+    model = architecture({**CONFIG, "sliding_window": 128, "layer_types": kinds}, "config.json")
+
+    assert (model.windowed_layers, model.window) == (16, 128)
+
+
+def test_a_window_that_is_switched_off_is_none() -> None:
+    given = {**CONFIG, "sliding_window": 4096, "use_sliding_window": False}
+
+    assert architecture(given, "config.json").windowed_layers == 0
+
+
+def test_a_model_that_also_sees_has_its_language_model_inside() -> None:
+    assert architecture({"text_config": CONFIG}, "c") == architecture(CONFIG, "c")
+
+
+@pytest.mark.parametrize(("method", "precision"), [("fp8", "fp8"), ("awq", "int4"), (None, "bf16")])
+def test_the_weights_are_as_they_are_published(method: str | None, precision: str) -> None:
+    given = {"quantization_config": {"quant_method": method}} if method else {}
+
+    assert stored_precision(given) == precision
+
+
+@pytest.mark.parametrize("field", ["hidden_size", "num_hidden_layers", "vocab_size"])
+def test_a_field_that_is_missing_is_named(field: str) -> None:
+    given = {name: value for name, value in CONFIG.items() if name != field}
+
+    with pytest.raises(InputError, match=f"^config.json: {field}: missing$"):
+        architecture(given, "config.json")
+
+
+@pytest.mark.parametrize("value", ["4096", 4096.5, True, 0])
+def test_a_field_that_is_no_number_is_named(value: object) -> None:
+    with pytest.raises(InputError, match=r"config.json: hidden_size: "):
+        architecture({**CONFIG, "hidden_size": value}, "config.json")
+
+
+def test_layers_that_are_no_attention_are_refused() -> None:
+    given = {**CONFIG, "layer_types": ["linear_attention"] * 32}
+
+    with pytest.raises(UnsupportedError, match="layer_types: 'linear_attention'"):
+        architecture(given, "config.json")
