@@ -16,6 +16,9 @@ import pytest
 from tests.reference.shown import ROOT, pages
 
 MARKDOWN_LINK = re.compile(r"\]\(([^)\s]+)\)")
+MOST_LINES = 400
+"""Of a page: what a reader scrolls through without losing the thread."""
+
 LOADING = {"link": "href", "script": "src", "img": "src", "iframe": "src"}
 
 
@@ -91,6 +94,12 @@ def test_it_builds_without_a_warning(site: Site) -> None:
 
 def test_no_link_is_dead(site: Site) -> None:
     assert [dead for page in site.pages.values() for dead in site.dead(page)] == []
+
+
+def test_no_page_is_long() -> None:
+    lines = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in ROOT.glob("docs/**/*.md")}
+
+    assert {str(page): n for page, n in lines.items() if n > MOST_LINES} == {}
 
 
 def test_a_reader_needs_no_internet(site: Site) -> None:

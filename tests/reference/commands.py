@@ -1,6 +1,7 @@
 """Every command and its options, as their help shows them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,11 +15,60 @@ WIDTH = 90
 PROGRAMS = {"inferno": inferno.app, "kubectl inferno": kubectl.app}
 
 
-def commands() -> str:
-    """A section for each command."""
-    return "\n\n".join(
-        f"## {context.command_path}\n\n{fenced(context.get_help())}" for context in contexts()
-    )
+PAGES: Mapping[str, tuple[str, ...]] = {
+    "optimize": ("sample", "optimize", "explain", "report"),
+    "measure": ("measure", "calibrate", "bench"),
+    "replay": ("replay", "floor"),
+    "catalogue": ("catalogue",),
+    "others": ("generate", "migrate"),
+    "programs": ("operator", "serve"),
+    "kubectl": ("optimize", "explain", "generate", "top", "savings", "measure"),
+    "kubectl-plans": ("plan", "plans", "diff", "approve", "reject"),
+    "kubectl-console": ("console", "console-server"),
+}
+"""Which commands, with those below them, are on which page of `docs/reference/cli`."""
+
+
+def of_kubectl(page: str) -> bool:
+    """Whether a page is about the plugin of kubectl."""
+    return page.startswith("kubectl")
+
+
+def index_of_commands() -> str:
+    """The help of each program, and the page of each of its commands."""
+    return "\n\n".join(map(_program, PROGRAMS))
+
+
+def commands_of(page: str) -> str:
+    """A section for each command of a page."""
+    return "\n\n".join(map(_section, contexts_of(page)))
+
+
+def contexts_of(page: str) -> Iterator[typer.Context]:
+    """The commands of a page, in the order of the help."""
+    program = "kubectl inferno" if of_kubectl(page) else "inferno"
+    for context in contexts():
+        name = context.command_path.removeprefix(f"{program} ")
+        if context.command_path != name and name.split()[0] in PAGES[page]:
+            yield context
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "cli": index_of_commands,
+    **{f"cli/{p}": partial(commands_of, p) for p in PAGES},
+}
+"""What is generated, by page."""
+
+
+def _program(name: str) -> str:
+    (whole,) = (context for context in contexts() if context.command_path == name)
+    pages = [page for page in PAGES if of_kubectl(page) == (name != "inferno")]
+    links = [f"- [{', '.join(PAGES[page])}](cli/{page}.md)" for page in pages]
+    return "\n\n".join((_section(whole), "\n".join(links)))
+
+
+def _section(context: typer.Context) -> str:
+    return f"## {context.command_path}\n\n{fenced(context.get_help())}"
 
 
 def contexts() -> Iterator[typer.Context]:

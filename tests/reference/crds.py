@@ -1,6 +1,7 @@
 """Every field of the custom resources, from their CustomResourceDefinitions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from inferno_operator.resources import RESOURCES, Resource
@@ -19,16 +20,25 @@ LIMITS = {
 """Keys of a schema that a user may run into, in words."""
 
 
-def crds() -> str:
-    """A section for each kind."""
-    return "\n\n".join(map(_section, RESOURCES))
+def index_of_kinds() -> str:
+    """What each kind is, and its page."""
+    lines = [
+        (f"[{resource.kind}](crds/{resource.kind.lower()}.md)", _schema(resource)["description"])
+        for resource in RESOURCES
+    ]
+    return table(("kind", "what it is"), lines)
 
 
 def fields(resource: type[Resource]) -> Iterator[tuple[str, Schema, bool]]:
     """Path, schema and whether it is required, of every field of spec and status."""
-    schema = crd(resource)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = _schema(resource)
     for part in ("spec", "status"):
         yield from _fields(part, schema["properties"][part])
+
+
+def _schema(resource: type[Resource]) -> Schema:
+    schema: Schema = crd(resource)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
 
 
 def _fields(path: str, schema: Schema) -> Iterator[tuple[str, Schema, bool]]:
@@ -39,7 +49,8 @@ def _fields(path: str, schema: Schema) -> Iterator[tuple[str, Schema, bool]]:
         yield from _fields(f"{path}.{name}[]", field.get("items", {}))
 
 
-def _section(resource: type[Resource]) -> str:
+def kind(resource: type[Resource]) -> str:
+    """What a kind is, and its fields."""
     definition = crd(resource)["spec"]
     names, version = definition["names"], definition["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
@@ -51,7 +62,6 @@ def _section(resource: type[Resource]) -> str:
     printed = f"`kubectl get {names['plural']}`, for short {short}, prints {columns}."
     return "\n\n".join(
         [
-            f"## {names['kind']}",
             f"{schema['description']} {printed}",
             table(
                 ("field", "type", "required", "default", "meaning"),
@@ -86,6 +96,13 @@ def _limits(schema: Schema) -> str:
         return f"One of {', '.join(map(code, schema['enum']))}."
     told = [text.format(f"{schema[key]:g}") for key, text in LIMITS.items() if key in schema]
     return f"({', '.join(told)})" if told else ""
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "crds": index_of_kinds,
+    **{f"crds/{resource.kind.lower()}": partial(kind, resource) for resource in RESOURCES},
+}
+"""What is generated, by page."""
 
 
 def _rules(schema: Schema) -> Iterator[str]:

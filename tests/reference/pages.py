@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.reference import commands, crds
 from tests.reference.chart import CHART, chart
-from tests.reference.commands import commands
-from tests.reference.crds import crds
 from tests.reference.environment import environment
 from tests.reference.markdown import fill, marked
 from tests.reference.metrics import metrics
@@ -16,8 +15,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "chart": chart,
-    "cli": commands,
-    "crds": crds,
+    **commands.PARTS,
+    **crds.PARTS,
     "environment": environment,
     "metrics": metrics,
     "reasons": index_of_reasons,
