@@ -103,6 +103,10 @@ type: $(READY) ## Check types
 crds: $(READY) ## Generate crds/ from the models in operator/inferno_operator/resources
 	$(BIN)/python -m inferno_operator.resources.definitions crds
 
+.PHONY: screens
+screens: $(READY) ## Make pictures of the pages of the console in build/screens (needs Chromium)
+	@$(BIN)/python -m tests.console_screens $(ARGS)
+
 .PHONY: docs
 docs: $(READY) ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

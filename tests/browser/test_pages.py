@@ -6,17 +6,21 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from inferno_operator.cli.inferno.main import main
+from inferno_operator.cli.kubectl.console.html import NAVIGATION
 from tests.browser.looks import watched
 from tests.cluster.console import running_console, running_hosted_console, token_of, user_in
 from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, wait_for_phases
 from tests.conftest import ROOT, StartOperator
+from tests.console_screens import pages, served
 from tests.controlplane import ControlPlane
 from tests.in_process import called
+from tests.past import world
 
 pytestmark = pytest.mark.slow
 
 PATIENCE_MS = 60_000
+ADDRESSES = [address for address, _ in NAVIGATION]
 LOAD = {"spec": {"currentAlloc": {"load": {"arrivalRate": 61.5}}}}
 
 
@@ -47,6 +51,16 @@ def assert_opens(file: Path, browser: Browser) -> None:
         assert (seen.errors, seen.outside(file.as_uri())) == ([], [])
 
 
+def test_every_page_of_a_fleet_with_a_past_is_easy_to_read(browser: Browser) -> None:
+    views = pages(world())
+
+    with served(views) as origin, watched(browser) as seen:
+        for path in views:
+            seen.page.goto(origin + path)
+            assert list(seen.faults()) == [], path
+        assert seen.outside(origin) == []
+
+
 @pytest.mark.cluster
 @pytest.mark.usefixtures("crds_installed")
 def test_the_console_is_read_and_used_in_a_browser(
@@ -71,7 +85,7 @@ def test_the_console_is_read_and_used_in_a_browser(
         page, origin = seen.page, address.partition("/?")[0]
         page.goto(address)
         assert page.url == f"{origin}/"
-        for path in ("/", "/next", "/plans", "/plans/inferno-1", "/servers/s"):
+        for path in (*ADDRESSES, "/plans/inferno-1", "/servers/s", "/models/m"):
             page.goto(origin + path)
             assert list(seen.faults()) == [], path
         page.goto(f"{origin}/plans/inferno-1")

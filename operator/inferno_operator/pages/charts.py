@@ -1,6 +1,6 @@
 """Charts of pages: lines over time, stacked areas, and points with their front; pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -46,6 +46,15 @@ def line_chart(frame: Frame, lines: Sequence[tuple[str, Points]], words: str) ->
     return _chart((frame.line(points, kind) for kind, points in lines), frame, words)
 
 
+def fit_chart(
+    frame: Frame, typed: Points, fitted: Points, upper: Sequence[tuple[float, float]], words: str
+) -> Chart:
+    """Return a fitted line with the band up to its upper confidence, and a typed one, dashed."""
+    line = list(fitted)
+    band = frame.area([*line, *reversed(upper)], "band")
+    return _chart((band, frame.line(typed, "bound"), frame.line(line)), frame, words)
+
+
 def stacked_chart(
     frame: Frame, x: Sequence[float], layers: Sequence[tuple[str, Sequence[float]]], words: str
 ) -> Chart:
@@ -82,6 +91,16 @@ def front_chart(frame: Frame, points: Sequence[Named], words: str) -> Chart:
     return _chart((frame.line(front, "bound"), *_dots(frame, points)), frame, words)
 
 
+def limit_chart(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
+    """Return points, the names of the best ones, and a dashed line at the most that they may be.
+
+    No other point is both further to the left and lower than one of the best.
+    """
+    line = frame.line([(0.0, limit), (frame.x_most, limit)], "bound")
+    best = front_of([Named(point.name, point.x, -point.y) for point in points])
+    return _chart((line, *_dots(frame, points, {point.name for point in best})), frame, words)
+
+
 def front_of(points: Sequence[Named]) -> list[Named]:
     """Return the points that no other one beats, from left to right."""
     front: list[Named] = []
@@ -91,12 +110,23 @@ def front_of(points: Sequence[Named]) -> list[Named]:
     return front
 
 
-def _dots(frame: Frame, points: Sequence[Named]) -> Iterator[str]:
-    """Yield points with their names above them; a name that would hide another one is lower."""
+def _dots(
+    frame: Frame, points: Sequence[Named], named: Container[str] | None = None
+) -> Iterator[str]:
+    """Yield points with their names above them; a name that would hide another one is lower.
+
+    Without `named` all have names, otherwise these; of the others the browser tells it.
+    """
     taken: list[tuple[float, float]] = []
     for point in sorted(points, key=lambda p: (-p.y, p.x)):
         x, y = frame.place(point.x, point.y)
-        yield f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+        title = f"{point.name}: {point.x:.4g}, {point.y:.4g}"
+        yield (
+            f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">'
+            f"<title>{escape(title)}</title></circle>"
+        )
+        if named is not None and point.name not in named:
+            continue
         low = y - ABOVE
         while any(abs(x - left) < NAME_WIDTH and abs(low - top) < LINE for left, top in taken):
             low += LINE

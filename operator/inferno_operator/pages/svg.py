@@ -19,6 +19,9 @@ text { font: 11px sans-serif; fill: #333 } .title { font-weight: bold; font-size
 
 Points = Iterable[tuple[float, float]]
 
+Steps = Sequence[tuple[float, float]]
+"""Times, and values from then on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -75,6 +78,16 @@ def ticks(least: float, most: float) -> list[float]:
     power = 10.0 ** floor(log10(rough))
     step = next(factor * power for factor in STEPS if factor * power >= rough)
     return [step * number for number in range(ceil(least / step), int(most / step) + 1)]
+
+
+def stairs(steps: Steps, end: float) -> Steps:
+    """Corners of a line that keeps each value until the next one, the last until the end."""
+    times = [*(start for start, _ in steps[1:]), end]
+    return [
+        corner
+        for (start, value), until in zip(steps, times, strict=False)
+        for corner in ((start, value), (until, value))
+    ]
 
 
 def document(panels: Sequence[str], columns: int, style: str = STYLE) -> str:

@@ -150,6 +150,11 @@ class PlanStatus(Status):
     approval: Approval | None = None
     """The answer of a person."""
 
+    @property
+    def took_effect(self) -> bool:
+        """Whether the Plan was carried out, at least in part, or will be."""
+        return self.phase in ("Approved", "Acting", "Done") or self.arrived is not None
+
 
 class Plan(Resource):
     """Plan is a change of Servers that an Optimizer decided, and what became of it."""

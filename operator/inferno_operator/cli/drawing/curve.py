@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 
 from inferno_operator.pages import svg
-from inferno_operator.pages.svg import Frame
+from inferno_operator.pages.svg import Frame, Steps, stairs
 from inferno_optimizer.system import Certificate, CurvePoint
 
 SEARCH = "assignment"
@@ -26,10 +26,6 @@ SHORTEST = 1e-3
 STYLE = f"""\
 {svg.STYLE}
 .bound {{ stroke: #c33; fill: none; stroke-dasharray: 4 3 }}"""
-
-
-Steps = Sequence[tuple[float, float]]
-"""Times [s], and values from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +85,5 @@ def _drawn(panel: CurvePanel, end: float) -> str:
     frame = Frame(
         panel.title, "time [s]", panel.unit, max(end, SHORTEST), high + margin, low - margin
     )
-    plan, bound = _stairs(panel.plan, end), _stairs(panel.bound, end)
+    plan, bound = stairs(panel.plan, end), stairs(panel.bound, end)
     return "\n".join((*frame.axes(), frame.line(bound, "bound"), frame.line(plan)))
-
-
-def _stairs(steps: Steps, end: float) -> Steps:
-    """Corners of a line that keeps each value until the next one."""
-    times = [*(seconds for seconds, _ in steps[1:]), end]
-    return [
-        corner
-        for (start, value), until in zip(steps, times, strict=False)
-        for corner in ((start, value), (until, value))
-    ]

@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-from inferno_operator.resources import Optimizer, Resource, Server
+from inferno_operator.resources import Model, Optimizer, Resource, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 
 Kind = TypeVar("Kind", bound=Resource)
+Named = TypeVar("Named", Server, Model)
 
 
 def choose_optimizer(
@@ -44,15 +45,32 @@ def choose_server(observations: Iterable[Observation], namespace: str, name: str
     InputError
         There is no such Server, or its spec is invalid.
     """
-    servers = [o for o in observations if o.kind is Server]
-    for observation in servers:
+    return _chosen(observations, Server, namespace, name)
+
+
+def choose_model(observations: Iterable[Observation], namespace: str, name: str) -> Model:
+    """Return the Model whose object has this name or, if there is none, whose spec has it.
+
+    Raises
+    ------
+    InputError
+        There is no such Model, or its spec is invalid.
+    """
+    return _chosen(observations, Model, namespace, name)
+
+
+def _chosen(
+    observations: Iterable[Observation], kind: type[Named], namespace: str, name: str
+) -> Named:
+    found = [o for o in observations if o.kind is kind]
+    for observation in found:
         if observation.reference.key.name == name:
-            return _readable(observation, Server)
-    for observation in servers:
-        if isinstance(observation.resource, Server) and observation.resource.spec.name == name:
+            return _readable(observation, kind)
+    for observation in found:
+        if isinstance(observation.resource, kind) and observation.resource.spec.name == name:
             return observation.resource
-    near = alternatives(name, sorted(observation.reference.key.name for observation in servers))
-    raise InputError(f"Server {Key(namespace, name)}: there is none{near}")
+    near = alternatives(name, sorted(observation.reference.key.name for observation in found))
+    raise InputError(f"{kind.kind} {Key(namespace, name)}: there is none{near}")
 
 
 def _readable(observation: Observation, kind: type[Kind]) -> Kind:

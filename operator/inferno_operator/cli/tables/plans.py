@@ -92,10 +92,10 @@ def _row(plan: Plan, now: datetime) -> tuple[str, ...]:
 
 def _step_row(step: PlanStep) -> tuple[str, ...]:
     change = f"{step.cost_change:+.2f}"
-    return (step.server, _cell(step.before), _cell(step.after), change, step.reason)
+    return (step.server, placed_cell(step.before), placed_cell(step.after), change, step.reason)
 
 
-def _cell(placements: Iterable[Placement]) -> str:
+def placed_cell(placements: Iterable[Placement]) -> str:
     """Return replicas, accelerators and batch sizes; a dash if nothing runs."""
     parts = [f"{p.replicas} x {p.accelerator} (batch {p.batch})" for p in placements]
     return " + ".join(parts) or "-"

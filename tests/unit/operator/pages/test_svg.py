@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferno_operator.pages.svg import ticks
+from inferno_operator.pages.svg import stairs, ticks
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,7 @@ def test_an_axis_has_about_five_round_values(
     least: float, most: float, values: list[float]
 ) -> None:
     assert ticks(least, most) == pytest.approx(values)
+
+
+def test_stairs_keep_each_value_until_the_next() -> None:
+    assert stairs([(0.0, 3.0), (2.0, 5.0)], 4.0) == [(0, 3), (2, 3), (2, 5), (4, 5)]

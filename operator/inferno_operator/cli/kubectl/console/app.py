@@ -24,11 +24,15 @@ from starlette.types import ASGIApp
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.answer import PlanAnswer
 from inferno_operator.cli.kubectl.console.access import Forms, Guarded, LocalAccess
+from inferno_operator.cli.kubectl.console.capacity import capacity_view
+from inferno_operator.cli.kubectl.console.data import data_view
+from inferno_operator.cli.kubectl.console.history import history_view
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
+from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.shared import SharedPages
 from inferno_operator.cli.kubectl.console.views import (
-    ConsolePage,
     fleet_view,
     next_view,
     plan_view,
@@ -75,6 +79,11 @@ def pages_of(session: Session, forms: Forms, news: News, *, hosted: bool = False
         Route("/plans/{name}", shared(console.plan)),
         Route("/plans/{name}/{answer}", console.answer, methods=["POST"]),
         Route("/servers/{name}", shared(console.server)),
+        Route("/capacity", shared(console.capacity)),
+        Route("/models", shared(console.models)),
+        Route("/models/{name}", shared(console.model)),
+        Route("/history", shared(console.history)),
+        Route("/data", shared(console.data)),
         Route("/news", console.news),
         *STATIC,
     ]
@@ -113,6 +122,28 @@ class _Console:
         outcome = await self._decided(seen, request, ())
         view = partial(server_view, seen, outcome, self._session.namespace, name, now())
         return self._answer(request, await asyncio.to_thread(view))
+
+    async def capacity(self, request: Request) -> Response:
+        seen = await self._read(request, self._objects)
+        return self._answer(request, await asyncio.to_thread(capacity_view, seen, now()))
+
+    async def models(self, request: Request) -> Response:
+        seen = await self._read(request, self._session.objects)
+        return self._answer(request, await asyncio.to_thread(models_view, seen))
+
+    async def model(self, request: Request) -> Response:
+        name, seen = request.path_params["name"], await self._read(request, self._session.objects)
+        view = partial(model_view, seen, self._session.namespace, name, now())
+        return self._answer(request, await asyncio.to_thread(view))
+
+    async def history(self, request: Request) -> Response:
+        seen = await self._read(request, self._objects)
+        view = partial(history_view, seen, self._session.namespace, now())
+        return self._answer(request, await asyncio.to_thread(view))
+
+    async def data(self, request: Request) -> Response:
+        seen = await self._read(request, self._session.objects)
+        return self._answer(request, await asyncio.to_thread(data_view, seen, now()))
 
     async def answer(self, request: Request) -> Response:
         """Answer a Plan as its form says, if it is still the one that was shown."""

@@ -1,21 +1,50 @@
-"""Pages as HTML: tables sort and filter by their address, rows link to what they are about."""
+"""Pages as HTML: addresses sort, filter and page tables, rows link to what they are about."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from inferno_operator.cli.kubectl.console.views import ConsolePage
+from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.tables.order import RowOrder, ordered
 from inferno_operator.cli.tables.rich import style_of
 from inferno_operator.cli.tables.solution import Part, TextTable, first_table, name_of
 
-LINKS = {"SERVER": "/servers/", "PLAN": "/plans/"}
-"""What the names in the first column of a table lead to."""
+LINKS = {"SERVER": "/servers/", "PLAN": "/plans/", "MODEL": "/models/"}
+"""What the names in a column of a table lead to."""
 
-NAVIGATION = (("/", "Fleet"), ("/next", "Next plan"), ("/plans", "Plans"))
+NAVIGATION = (
+    ("/", "Fleet"),
+    ("/next", "Next plan"),
+    ("/plans", "Plans"),
+    ("/capacity", "Capacity"),
+    ("/models", "Models"),
+    ("/history", "History"),
+    ("/data", "Data"),
+)
+
+UNITS = {
+    **dict.fromkeys(("LOAD", "RATE"), "requests/min"),
+    **dict.fromkeys(("COST", "CHANGE", "VALUE", "PRICE"), "cents/hour"),
+    **dict.fromkeys(("ITL", "TTFT", "WAIT", "ITL/SLO", "TTFT/SLO", "WAIT/SLO", "STEP"), "ms"),
+    **dict.fromkeys(("IN", "OUT"), "tokens"),
+}
+"""Units of columns of numbers, by the last word of their names."""
+
+LONG = 32
+"""Cells with more characters may have several lines."""
+
+NOTES_SHOWN = 5
+"""Lines of text in a row that are shown at once."""
+
+ROWS = 200
+"""Rows of the main table that are shown at once."""
+
+OF_MOST = re.compile(r"(\d+(?:\.\d+)?)/(\d+(?:\.\d+)?)")
+"""A value and the most that it may be, in a column such as ITL/SLO."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +71,16 @@ class PageQuery:
         """The rows of the main table."""
         return RowOrder(self.get("q"), self.get("sort"), falling=bool(self.get("order")))
 
+    @property
+    def first_row(self) -> int:
+        """Number of the first row of the main table that is shown, from 0."""
+        text = self.get("from")
+        return int(text) if re.fullmatch(r"\d{1,9}", text) else 0
+
     def sorted_by(self, column: str) -> str:
         """The query that sorts by a column, or turns the order round."""
         again = column == self.get("sort") and not self.get("order")
-        return self.address(sort=column, order="falling" if again else "")
+        return self.address(sort=column, order="falling" if again else "", **{"from": ""})
 
 
 class Pages:
@@ -55,8 +90,9 @@ class Pages:
         self, namespace: str, form_token: Callable[[str], str], *, hosted: bool = False
     ) -> None:
         self._namespace = namespace
+        loaders = [PackageLoader(__package__), PackageLoader("inferno_operator.pages")]
         self._environment = Environment(
-            loader=PackageLoader(__package__),
+            loader=ChoiceLoader(loaders),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -76,7 +112,7 @@ class Pages:
             version=version,
             namespace=self._namespace,
             navigation=NAVIGATION,
-            parts=[_shown(part, query if part is main else None) for part in parts if part],
+            parts=list(_shown(parts, main, query)),
         )
 
     def problem(self, title: str, text: str) -> str:
@@ -86,40 +122,121 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
+class _Bar:
+    """How much of the most that it may be a value is."""
+
+    share: float
+    words: str
+
+    @property
+    def met(self) -> bool:
+        return self.share <= 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class _Cell:
     text: str
     number: bool
     style: str = ""
     link: str = ""
+    bar: _Bar | None = None
+    unit: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Classes in the style sheet."""
+        words = "words" if not self.number and len(self.text) > LONG else ""
+        return " ".join(filter(None, ("number" if self.number else "", words, self.style)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """A line of text, or a table with the links that sort it."""
+class _Rows:
+    """Which rows are shown of a table that has more, and where the others are."""
 
-    text: str = ""
-    headings: Sequence[_Cell] = ()
-    rows: Sequence[Sequence[_Cell]] = ()
+    first: int
+    last: int
+    count: int
+    before: str
+    after: str
 
 
-def _shown(part: Part, query: PageQuery | None) -> _Shown:
-    if not isinstance(part, TextTable):
-        return _Shown(text=part)
-    return _Shown("", tuple(_headings(part, query)), [tuple(_cells(part, r)) for r in part.rows])
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table with the links that sort it."""
+
+    headings: Sequence[_Cell]
+    rows: Sequence[Sequence[_Cell]]
+    excerpt: _Rows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Notes:
+    """Lines of text, and others that are shown when somebody wants to see them."""
+
+    shown: Sequence[str]
+    more: Sequence[str]
+
+
+def _shown(
+    parts: Sequence[Part], main: TextTable | None, query: PageQuery
+) -> Iterator[_Table | _Notes]:
+    """Yield tables, and the lines between them."""
+    lines = list[str]()
+    for part in parts:
+        if isinstance(part, str):
+            lines.append(part)
+            continue
+        yield from _notes(lines)
+        lines = []
+        yield _table(part, query if part is main else None)
+    yield from _notes(lines)
+
+
+def _notes(lines: Sequence[str]) -> Iterator[_Notes]:
+    if lines := [line for line in lines if line]:
+        yield _Notes(lines[:NOTES_SHOWN], lines[NOTES_SHOWN:])
+
+
+def _table(table: TextTable, query: PageQuery | None) -> _Table:
+    excerpt = _excerpt(len(table.rows), query) if query else None
+    rows = table.rows[excerpt.first : excerpt.last] if excerpt else table.rows
+    headings = tuple(_headings(table, query))
+    return _Table(headings, [tuple(_cells(table, row)) for row in rows], excerpt)
+
+
+def _excerpt(count: int, query: PageQuery) -> _Rows | None:
+    """The rows of a long table that a page has; None if it has all."""
+    if count <= ROWS:
+        return None
+    first = min(query.first_row, count - 1)
+    last = min(first + ROWS, count)
+    before = query.address(**{"from": str(max(first - ROWS, 0))}) if first else ""
+    after = query.address(**{"from": str(last)}) if last < count else ""
+    return _Rows(first, last, count, before, after)
 
 
 def _headings(table: TextTable, query: PageQuery | None) -> Iterator[_Cell]:
     for heading in table.headings:
         name = name_of(heading)
         link = query.sorted_by(name) if query else ""
-        yield _Cell(name, heading.startswith(">"), link=link)
+        is_number = heading.startswith(">")
+        unit = UNITS.get(name.split()[-1], "") if is_number else ""
+        yield _Cell(name, is_number, link=link, unit=unit)
 
 
 def _cells(table: TextTable, row: Sequence[str]) -> Iterator[_Cell]:
-    for place, (heading, text) in enumerate(zip(table.headings, row, strict=True)):
-        base = LINKS.get(heading) if place == 0 else None
+    for heading, text in zip(table.headings, row, strict=True):
+        base = LINKS.get(heading) if text else None
         link = base + quote(text, safe="") if base else ""
-        yield _Cell(text, heading.startswith(">"), style_of(text), link)
+        yield _Cell(text, heading.startswith(">"), style_of(text), link, _bar(heading, text))
+
+
+def _bar(heading: str, text: str) -> _Bar | None:
+    found = OF_MOST.fullmatch(text) if "/" in heading else None
+    if found is None or not float(found[2]):
+        return None
+    share = float(found[1]) / float(found[2])
+    return _Bar(share, f"{100 * share:.0f} % of {found[2]}")
 
 
 def static_file(name: str) -> bytes:

@@ -1,66 +1,36 @@
 """The objects of a namespace -> pages as values, with what the commands print; pure."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, in_order
+from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.measurement import reported
 from inferno_operator.cli.overview import Overview, overview, overview_document
 from inferno_operator.cli.preview import plan_document, preview
-from inferno_operator.cli.tables.cluster import cost
+from inferno_operator.cli.tables.cluster import cost, placement
 from inferno_operator.cli.tables.measurement import comparison_parts
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import diff_parts, plans_parts
-from inferno_operator.cli.tables.solution import Part, option_parts, saved_work_parts
+from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
 from inferno_operator.cli.tables.top import condition_parts, top_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
+from inferno_operator.pages.charts import Chart, Named, limit_chart
 from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.resources import Plan
+from inferno_operator.pages.svg import Frame
+from inferno_operator.resources import Plan, Server
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.explain.options import explain
+from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.explain.remedies import remedies
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Target
 from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
-
-@dataclass(frozen=True, slots=True)
-class PlanForm:
-    """A Plan that a person may answer; `refusal` says why it cannot be approved."""
-
-    plan: str
-    digest: str
-    refusal: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsolePage:
-    """All that a page shows.
-
-    Attributes
-    ----------
-    title
-        What the page is about.
-    parts
-        Tables and lines.
-    document
-        The same as JSON, computed when it is asked for.
-    figures
-        The numbers that it begins with.
-    form
-        What a person can say to a Plan.
-    changes
-        The changes that it was computed with; None where none can be tried.
-    """
-
-    title: str
-    parts: Sequence[Part]
-    document: Callable[[], object]
-    figures: Sequence[KeyFigure] = ()
-    form: PlanForm | None = None
-    changes: Sequence[str] | None = None
+ABOVE = 1.1
+"""Height of an axis, where the highest value is 1."""
 
 
 def fleet_view(observations: Sequence[Observation], namespace: str, now: datetime) -> ConsolePage:
@@ -153,6 +123,7 @@ def server_view(
     options = explain(system, chosen.spec.name)
     found = remedies(system, solution, chosen.spec.name)
     decision = next(d for d in solution.decisions if d.server == chosen.spec.name)
+    target = Catalogue(system).target(next(s for s in system.servers if s.name == decision.server))
     measurements = [item for item in reported(readable(observations)) if item.server is chosen]
     return ConsolePage(
         title=f"Server {chosen.metadata.name}",
@@ -167,4 +138,32 @@ def server_view(
             "options": encode_explanation(options),
             "remedies": encode_remedies(found),
         },
+        figures=tuple(_figures_of(chosen)),
+        charts=tuple(_choices(options, target)),
     )
+
+
+def _figures_of(server: Server) -> Iterator[KeyFigure]:
+    spec = server.spec
+    current, desired = spec.current_alloc, spec.desired_alloc
+    yield KeyFigure("Model", spec.model, f"class {spec.service_class}")
+    load = f"{current.load.arrival_rate:g}" if current and current.load else "-"
+    yield KeyFigure("Load", load, "requests/min")
+    yield KeyFigure("Now", placement(current), f"{cost(current):.2f} cents/hour")
+    yield KeyFigure("Desired", placement(desired), f"{cost(desired):.2f} cents/hour")
+
+
+def _choices(options: Sequence[Option], target: Target) -> Iterator[Chart]:
+    """Yield what each accelerator would cost against the latencies that have a target."""
+    possible = [option for option in options if not option.reason]
+    named = (("ITL", "itl_ms", target.itl_ms), ("TTFT", "ttft_ms", target.ttft_ms))
+    for title, field, limit in named if possible else ():
+        if limit:
+            points = [Named(o.accelerator, o.cost, getattr(o, field)) for o in possible]
+            widest = max(point.x for point in points) * ABOVE or 1.0
+            highest = max(limit, *(point.y for point in points)) * ABOVE
+            frame = Frame(f"Cost and {title}", "cents/hour", "ms", widest, highest)
+            words = (
+                f"{title} of each accelerator against its cost; dashed: the target, {limit:g} ms"
+            )
+            yield limit_chart(frame, points, limit, words)

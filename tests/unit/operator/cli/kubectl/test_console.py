@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.cli.kubectl.console.access import HEADERS, Guarded, LocalAccess
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages
-from inferno_operator.cli.kubectl.console.views import ConsolePage, PlanForm
+from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm
 from inferno_operator.cli.tables.solution import TextTable
 
 PORT = 8123

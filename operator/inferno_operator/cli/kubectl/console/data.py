@@ -1,0 +1,104 @@
+"""The objects of a namespace -> the page of its data: what is measured, how good, how old."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import get_args
+
+from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.measurement import ServerMeasurement, measurement_document, reported
+from inferno_operator.cli.tables.measurement import measurement_parts
+from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.top import age
+from inferno_operator.pages.figures import KeyFigure
+from inferno_operator.resources import Optimizer, Resource
+from inferno_operator.resources.measurement import USABLE, Quality
+from inferno_operator.resources.observation import Observation, readable
+
+TYPED = "typed"
+"""The source of a Server that is not measured."""
+
+
+def data_view(observations: Sequence[Observation], now: datetime) -> ConsolePage:
+    """What is measured of each Server, its quality and age, and where it comes from."""
+    resources = readable(observations)
+    found = sorted(reported(resources), key=lambda item: item.server.metadata.name)
+    return ConsolePage(
+        title="Data",
+        parts=tuple(_parts(resources, found, now)),
+        document=lambda: measurement_document(found, ()),
+        figures=tuple(_figures(found, now)),
+    )
+
+
+def _figures(found: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyFigure]:
+    qualities = Counter(item.measured.quality for item in found if item.measured)
+    asked = sum(item.server.spec.measure is not None for item in found)
+    yield KeyFigure("Servers", str(len(found)), f"{asked} are measured, the others typed")
+    usable = sum(count for quality, count in qualities.items() if quality in USABLE)
+    yield KeyFigure("With new numbers", str(usable), f"of {asked} that are measured")
+    others = [q for q in get_args(Quality) if q not in USABLE and qualities[q]]
+    told = ", ".join(f"{qualities[quality]} {quality}" for quality in others)
+    yield KeyFigure("Without new numbers", str(asked - usable), told or "no quality is bad")
+    times = [item.measured.time for item in found if item.measured]
+    yield KeyFigure(
+        "Oldest number", age(min(times), now) if times else "-", "since it was measured"
+    )
+
+
+def _parts(
+    resources: Sequence[Resource], found: Sequence[ServerMeasurement], now: datetime
+) -> Iterator[Part]:
+    if not found:
+        yield "no Servers in this namespace"
+        return
+    yield from measurement_parts(found, (), now)
+    yield _sources(found, now)
+    yield from _health(resources, now)
+
+
+def _sources(found: Sequence[ServerMeasurement], now: datetime) -> TextTable:
+    """Return the sources with how many Servers each has, and how good their numbers are."""
+    by_source: dict[str, list[ServerMeasurement]] = {}
+    for item in found:
+        measure = item.server.spec.measure
+        by_source.setdefault(measure.source if measure else TYPED, []).append(item)
+    rows = [_source_row(name, items, now) for name, items in sorted(by_source.items())]
+    return TextTable(("SOURCE", ">SERVERS", "QUALITY", ">OLDEST", "EXAMPLE"), rows)
+
+
+def _source_row(name: str, items: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
+    qualities = Counter(item.measured.quality for item in items if item.measured)
+    missing = len(items) - qualities.total()
+    told = [f"{count} {quality}" for quality, count in sorted(qualities.items())]
+    told += [f"{missing} not yet"] if missing and name != TYPED else []
+    times = [item.measured.time for item in items if item.measured]
+    return (
+        name,
+        str(len(items)),
+        ", ".join(told) or "-",
+        age(min(times), now) if times else "-",
+        _labels(items[0]),
+    )
+
+
+def _labels(item: ServerMeasurement) -> str:
+    """The labels by which the series of a Server are found, with its name."""
+    measure, name = item.server.spec.measure, item.server.metadata.name
+    if measure is None:
+        return f"{name}: spec.currentAlloc"
+    labels = ", ".join(f'{key}="{value}"' for key, value in sorted(measure.labels.items()))
+    return f"{name}: {{{labels}}}"
+
+
+def _health(resources: Sequence[Resource], now: datetime) -> Iterator[Part]:
+    """Yield the conditions of the Optimizers, which say whether plans are made."""
+    rows = [
+        (resource.metadata.name, told.type, told.status, told.reason,
+         age(told.last_transition_time, now), told.message)
+        for resource in resources
+        if isinstance(resource, Optimizer)
+        for told in resource.status.conditions
+    ]  # fmt: skip
+    if rows:
+        yield TextTable(("OPTIMIZER", "CONDITION", "STATUS", "REASON", ">AGE", "MESSAGE"), rows)

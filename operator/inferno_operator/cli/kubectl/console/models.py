@@ -1,0 +1,216 @@
+"""The objects of a namespace -> the pages of its Models: what each does where, and what runs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.selection import choose_model
+from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
+from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.top import age, condition_parts
+from inferno_operator.pages.charts import Chart, fit_chart
+from inferno_operator.pages.figures import KeyFigure
+from inferno_operator.pages.svg import Frame
+from inferno_operator.resources import (
+    CalibratedData,
+    DecodeParms,
+    Model,
+    PerformanceData,
+    Server,
+)
+from inferno_operator.resources.conditions import CALIBRATED
+from inferno_operator.resources.observation import Observation, readable
+
+ABOVE = 1.05
+"""Height of an axis, where the highest value is 1."""
+
+Line = tuple[float, float]
+"""Time of a decode step alone, and what each request of the batch adds [ms]."""
+
+
+def models_view(observations: Sequence[Observation]) -> ConsolePage:
+    """All Models: where they may run, whether they are calibrated, and what runs."""
+    models, servers = _models(observations), _servers(observations)
+    headings = ("MODEL", "NAME", ">ACCELERATORS", "CALIBRATE", "CALIBRATED")
+    rows = [_summary(model, _of(model, servers)) for model in models]
+    table = TextTable((*headings, ">SERVERS", ">REPLICAS", ">COST"), rows)
+    return ConsolePage(
+        title="Models",
+        parts=(table,) if rows else ("no Models in this namespace",),
+        document=lambda: [model.to_json() for model in models],
+    )
+
+
+def model_view(
+    observations: Sequence[Observation], namespace: str, name: str, now: datetime
+) -> ConsolePage:
+    """What a Model does on each accelerator, where the numbers come from, and what runs."""
+    model = choose_model(observations, namespace, name)
+    servers = _of(model, _servers(observations))
+    found = {data.acc: data for data in model.status.calibration}
+    return ConsolePage(
+        title=f"Model {model.metadata.name}",
+        parts=tuple(_parts(model, found, servers, now)),
+        document=lambda: {"model": model.to_json(), "servers": [s.to_json() for s in servers]},
+        figures=tuple(_figures(model, servers)),
+        charts=tuple(_charts(model, found)),
+    )
+
+
+def _models(observations: Sequence[Observation]) -> list[Model]:
+    found = [resource for resource in readable(observations) if isinstance(resource, Model)]
+    return sorted(found, key=lambda model: model.metadata.name)
+
+
+def _servers(observations: Sequence[Observation]) -> list[Server]:
+    found = [resource for resource in readable(observations) if isinstance(resource, Server)]
+    return sorted(found, key=lambda server: server.metadata.name)
+
+
+def _of(model: Model, servers: Sequence[Server]) -> list[Server]:
+    return [server for server in servers if server.spec.model == model.spec.name]
+
+
+def _summary(model: Model, servers: Sequence[Server]) -> Sequence[str]:
+    told = model.status.condition(CALIBRATED)
+    return (
+        model.metadata.name,
+        model.spec.name,
+        str(len(model.spec.data)),
+        model.spec.calibrate,
+        told.reason if told else "-",
+        str(len(servers)),
+        str(_replicas(servers)),
+        f"{_cost(servers):.2f}",
+    )
+
+
+def _replicas(servers: Sequence[Server], accelerator: str = "") -> int:
+    """Replicas that run, on one accelerator or on all."""
+    return sum(
+        part.num_replicas
+        for server in servers
+        for part in (server.spec.current_alloc.parts if server.spec.current_alloc else ())
+        if part.accelerator and accelerator in ("", part.accelerator)
+    )
+
+
+def _cost(servers: Sequence[Server]) -> float:
+    return sum(cost(server.spec.current_alloc) for server in servers)
+
+
+def _figures(model: Model, servers: Sequence[Server]) -> Iterator[KeyFigure]:
+    usable = [data for data in model.status.calibration if data.decode_parms or data.step_parms]
+    yield KeyFigure("Accelerators", str(len(model.spec.data)), "with performance data")
+    yield KeyFigure("Calibrated", str(len(usable)), f"calibrate: {model.spec.calibrate}")
+    yield KeyFigure("Servers", str(len(servers)))
+    yield KeyFigure("Replicas", str(_replicas(servers)), f"{_cost(servers):.2f} cents/hour now")
+
+
+def _parts(
+    model: Model,
+    found: Mapping[str, CalibratedData],
+    servers: Sequence[Server],
+    now: datetime,
+) -> Iterator[Part]:
+    parameters = (">MAX BATCH", ">ALONE:STEP", ">FULL:STEP", ">CALIBRATED:STEP")
+    facts = ("CALIBRATION", ">WINDOWS", ">BATCHES", ">AGE")
+    rows = [_row(data, found.get(data.acc), servers, now) for data in model.spec.data]
+    yield TextTable(("ACCELERATOR", ">CARDS", *parameters, *facts, ">REPLICAS"), rows)
+    yield (
+        "A step makes one token of each request of the batch; alone and with a full batch, of"
+        f" requests of atTokens tokens. {_taken(model)}"
+    )
+    yield from (f"{data.acc}: {data.message}" for data in found.values() if data.message)
+    if servers:
+        yield _runs(servers)
+    yield from condition_parts(model.status.conditions, now)
+
+
+def _taken(model: Model) -> str:
+    """Which of the numbers plans are made with."""
+    match model.spec.calibrate:
+        case "Use":
+            return "Plans take the upper confidence of the calibration where there is one."
+        case "Report":
+            return "Plans take the typed data; the calibration is only shown (calibrate: Report)."
+    return "Plans take the typed data; nothing is calibrated (calibrate: Off)."
+
+
+def _row(
+    data: PerformanceData,
+    found: CalibratedData | None,
+    servers: Sequence[Server],
+    now: datetime,
+) -> Sequence[str]:
+    alone, slope = step_line(data, data.at_tokens)
+    return (
+        data.acc,
+        str(max(data.acc_count, 1)),
+        str(data.max_batch_size),
+        f"{alone + slope:.3g}",
+        f"{alone + slope * data.max_batch_size:.3g}",
+        *(_facts(found, now) if found else ("-", "typed", "", "", "")),
+        str(_replicas(servers, data.acc)),
+    )
+
+
+def _facts(found: CalibratedData, now: datetime) -> Sequence[str]:
+    line = found.expected
+    batches = (found.least_batch, found.most_batch)
+    return (
+        f"{line.alpha + line.beta:.3g}" if line else "-",
+        found.reason,
+        str(found.rows),
+        "-" if None in batches else f"{batches[0]:.3g} to {batches[1]:.3g}",
+        age(found.time, now),
+    )
+
+
+def _runs(servers: Sequence[Server]) -> TextTable:
+    rows = [
+        (
+            server.metadata.name,
+            server.spec.service_class,
+            placement(server.spec.current_alloc),
+            placement(server.spec.desired_alloc),
+            cost_cell(server.spec.current_alloc),
+        )
+        for server in servers
+    ]
+    return TextTable(("SERVER", "CLASS", "CURRENT", "DESIRED", ">COST"), rows)
+
+
+def step_line(data: PerformanceData, tokens: int) -> Line:
+    """Time of a decode step of requests that have so many tokens in the cache each [ms]."""
+    if data.step_parms:
+        return data.step_parms.alpha, data.step_parms.kappa * tokens
+    if data.perf_parms:
+        return data.perf_parms.alpha, data.perf_parms.beta + data.perf_parms.gamma * tokens
+    if data.decode_parms:
+        return data.decode_parms.alpha, data.decode_parms.beta
+    return data.alpha or 0.0, data.beta or 0.0
+
+
+def _charts(model: Model, found: Mapping[str, CalibratedData]) -> Iterator[Chart]:
+    """Yield the time of a step against the batch on each accelerator that is calibrated."""
+    for data in model.spec.data:
+        calibrated = found.get(data.acc)
+        if calibrated and calibrated.expected and calibrated.decode_parms:
+            yield _chart(data, calibrated.expected, calibrated.decode_parms)
+
+
+def _chart(data: PerformanceData, expected: DecodeParms, upper: DecodeParms) -> Chart:
+    alone, slope = step_line(data, data.at_tokens)
+    batch = float(max(data.max_batch_size, 1))
+    typed = [(x, alone + slope * x) for x in (0.0, batch)]
+    fitted, highest = (
+        [(x, parms.alpha + parms.beta * x) for x in (0.0, batch)] for parms in (expected, upper)
+    )
+    most = max(y for _, y in (*typed, *fitted, *highest)) * ABOVE or 1.0
+    frame = Frame(data.acc, "batch [requests]", "step [ms]", batch, most)
+    words = (
+        f"Step on {data.acc}: calibrated {expected.alpha:.3g} ms + {expected.beta:.3g} ms for each"
+        f" request, with its upper confidence; dashed, as typed: {alone:.3g} ms + {slope:.3g} ms"
+    )
+    return fit_chart(frame, typed, fitted, highest, words)

@@ -1,0 +1,59 @@
+"""A page as a value: tables, charts and numbers, which HTML, CSV and JSON are made from."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from inferno_operator.cli.tables.solution import Part
+from inferno_operator.pages.charts import Chart
+from inferno_operator.pages.figures import KeyFigure
+
+
+@dataclass(frozen=True, slots=True)
+class PlanForm:
+    """A Plan that a person may answer; `refusal` says why it cannot be approved."""
+
+    plan: str
+    digest: str
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """The address of a page in the console, and what it shows."""
+
+    address: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolePage:
+    """All that a page shows.
+
+    Attributes
+    ----------
+    title
+        What the page is about.
+    parts
+        Tables and lines.
+    document
+        The same as JSON, computed when it is asked for.
+    figures
+        The numbers that it begins with.
+    form
+        What a person can say to a Plan.
+    changes
+        The changes that it was computed with; None where none can be tried.
+    charts
+        Pictures above the tables.
+    links
+        Pages that answer what a person may ask next.
+    """
+
+    title: str
+    parts: Sequence[Part]
+    document: Callable[[], object]
+    figures: Sequence[KeyFigure] = ()
+    form: PlanForm | None = None
+    changes: Sequence[str] | None = None
+    charts: Sequence[Chart] = ()
+    links: Sequence[PageLink] = ()

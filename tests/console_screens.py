@@ -1,0 +1,154 @@
+"""Pictures of every page of the console, of a fleet with a past: `make screens`.
+
+Pages are those of the console with the same views and templates; only the objects are made up
+(`tests.past`), so that the pictures are the same each time.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, sync_playwright
+
+from inferno_operator.cli.kubectl.console.app import MEDIA
+from inferno_operator.cli.kubectl.console.capacity import capacity_view
+from inferno_operator.cli.kubectl.console.data import data_view
+from inferno_operator.cli.kubectl.console.history import history_view
+from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
+from inferno_operator.cli.kubectl.console.models import model_view, models_view
+from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.views import (
+    fleet_view,
+    next_view,
+    plan_view,
+    plans_view,
+    server_view,
+)
+from inferno_operator.cli.kubectl.dry_run import DryRun, decide
+from inferno_operator.resources.observation import Observation
+from tests.browser.chromium import INSTALL, OFFLINE, chromium
+from tests.controlplane.processes import ROOT
+from tests.past import NAMESPACE, NOW, world
+
+FOLDER = ROOT / "build" / "screens"
+WIDTHS = (360, 768, 1280)
+SCHEMES = ("light", "dark")
+HEIGHT = 900
+WHAT_IF = ("capacity.MI300X+=4",)
+
+View = Callable[[], ConsolePage]
+
+
+def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
+    """Every page of the console, by its address."""
+
+    def solved(changes: Sequence[str] = ()) -> DryRun:
+        found = decide(seen, NAMESPACE, None, changes)
+        certificate = replace(found.solution.certificate, seconds=0.1)
+        return replace(found, solution=replace(found.solution, certificate=certificate))
+
+    def next_page(changes: Sequence[str]) -> ConsolePage:
+        return next_view(seen, solved(changes), changes)
+
+    def server_page(name: str) -> ConsolePage:
+        return server_view(seen, solved(), NAMESPACE, name, NOW)
+
+    return {
+        "/": partial(fleet_view, seen, NAMESPACE, NOW),
+        "/next": partial(next_page, WHAT_IF),
+        "/plans": partial(plans_view, seen, NOW),
+        "/plans/fleet-8": partial(plan_view, seen, NAMESPACE, "fleet-8"),
+        "/servers/premium-mistral-7b": partial(server_page, "premium-mistral-7b"),
+        "/capacity": partial(capacity_view, seen, NOW),
+        "/models": partial(models_view, seen),
+        "/models/mistral-7b": partial(model_view, seen, NAMESPACE, "mistral-7b", NOW),
+        "/history": partial(history_view, seen, NAMESPACE, NOW),
+        "/data": partial(data_view, seen, NOW),
+    }
+
+
+@contextmanager
+def served(views: Mapping[str, View]) -> Iterator[str]:
+    """Yield the origin where the pages are."""
+    html = Pages(NAMESPACE, str.upper)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = urlsplit(self.path).path
+            name = path.removeprefix("/static/")
+            if name in MEDIA:
+                self._answer(MEDIA[name], static_file(name))
+            elif path in views:
+                text = html.html(views[path](), path, PageQuery())
+                self._answer("text/html; charset=utf-8", text.encode())
+            else:
+                self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing of requests."""
+
+        def _answer(self, media: str, body: bytes) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", media)
+            self.end_headers()
+            self.wfile.write(body)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+def shoot(browser: Browser, origin: str, folder: Path, paths: Sequence[str]) -> Iterator[Path]:
+    """Write pictures of pages at every width, light and dark."""
+    for scheme in SCHEMES:
+        for width in WIDTHS:
+            with browser.new_context(
+                viewport={"width": width, "height": HEIGHT},
+                color_scheme=scheme,  # type: ignore[arg-type]  # one of two
+                java_script_enabled=False,  # without news
+            ) as context:
+                page = context.new_page()
+                for path in paths:
+                    page.goto(origin + path)
+                    file = folder / f"{_named(path)}-{width}-{scheme}.png"
+                    page.screenshot(path=file, full_page=True)
+                    yield file
+
+
+def _named(path: str) -> str:
+    return path.strip("/").replace("/", "-") or "fleet"
+
+
+def main() -> int:
+    """Write the pictures; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.console_screens", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write them")
+    parser.add_argument("--only", nargs="+", metavar="PATH", help="only these pages, such as /data")
+    arguments = parser.parse_args()
+    program = chromium()
+    if program is None:
+        print(INSTALL, file=sys.stderr)
+        return 1
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    views = pages(world())
+    with sync_playwright() as playwright, served(views) as origin:
+        browser = playwright.chromium.launch(executable_path=program, args=list(OFFLINE))
+        paths = arguments.only or list(views)
+        for file in shoot(browser, origin, arguments.folder, paths):
+            print(f"{file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}")
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

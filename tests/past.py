@@ -1,0 +1,251 @@
+"""The sample fleet with a past of two days: loads that moved, Plans, measurements, calibrations.
+
+Everything follows from the sample and from what the operator decides; the same each time.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import yaml
+
+from inferno_operator.controllers.approval.proposal import proposal_of
+from inferno_operator.controllers.approval.seal import spec_manifest
+from inferno_operator.controllers.optimization.changes import Update, plan_updates
+from inferno_operator.controllers.optimization.permission import Optimization
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.status import optimized
+from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer
+from inferno_operator.resources.observation import Observation, observe, readable
+from inferno_optimizer.optimize import optimize
+from tests.controlplane.processes import ROOT
+
+Manifest = dict[str, Any]
+
+NAMESPACE = "llm"
+NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+STEP = timedelta(hours=6)
+STEPS = 8
+"""Decisions of the past; the load goes up and down once."""
+
+CALIBRATED = 3
+"""Accelerators of a model with a calibration."""
+
+TYPED_EVERY = 5
+"""One of so many Servers is not measured."""
+
+NOT_FRESH = {
+    2: ("Stale", "the newest sample is 7 minutes old: look at the targets of Prometheus"),
+    7: ("Missing", "no series has these labels: correct spec.measure.labels"),
+}
+"""Quality and message of the Servers at these places."""
+
+
+def world() -> list[Observation]:
+    """All objects of the namespace, with its Plans, as the operator reads them now."""
+    manifests, plans = list(_sample()), list[Manifest]()
+    for number in range(STEPS):
+        time = NOW - STEP * (STEPS - 1 - number) - timedelta(minutes=3)
+        manifests, plan = _decided([_loaded(m, number) for m in manifests], time)
+        if plan:
+            plans.append(_recorded(plan, len(plans) + 1, time, waits=number == STEPS - 1))
+    servers = [m for m in manifests if m["kind"] == "Server"]
+    others = [_told(m) for m in manifests if m["kind"] != "Server"]
+    measured = [_measured(m, place) for place, m in enumerate(servers)]
+    return [_observed(m) for m in (*others, *measured, *plans)]
+
+
+def _sample() -> Iterator[Manifest]:
+    for file in sorted((ROOT / "samples" / "fleet").glob("*.yaml")):
+        for document in yaml.safe_load_all(file.read_text()):
+            if document and document["apiVersion"] == API_VERSION:
+                yield _with_memory(document)
+
+
+def _with_memory(manifest: Manifest) -> Manifest:
+    """A Model whose replicas keep as many tokens as their largest batch needs."""
+    if manifest["kind"] != "Model":
+        return manifest
+    data = [
+        {**part, "maxTokens": part["maxBatchSize"] * part["atTokens"]}
+        for part in manifest["spec"]["data"]
+    ]
+    return {**manifest, "spec": {**manifest["spec"], "data": data}}
+
+
+def _observed(manifest: Manifest) -> Observation:
+    kind = next(kind for kind in RESOURCES if kind.kind == manifest["kind"])
+    metadata = {"namespace": NAMESPACE, "uid": "u", "generation": 1, "resourceVersion": "1"}
+    return observe(kind, {**manifest, "metadata": {**metadata, **manifest["metadata"]}})
+
+
+def _loaded(manifest: Manifest, number: int) -> Manifest:
+    """A Server at another time of the day: 40 to 100 % of the load of the sample."""
+    if manifest["kind"] != "Server":
+        return manifest
+    spec, labels = manifest["spec"], manifest["metadata"].get("labels", {})
+    current = spec["currentAlloc"]
+    peak = labels.get("peak", str(current["load"]["arrivalRate"]))
+    rate = float(peak) * (0.7 - 0.3 * math.cos(2 * math.pi * (number + 1) / STEPS))
+    load = {**current["load"], "arrivalRate": round(rate, 2)}
+    metadata = {**manifest["metadata"], "labels": {"peak": peak}}
+    return {
+        **manifest,
+        "metadata": metadata,
+        "spec": {**spec, "currentAlloc": {**current, "load": load}},
+    }
+
+
+def _decided(
+    manifests: Sequence[Manifest], time: datetime
+) -> tuple[list[Manifest], Manifest | None]:
+    """The objects after an optimization that was carried out, and its Plan if there is one."""
+    observations = [_observed(manifest) for manifest in manifests]
+    optimizer = next(o for o in observations if o.kind is Optimizer)
+    assert isinstance(optimizer.resource, Optimizer)
+    snapshot = build_system(readable(observations), optimizer.resource)
+    options = replace(snapshot.system.options, milp=False)  # takes the same time for all
+    snapshot = replace(snapshot, system=replace(snapshot.system, options=options))
+    found = optimize(snapshot.system)
+    solution = replace(found, certificate=replace(found.certificate, seconds=0.012))
+    updates = plan_updates(observations, snapshot, solution)
+    last = optimized(optimizer, solution, time)
+    optimization = Optimization(optimizer.resource, observations, updates, snapshot, solution, True)
+    proposal = proposal_of(optimization)
+    pairs = zip(manifests, observations, updates, strict=True)
+    after = [_after(m, last if o is optimizer else u, time) for m, o, u in pairs]
+    return after, dict(spec_manifest(proposal.spec)) if proposal else None
+
+
+def _after(manifest: Manifest, update: Update, time: datetime) -> Manifest:
+    """An object with what was decided for it; a Server runs that."""
+    status = update.status_at(1, time) or manifest.get("status", {})
+    spec = {**manifest["spec"], **(update.spec or {})}
+    if desired := spec.get("desiredAlloc"):
+        spec["currentAlloc"] = {**desired, "mix": []}
+    return {**manifest, "spec": spec, "status": {**manifest.get("status", {}), **status}}
+
+
+def _recorded(spec: Manifest, number: int, time: datetime, *, waits: bool) -> Manifest:
+    """A Plan that was carried out, or one that waits for approval."""
+    born = f"{time:%Y-%m-%dT%H:%M:%SZ}"
+    metadata = {"name": f"fleet-{number}", "creationTimestamp": born}
+    message = (
+        "the cost rises by more than 30 %, beyond the guard of the Optimizer"
+        if waits
+        else "all Servers run what was decided"
+    )
+    told = {
+        "type": "CarriedOut",
+        "status": "False" if waits else "True",
+        "reason": "AwaitsApproval" if waits else "Done",
+        "message": message,
+        "lastTransitionTime": born,
+    }
+    servers = spec["totals"]["servers"]
+    phase = {"phase": "Proposed"} if waits else {"phase": "Done", "by": "Auto", "arrived": servers}
+    plan = {"apiVersion": API_VERSION, "kind": "Plan", "metadata": metadata, "spec": spec}
+    return {**plan, "status": {"conditions": [told], **phase}}
+
+
+def _measured(manifest: Manifest, place: int) -> Manifest:
+    """A Server with what is measured of it: a little beside what was predicted."""
+    if place % TYPED_EVERY == TYPED_EVERY - 1:
+        return manifest
+    spec, name = manifest["spec"], manifest["metadata"]["name"]
+    labels = {"namespace": "prod", "model_name": spec["model"], "server": name}
+    current = spec["currentAlloc"]
+    off = 1 + 0.06 * math.sin(place)
+    quality, message = NOT_FRESH.get(place, ("Fresh", ""))
+    age = timedelta(seconds=420 if message else 14 + place)
+    load, length = current["load"], current["load"].get("avgLength") or 0
+    numbers = {
+        "arrivalRate": round(load["arrivalRate"] * off, 2),
+        "avgInTokens": round(length * 0.6),
+        "avgOutTokens": round(length * 0.4),
+        "itlAverage": round(current["itlAverage"] * off, 2),
+        "waitAverage": round(current["waitAverage"] * off, 2),
+        "ttftAverage": round(current["itlAverage"] * 6 * off, 2),
+        "running": round(current["numReplicas"] * 3.2, 1),
+        "waiting": place % 3,
+        "kvCacheUsage": 0.3 + 0.02 * place,
+        "replicas": {"ready": current["numReplicas"], "reporting": current["numReplicas"]},
+    }
+    measured = {
+        "time": f"{NOW - age:%Y-%m-%dT%H:%M:%SZ}",
+        "quality": quality,
+        "message": message,
+        **(numbers if quality != "Missing" else {}),
+    }
+    status = {**manifest["status"], "measured": measured, "savings": _savings(current)}
+    return {
+        **manifest,
+        "spec": {**spec, "measure": {"source": "vLLM", "labels": labels}},
+        "status": status,
+    }
+
+
+def _savings(current: Manifest) -> Manifest:
+    hours, cost = 42.0, current["cost"]
+    requests = current["load"]["arrivalRate"] * 60 * hours
+    paid = round(cost * hours, 2)
+    policies = [
+        {"policy": "hpa", "cost": round(1.34 * paid, 2), "keptRequests": round(0.981 * requests)},
+        {
+            "policy": "keda-slo",
+            "cost": round(1.12 * paid, 2),
+            "keptRequests": round(0.993 * requests),
+        },
+    ]
+    return {
+        "since": "2026-11-22T18:00:00Z",
+        "time": "2026-11-24T12:00:00Z",
+        "countedSeconds": 3600 * hours,
+        "requests": round(requests),
+        "keptRequests": round(0.997 * requests),
+        "paid": paid,
+        "planned": paid,
+        "accelerator": current["accelerator"] or "A100",
+        "peakReplicas": max(current["numReplicas"], 1),
+        "staticPeak": round(1.71 * paid, 2),
+        "policies": policies,
+    }
+
+
+def _told(manifest: Manifest) -> Manifest:
+    """A Model with calibrations on its first accelerators; others as they are."""
+    if manifest["kind"] != "Model":
+        return manifest
+    found = [_calibrated(data, place) for place, data in enumerate(manifest["spec"]["data"])]
+    status = {**manifest.get("status", {}), "calibration": found[:CALIBRATED]}
+    told = {
+        "type": "Calibrated",
+        "status": "True",
+        "reason": "Calibrated",
+        "message": f"parameters for {CALIBRATED} accelerators",
+        "lastTransitionTime": "2026-11-24T11:00:00Z",
+    }
+    conditions = [*status.get("conditions", []), told]
+    return {**manifest, "status": {**status, "conditions": conditions}}
+
+
+def _calibrated(data: Manifest, place: int) -> Manifest:
+    """A calibration that found a little more than what is typed."""
+    alpha, beta = data["alpha"] * (1.03 + 0.02 * place), data["beta"] * (1.08 - 0.02 * place)
+    rounded = {"alpha": round(alpha, 3), "beta": round(beta, 4)}
+    upper = {"alpha": round(alpha * 1.04, 3), "beta": round(beta * 1.1, 4)}
+    errors = {"alphaError": round(0.02 * alpha, 3), "betaError": round(0.05 * beta, 4)}
+    return {
+        "acc": data["acc"],
+        "reason": "Calibrated",
+        "message": "",
+        "time": "2026-11-24T11:00:00Z",
+        "rows": 180 + 20 * place,
+        "leastBatch": 1.4,
+        "mostBatch": round(0.8 * data["maxBatchSize"], 1),
+        "decode": {**rounded, **errors, "residual": 0.021, "condition": 4.2},
+        "expected": rounded,
+        "decodeParms": upper,
+    }

@@ -1,0 +1,251 @@
+"""The pages of the console on cards, models, history and data, of a fleet with a past.
+
+What they show is computed here again from the objects themselves.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from math import ceil
+
+import pytest
+
+from inferno_operator.cli.kubectl.console.capacity import capacity_view
+from inferno_operator.cli.kubectl.console.data import data_view
+from inferno_operator.cli.kubectl.console.history import history_view
+from inferno_operator.cli.kubectl.console.html import ROWS, PageQuery, Pages
+from inferno_operator.cli.kubectl.console.models import model_view, models_view
+from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.tables.solution import TextTable, first_table
+from inferno_operator.resources import Accelerator, Model, Plan, Server
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.errors import InputError
+from tests.past import NAMESPACE, NOW, world
+
+View = Callable[[Sequence[Observation]], ConsolePage]
+
+VIEWS: dict[str, View] = {
+    "/capacity": lambda seen: capacity_view(seen, NOW),
+    "/models": models_view,
+    "/models/mistral-7b": lambda seen: model_view(seen, NAMESPACE, "mistral-7b", NOW),
+    "/history": lambda seen: history_view(seen, NAMESPACE, NOW),
+    "/data": lambda seen: data_view(seen, NOW),
+}
+
+
+@pytest.fixture(scope="module")
+def seen() -> list[Observation]:
+    return world()
+
+
+def html(page: ConsolePage, query: str = "") -> str:
+    asked = [(name, value) for name, _, value in (p.partition("=") for p in query.split("&") if p)]
+    return Pages(NAMESPACE, str.upper).html(page, "/", PageQuery(asked))
+
+
+def column(page: ConsolePage, name: str) -> list[str]:
+    table = first_table(page.parts)
+    assert table is not None
+    place = [heading.removeprefix(">") for heading in table.headings].index(name)
+    return [row[place] for row in table.rows]
+
+
+def figures(page: ConsolePage) -> dict[str, str]:
+    return {figure.title: figure.value for figure in page.figures}
+
+
+def objects(seen: Sequence[Observation], kind: type) -> Iterator:  # type: ignore[type-arg]  # of any kind
+    return (o.resource for o in seen if isinstance(o.resource, kind))
+
+
+def cards_in_use(seen: Sequence[Observation]) -> Counter[str]:
+    """Replicas, accelerators of each, and cards of these, from the objects alone."""
+    kinds = {a.spec.name: a.spec for a in objects(seen, Accelerator)}
+    per_replica = {
+        (model.spec.name, data.acc): data.acc_count
+        for model in objects(seen, Model)
+        for data in model.spec.data
+    }
+    found: Counter[str] = Counter()
+    for server in objects(seen, Server):
+        current = server.spec.current_alloc
+        kind = kinds[current.accelerator]
+        each = per_replica[server.spec.model, current.accelerator] * kind.multiplicity
+        found[kind.type] += current.num_replicas * each
+    return found
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_every_page_is_json_and_its_table_is_on_the_page(
+    path: str, seen: list[Observation]
+) -> None:
+    page = VIEWS[path](seen)
+    table = first_table(page.parts)
+    assert table is not None
+
+    assert json.loads(json.dumps(page.document()))
+    text = html(page)
+    assert len(table.rows) > 0
+    assert text.count("<tr>") >= min(len(table.rows), ROWS)
+    assert page.title in text
+
+
+def test_cards_are_those_of_the_replicas_that_run(seen: list[Observation]) -> None:
+    page = capacity_view(seen, NOW)
+
+    shown = dict(zip(column(page, "CARDS"), column(page, "IN USE/THERE"), strict=True))
+
+    used = {name: int(text.partition("/")[0]) for name, text in shown.items()}
+    assert {name: count for name, count in used.items() if count} == dict(cards_in_use(seen))
+    assert figures(page)["In use"] == str(cards_in_use(seen).total())
+    assert shown["H100"].endswith("/22")  # as the sample declares
+    assert '<a href="/next?set=capacity.H100%2B%3D4">4 more H100</a>' in html(page)
+
+
+def test_a_chart_of_cards_ends_at_the_last_plan_that_took_effect(seen: list[Observation]) -> None:
+    done = [plan for plan in objects(seen, Plan) if plan.status.phase == "Done"]
+    newest = max(done, key=lambda plan: plan.metadata.creation_timestamp)
+    expected = {cards.type: cards.count for cards in newest.spec.totals.cards}
+
+    words = [chart.words for chart in capacity_view(seen, NOW).charts]
+
+    told = dict(re.fullmatch(r"(\S+): (\d+) cards by .*", text).groups() for text in words)  # type: ignore[union-attr]  # all match
+    assert {name: int(count) for name, count in told.items() if count != "0"} == expected
+
+
+def test_history_has_each_change_and_counts_moves(seen: list[Observation]) -> None:
+    plans = list(objects(seen, Plan))
+    moves = 0
+    for plan in plans:
+        for step in plan.spec.steps if plan.status.phase == "Done" else ():
+            (before,), (after,) = step.before or (None,), step.after or (None,)
+            moves += bool(before and after and before.accelerator != after.accelerator)
+    page = history_view(seen, NAMESPACE, NOW)
+
+    assert len(column(page, "SERVER")) == sum(len(plan.spec.steps) for plan in plans)
+    assert figures(page)["Moves"] == str(moves)
+    assert moves > 10
+    assert figures(page)["Plans"] == "8"
+    whens = column(page, "WHEN")
+    assert whens == sorted(whens, reverse=True)
+
+
+def test_history_says_what_was_saved_against_each_policy(seen: list[Observation]) -> None:
+    ledgers = [s.status.savings for s in objects(seen, Server) if s.status.savings]
+    paid = sum(ledger.paid for ledger in ledgers)
+    hpa = sum(p.cost for ledger in ledgers for p in ledger.policies if p.policy == "hpa")
+
+    page = history_view(seen, NAMESPACE, NOW)
+
+    assert figures(page)["Against hpa"] == f"{hpa - paid:.0f}"
+
+
+def test_a_namespace_without_a_past_has_a_history_that_says_so(seen: list[Observation]) -> None:
+    young = [o for o in seen if o.kind is not Plan and o.kind is not Server]
+
+    page = history_view(young, NAMESPACE, NOW)
+
+    assert page.parts[0] == "no Plans in this namespace: nothing was changed yet"
+    assert not page.charts
+
+
+def test_data_has_the_quality_and_the_age_of_each_server(seen: list[Observation]) -> None:
+    page = data_view(seen, NOW)
+
+    of = dict(zip(column(page, "SERVER"), column(page, "QUALITY"), strict=True))
+    measured = {s.metadata.name: s.status.measured for s in objects(seen, Server)}
+    assert of == {name: found.quality if found else "-" for name, found in measured.items()}
+    bad = [name for name, quality in of.items() if quality in ("Stale", "Missing")]
+    assert len(bad) == 2
+    assert figures(page)["Without new numbers"] == "2"
+    assert figures(page)["Oldest number"] == "7m"
+    assert "correct spec.measure.labels" in html(page)
+
+
+def test_a_model_shows_the_time_of_a_step_alone_and_with_a_full_batch(
+    seen: list[Observation],
+) -> None:
+    page = model_view(seen, NAMESPACE, "mistral-7b", NOW)
+
+    accelerators = column(page, "ACCELERATOR")
+    a100 = accelerators.index("A100")  # alpha 12.32, beta 0.41, batch 64 in the sample
+    assert float(column(page, "ALONE:STEP")[a100]) == pytest.approx(12.32 + 0.41, rel=5e-3)
+    assert float(column(page, "FULL:STEP")[a100]) == pytest.approx(12.32 + 64 * 0.41, rel=5e-3)
+    assert [chart.words.split(":")[0] for chart in page.charts] == [
+        "Step on L4",
+        "Step on L40S",
+        "Step on A100",
+    ]
+
+
+def test_what_runs_of_a_model_is_on_its_page(seen: list[Observation]) -> None:
+    page = model_view(seen, NAMESPACE, "mistral_7b", NOW)  # by the name in its spec
+    running = [s for s in objects(seen, Server) if s.spec.model == "mistral_7b"]
+
+    replicas = sum(map(int, column(page, "REPLICAS")))
+
+    assert replicas == sum(s.spec.current_alloc.num_replicas for s in running)
+    assert all(f'href="/servers/{s.metadata.name}"' in html(page) for s in running)
+
+
+def test_a_model_that_does_not_exist_is_told_with_those_like_it(seen: list[Observation]) -> None:
+    with pytest.raises(InputError, match=r"Model llm/mistral-7: there is none.*mistral-7b"):
+        model_view(seen, NAMESPACE, "mistral-7", NOW)
+
+
+def rows_of(text: str) -> list[str]:
+    return re.findall(r"<td>(n\d+)</td>", text)
+
+
+def long_page(count: int) -> ConsolePage:
+    rows = [(f"n{number}", "even" if number % 2 == 0 else "odd") for number in range(count)]
+    return ConsolePage("Long", (TextTable(("NAME", "KIND"), rows),), dict)
+
+
+def test_a_long_table_is_shown_in_pages_that_have_each_row_once() -> None:
+    page = long_page(2 * ROWS + 1)
+    shown, address, visited = list[str](), "", 0
+
+    while True:
+        text = html(page, address)
+        shown += rows_of(text)
+        visited += 1
+        after = re.search(r'href="\?([^"]*)">After</a>', text)
+        if after is None:
+            break
+        address = after[1].replace("&amp;", "&")
+
+    assert shown == [f"n{number}" for number in range(2 * ROWS + 1)]
+    assert visited == ceil((2 * ROWS + 1) / ROWS)
+    assert f"Rows {2 * ROWS + 1} to {2 * ROWS + 1} of {2 * ROWS + 1}" in text
+
+
+def test_a_filter_finds_rows_of_every_page() -> None:
+    text = html(long_page(2 * ROWS + 1), "q=odd&from=0")
+
+    assert rows_of(text) == [f"n{number}" for number in range(1, 2 * ROWS, 2)]
+
+
+@pytest.mark.parametrize("start", ["-1", "x", "99999999", "1e3", "9" * 40])
+def test_a_strange_beginning_is_no_failure(start: str) -> None:
+    assert rows_of(html(long_page(ROWS + 1), f"from={start}"))
+
+
+def test_a_value_beside_its_limit_has_a_bar_which_is_red_beyond() -> None:
+    table = TextTable(("SERVER", ">ITL/SLO"), [("a", "20.0/80"), ("b", "90.0/80"), ("c", "5/0")])
+
+    bars = re.findall(r'aria-label="(\d+ %[^"]*)".*?class="(fill|over)" width="([\d.]+)"', html(
+        ConsolePage("Bars", (table,), dict)), re.DOTALL)  # fmt: skip
+
+    assert bars == [("25 % of 80", "fill", "25.0"), ("112 % of 80", "over", "100.0")]
+
+
+def test_many_notes_are_folded() -> None:
+    page = ConsolePage("Notes", [f"note {number}" for number in range(8)], dict)
+
+    before, _, folded = html(page).partition("<details>")
+
+    assert "note 4" in before
+    assert "note 5" not in before
+    assert "3 more notes" in folded
