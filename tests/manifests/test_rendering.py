@@ -99,6 +99,7 @@ def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path
         ),
         ("metrics-token", "metrics.tokenSecret=inferno-metrics-token"),
         ("capacity", "capacity.fromNodes=true"),
+        ("console", "console.enabled=true"),
     ],
 )
 def test_a_value_of_the_chart_is_a_component_of_the_overlays(
@@ -196,6 +197,9 @@ def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
         ("nameOverride=My_Name", "/nameOverride"),
         ("podDisruptionBudget.minAvailable=half", "/podDisruptionBudget/minAvailable"),
         ("remote.enabled=perhaps", "/remote/enabled"),
+        ("console.enable=true", "'enable' not allowed"),
+        ("console.secret=", "/console/secret"),
+        ("console.tlsSecret=3", "/console/tlsSecret"),
         ("prometheus.url=prometheus:9090", "/prometheus/url"),
         ("prometheus.url=http://user:password@prometheus", "/prometheus/url"),
         ("prometheus.user=inferno", "/prometheus/passwordSecret"),

@@ -553,3 +553,60 @@ def test_nodes_and_pods_are_those_of_the_cluster_also_for_one_namespace(rendered
     resources = {resource for rule in role["rules"] for resource in rule["resources"]}
 
     assert {"nodes", "pods"} <= resources
+
+
+CONSOLE = {"enabled": True}
+
+
+def test_without_a_word_there_is_no_console(rendered: Render) -> None:
+    assert not [m for m in rendered() if m["metadata"]["name"] == "inferno-console"]
+
+
+def test_the_console_has_no_rights_and_no_token(rendered: Render) -> None:
+    manifests = rendered(console=CONSOLE)
+    pod = find(manifests, "Deployment", "inferno-console")["spec"]["template"]["spec"]
+
+    assert granted(manifests, f"{NAMESPACE}:{pod['serviceAccountName']}") == frozenset()
+    assert pod["serviceAccountName"] == "inferno-console"
+    assert pod["automountServiceAccountToken"] is False
+    assert not [m for m in manifests if m["kind"] == "Ingress"]
+
+
+def test_what_is_said_of_all_pods_is_said_of_the_console(rendered: Render) -> None:
+    common: dict[str, Any] = {
+        "image": {"repository": "registry.example.org/inferno", "digest": DIGEST},
+        "podLabels": {"team": "serving"},
+        "nodeSelector": {"disk": "ssd"},
+        "fixedUser": False,
+        "fullnameOverride": "planner",
+        "networkPolicy": False,
+    }
+    manifests = rendered(console=CONSOLE, **common)
+    template = find(manifests, "Deployment", "planner-console")["spec"]["template"]
+
+    (container,) = template["spec"]["containers"]
+    assert container["image"] == f"registry.example.org/inferno@{DIGEST}"
+    assert template["metadata"]["labels"]["team"] == "serving"
+    assert template["spec"]["nodeSelector"] == {"disk": "ssd"}
+    assert "runAsUser" not in template["spec"]["securityContext"]
+    assert template["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert not [m for m in manifests if m["kind"] == "NetworkPolicy"]
+    selected = find(manifests, "Service", "planner-console")["spec"]["selector"]
+    assert selected.items() <= template["metadata"]["labels"].items()
+
+
+def test_the_console_reads_the_secrets_that_are_named(rendered: Render) -> None:
+    named = {
+        "secret": "pages",
+        "tlsSecret": "pages-tls",
+        "resources": {"limits": {"memory": "1Gi"}},
+    }
+    pod = find(rendered(console={**CONSOLE, **named}), "Deployment", "inferno-console")["spec"]
+    spec = pod["template"]["spec"]
+
+    (container,) = spec["containers"]
+    (origin,) = container["env"]
+    secrets = {v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
+    assert secrets == {"pages", "pages-tls"}
+    assert origin["valueFrom"]["secretKeyRef"] == {"name": "pages", "key": "origin"}
+    assert container["resources"]["limits"] == {"memory": "1Gi"}

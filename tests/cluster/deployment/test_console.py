@@ -1,4 +1,4 @@
-"""The component `console` on a real API server: no token of its own, and options that exist."""
+"""The console of kustomize and Helm on a real API server: no token, and options that exist."""
 
 import json
 import subprocess
@@ -9,17 +9,33 @@ import pytest
 
 from tests.controlplane import ControlPlane
 from tests.deployment.pods import Pod
-from tests.deployment.rendering import NAMESPACE, Manifest, copy_with_components, find, kustomize
+from tests.deployment.rendering import (
+    NAMESPACE,
+    Manifest,
+    copy_with_components,
+    find,
+    helm_template,
+    kustomize,
+)
 
 CONSOLE = "inferno-console"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
-@pytest.fixture
-def manifests(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> list[Manifest]:
-    """What the component adds, for a namespace of the test."""
-    overlay = copy_with_components(tmp_path, "stateless", "console")
-    rendered = kustomize(control_plane.kubectl_program, overlay)
+@pytest.fixture(params=["kustomize", "helm"])
+def manifests(
+    request: pytest.FixtureRequest,
+    control_plane: ControlPlane,
+    helm: Path,
+    namespace: str,
+    tmp_path: Path,
+) -> list[Manifest]:
+    """What the component or the value adds, for a namespace of the test."""
+    if request.param == "helm":
+        rendered = helm_template(helm, "--set=console.enabled=true")
+    else:
+        overlay = copy_with_components(tmp_path, "stateless", "console")
+        rendered = kustomize(control_plane.kubectl_program, overlay)
     own = [m for m in rendered if m["metadata"]["name"] == CONSOLE]
     moved: list[Manifest] = json.loads(json.dumps(own).replace(NAMESPACE, namespace))
     return moved

@@ -63,7 +63,7 @@ annotations: {{ toYaml . | nindent 2 }}
 {{- end }}
 
 {{- define "inferno.podSettings" -}}
-{{- /* Common spec of pods of `app`; `secrets`: the pods read Secrets. */ -}}
+{{- /* Common spec of pods of `app`; `secrets`: the pods read Secrets; `single`: there is one. */ -}}
 enableServiceLinks: false # they would inject unrelated INFERNO_* variables
 securityContext:
   runAsNonRoot: true
@@ -79,6 +79,7 @@ securityContext:
 {{- with .root.Values.affinity }}
 affinity: {{ toYaml . | nindent 2 }}
 {{- else }}
+{{- if not .single }}
 affinity:
   podAntiAffinity:
     preferredDuringSchedulingIgnoredDuringExecution:
@@ -88,6 +89,7 @@ affinity:
           labelSelector:
             matchLabels:
               {{- include "inferno.app" . | nindent 14 }}
+{{- end }}
 {{- end }}
 {{- with .root.Values.topologySpreadConstraints }}
 topologySpreadConstraints:
@@ -244,6 +246,43 @@ subjects:
     matchLabels:
       kubernetes.io/metadata.name: {{ .Values.monitoring.namespace }}
 {{- end }}
+{{- end }}
+
+{{- define "inferno.egress" -}}
+{{- /* Connections to the API server, and to DNS. */ -}}
+# The API server, at its usual ports: no selector can select it.
+- ports:
+    - port: 443
+    - port: 6443
+- to:
+    - namespaceSelector: {}
+      podSelector:
+        matchLabels:
+          k8s-app: kube-dns
+  ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+# NodeLocal DNSCache, at its usual address on each node.
+- to:
+    - ipBlock:
+        cidr: 169.254.20.10/32
+  ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+# The DNS of OpenShift.
+- to:
+    - namespaceSelector:
+        matchLabels:
+          kubernetes.io/metadata.name: openshift-dns
+  ports:
+    - port: 5353
+      protocol: UDP
+    - port: 5353
+      protocol: TCP
 {{- end }}
 
 {{- define "inferno.reading" -}}
