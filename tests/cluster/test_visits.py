@@ -10,6 +10,7 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_operator.cli.kubectl.console import visits
+from inferno_operator.cli.kubectl.console.attempts import MOST_OF_CLIENT, WINDOW_S
 from inferno_operator.cli.kubectl.console.hosted import hosted_console
 from tests.cluster.console import KEY, api_server, hidden_fields, token_of
 from tests.cluster.scene import Scene
@@ -26,7 +27,10 @@ class Place:
     def __init__(self, scene: Scene, folder: Path) -> None:
         self._scene, self.over, self.slept = scene, asyncio.Event(), list[float]()
         server = api_server(scene.control_plane, folder)
-        self.app = hosted_console(server, scene.namespace, ORIGIN, KEY, self._sleep)
+        self.time_s = 0.0
+        self.app = hosted_console(
+            server, scene.namespace, ORIGIN, KEY, self._sleep, lambda: self.time_s
+        )
 
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -41,8 +45,8 @@ class Place:
 
 
 @asynccontextmanager
-async def browser(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app)
+async def browser(app: ASGIApp, address: str = "192.0.2.1") -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app, client=(address, 1))
     async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
         yield client
 
@@ -117,3 +121,21 @@ async def test_the_oldest_visit_of_a_person_with_too_many_ends(
             assert (await place.log_in(last, ann)).status_code == 303
         opened = [(await person.get("/plans")).status_code for person in (other, first, last)]
         assert opened == [200, 401, 200]
+
+
+async def test_who_guesses_tokens_waits_and_others_do_not(scene: Scene, tmp_path: Path) -> None:
+    place = Place(scene, tmp_path)
+    token = place.token("ann")
+
+    async with browser(place.app) as eve, browser(place.app, "192.0.2.2") as ann:
+        guesses = [place.log_in(eve, f"x.y.{number}") for number in range(MOST_OF_CLIENT + 3)]
+        statuses = [answer.status_code for answer in await asyncio.gather(*guesses)]
+        assert sorted(statuses) == [401] * MOST_OF_CLIENT + [429] * 3
+        place.time_s = 20.5
+        refused = await place.log_in(eve, token)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "40")
+        assert refused.text == "too many logins failed: try again in 40 s\n"
+        for _ in range(MOST_OF_CLIENT + 1):
+            assert (await place.log_in(ann, token)).status_code == 303
+        place.time_s = WINDOW_S
+        assert (await place.log_in(eve, token)).status_code == 303

@@ -78,13 +78,15 @@ def console_server(  # noqa: PLR0913 - the options of a server
     It has no rights of its own. Tokens are kept in memory until the logout, for 8 hours at most.
     """
     import asyncio
+    import time
 
     from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
     from inferno_operator.cli.kubectl.console.hosted import hosted_console
     from inferno_operator.cli.kubectl.console.serve import Listener, serve_hosted
 
     server = ApiServerAddress(api_server, api_server_ca)
-    console = hosted_console(server, namespace, origin, read_key(key_file), asyncio.sleep)
+    key = read_key(key_file)
+    console = hosted_console(server, namespace, origin, key, asyncio.sleep, time.monotonic)
     try:
         asyncio.run(serve_hosted(console, Listener(host, port, certificate, private_key)))
     except KeyboardInterrupt:

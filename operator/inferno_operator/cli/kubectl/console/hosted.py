@@ -6,7 +6,9 @@ The server has no rights; the tokens are kept by `visits`.
 """
 
 import re
+from collections.abc import Callable
 from http import HTTPStatus
+from math import ceil
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
 from inferno_operator.cli.kubectl.console.access import SAFE, Guarded, refusal_of_strangers, said
 from inferno_operator.cli.kubectl.console.app import STATIC, form_of
+from inferno_operator.cli.kubectl.console.attempts import LoginAttempts
 from inferno_operator.cli.kubectl.console.visits import VISIT_S, Sleep, Visits
 from inferno_operator.runtime.ports import UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError
@@ -35,7 +38,12 @@ TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 def hosted_console(
-    server: ApiServerAddress, namespace: str, origin: str, key: str, sleep: Sleep
+    server: ApiServerAddress,
+    namespace: str,
+    origin: str,
+    key: str,
+    sleep: Sleep,
+    clock: Callable[[], float],
 ) -> ASGIApp:
     """Return the console that people log in to.
 
@@ -51,6 +59,8 @@ def hosted_console(
         Signs cookies.
     sleep
         Waits for the end of a visit.
+    clock
+        Seconds since some moment; attempts to log in are counted over time.
 
     Raises
     ------
@@ -62,7 +72,8 @@ def hosted_console(
         raise InputError(f"--origin {origin}: give https://HOST or https://HOST:PORT")
     if len(key) < LEAST_KEY:
         raise InputError(f"the key of the console has fewer than {LEAST_KEY} characters")
-    return Guarded(_Hosted(Visits(server, key, sleep), namespace), _HostedAccess(origin))
+    hosted = _Hosted(Visits(server, key, sleep), LoginAttempts(clock), namespace)
+    return Guarded(hosted, _HostedAccess(origin))
 
 
 class _HostedAccess:
@@ -74,8 +85,8 @@ class _HostedAccess:
 
 
 class _Hosted:
-    def __init__(self, visits: Visits, namespace: str) -> None:
-        self._visits, self._namespace = visits, namespace
+    def __init__(self, visits: Visits, attempts: LoginAttempts, namespace: str) -> None:
+        self._visits, self._attempts, self._namespace = visits, attempts, namespace
         environment = Environment(
             loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined
         )
@@ -115,12 +126,17 @@ class _Hosted:
             return self._login(self._namespace, "this is no name of a namespace")
         if not TOKEN.fullmatch(token):
             return self._login(namespace, "this is no token")
+        client = request.client.host if request.client else ""
+        if wait_s := self._attempts.wait_s(client):
+            return _too_often(wait_s)
+        self._attempts.begin(client)
         try:
             cookie = await self._visits.begin(token, namespace)
         except UnauthenticatedError:
             return self._login(namespace, "the API server does not take this token")
         except InfernoError as error:
             return self._login(namespace, str(error), HTTPStatus.SERVICE_UNAVAILABLE)
+        self._attempts.succeeded(client)
         answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         answer.set_cookie(
             COOKIE, cookie, max_age=VISIT_S, httponly=True, secure=True, samesite="strict"
@@ -143,3 +159,10 @@ class _Hosted:
     ) -> Response:
         page = self._login_page.render(namespace=namespace, refusal=refusal)
         return HTMLResponse(page, status if refusal else HTTPStatus.OK)
+
+
+def _too_often(wait_s: float) -> Response:
+    seconds = ceil(wait_s)
+    answer = said(HTTPStatus.TOO_MANY_REQUESTS, f"too many logins failed: try again in {seconds} s")
+    answer.headers["Retry-After"] = str(seconds)
+    return answer
