@@ -175,7 +175,8 @@ async def _carry_out(
     """Write the decisions of a Plan on the Servers, if its inputs are still the same."""
     namespace = plan.metadata.namespace
     # Servers that were never measured are waited for now; under the lock, others would wait, too.
-    await context.loads.with_loads(await context.source.objects(namespace))
+    servers = [o for o in context.book.servers(namespace) if o.deleted is None]
+    await context.loads.with_loads(servers)
     async with context.writes[namespace]:
         found = await context.source.objects(namespace)
         objects = context.loads.with_known_loads(found)
