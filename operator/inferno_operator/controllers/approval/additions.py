@@ -4,14 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from inferno_operator.controllers.approval.contents import StoredDecision, placements, replicas
+from inferno_operator.controllers.approval.contents import StoredDecision
 from inferno_operator.controllers.approval.guard import hold_of
 from inferno_operator.controllers.approval.proposal import Proposal
-from inferno_operator.controllers.approval.reduction import cards_of, priority_of, standing
+from inferno_operator.controllers.approval.reduction import priority_of, standing
 from inferno_operator.controllers.approval.totals import totals_of
 from inferno_operator.controllers.optimization.permission import Optimization
+from inferno_operator.controllers.optimization.placements import cards_of, placements, replicas
 from inferno_operator.resources import Server
-from inferno_operator.resources.observation import readable
+from inferno_operator.resources.observation import readable, still_running
 from inferno_optimizer.sizing.cases import Catalogue
 
 
@@ -33,7 +34,9 @@ def additions(optimization: Optimization, proposal: Proposal, now: datetime) -> 
     adding = [decision for decision in proposal.decisions if _only_adds(decision)]
     adding.sort(key=lambda d: (priority_of(servers[d.server], catalogue), d.server))
     if not optimization.optimizer.spec.data.optimizer.unlimited:
-        adding = _fitting(adding, servers, catalogue)
+        unreadable = still_running(optimization.observations)
+        free = _free_cards([*servers.values(), *unreadable], catalogue)
+        adding = _fitting(adding, servers, catalogue, free)
     totals = totals_of(adding, resources, catalogue, ())
     if not adding or hold_of(optimization.optimizer, totals, now) is not None:
         return frozenset()
@@ -46,17 +49,25 @@ def _only_adds(decision: StoredDecision) -> bool:
     return all(after.get(name, 0) >= n for name, n in replicas(decision.before).items())
 
 
-def _fitting(
-    adding: Iterable[StoredDecision], servers: Mapping[str, Server], catalogue: Catalogue
-) -> list[StoredDecision]:
-    """Return the decisions, in their order, that fit into the cards beside all that stands."""
+def _free_cards(servers: Iterable[Server], catalogue: Catalogue) -> Counter[str]:
+    """Return the cards by type that are left beside all that stands."""
     free = Counter(catalogue.system.capacity)
-    for server in servers.values():
+    for server in servers:
         free.subtract(cards_of(placements(standing(server, catalogue)), server, catalogue))
+    return free
+
+
+def _fitting(
+    adding: Iterable[StoredDecision],
+    servers: Mapping[str, Server],
+    catalogue: Catalogue,
+    free: Counter[str],
+) -> list[StoredDecision]:
+    """Return the decisions, in their order, that fit into the free cards, which become fewer."""
     found = []
     for decision in adding:
         server = servers[decision.server]
-        more = Counter(cards_of(placements(decision.after), server, catalogue))
+        more = cards_of(placements(decision.after), server, catalogue)
         more.subtract(cards_of(decision.before, server, catalogue))
         if all(count <= 0 or count <= free[card] for card, count in more.items()):
             free.subtract(more)

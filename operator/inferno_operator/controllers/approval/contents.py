@@ -5,12 +5,13 @@ import gzip
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
 from inferno_operator.controllers.optimization.changes import Update, spec_change
+from inferno_operator.controllers.optimization.placements import placements
 from inferno_operator.resources import (
     DIGITS,
     Allocation,
@@ -110,24 +111,6 @@ class StoredDecision:
         server = observation.resource
         spec = spec_change(server, self.spec["desiredAlloc"]) if server else None
         return Update.of(observation, self.verdicts, active=self.active, spec=spec)
-
-
-def placements(whole: Allocation | None) -> tuple[Placement, ...]:
-    """Return the replicas by accelerator of an allocation, in order of the accelerators."""
-    parts = whole.parts if whole else ()
-    found = (
-        Placement(
-            accelerator=p.accelerator, replicas=p.num_replicas, batch=max(p.max_batch or 0, 0)
-        )
-        for p in parts
-        if p.accelerator and p.num_replicas > 0
-    )
-    return tuple(sorted(found, key=lambda placement: placement.accelerator))
-
-
-def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:
-    """Return the replicas by accelerator."""
-    return {placement.accelerator: placement.replicas for placement in placed}
 
 
 def cost_of(allocation: Allocation | None) -> float:

@@ -15,8 +15,6 @@ from inferno_operator.controllers.approval.contents import (
     in_order,
     pack,
     pack_decisions,
-    placements,
-    replicas,
 )
 from inferno_operator.controllers.approval.inputs import inputs_digest
 from inferno_operator.controllers.approval.reduction import standing
@@ -24,6 +22,7 @@ from inferno_operator.controllers.approval.seal import plan_digest
 from inferno_operator.controllers.approval.totals import totals_of
 from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.controllers.optimization.permission import Optimization
+from inferno_operator.controllers.optimization.placements import placements, replicas
 from inferno_operator.controllers.optimization.status import certificate_of
 from inferno_operator.resources import (
     MAX_STEPS,

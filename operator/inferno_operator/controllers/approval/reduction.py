@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
-from inferno_operator.controllers.approval.contents import StoredDecision, placements
+from inferno_operator.controllers.approval.contents import StoredDecision
+from inferno_operator.controllers.optimization.placements import cards_of, placements
 from inferno_operator.controllers.optimization.snapshot import priced_current
 from inferno_operator.resources import (
     DIGITS,
@@ -21,8 +22,6 @@ from inferno_operator.resources import (
     ServerAllocation,
 )
 from inferno_operator.resources.conditions import ALLOCATED
-from inferno_optimizer import system as core
-from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.system import Reason
@@ -211,11 +210,3 @@ def _is_displaced(change: _Change, gained: Mapping[str, int], catalogue: Catalog
 def priority_of(server: Server, catalogue: Catalogue) -> int:
     """Return the priority of the class of a Server; 1 is the most important."""
     return catalogue.priority(server.spec.service_class)
-
-
-def cards_of(
-    placed: Iterable[Placement], server: Server, catalogue: Catalogue
-) -> Mapping[str, int]:
-    """Return the cards by type that replicas of a Server take."""
-    mix = tuple(core.Allocation(accelerator=p.accelerator, replicas=p.replicas) for p in placed)
-    return cards_in_use(catalogue, server.spec.model, core.Allocation(mix=mix))

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
-from inferno_operator.controllers.approval.contents import StoredDecision, cost_of, placements
-from inferno_operator.controllers.approval.reduction import cards_of, reduction_of, standing
+from inferno_operator.controllers.approval.contents import StoredDecision, cost_of
+from inferno_operator.controllers.approval.reduction import reduction_of, standing
+from inferno_operator.controllers.optimization.placements import cards_of, placements
 from inferno_operator.resources import DIGITS, Allocation, Count, PlanTotals, Resource, Server
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_optimizer.sizing.cases import Catalogue

@@ -7,8 +7,6 @@ from datetime import datetime
 from inferno_operator.controllers.actuation.status import ACTUATED
 from inferno_operator.controllers.approval import status
 from inferno_operator.controllers.approval.contents import (
-    placements,
-    replicas,
     unpack_decisions,
 )
 from inferno_operator.controllers.approval.guard import Hold, hold_of
@@ -16,6 +14,7 @@ from inferno_operator.controllers.approval.inputs import moved_load
 from inferno_operator.controllers.approval.proposal import Proposal
 from inferno_operator.controllers.approval.status import Arrivals
 from inferno_operator.controllers.optimization.changes import Update
+from inferno_operator.controllers.optimization.placements import placements, replicas
 from inferno_operator.resources import (
     Approval,
     Optimizer,

@@ -10,18 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.optimization.changes import VALID, Update, server_update
+from inferno_operator.controllers.optimization.placements import cards_of, placements
 from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import Server, ServerAllocation
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation
-from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import (
-    Allocation,
-    Decision,
-    Solution,
-    System,
-)
+from inferno_optimizer.system import Decision, Solution, System
 
 
 def is_asleep(observation: Observation) -> bool:
@@ -154,28 +149,19 @@ def _server_of(observation: Observation) -> Server | None:
 def _most_cards(server: Server, catalogue: Catalogue) -> Counter[str]:
     """The cards that a Server has or was given: the larger number of each type."""
     spec = server.spec
-    return _cards(server, spec.desired_alloc, catalogue) | _cards(
-        server, spec.current_alloc, catalogue
-    )
+    desired, current = placements(spec.desired_alloc), placements(spec.current_alloc)
+    return cards_of(desired, server, catalogue) | cards_of(current, server, catalogue)
 
 
 def _standing_cards(server: Server, update: Update, catalogue: Catalogue) -> Counter[str]:
     """The cards that a Server was given; if none can be decided, those that it may have too."""
     if not update.active:
         return _most_cards(server, catalogue)
-    return _cards(server, server.spec.desired_alloc or server.spec.current_alloc, catalogue)
+    given = server.spec.desired_alloc or server.spec.current_alloc
+    return cards_of(placements(given), server, catalogue)
 
 
 def _decided_cards(server: Server, spec: Manifest, catalogue: Catalogue) -> Counter[str]:
     """The cards that a Server has by a change of its spec."""
-    return _cards(server, ServerAllocation.model_validate(spec["desiredAlloc"]), catalogue)
-
-
-def _cards(server: Server, whole: ServerAllocation | None, catalogue: Catalogue) -> Counter[str]:
-    if whole is None:
-        return Counter()
-    parts = tuple(
-        Allocation(accelerator=part.accelerator, replicas=part.num_replicas)
-        for part in whole.mix or (whole,)
-    )
-    return Counter(cards_in_use(catalogue, server.spec.model, Allocation(mix=parts)))
+    given = ServerAllocation.model_validate(spec["desiredAlloc"])
+    return cards_of(placements(given), server, catalogue)

@@ -271,6 +271,19 @@ async def test_who_only_gets_replicas_on_free_cards_does_not_wait_with_the_other
         assert scene.desired() == {"s": 1, "t": 3, "u": 2}
 
 
+@pytest.mark.parametrize(("cards", "desired"), [(18, {"t": 3}), (17, {})])
+async def test_nobody_gets_cards_of_a_server_that_nobody_can_read_before_others_leave_theirs(
+    cards: int, desired: dict[str, int]
+) -> None:
+    async with scene_of(serving("S", 12, 1), serving("T", 1, 3)) as scene:
+        scene.cluster.add(objects.capacity(cards))
+        unreadable = {"currentAlloc": objects.running(3, 3), "maxBatchSize": -1}
+        scene.cluster.add(objects.server("X", spec=unreadable))
+
+        assert await carried_out(scene) == "Proposed"
+        assert scene.desired() == desired
+
+
 async def test_in_mode_recommend_nothing_waits() -> None:
     async with scene_of(serving("S", 7, 1)) as scene:
         assert await carried_out(scene, mode="Recommend") == "Done"

@@ -1,0 +1,33 @@
+"""Where replicas of a Server are: by accelerator, and the cards that they take; pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from inferno_operator.resources import Allocation, Placement, Server
+from inferno_optimizer import system as core
+from inferno_optimizer.capacity import cards_in_use
+from inferno_optimizer.sizing.cases import Catalogue
+
+
+def placements(whole: Allocation | None) -> tuple[Placement, ...]:
+    """Return the replicas by accelerator of an allocation, in order of the accelerators."""
+    parts = whole.parts if whole else ()
+    found = (
+        Placement(
+            accelerator=p.accelerator, replicas=p.num_replicas, batch=max(p.max_batch or 0, 0)
+        )
+        for p in parts
+        if p.accelerator and p.num_replicas > 0
+    )
+    return tuple(sorted(found, key=lambda placement: placement.accelerator))
+
+
+def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:
+    """Return the replicas by accelerator."""
+    return {placement.accelerator: placement.replicas for placement in placed}
+
+
+def cards_of(placed: Iterable[Placement], server: Server, catalogue: Catalogue) -> Counter[str]:
+    """Return the cards by type that replicas of a Server take."""
+    mix = tuple(core.Allocation(accelerator=p.accelerator, replicas=p.replicas) for p in placed)
+    return Counter(cards_in_use(catalogue, server.spec.model, core.Allocation(mix=mix)))
