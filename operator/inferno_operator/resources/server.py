@@ -122,6 +122,8 @@ class ServerStatus(Status):
     """What was measured; absent without spec.measure."""
     moved: Time | None = None
     """When it was decided last that a measured server goes to another accelerator."""
+    last_accelerator: str = ""
+    """Accelerator of the last replica before the server had none; it wakes there."""
     savings: Savings | None = None
     """What it cost, beside what other policies would have cost; absent without spec.measure."""
 
@@ -168,6 +170,16 @@ class Server(Resource):
             return False
         standing = spec.desired_alloc or spec.current_alloc
         return standing is None or standing.num_replicas == 0
+
+    @property
+    def wakes_on(self) -> str:
+        """Accelerator of a server that has slept, until a replica serves; "" for any other."""
+        desired, current = self.spec.desired_alloc, self.spec.current_alloc
+        serves = current is not None and current.num_replicas > 0
+        last = self.status.last_accelerator
+        if not last or (serves and not self.sleeps):
+            return ""
+        return desired.accelerator if desired is not None and desired.num_replicas else last
 
     @property
     def lead_seconds(self) -> float:

@@ -75,7 +75,7 @@ class Update:
             verdicts,
             active,
             spec,
-            extra_status,
+            {**_remembered(observation, spec), **extra_status},
             spec is not None and not is_same_placement(_desired(observation), spec["desiredAlloc"]),
         )
 
@@ -157,6 +157,20 @@ def _steady(status: Status, verdict: Verdict, *, is_recent: bool) -> Verdict:
         return verdict
     stays = is_recent or is_close_message(before.message, verdict.message)
     return replace(verdict, message=before.message) if stays else verdict
+
+
+def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
+    """What the status of a Server keeps, whoever writes it: when it moved, and where it ran last.
+
+    A field that an apply leaves out would be removed.
+    """
+    known, before = observation.status, _desired(observation).get("accelerator")
+    if not isinstance(known, ServerStatus):
+        return {}
+    sleeps = spec is not None and not spec["desiredAlloc"]["accelerator"]
+    last = (before if sleeps else "") or known.last_accelerator
+    kept = {"moved": known.moved, "last_accelerator": last}
+    return ServerStatus.model_validate({k: v for k, v in kept.items() if v}).to_json()
 
 
 def _desired(observation: Observation) -> Manifest:

@@ -76,10 +76,9 @@ class Context:
     optimization; `loads` knows measured loads, `machines` the nodes; `plans` says what may be
     written; `locks` allow one optimization per namespace at a time, and `writes` one who decides
     from what stands and writes that, for a moment; `woken` has what Servers without replicas got
-    that no optimization has seen yet, by namespace and uid, and `last` the accelerators that
-    Servers had last, by uid; `urgent` are Optimizers that do not wait for their interval; `written`
-    has the time at which the numbers of Servers were written last, by uid; `recent` what is known
-    of the Servers of each namespace from the last plans.
+    that no optimization has seen yet, by namespace and uid; `urgent` are Optimizers that do not
+    wait for their interval; `written` has the time at which the numbers of Servers were written
+    last, by uid; `recent` what is known of the Servers of each namespace from the last plans.
     """
 
     cluster: Cluster
@@ -96,7 +95,6 @@ class Context:
         default_factory=lambda: defaultdict(asyncio.Lock)
     )
     woken: defaultdict[str, dict[str, Decision]] = field(default_factory=lambda: defaultdict(dict))
-    last: dict[str, str] = field(default_factory=dict)
     urgent: set[Key] = field(default_factory=set)
     written: dict[str, datetime] = field(default_factory=dict)
     recent: dict[str, Mapping[str, RecentPlans]] = field(default_factory=dict)
@@ -294,11 +292,8 @@ def _updates(
 
 
 def note_numbers(updates: Iterable[Update], context: Context) -> None:
-    """Note whose numbers were written now, and where Servers run."""
-    now, updates = context.now(), list(updates)
-    for update in updates:
-        if update.spec is not None and update.spec["desiredAlloc"]["accelerator"]:
-            context.last[update.reference.uid] = update.spec["desiredAlloc"]["accelerator"]
+    """Note whose numbers were written now."""
+    now = context.now()
     context.written.update({u.reference.uid: now for u in updates if u.spec is not None})
 
 

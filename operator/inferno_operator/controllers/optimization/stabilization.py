@@ -66,12 +66,12 @@ def before_plan(
 def with_destinations(
     system: System, recent: Mapping[str, RecentPlans], servers: Iterable[Server]
 ) -> System:
-    """Return the system with the destinations of Servers whose last move is not paid for yet."""
-    found = {
-        server.spec.name: known.accelerator
-        for server in servers
-        if (known := recent[server.metadata.uid]).moved is not None
-    }
+    """Return the system with the destinations of Servers that must not be turned elsewhere now.
+
+    They have not paid for their last move yet, or they wake.
+    """
+    goals = {s.spec.name: _goal(s, recent[s.metadata.uid]) for s in servers}
+    found = {name: goal for name, goal in goals.items() if goal}
     return replace(
         system,
         servers=tuple(
@@ -114,6 +114,10 @@ def moves(
         if time is not None:
             found[server.metadata.uid] = time
     return found
+
+
+def _goal(server: Server, known: RecentPlans) -> str:
+    return server.wakes_on if known.moved is None else known.accelerator
 
 
 def _is_move(before: str, after: str) -> bool:

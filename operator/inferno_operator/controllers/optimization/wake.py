@@ -15,6 +15,7 @@ from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.controllers.optimization.wake_changes import (
     is_asleep,
     is_wanted,
+    waiting_updates,
     waking_system,
     waking_updates,
 )
@@ -62,7 +63,7 @@ async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) 
     resources = readable(observations)
     known = [*resources, *still_running(observations)]
     snapshot = build_system(known, optimizer, context.time_limit)
-    system = waking_system(snapshot, observations, context.last)
+    system = waking_system(snapshot, observations)
     placed = await solve_on_nodes(system, Nodes(where.nodes, spanning(resources)), Greedy())
     solution = placed.solution
     updates = waking_updates(observations, solution)
@@ -76,7 +77,7 @@ async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) 
         for observation in observations
         if observation.reference.uid in got and isinstance(server := observation.resource, Server)
     }
-    await context.writer.write_all(permission.updates)
+    await context.writer.write_all([*permission.updates, *waiting_updates(observations, solution)])
     note_numbers(permission.updates, context)
     for update in permission.updates:
         logger.info("%s wakes: %s", update.reference, update.verdicts[-1].message)

@@ -6,7 +6,7 @@ without them: it leaves what they got, and what does not fit beside it. All func
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.optimization.changes import VALID, Update, server_update
@@ -33,9 +33,7 @@ def is_wanted(observation: Observation) -> bool:
     return bool(measured and measured.demand and measured.demand.requests)
 
 
-def waking_system(
-    snapshot: Snapshot, observations: Sequence[Observation], last: Mapping[str, str]
-) -> System:
+def waking_system(snapshot: Snapshot, observations: Sequence[Observation]) -> System:
     """Return the system of the wanted Servers alone; all that others have or were given is held.
 
     Parameters
@@ -44,12 +42,10 @@ def waking_system(
         The whole namespace.
     observations
         Its objects, as they are now.
-    last
-        The accelerator that Servers had last, by uid, as far as it is known.
     """
     catalogue = Catalogue(snapshot.system)
-    wanted = {
-        server.spec.name: observation
+    goals = {
+        server.spec.name: server.wakes_on
         for observation in observations
         if is_wanted(observation) and isinstance(server := observation.resource, Server)
     }
@@ -61,9 +57,9 @@ def waking_system(
     return replace(
         snapshot.system,
         servers=tuple(
-            replace(server, destination=last.get(wanted[server.name].reference.uid, ""))
+            replace(server, destination=goals[server.name])
             for server in snapshot.system.servers
-            if server.name in wanted
+            if server.name in goals
         ),
         held=held,
         held_cost=0.0,
@@ -80,6 +76,16 @@ def waking_updates(observations: Iterable[Observation], solution: Solution) -> l
         else Update.of(observation, (VALID,), active=True)
         for observation in observations
     ]
+
+
+def waiting_updates(observations: Iterable[Observation], solution: Solution) -> Iterator[Update]:
+    """Yield an update of each wanted Server that gets no replica: its conditions say why."""
+    refused = {d.server: d for d in solution.decisions if not d.allocation}
+    for observation in filter(is_wanted, observations):
+        server = observation.resource
+        if isinstance(server, Server) and (found := refused.get(server.spec.name)):
+            told = replace(found, message=f"requests wait for a first replica: {found.message}")
+            yield replace(server_update(observation, told), spec=None)
 
 
 def with_woken(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,13 @@ WAKE_S = 5.0
 DEMAND = {"source": "EPP", "labels": {"model_name": "m"}}
 MEASURE = {"source": "vLLM", "labels": {"model_name": "m"}, "demand": DEMAND}
 KEY = Key("default", "s")
+
+
+def performance(accelerator: str = "A") -> dict[str, Any]:
+    """A replica serves one request after the other, each for a second."""
+    parameters = {"alpha": 999, "beta": 0}
+    sizes = {"accCount": 1, "maxBatchSize": 1, "atTokens": 1}
+    return {"acc": accelerator, **sizes, "decodeParms": parameters}
 
 
 class Engines(Table):
@@ -101,13 +109,12 @@ class Scene:
         planning["spec"]["interval"] = interval
         for manifest in (
             accelerator(cost=COST),
-            model(data=[{"acc": "A", "accCount": 1, "maxBatchSize": 1, "atTokens": 1,
-                         "decodeParms": {"alpha": 999, "beta": 0}}]),
+            model(data=[performance()]),
             service_class(priority=PRIORITY),
             capacity(4),
             server(spec=spec),
             planning,
-        ):  # fmt: skip
+        ):
             self.cluster.add(manifest)
 
     def now(self) -> datetime:
@@ -121,6 +128,12 @@ class Scene:
     def replicas(self) -> int | None:
         """What is decided now; None if nothing is."""
         found: int | None = self.stored["spec"].get("desiredAlloc", {}).get("numReplicas")
+        return found
+
+    @property
+    def accelerator(self) -> str:
+        """Where it is decided to run."""
+        found: str = self.stored["spec"]["desiredAlloc"]["accelerator"]
         return found
 
     @asynccontextmanager
@@ -355,3 +368,19 @@ async def test_an_operator_that_has_just_started_wakes_a_server_before_it_has_me
         woke = await scene.until(lambda: scene.replicas == 1, WAKE_S)
 
     assert woke <= WAKE_S
+
+
+async def test_a_server_wakes_where_it_ran_last_whoever_put_it_to_sleep() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.sleep()
+    scene.cluster.add(accelerator("B", cost=0.9 * COST))
+    scene.cluster.add(model(data=[performance("A"), performance("B")]))
+    async with scene.running():
+        scene.waiting = 1.0
+        await scene.until(lambda: scene.replicas == 1, WAKE_S)
+        woke = scene.accelerator
+        await asyncio.sleep(2 * PLAN_S)
+
+    assert (woke, scene.accelerator) == ("A", "A")

@@ -91,15 +91,18 @@ async def test_a_request_that_is_there_and_one_that_comes_are_carried_out(statef
         await until(cluster, lambda: is_allocated(cluster, "t") and not is_asked(cluster))
 
 
-async def test_a_namespace_is_planned_now_if_it_is_planned_regularly() -> None:
+@pytest.mark.parametrize("ask", [OptimizationController.plan_now, OptimizationController.wake])
+async def test_a_namespace_is_planned_now_if_it_is_planned_regularly(
+    ask: Callable[[OptimizationController, str], None],
+) -> None:
     regular = optimizer(optimize=False)
     cluster = cluster_of(*SCENE, {**regular, "spec": {**regular["spec"], "interval": 3600}})
 
     async with running(cluster) as controller:
         await until(cluster, lambda: is_allocated(cluster, "s"))
         cluster.add(server("T"))
-        controller.plan_now("other")
-        controller.plan_now("default")
+        ask(controller, "other")
+        ask(controller, "default")
         await until(cluster, lambda: is_allocated(cluster, "t"))
 
 

@@ -11,9 +11,11 @@ from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.controllers.optimization.wake import wake
 from inferno_operator.controllers.optimization.wake_changes import without_room
-from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.resources import Server
+from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.resources.observation import readable
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.ports import FieldManager
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
 from tests.unit.operator.objects import (
@@ -150,6 +152,21 @@ async def test_a_server_does_not_wake_on_cards_that_others_run_on() -> None:
     assert decided(cluster, "s") == 0
 
 
+async def test_a_server_that_finds_no_free_card_says_at_once_what_it_waits_for() -> None:
+    cluster = scene(2, a=2, b=0)
+    context = context_of(cluster, FakeOptimizer())
+    await reconcile(INFERNO, context)
+    see_requests(cluster, 1.0)
+
+    await wake(INFERNO, context)
+    conditions = cluster.objects["Server", Key("default", "s")]["status"]["conditions"]
+    told = {c["type"]: (c["status"], c["reason"], c["message"]) for c in conditions}
+
+    assert decided(cluster, "s") == 0
+    assert told["Ready"][:2] == ("False", "NoCapacity")
+    assert "requests wait for a first replica: not enough cards: it takes 1 x A" in told["Ready"][2]
+
+
 def add_unreadable(cluster: FakeCluster, runs: int) -> None:
     """Add a Server that runs on so many cards, and whose spec nobody can read as a whole."""
     cluster.add(server("X", spec={"currentAlloc": running(runs, runs), "maxBatchSize": -1}))
@@ -209,6 +226,20 @@ async def test_an_operator_that_no_longer_leads_wakes_nothing_and_tries_again() 
 
     assert outcome.failed
     assert decided(cluster, "s") == 0
+
+
+async def test_a_server_that_wakes_keeps_what_its_status_remembers() -> None:
+    cluster = scene(4)
+    see_requests(cluster, 1.0)
+    known = cluster.objects["Server", Key("default", "s")]
+    remembered = {"moved": "2026-03-01T11:30:00Z", "lastAccelerator": "A"}
+    told = {"metadata": known["metadata"], "status": {"active": True, **remembered}}
+    await cluster.apply(kind_of(Server), told, FieldManager.DECISIONS)
+
+    await wake(INFERNO, context_of(cluster, FakeOptimizer()))
+
+    assert decided(cluster, "s") == 1
+    assert cluster.objects["Server", Key("default", "s")]["status"].items() >= remembered.items()
 
 
 class NothingAllowed:
