@@ -154,8 +154,9 @@ class Plant:
     def carry_out(self, wanted: IntArray) -> None:
         """Change the replicas as wanted: reductions first, then what the free cards allow.
 
-        While replicas of a server start on one accelerator, it keeps those on others; where there
-        are no cards to start any, it gives up the others first.
+        While replicas of a server start on one accelerator, it keeps those on others. Where there
+        are no cards to start any, it gives up one of the others, but not the last that serves: it
+        may be that somebody waits for its card who has another for it.
         """
         change = wanted - self.present
         if not change.any():
@@ -169,7 +170,12 @@ class Plant:
         self._start(granted)
         held = np.where(elsewhere, fewer, 0)
         if held.any():
-            self._shrink(np.where(_others(self.coming) > 0, 0, held))
+            self._make_room(held)
+
+    def _make_room(self, held: IntArray) -> None:
+        """Take away one replica of servers of which none starts elsewhere, but not the last."""
+        spare = (self.ready.sum(axis=1, keepdims=True) > 1) & (_others(self.coming) == 0)
+        self._shrink(np.where(spare, np.minimum(held, 1), 0))
 
     def _granted(self, more: IntArray) -> IntArray:
         """As many of the additional replicas as there are cards for, in the order of servers."""

@@ -92,8 +92,8 @@ class Episode:
 
     def step(self, load: StepLoad) -> StepResult:
         """Let a step pass, and return how the servers did."""
-        self.plant.carry_out(self._wanted)
         self.plant.begin_step()
+        self.plant.carry_out(self._wanted)
         served = self.plant.serve(load)
         self._steps += 1
         self._wanted = self.decided(load, served)

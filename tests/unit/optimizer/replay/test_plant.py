@@ -98,6 +98,34 @@ def test_a_server_keeps_what_it_has_until_its_replicas_elsewhere_are_ready() -> 
     assert states == [[1, 2], [1, 2], [1, 0], [1, 0]]
 
 
+def test_a_server_that_finds_no_card_elsewhere_gives_up_one_at_a_time_but_not_the_last() -> None:
+    of, _ = fleet_of(replace(system(), capacity={"B": 0, "S": 5}))
+    stuck = plant(of, 3)
+    states = []
+
+    for _ in range(4):
+        stuck.begin_step()
+        stuck.carry_out(of.at_home(np.array([2]), np.array([0])))
+        states.append(stuck.present[0].tolist())
+
+    assert states == [[0, 2], [0, 1], [0, 1], [0, 1]]
+
+
+def test_two_servers_swap_full_pools_and_both_serve_all_the_time() -> None:
+    of, _ = fleet_of(replace(system(2), capacity={"B": 3, "S": 3}))
+    both = plant(of, 0, lead_s=120.0)
+    both.begin(np.array([[3, 0], [0, 3]]))
+    ready = []
+
+    for _ in range(12):
+        both.begin_step()
+        both.carry_out(np.array([[0, 3], [3, 0]]))
+        ready.append(both.ready.sum(axis=1).min())
+
+    assert both.ready.tolist() == [[0, 3], [3, 0]]
+    assert min(ready) >= 1
+
+
 def test_a_reduction_cancels_what_would_be_ready_last() -> None:
     home = np.array([1])
     eager = plant(fleet(), 1)

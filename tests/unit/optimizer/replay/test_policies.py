@@ -62,6 +62,15 @@ def test_the_cost_is_that_of_replicas_and_hours() -> None:
     assert account.card_hours == {"B": 0.0, "S": pytest.approx(6.0, rel=0.02)}
 
 
+def test_replicas_serve_a_lead_time_after_they_are_paid_for() -> None:
+    shown = scenario(np.full(10, 1.0), lead_s=180.0)
+
+    history = replay(shown, NamedPolicy("always", always(7)), shown.fleet.home).history
+
+    assert history.replicas[:, 0].tolist() == [1] + [7] * 9
+    assert history.ready[:, 0].tolist() == [1] * 4 + [7] * 6  # three steps for which nothing comes
+
+
 def always(count: int) -> Policy:
     def decide(_: Seen) -> IntArray:
         return np.array([count])
