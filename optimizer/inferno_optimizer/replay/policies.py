@@ -11,6 +11,7 @@ from inferno_optimizer.replay.keda import (
     KedaSlo,
     KedaToken,
 )
+from inferno_optimizer.replay.melange import Melange
 from inferno_optimizer.replay.planning import PlanningRules, planner
 from inferno_optimizer.replay.policy import NamedPolicy
 from inferno_optimizer.replay.scaling import DynamoSla, Hpa
@@ -34,6 +35,7 @@ POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
             NamedPolicy("keda-saturation", KedaSaturation, percentiles=False),
             NamedPolicy("keda-token", KedaToken, percentiles=False),
             NamedPolicy("dynamo-sla", DynamoSla),
+            NamedPolicy("melange", Melange, percentiles=False),
             NamedPolicy("static-peak", StaticPeak, hindsight=True, percentiles=False),
             BOUND,
         )

@@ -54,7 +54,7 @@ Policies = Annotated[
         "--policy",
         metavar="NAME",
         help="inferno, inferno-exact, inferno-reactive, hpa, keda-slo, keda-queue, "
-        "keda-queue-guard, keda-saturation, keda-token, dynamo-sla, static-peak or "
+        "keda-queue-guard, keda-saturation, keda-token, dynamo-sla, melange, static-peak or "
         "clairvoyant; module:name of your own; with @best, on the best single accelerator of "
         "each server. Can be repeated.",
     ),
