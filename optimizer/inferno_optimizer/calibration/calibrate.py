@@ -62,11 +62,14 @@ class Evidence:
         The parameters that are believed so far, if any.
     largest_batch
         Largest batch of a replica [requests]; 0 if unknown: the largest one seen.
+    of_clients
+        Whether each window is a run with a fixed number of clients who wait for their answers.
     """
 
     windows: Sequence[Window]
     prior: PrefillDecodeParameters | None = None
     largest_batch: float = 0.0
+    of_clients: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,9 @@ def calibrate(
     broken = rejections(whole, requirements)
     used = whole.present & (broken < 0)
     table, mixed = whole.only(used), _mixed(whole)
-    adapted = _adapted(table, used, Priors.of([item.prior for item in evidence]), now)
+    of_clients = np.array([item.of_clients for item in evidence], dtype=np.bool_)
+    priors = Priors.of([item.prior for item in evidence])
+    adapted = _adapted(_Fitting(table, used, priors, of_clients), now)
     fitted, requests = adapted.fit, _requests(evidence, whole, table, adapted.fit)
     facts = _facts(table, used, adapted, requests, mixed, _pace(whole, used))
     expected, upper = (_chords(fitted, requests, z) for z in (0.0, Z))
@@ -154,21 +159,43 @@ class _Adapted:
     settled: BoolArray
 
 
-def _adapted(table: WindowTable, used: BoolArray, priors: Priors, now: float) -> _Adapted:
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """What is fitted: which windows are used, what is believed, and whether clients waited."""
+
+    table: WindowTable
+    used: BoolArray
+    priors: Priors
+    of_clients: BoolArray
+
+    def fit(self, now: float, half_life_s: FloatArray) -> Fit:
+        weights = weights_by_age(self.table, self.used, now, half_life_s)
+        return fit(self.table, weights, self.priors, self.of_clients)
+
+    def take(self, groups: IntArray) -> "_Fitting":
+        return _Fitting(
+            self.table.take(groups),
+            self.used[groups],
+            self.priors.take(groups),
+            self.of_clients[groups],
+        )
+
+
+def _adapted(fitting: _Fitting, now: float) -> _Adapted:
     """Fit; where the engine has changed, again with shorter half-lives until the newest fit."""
-    half_life = np.full(len(used), HALF_LIFE_S)
-    fitted = fit(table, weights_by_age(table, used, now, half_life), priors)
-    first = shift = _shift(fitted, used)
+    half_life = np.full(len(fitting.used), HALF_LIFE_S)
+    fitted = fitting.fit(now, half_life)
+    first = shift = _shift(fitted, fitting.used)
     for _ in range(HALVINGS):
         groups = np.flatnonzero(shift)
         if not groups.size:
             break
         half_life[groups] /= 2
-        some, rows = table.take(groups), used[groups]
-        again = fit(some, weights_by_age(some, rows, now, half_life[groups]), priors.take(groups))
-        fitted = _replaced(fitted, groups, again)
+        some = fitting.take(groups)
+        again = some.fit(now, half_life[groups])
+        fitted = fitted.replaced(groups, again)
         shift = shift.copy()
-        shift[groups] = _shift(again, rows)
+        shift[groups] = _shift(again, some.used)
     return _Adapted(fitted, first, shift == 0)
 
 
@@ -176,22 +203,6 @@ def _shift(fitted: Fit, used: BoolArray) -> FloatArray:
     """The larger change of decode and prefill times."""
     decode, prefill = (shifts(line, used) for line in (fitted.decode, fitted.prefill))
     return np.asarray(np.where(np.abs(decode) >= np.abs(prefill), decode, prefill))
-
-
-def _replaced(whole: Fit, groups: IntArray, part: Fit) -> Fit:
-    """The fit with that of some groups replaced."""
-
-    def merged(old: FloatArray, new: FloatArray) -> FloatArray:
-        result = old.copy()
-        result[groups] = new
-        return result
-
-    return Fit(
-        whole.decode.replaced(groups, part.decode),
-        whole.prefill.replaced(groups, part.prefill),
-        merged(whole.weights, part.weights),
-        merged(whole.share, part.share),
-    )
 
 
 def _requests(
@@ -263,6 +274,7 @@ def _facts(
             decode=decode[group],
             prefill=prefill[group],
             waits_apart=bool(fitted.share[group]),
+            clients=bool(fitted.clients[group]),
             pace=float(pace[group]),
         )
         for group in range(len(used))

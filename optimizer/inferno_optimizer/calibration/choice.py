@@ -5,12 +5,15 @@ their median: a run that is far from the law that fits the others is named.
 """
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from inferno_optimizer.calibration.calibrate import Calibration
+from inferno_optimizer.calibration.clients import client_factors
 from inferno_optimizer.calibration.fit import interference_ms
 from inferno_optimizer.calibration.steps import StepFit, fit_steps
+from inferno_optimizer.calibration.verdict import Facts
 from inferno_optimizer.sizing.queueing import FloatArray
 
 LARGEST_DISTANCE = 0.1
@@ -93,12 +96,46 @@ def laws(lines: Calibration, budget: float, *, of_clients: bool) -> Laws:
 
 
 def _from_lines(lines: Calibration, weights: FloatArray) -> Distances:
-    facts, itl, ttft = lines.facts, [], []
-    for window in lines.used:
-        prefill = facts.prefill.at(window.input_tokens * window.batch)
-        others = facts.prefill.at(window.input_tokens * (window.batch + 1.0))
-        waits = interference_ms(window.batch, others, window.output_tokens)
-        step = facts.decode.at(window.batch) + facts.waits_apart * waits
-        itl.append(window.itl_ms / max(step, LEAST_MS) - 1.0)
-        ttft.append(window.prefill_ms / max(prefill, LEAST_MS) - 1.0)
-    return Distances(np.array(itl), np.array(ttft), weights)
+    names = ("batch", "input_tokens", "output_tokens", "itl_ms", "prefill_ms")
+    columns = np.array([attrgetter(*names)(window) for window in lines.used]).reshape(-1, 5)
+    *requests, itl, ttft = columns.T
+    expected = expected_ms(lines.facts, *requests)
+    of_itl, of_ttft = (
+        measured / np.maximum(fitted, LEAST_MS) - 1.0
+        for measured, fitted in zip((itl, ttft), expected, strict=True)
+    )
+    return Distances(of_itl, of_ttft, weights)
+
+
+def expected_ms(
+    facts: Facts, batch: FloatArray, input_tokens: FloatArray, output_tokens: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """ITL and TTFT of runs by the fitted lines [ms]; see `line_factors`."""
+    decode, prefill = facts.decode, facts.prefill
+    lines = np.array([decode.intercept, decode.slope, prefill.intercept, prefill.slope])
+    itl, ttft = line_factors(facts, batch, input_tokens, output_tokens)
+    return itl @ lines, ttft @ lines
+
+
+def line_factors(
+    facts: Facts, batch: FloatArray, input_tokens: FloatArray, output_tokens: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Factors of alpha, beta, gamma and delta in the ITL and in the TTFT of runs.
+
+    Parameters
+    ----------
+    facts
+        The lines, which say what waits the times have.
+    batch, input_tokens, output_tokens
+        The batch of each run and the mean tokens of its requests; output tokens are more than 1.
+
+    Returns
+    -------
+    Two arrays of shape (runs, 4).
+    """
+    if facts.clients:
+        return client_factors(batch, input_tokens, output_tokens)
+    one, zero = np.ones_like(batch), np.zeros_like(batch)
+    waits = facts.waits_apart * interference_ms(batch, one, output_tokens)
+    itl = (one, batch, waits, waits * input_tokens * (batch + 1.0))
+    return np.stack(itl, axis=1), np.stack((zero, zero, one, input_tokens * batch), axis=1)

@@ -2,6 +2,9 @@
 
 Both are lines: a decode step of a batch of n takes alpha + beta n, and a prefill with h input
 tokens takes gamma + delta h n. The queue is in neither, so no queueing model is fitted through.
+
+Where a number of clients wait for their answers, the times to the first token may have the waits
+for others in them; both ways are fitted then, and the closer one is taken.
 """
 
 from collections.abc import Sequence
@@ -10,7 +13,14 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from inferno_optimizer.calibration.regression import Estimate, Prior, Rows, robust_fit
+from inferno_optimizer.calibration.clients import fit_clients
+from inferno_optimizer.calibration.regression import (
+    Estimate,
+    Prior,
+    Rows,
+    mean_residual,
+    robust_fit,
+)
 from inferno_optimizer.calibration.windows import BoolArray, WindowTable
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import PrefillDecodeParameters
@@ -60,12 +70,34 @@ class Fit:
     share
         1 if the decode times are without waits for prefills of other requests; 0 if the waits
         are part of them, because the engine mixes prefills with decode steps; shape (groups,).
+    clients
+        Whether times to the first token are those of `clients`, with waits; shape (groups,).
     """
 
     decode: Estimate
     prefill: Estimate
     weights: FloatArray
     share: FloatArray
+    clients: BoolArray
+
+    @property
+    def distance(self) -> FloatArray:
+        """Mean relative residual, without sign; shape (groups,)."""
+        decode, prefill = (line.residuals for line in (self.decode, self.prefill))
+        return mean_residual(decode, self.weights) + mean_residual(prefill, self.weights)
+
+    def replaced(self, groups: IntArray, part: Self) -> "Fit":
+        """The fit with that of some groups replaced."""
+        columns = {name: getattr(self, name).copy() for name in ("weights", "share", "clients")}
+        for name, column in columns.items():
+            column[groups] = getattr(part, name)
+        decode = self.decode.replaced(groups, part.decode)
+        return Fit(decode, self.prefill.replaced(groups, part.prefill), **columns)
+
+    def take(self, groups: IntArray) -> "Fit":
+        """The fit of some of the groups."""
+        columns = (getattr(self, name)[groups] for name in ("weights", "share", "clients"))
+        return Fit(self.decode.take(groups), self.prefill.take(groups), *columns)
 
 
 def weights_by_age(
@@ -88,7 +120,30 @@ def weights_by_age(
     return np.where(used, 2.0 ** (-age / half_life_s[:, None]), 0.0)
 
 
-def fit(table: WindowTable, weights: FloatArray, priors: Priors) -> Fit:
+def fit(table: WindowTable, weights: FloatArray, priors: Priors, of_clients: BoolArray) -> Fit:
+    """Fit both times of each group.
+
+    Parameters
+    ----------
+    table
+        The windows.
+    weights
+        Of each window; shape (groups, windows).
+    priors
+        What is believed before.
+    of_clients
+        Whether a number of clients wait for their answers; shape (groups,).
+    """
+    served = _fit_of_servers(table, weights, priors)
+    groups = np.flatnonzero(of_clients)
+    if not groups.size:
+        return served
+    seen = _fit_of_clients(table.take(groups), weights[groups], priors.take(groups))
+    closer = np.flatnonzero(seen.distance < served.distance[groups])
+    return served.replaced(groups[closer], seen.take(closer))
+
+
+def _fit_of_servers(table: WindowTable, weights: FloatArray, priors: Priors) -> Fit:
     """Fit prefills, then what decode steps take without the prefills of other requests.
 
     Notes
@@ -118,7 +173,17 @@ def fit(table: WindowTable, weights: FloatArray, priors: Priors) -> Fit:
         with_waits = Rows(rows.design[mixed], rows.response[mixed], zeros[mixed], weights[mixed])
         decode = decode.replaced(mixed, robust_fit(with_waits, priors.take(mixed).decode))
         share[mixed] = 0.0
-    return Fit(decode, prefill, weights, share)
+    return Fit(decode, prefill, weights, share, np.zeros(len(weights), dtype=np.bool_))
+
+
+def _fit_of_clients(table: WindowTable, weights: FloatArray, priors: Priors) -> Fit:
+    believed = Prior(
+        np.concatenate([priors.decode.mean, priors.prefill.mean], axis=1),
+        np.concatenate([priors.decode.precision, priors.prefill.precision], axis=1),
+    )
+    decode, prefill = fit_clients(table, weights, believed)
+    ones = np.ones(len(weights))
+    return Fit(decode, prefill, weights, ones, ones.astype(np.bool_))
 
 
 def falls(line: Estimate) -> BoolArray:

@@ -14,8 +14,7 @@ from itertools import product
 import numpy as np
 
 from inferno_optimizer.calibration.calibrate import Evidence, calibrate
-from inferno_optimizer.calibration.choice import Laws, laws
-from inferno_optimizer.calibration.fit import interference_ms
+from inferno_optimizer.calibration.choice import Laws, expected_ms, laws, line_factors
 from inferno_optimizer.calibration.steps import LENGTH_COV, sensitivities
 from inferno_optimizer.calibration.verdict import Facts
 from inferno_optimizer.calibration.windows import RUNS, Window
@@ -105,7 +104,7 @@ def next_trial(scope: Scope, made: Sequence[Trial], windows: Sequence[Window]) -
             return trial
     if not windows:
         return None
-    (lines,) = calibrate([Evidence(windows)], 0.0, RUNS)
+    (lines,) = calibrate([Evidence(windows, of_clients=True)], 0.0, RUNS)
     found = laws(lines, scope.budget, of_clients=True)
     gains = _gains(found, windows, scope.candidates)
     best = int(np.argmax(gains))
@@ -118,8 +117,9 @@ def _gains(found: Laws, windows: Sequence[Window], candidates: Sequence[Trial]) 
         expected = [_expected_of_steps(fit.parameters, trial) for trial in candidates]
         known, new = (sensitivities(ws, fit.parameters) for ws in (windows, expected))
     else:
-        expected = [_expected_of_lines(found.lines.facts, trial) for trial in candidates]
-        known, new = (_sensitivities_of_lines(ws) for ws in (windows, expected))
+        facts = found.lines.facts
+        expected = [_expected_of_lines(facts, trial) for trial in candidates]
+        known, new = (_sensitivities_of_lines(facts, ws) for ws in (windows, expected))
     rows = np.concatenate(known)
     scale = np.maximum(np.sqrt((rows**2).sum(axis=0)), np.finfo(np.float64).tiny)
     information = (rows / scale).T @ (rows / scale) + UNKNOWN * np.eye(len(scale))
@@ -147,11 +147,10 @@ def _expected_of_steps(parameters: StepParameters, trial: Trial) -> Window:
 
 
 def _expected_of_lines(facts: Facts, trial: Trial) -> Window:
-    clients, inputs = float(trial.clients), trial.shape.input_tokens
-    others = facts.prefill.at(inputs * (clients + 1.0))
     outputs = max(trial.shape.output_tokens, 2.0)
-    waits = facts.waits_apart * interference_ms(clients, others, outputs)
-    return _window(trial, facts.decode.at(clients) + waits, facts.prefill.at(inputs * clients))
+    lengths = (float(trial.clients), float(trial.shape.input_tokens), outputs)
+    itl, ttft = expected_ms(facts, *(np.array([length]) for length in lengths))
+    return _window(trial, float(itl[0]), float(ttft[0]))
 
 
 def _window(trial: Trial, itl_ms: float, ttft_ms: float) -> Window:
@@ -168,11 +167,9 @@ def _window(trial: Trial, itl_ms: float, ttft_ms: float) -> Window:
     )
 
 
-def _sensitivities_of_lines(windows: Sequence[Window]) -> FloatArray:
+def _sensitivities_of_lines(facts: Facts, windows: Sequence[Window]) -> FloatArray:
     """The same as `sensitivities`, of alpha, beta, gamma and delta."""
-    columns = [(w.batch, w.input_tokens, w.itl_ms, w.prefill_ms) for w in windows]
-    batch, inputs, itl, ttft = np.array(columns).T
-    one, zero = np.ones_like(batch), np.zeros_like(batch)
-    decode = np.stack((one, batch, zero, zero), axis=1) / itl[:, None]
-    prefill = np.stack((zero, zero, one, inputs * batch), axis=1) / ttft[:, None]
-    return np.stack((decode, prefill))
+    columns = [(w.batch, w.input_tokens, w.output_tokens, w.itl_ms, w.prefill_ms) for w in windows]
+    batch, inputs, outputs, itl, ttft = np.array(columns).T
+    decode, prefill = line_factors(facts, batch, inputs, outputs)
+    return np.stack((decode / itl[:, None], prefill / ttft[:, None]))

@@ -98,6 +98,10 @@ class Estimate:
             column[groups] = getattr(part, name)
         return type(self)(**columns)
 
+    def take(self, groups: IntArray) -> Self:
+        """The estimate of some of the groups."""
+        return type(self)(*(getattr(self, field.name)[groups] for field in fields(self)))
+
     @property
     def errors(self) -> FloatArray:
         """Standard errors of the coefficients."""
@@ -207,6 +211,12 @@ def weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
     middle = (share < 0.5 * share[:, -1:]).sum(axis=1)
     at = np.take_along_axis(order, np.minimum(middle, values.shape[1] - 1)[:, None], axis=1)
     return np.asarray(np.take_along_axis(values, at, axis=1)[:, 0])
+
+
+def mean_residual(residuals: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weighted mean of the residuals of each group, without signs; shape (groups,)."""
+    total = np.maximum(weights.sum(axis=1), TINY)
+    return np.asarray((np.abs(residuals) * weights).sum(axis=1) / total)
 
 
 def condition_numbers(design: FloatArray) -> FloatArray:

@@ -123,6 +123,8 @@ class Facts:
         The fitted lines.
     waits_apart
         Whether the decode line is without waits for prefills of other requests.
+    clients
+        Whether the times to the first token have waits, as clients of such an engine see them.
     pace
         Windows per second that could be used lately; NaN if unknown.
     """
@@ -140,6 +142,7 @@ class Facts:
     decode: LineFit
     prefill: LineFit
     waits_apart: bool = True
+    clients: bool = False
     pace: float = nan
 
     @property

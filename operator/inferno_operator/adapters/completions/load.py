@@ -1,6 +1,7 @@
 """A run: clients, each of which asks again when its answer has come, and what they see."""
 
 import asyncio
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,11 @@ from inferno_optimizer.calibration.plan import Trial
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.sizing.queueing import FloatArray
 
-PER_CLIENT, FEWEST = 3, 40
+PER_CLIENT, FEWEST = 10, 40
 """Requests that are measured: so many of each client, and so many at least."""
+
+SHORTEST, LONGEST = 0.5, 1.5
+"""Lengths of requests, relative to the mean of the shape."""
 
 MOST_FAILURES = 5
 """Requests in a row that may fail."""
@@ -122,8 +126,10 @@ class Clients:
     async def run(self, trial: Trial, longest_s: float) -> TrialResult:
         """Make a run; the first request of each client does not count.
 
-        Requests that count are those that are sent next, so many as are wanted. All clients go on
-        until the last of these is answered, so that each has seen as many others as there are.
+        It is shorter, as if it had been under way for some time, so that the clients do not go on
+        in step; but it ends after the prompts of all, which come together. Requests that count are
+        those that are sent next, so many as are wanted. All clients go on until the last of these
+        is answered, so that each has seen as many others as there are.
 
         Raises
         ------
@@ -138,7 +144,7 @@ class Clients:
         async def ask_again_and_again() -> None:
             while not over.is_set():
                 number = next(numbers)
-                answer = await self._ask(trial)
+                answer = await self._ask(trial, under_way=number < 0)
                 if 0 <= number < wanted:
                     answers[number] = answer
                 if len(answers) == wanted:
@@ -153,12 +159,11 @@ class Clients:
         good = [answer for answer in answers.values() if answer is not None]
         return TrialResult(trial, good, len(answers) - len(good))
 
-    async def _ask(self, trial: Trial) -> Completion | None:
+    async def _ask(self, trial: Trial, *, under_way: bool) -> Completion | None:
         """One request; None if it failed, unless too many in a row did."""
-        inputs, outputs = (
-            max(round(mean * self.chance.uniform(0.5, 1.5)), 1)
-            for mean in (trial.shape.input_tokens, trial.shape.output_tokens)
-        )
+        shape = trial.shape
+        inputs = max(round(shape.input_tokens * self._length()), 1)
+        outputs = max(round(shape.output_tokens * self._length(under_way=under_way)), 1 + under_way)
         try:
             words = self._words(max(round(inputs / self.tokens_per_word), 1))
             answer = await self.client.complete(self.model, words, outputs)
@@ -169,6 +174,16 @@ class Clients:
             return None
         self._failed = 0
         return answer
+
+    def _length(self, *, under_way: bool = False) -> float:
+        """A length, relative to the mean; or what is left of one that a random time falls into.
+
+        Such a time falls into long ones more often, in proportion to their length.
+        """
+        if not under_way:
+            return self.chance.uniform(SHORTEST, LONGEST)
+        squares = self.chance.uniform(SHORTEST**2, LONGEST**2)
+        return math.sqrt(squares) * self.chance.random()
 
     def _words(self, number: int) -> list[str]:
         return self.chance.choices(WORDS, k=number)

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from operator import attrgetter
+
+import numpy as np
 
 from inferno_operator.pages import svg
 from inferno_operator.pages.svg import Frame
 from inferno_optimizer.calibration.calibrate import Calibration
+from inferno_optimizer.calibration.choice import expected_ms, line_factors
 from inferno_optimizer.calibration.confidence import Z
-from inferno_optimizer.calibration.fit import interference_ms
 from inferno_optimizer.calibration.verdict import LineFit
 from inferno_optimizer.calibration.windows import Rejection, Requirements, Window, judged
 
@@ -79,25 +82,31 @@ Judgements = Sequence[tuple[Window, Rejection | None]]
 
 def _decode(judgements: Judgements, result: Calibration) -> FitPanel:
     """Decode steps against the batch, without waits for prefills if these can be told apart."""
-    facts, prefill = result.facts, result.facts.prefill
-
-    def alone(window: Window) -> float:
-        if not facts.waits_apart:
-            return window.itl_ms
-        others = prefill.at(window.input_tokens * (window.batch + 1.0))
-        return window.itl_ms - interference_ms(window.batch, others, window.output_tokens)
-
-    points = [Point(w.batch, alone(w), reason or "") for w, reason in judgements]
-    return FitPanel("Decode step", "batch [requests]", "time [ms]", facts.decode, points)
+    points = _points(judgements, result, 0)
+    return FitPanel("Decode step", "batch [requests]", "time [ms]", result.facts.decode, points)
 
 
 def _prefill(judgements: Judgements, result: Calibration) -> FitPanel:
-    """Prefills against input tokens times batch."""
-    points = [
-        Point(w.batch * w.input_tokens, w.prefill_ms, reason or "") for w, reason in judgements
-    ]
+    """Prefills against input tokens times batch, without what clients see besides."""
+    points = _points(judgements, result, 1)
     label = "input tokens * batch"
     return FitPanel("Prefill", label, "time [ms]", result.facts.prefill, points)
+
+
+def _points(judgements: Judgements, result: Calibration, line: int) -> list[Point]:
+    """The runs as points of the first or of the second line."""
+    facts = result.facts
+    names = ("batch", "input_tokens", "output_tokens", "itl_ms", "prefill_ms")
+    columns = np.array([attrgetter(*names)(window) for window, _ in judgements]).reshape(-1, 5)
+    batch, inputs, outputs = columns[:, :3].T
+    factors = line_factors(facts, batch, inputs, np.maximum(outputs, 2.0))[line]
+    fitted = expected_ms(facts, batch, inputs, np.maximum(outputs, 2.0))[line]
+    own = factors[:, 2 * line : 2 * line + 2]
+    x = own[:, 1] / own[:, 0]
+    found = (facts.decode, facts.prefill)[line]
+    y = found.intercept + found.slope * x + (columns[:, 3 + line] - fitted) / own[:, 0]
+    reasons = [reason or "" for _, reason in judgements]
+    return [Point(*each) for each in zip(x.tolist(), y.tolist(), reasons, strict=True)]
 
 
 def _panel(panel: FitPanel) -> str:

@@ -76,7 +76,9 @@ def calibrate_windows(measured: Measurements, largest_batch: float, budget: floa
         The windows do not determine the parameters.
     """
     newest = max((window.end for window in measured.windows), default=0.0)
-    evidence = Evidence(measured.windows, largest_batch=largest_batch)
+    evidence = Evidence(
+        measured.windows, largest_batch=largest_batch, of_clients=measured.of_clients
+    )
     (result,) = calibrate([evidence], newest, measured.requirements)
     found = laws(result, budget, of_clients=measured.of_clients)
     if not (result.reason.usable or found.chosen_steps):

@@ -64,12 +64,29 @@ async def test_the_steps_of_an_engine_that_mixes_are_found_within_5_percent(tmp_
     assert steps.ahead == pytest.approx(0.0, abs=0.05)
 
 
-async def test_an_engine_with_prefills_apart_is_described_within_5_percent(tmp_path: Path) -> None:
-    laws = await found(tmp_path, PrefillsApart(Engine(8.0, 0.2, 10.0, 0.001, max_batch_size=16)))
+@pytest.mark.parametrize(
+    "engine",
+    [
+        Engine(8.0, 0.2, 10.0, 0.001, max_batch_size=16),
+        Engine(12.0, 0.05, 20.0, 0.002, max_batch_size=16),
+        Engine(5.0, 0.5, 3.0, 0.0003, max_batch_size=16),
+        Engine(20.0, 0.3, 30.0, 0.005, max_batch_size=16),
+        Engine(8.0, 0.02, 5.0, 0.0005, max_batch_size=16),
+        Engine(6.0, 0.1, 60.0, 0.004, max_batch_size=16),
+    ],
+    ids=str,
+)
+async def test_the_lines_of_an_engine_with_prefills_apart_are_found_within_5_percent(
+    engine: Engine, tmp_path: Path
+) -> None:
+    laws = await found(tmp_path, PrefillsApart(engine))
 
-    assert laws.distances.mean < 0.05  # a client cannot tell its prefill from the waits before it
-    assert laws.chosen_steps is not None
-    assert laws.chosen_steps.parameters.alpha == pytest.approx(8.0, rel=0.05)
+    assert laws.chosen_steps is None
+    facts = laws.lines.facts
+    assert facts.decode.intercept == pytest.approx(engine.alpha, rel=0.05)
+    assert facts.decode.slope == pytest.approx(engine.beta, rel=0.05)
+    assert facts.prefill.intercept == pytest.approx(engine.gamma, rel=0.05)
+    assert facts.prefill.slope == pytest.approx(engine.delta, rel=0.05)
 
 
 async def test_what_is_measured_is_what_the_engine_did() -> None:
