@@ -45,11 +45,16 @@ def windows(number: st.SearchStrategy[float]) -> st.SearchStrategy[Window]:
     seen=st.one_of(st.lists(windows(USUAL), max_size=40), st.lists(windows(ANYTHING), max_size=9)),
     prior=st.sampled_from([None, PrefillDecodeParameters(8.0, 0.1, 20.0, 0.001)]),
     largest=st.sampled_from([0.0, 1.0, 64.0]),
+    of_clients=st.booleans(),
 )
 def test_numbers_are_finite_and_not_negative(
-    seen: list[Window], prior: PrefillDecodeParameters | None, largest: float
+    seen: list[Window],
+    prior: PrefillDecodeParameters | None,
+    largest: float,
+    *,
+    of_clients: bool,
 ) -> None:
-    (result,) = calibrate([Evidence(seen, prior, largest)], 1e6, NONE_ASKED)
+    (result,) = calibrate([Evidence(seen, prior, largest, of_clients)], 1e6, NONE_ASKED)
 
     for parameters in (result.expected, result.upper):
         numbers = (parameters.alpha, parameters.beta, parameters.gamma, parameters.delta)
