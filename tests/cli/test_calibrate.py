@@ -79,6 +79,20 @@ def test_runs_of_an_engine_that_mixes_prefills_with_decode_steps_give_step_param
     assert (printed.returncode, printed.stderr) == (0, b"")
 
 
+def test_a_parameter_that_the_runs_hardly_tell_is_marked() -> None:
+    """With one shape alone the context grows with the batch as the work of the prompts does."""
+    one, three = (
+        inferno("calibrate", H100 / f"closed-{runs}.csv", *NAMES).stdout.decode().splitlines()
+        for runs in ("512-128", "all")
+    )
+
+    (marked,) = (line.split() for line in one if "hardly known" in line)
+    assert marked[0] == "kappa:"
+    assert 0.5 * float(marked[1]) < float(marked[4].rstrip(",;"))
+    assert marked[-6:] == ["at", "most", "13%", "of", "a", "time"]
+    assert not any("hardly known" in line for line in three)
+
+
 def test_a_run_that_is_three_times_off_is_named_and_does_not_spoil_the_rest(tmp_path: Path) -> None:
     text = (H100 / "closed-512-128.csv").read_text()
     file = tmp_path / "runs.csv"

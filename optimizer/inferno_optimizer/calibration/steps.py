@@ -62,6 +62,8 @@ class StepFit:
         Relative residual of each run, (measured - fitted) / fitted.
     doubt
         Largest relative standard error of a fitted time.
+    shares
+        Largest share of a fitted time that alpha, kappa, delta, u and ahead have.
     """
 
     parameters: StepParameters
@@ -69,6 +71,7 @@ class StepFit:
     itl: tuple[float, ...]
     ttft: tuple[float, ...]
     doubt: float
+    shares: tuple[float, ...]
 
     @property
     def upper(self) -> StepParameters:
@@ -125,6 +128,7 @@ def fit_steps(
         tuple(itl.tolist()),
         tuple(ttft.tolist()),
         _doubt(rows, found, best),
+        tuple(_shares(rows, found, best).tolist()),
     )
 
 
@@ -145,6 +149,13 @@ def sensitivities(windows: Sequence[Window], parameters: StepParameters) -> Floa
 def _reach(tokens: FloatArray) -> tuple[int, int]:
     """Least and most mean tokens of requests for which parameters from such runs hold."""
     return round(tokens.min() / REACH), round(tokens.max() * REACH)
+
+
+def _shares(rows: Rows, found: Estimate, group: int) -> FloatArray:
+    """Largest share of the times that were fitted in a group that each coefficient has."""
+    parts = rows.design[group] * found.coefficients[group]
+    fitted = rows.offset[group] + parts.sum(axis=1)
+    return np.asarray(np.max((parts / fitted[:, None])[rows.used[group]], axis=0))
 
 
 def _doubt(rows: Rows, found: Estimate, group: int) -> float:

@@ -14,6 +14,9 @@ from inferno_optimizer.calibration.choice import Laws
 from inferno_optimizer.calibration.steps import StepFit
 from inferno_optimizer.calibration.verdict import Facts, LineFit
 
+DOUBTFUL = 0.5
+"""Standard error of a parameter, relative to its value, above which it is hardly known."""
+
 
 @dataclass(frozen=True, slots=True)
 class CalibratedPair:
@@ -87,8 +90,9 @@ def _steps(fit: StepFit) -> list[str]:
     """Parameters of the steps, with standard errors where there are any."""
     found = fit.parameters
     names = ("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead")
-    errors = [f" # ± {error:.2g}" for error in fit.errors]
-    values = (getattr(found, name) for name in names)
+    values = [getattr(found, name) for name in names]
+    known = zip(values, fit.errors, fit.shares, strict=False)
+    errors = [f" # ± {error:.2g}{_weak(value, error, share)}" for value, error, share in known]
     return [
         "    stepParms:",
         *(
@@ -100,6 +104,11 @@ def _steps(fit: StepFit) -> list[str]:
         f"      minOutTokens: {found.min_output_tokens}",
         f"      maxOutTokens: {found.max_output_tokens}",
     ]
+
+
+def _weak(value: float, error: float, share: float) -> str:
+    """What is said of a parameter whose error is large beside its value."""
+    return f", hardly known; at most {share:.0%} of a time" if error > DOUBTFUL * value > 0 else ""
 
 
 def _both(found: Laws, measurements: str) -> list[str]:
