@@ -60,6 +60,13 @@ Changes = Annotated[
         show_default=False,
     ),
 ]
+TracePlot = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Draw how the exact solver improved the plan (SVG); -o json prints it too.",
+    ),
+]
 Lenient = Annotated[
     bool, typer.Option("--lenient", help="Warn of unknown fields, and go on without them.")
 ]

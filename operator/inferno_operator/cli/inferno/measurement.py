@@ -18,25 +18,37 @@ from inferno_operator.cli.console import (
     working,
     write,
 )
+from inferno_operator.cli.options.calibration import (
+    AccCount,
+    AcceleratorName,
+    Csv,
+    EngineUrl,
+    KeyFile,
+    Labels,
+    MaxBatchSize,
+    MaxConcurrency,
+    Minutes,
+    ModelName,
+    PastHours,
+    Plot,
+    RunFiles,
+    ServedModel,
+    Shapes,
+    Timeout,
+    TokenBudget,
+    Yes,
+)
 from inferno_operator.cli.options.inputs import Paths
 from inferno_operator.cli.options.prometheus import URL, prometheus_options, required
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+    from inferno_operator.cli.bench import Benchmark, RunsFile
+    from inferno_operator.cli.offline.calibration import Measurements
+    from inferno_operator.cli.tables.calibration import CalibratedPair
+    from inferno_optimizer.calibration.choice import Laws
 
 app = typer.Typer()
-
-AccCount = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Accelerators that one replica has.")
-]
-TokenBudget = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Most tokens that a step of the engine computes (vLLM: max-num-batched-tokens).",
-    ),
-]
 
 
 @app.command(
@@ -95,41 +107,16 @@ def measure(
 @prometheus_options
 def calibrate(  # noqa: PLR0913 - an argument for each option
     endpoint: "PrometheusEndpoint | None",
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE",
-            help="CSV with a run on each line, or the JSON that `vllm bench serve`, guidellm or "
-            "genai-perf saves.",
-            show_default=False,
-        ),
-    ] = [],  # noqa: B006 - typer reads it and never changes it
+    files: RunFiles = [],  # noqa: B006 - typer reads it and never changes it
     *,
-    model: Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")],
-    accelerator: Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")],
+    model: ModelName,
+    accelerator: AcceleratorName,
     acc_count: AccCount = 1,
-    max_batch_size: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Largest batch of a replica; 0: the largest that was seen."
-        ),
-    ] = 0,
+    max_batch_size: MaxBatchSize = 0,
     token_budget: TokenBudget = 2048,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the lines and what was measured (SVG)."),
-    ] = None,
-    labels: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME=VALUE,...",
-            help="Labels that all series of the vLLM replicas have: read Prometheus, not files.",
-        ),
-    ] = "",
-    hours: Annotated[
-        float,
-        typer.Option(metavar="H", min=0.5, max=48, help="How far back to read Prometheus."),
-    ] = 4,
+    plot: Plot = None,
+    labels: Labels = "",
+    hours: PastHours = 4,
 ) -> None:
     """Find the parameters of a model from benchmark runs, or from replicas that serve.
 
@@ -139,26 +126,36 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     from Prometheus, in windows of a minute. Exits with 1, and names the run that would help most,
     where the measurements do not determine the parameters.
     """
-    from inferno_operator.cli.calibration import parse_labels, read_windows
     from inferno_operator.cli.drawing.plot import plot as draw
     from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
-    from inferno_operator.cli.tables.calibration import CalibratedPair, manifest, named
+    from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.errors import InputError
 
     if files and (labels or (endpoint is not None and URL not in os.environ)):
         raise InputError("give either files, or --prometheus and --labels")
-    if labels:
-        place, wanted = required(endpoint), parse_labels(labels)
-        with working("asking Prometheus") as tell:
-            measured = read_windows(place, wanted, hours, tell)
-    else:
-        measured = runs_of(files)
+    measured = _past(endpoint, labels, hours) if labels else runs_of(files)
     warn(measured.warnings)
     found = calibrate_windows(measured, max_batch_size, token_budget)
     if plot is not None:
         write(plot, draw(measured.windows, found.lines, measured.requirements))
+    _print_model(CalibratedPair(model, accelerator, acc_count), found, measured)
+
+
+def _past(endpoint: "PrometheusEndpoint | None", labels: str, hours: float) -> "Measurements":
+    """Return what replicas with these labels did, as Prometheus knows it."""
+    from inferno_operator.cli.calibration import parse_labels, read_windows
+
+    place, wanted = required(endpoint), parse_labels(labels)
+    with working("asking Prometheus") as tell:
+        return read_windows(place, wanted, hours, tell)
+
+
+def _print_model(pair: "CalibratedPair", found: "Laws", measured: "Measurements") -> None:
+    """Print the manifest of a Model, after what is to be known of its parameters."""
+    from inferno_operator.cli.tables.calibration import manifest, named
+
     warn([*named(found)])
-    typer.echo(manifest(CalibratedPair(model, accelerator, acc_count), found, measured))
+    typer.echo(manifest(pair, found, measured))
 
 
 @app.command(
@@ -167,48 +164,20 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     "--shape 1024/256 --shape 4096/64 --max-concurrency 128 --model llama-8b --accelerator H100"
 )
 def bench(  # noqa: PLR0913 - an argument for each option
-    url: Annotated[
-        str,
-        typer.Argument(metavar="URL", help="Where the engine is, such as http://localhost:8000."),
-    ],
+    url: EngineUrl,
     *,
-    model: Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")],
-    accelerator: Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")],
+    model: ModelName,
+    accelerator: AcceleratorName,
     acc_count: AccCount = 1,
     token_budget: TokenBudget = 2048,
-    shapes: Annotated[
-        list[str],
-        typer.Option(
-            "--shape",
-            metavar="INPUT/OUTPUT",
-            help="Mean tokens of prompts and answers, the most usual ones first. Can be repeated.",
-        ),
-    ] = ["512/128", "2048/64", "128/256"],  # noqa: B006 - typer reads it and never changes it
-    max_concurrency: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=4, max=4096, help="Most clients; not more than the largest batch."
-        ),
-    ] = 64,
-    minutes: Annotated[
-        float, typer.Option(metavar="M", min=0.1, max=15, help="How long to measure.")
-    ] = 15,
-    served_model: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="The model to ask for; by default the first one served."),
-    ] = "",
-    key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with the API key.")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="Longest time to the next token.")
-    ] = 60,
-    csv: Annotated[
-        Path, typer.Option(metavar="FILE", help="The file to write; it must not exist.")
-    ] = Path("bench.csv"),
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Load an engine that is not on this machine.")
-    ] = False,
+    shapes: Shapes = ["512/128", "2048/64", "128/256"],  # noqa: B006 - typer only reads it
+    max_concurrency: MaxConcurrency = 64,
+    minutes: Minutes = 15,
+    served_model: ServedModel = "",
+    key_file: KeyFile = None,
+    timeout: Timeout = 60,
+    csv: Csv = Path("bench.csv"),
+    yes: Yes = False,
 ) -> None:
     """Measure an engine, and find the parameters of its model.
 
@@ -217,20 +186,16 @@ def bench(  # noqa: PLR0913 - an argument for each option
     narrows the parameters most. Each run is written into the file, which `inferno calibrate` reads,
     also if you end the command; at the end it prints the manifest of a Model.
     """
-    import asyncio
-
     from inferno_operator.adapters.completions.endpoint import EngineEndpoint
     from inferno_operator.cli.bench import (
         SECONDS_PER_MINUTE,
         Benchmark,
         RunsFile,
         allowed,
-        measure,
         shape_of,
     )
     from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
-    from inferno_operator.cli.tables.bench import run_parts, trial_text
-    from inferno_operator.cli.tables.calibration import CalibratedPair, manifest, named
+    from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.calibration.plan import Scope
     from inferno_optimizer.errors import CalibrationError
 
@@ -238,7 +203,20 @@ def bench(  # noqa: PLR0913 - an argument for each option
     allowed(endpoint, minutes, yes=yes)
     scope = Scope([shape_of(text) for text in shapes], max_concurrency, token_budget)
     file = RunsFile(csv)
-    wanted = Benchmark(endpoint, scope, SECONDS_PER_MINUTE * minutes, served_model)
+    _measure_engine(Benchmark(endpoint, scope, SECONDS_PER_MINUTE * minutes, served_model), file)
+    if not file.rows:
+        raise CalibrationError(f"{url}: {file.kept}: give it more --minutes, or shorter requests")
+    measured = runs_of([str(csv)])
+    found = calibrate_windows(measured, 0, token_budget)
+    _print_model(CalibratedPair(model, accelerator, acc_count), found, measured)
+
+
+def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
+    """Run the benchmark, and say how it goes; Ctrl-C ends the command and keeps the runs."""
+    import asyncio
+
+    from inferno_operator.cli.bench import measure
+    from inferno_operator.cli.tables.bench import run_parts, trial_text
 
     def tell(news: Iterable[object]) -> None:
         typer.echo("\n".join(map(str, news)), err=True)
@@ -255,9 +233,3 @@ def bench(  # noqa: PLR0913 - an argument for each option
     except KeyboardInterrupt:
         warn([f"interrupted; {file.kept}"])
         raise typer.Exit(INTERRUPTED) from None
-    if not file.rows:
-        raise CalibrationError(f"{url}: {file.kept}: give it more --minutes, or shorter requests")
-    measured = runs_of([str(csv)])
-    found = calibrate_windows(measured, 0, token_budget)
-    warn([*named(found)])
-    typer.echo(manifest(CalibratedPair(model, accelerator, acc_count), found, measured))

@@ -12,6 +12,7 @@ from inferno_operator.cli.console import (
     Lenient,
     Output,
     TimeLimit,
+    TracePlot,
     limited,
     show,
     traced,
@@ -24,7 +25,8 @@ from inferno_operator.cli.options.inputs import Paths
 from inferno_operator.cli.options.rows import Filter, Sort
 
 if TYPE_CHECKING:
-    from inferno_optimizer.system import System
+    from inferno_operator.cli.tables.order import RowOrder
+    from inferno_optimizer.system import Solution, System
 
 app = typer.Typer()
 
@@ -43,13 +45,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
     time_limit: TimeLimit = 30.0,
     *,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw how the exact solver improved the plan (SVG); -o json prints it too.",
-        ),
-    ] = None,
+    trace: TracePlot = None,
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
     words: Filter = "",
     sort: Sort = "",
@@ -61,15 +57,11 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     """
     from inferno_operator.cli.drawing.curve import draw
     from inferno_operator.cli.tables.order import RowOrder
-    from inferno_operator.cli.tables.solution import solution_parts
-    from inferno_operator.cli.tables.what_if import changes_table, comparison_parts
     from inferno_optimizer.explain.changes import parse_change
-    from inferno_optimizer.explain.comparison import compare
     from inferno_optimizer.optimize import optimize
-    from inferno_optimizer.wire.codec import encode_comparison, encode_solution
     from inferno_optimizer.wire.what_if import apply_changes
 
-    checks = checks_of(fail_on)
+    checks, rows = checks_of(fail_on), RowOrder.asked(words, sort)
     system = _read(paths, time_limit, lenient=lenient)
     system = system if trace is None else traced(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
@@ -78,26 +70,47 @@ def optimize(  # noqa: PLR0913 - an argument for each option
         solution = optimize(system)
     if trace is not None:
         write(trace, draw(solution.certificate))
-    if not changes:
-        show(
-            output,
-            lambda: encode_solution(solution),
-            lambda: solution_parts(system, solution),
-            rows=RowOrder.asked(words, sort),
-        )
-        refuse(solution, checks)
-        return
-    with working("optimizing with what is changed"):
-        after = optimize(changed)
-    comparison = compare(solution, after)
+    if changes:
+        before = solution
+        with working("optimizing with what is changed"):
+            solution = optimize(changed)
+        _show_comparison(output, changes, before, solution, rows)
+    else:
+        _show_solution(output, system, solution, rows)
+    refuse(solution, checks)
+
+
+def _show_solution(
+    output: Format, system: "System", solution: "Solution", rows: "RowOrder"
+) -> None:
+    """Show what every server gets."""
+    from inferno_operator.cli.tables.solution import solution_parts
+    from inferno_optimizer.wire.codec import encode_solution
+
+    show(
+        output,
+        lambda: encode_solution(solution),
+        lambda: solution_parts(system, solution),
+        rows=rows,
+    )
+
+
+def _show_comparison(
+    output: Format, changes: list[str], before: "Solution", after: "Solution", rows: "RowOrder"
+) -> None:
+    """Show what differs for the servers when some things are changed."""
+    from inferno_operator.cli.tables.what_if import changes_table, comparison_parts
+    from inferno_optimizer.explain.comparison import compare
+    from inferno_optimizer.wire.codec import encode_comparison
+
+    comparison = compare(before, after)
     show(
         output,
         lambda: encode_comparison(changes, comparison),
         lambda: comparison_parts(comparison),
         lambda: changes_table(comparison.differences),
-        RowOrder.asked(words, sort),
+        rows,
     )
-    refuse(after, checks)
 
 
 @app.command(epilog="Example: inferno explain samples/small Premium-granite-13b")
