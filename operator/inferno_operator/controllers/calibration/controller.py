@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from inferno_operator.controllers.calibration.ports import WindowSource
 from inferno_operator.controllers.calibration.reconcile import Context, reconcile
 from inferno_operator.resources.objects import Now
+from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
+from inferno_operator.runtime.work_queue import ReconcileResult
 
 CYCLE = "calibrate all Models"
-"""The only key of the queue."""
+"""The name of the cycle."""
 
 INTERVAL_SECONDS = 60.0
 """Seconds between two cycles, and the length of a window."""
@@ -35,17 +36,17 @@ class CalibrationController:
         self, cluster: Cluster, windows: WindowSource, namespaces: Sequence[str], now: Now
     ) -> None:
         self._context = Context(cluster, windows, namespaces, now)
-        self.queue: WorkQueue[str] = WorkQueue(self._cycle)
+        self.queue = Cycles({CYCLE: self._cycle})
 
     async def run(self) -> None:
         """Calibrate until cancelled."""
-        self.queue.add(CYCLE, 0)
+        self.queue.start()
         await asyncio.Event().wait()
 
     async def stop(self) -> None:
         """Stop calibrating."""
         await self.queue.close()
 
-    async def _cycle(self, _: str) -> ReconcileResult:
+    async def _cycle(self) -> ReconcileResult:
         await reconcile(self._context)
         return ReconcileResult.due_after(INTERVAL_SECONDS)

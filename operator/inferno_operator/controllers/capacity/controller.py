@@ -3,20 +3,20 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from itertools import count
 
 from inferno_operator.controllers.capacity.pod_owners import Selectors
 from inferno_operator.controllers.capacity.reconcile import Context, reconcile
 from inferno_operator.controllers.capacity.world import CapacityObjects
 from inferno_operator.resources.objects import Now
+from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
+from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
 
 CYCLE = "count all cards"
-"""The only key of the queue."""
+"""The name of the cycle."""
 
 INTERVAL_SECONDS = 30.0
 """Seconds until what is not watched is read again: accelerators, quotas, pools and queues."""
@@ -52,12 +52,11 @@ class CapacityController:
         now: Now,
         changed: Callable[[str], None],
     ) -> None:
-        self._rounds = count()
         self._world = CapacityObjects(informers, self._something_changed)
         namespaces = informers.namespaces
         self._context = Context(cluster, self._world, Selectors(cluster), namespaces, now, changed)
         self._counted = asyncio.Event()
-        self.queue: WorkQueue[str] = WorkQueue(self._cycle)
+        self.queue = Cycles({CYCLE: self._cycle})
 
     async def run(self) -> None:
         """Count until cancelled."""
@@ -85,9 +84,9 @@ class CapacityController:
         return [] if found is None else [node.for_placement(namespace) for node in found.view.nodes]
 
     def _something_changed(self) -> None:
-        self.queue.add(CYCLE, next(self._rounds))
+        self.queue.request(CYCLE)
 
-    async def _cycle(self, _: str) -> ReconcileResult:
+    async def _cycle(self) -> ReconcileResult:
         if self._counted.is_set():
             await asyncio.sleep(DEBOUNCE_SECONDS)
         try:

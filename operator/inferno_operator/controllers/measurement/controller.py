@@ -28,16 +28,17 @@ from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Load, Measured, Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
+from inferno_operator.runtime.work_queue import ReconcileResult
 
 CYCLE = "measure all Servers"
-"""The key of the queue for measuring cycles."""
+"""The name of the cycle that measures."""
 
 DEMAND = "look for requests of Servers without replicas"
-"""The other key of the queue."""
+"""The name of the other cycle."""
 
 DEMAND_SECONDS = 2.0
 """Seconds between two looks for requests."""
@@ -88,8 +89,7 @@ class MeasurementController:
         self._wanted: set[Key] = set()
         self._ask_for_plan: Callable[[str], None] = _ignore
         self._ask_to_wake: Callable[[str], None] = _ignore
-        work = {CYCLE: self._cycle, DEMAND: self._look_for_demand}
-        self.queue: WorkQueue[str] = WorkQueue(lambda key: work[key]())
+        self.queue = Cycles({CYCLE: self._cycle, DEMAND: self._look_for_demand})
 
     def when_a_plan_is_needed(self, ask_for_plan: Callable[[str], None]) -> None:
         """Call this with a namespace, at most once in a cycle, if it needs a plan now.
@@ -112,8 +112,7 @@ class MeasurementController:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._context.servers.run())
             await self._context.servers.complete()
-            self.queue.add(CYCLE, 0)
-            self.queue.add(DEMAND, 0)
+            self.queue.start()
             if self._past is not None:
                 known = self.servers()
                 measures = {k: s.spec.measure for k, s in known if s.spec.measure}
@@ -161,7 +160,7 @@ class MeasurementController:
 
     async def _measured(self, keys: Sequence[Key]) -> None:
         """Wait until Servers are measured, for a limited time."""
-        self.queue.add(CYCLE, object())
+        self.queue.request(CYCLE)
         known, progress = self._context.measured, self._context.progress
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), progress:

@@ -11,13 +11,14 @@ from inferno_operator.controllers.savings.reconcile import (
 )
 from inferno_operator.resources.objects import Now
 from inferno_operator.runtime.cache import ObjectDifference
+from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
+from inferno_operator.runtime.work_queue import ReconcileResult
 
 STEP = "count a step"
-"""The only key of the queue."""
+"""The name of the cycle."""
 
 
 class SavingsController:
@@ -54,18 +55,18 @@ class SavingsController:
         self._context = Context(
             cluster, self._objects, measurements, system_of, now, step_s, observer
         )
-        self.queue: WorkQueue[str] = WorkQueue(self._step)
+        self.queue = Cycles({STEP: self._step})
 
     async def run(self) -> None:
         """Count until cancelled."""
-        self.queue.add(STEP, 0)
+        self.queue.start()
         await self._objects.run()
 
     async def stop(self) -> None:
         """Stop counting."""
         await self.queue.close()
 
-    async def _step(self, _: str) -> ReconcileResult:
+    async def _step(self) -> ReconcileResult:
         await self._objects.complete()
         await reconcile(self._context, next(self._steps))
         return ReconcileResult.due_after(self._context.step_s)
