@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,10 @@ def find(manifests: Iterable[Manifest], kind: str, name: str) -> Manifest:
     return next(m for m in manifests if (m["kind"], m["metadata"]["name"]) == (kind, name))
 
 
-def copy_with_components(folder: Path, overlay: str, *components: str) -> Path:
-    """An overlay of a user's own, made of one of ours and components."""
+def copy_with_components(
+    folder: Path, overlay: str, *components: str, patches_of: Iterable[str] = ()
+) -> Path:
+    """An overlay of a user's own, made of one of ours, components and patches of other overlays."""
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -45,9 +47,17 @@ def copy_with_components(folder: Path, overlay: str, *components: str) -> Path:
         "components": [
             _relative(OVERLAYS.parent / "components" / name, folder) for name in components
         ],
+        "patches": [patch for other in patches_of for patch in _patches(OVERLAYS / other)],
     }
     (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
     return folder
+
+
+def _patches(overlay: Path) -> Iterator[Manifest]:
+    """The patches of an overlay, with their texts: kustomize reads no file of another folder."""
+    for patch in yaml.safe_load((overlay / "kustomization.yaml").read_text())["patches"]:
+        text = (overlay / patch["path"]).read_text()
+        yield {**{k: v for k, v in patch.items() if k != "path"}, "patch": text}
 
 
 def _relative(path: Path, folder: Path) -> str:

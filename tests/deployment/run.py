@@ -98,8 +98,8 @@ class Cluster:
         return (self.control_plane.folder / "audit.log").read_text().splitlines()
 
     @contextmanager
-    def pods(self, manifests: list[Manifest], image: Path) -> Iterator["Pods"]:
-        """Run two pods of the operator from an image, and one of the optimizer where there is one.
+    def pods(self, manifests: list[Manifest], image: Path, replicas: int = 2) -> Iterator["Pods"]:
+        """Run pods of the operator from an image, and one of the optimizer where there is one.
 
         As in a pod the operator's Secrets, user and file system are those of the manifests;
         ports are free ones, as all pods share this machine's address.
@@ -115,7 +115,7 @@ class Cluster:
             pod = Pod(find(manifests, "Deployment", OPERATOR), secrets)
             variables = {**self._api_server(), **(port if optimizer else {})}
             operators = [
-                stack.enter_context(self._operator(pod, image, variables)) for _ in range(2)
+                stack.enter_context(self._operator(pod, image, variables)) for _ in range(replicas)
             ]
             for operator in operators:
                 operator.wait_until_ready()
