@@ -7,7 +7,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -211,6 +211,13 @@ def deployment_controllers(control_plane: ControlPlane) -> Iterator[None]:
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
     """Name of a new namespace, for this test alone."""
+    with new_namespace(control_plane) as name:
+        yield name
+
+
+@contextmanager
+def new_namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """Name of a namespace that ends with the context."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.create_namespace(name)
     yield name

@@ -14,11 +14,12 @@ TOGETHER = (
     tuple(DEPLOYMENT / f"test_{name}.py" for name in ("deployment", "image", "monitoring", "rbac")),
     (DEPLOYMENT,),
     (CLUSTER / "test_autoscalers.py",),
+    (CLUSTER / "test_decisions.py",),
     (CLUSTER / "test_kthena_releases.py",),
     (CLUSTER / "test_measurement.py",),
     (CLUSTER / "test_model_booster_crds.py",),
 )
-"""Tests of a cluster that share more than its control plane: a second one, or a Prometheus.
+"""Tests of a cluster that share more than its control plane: a second one, a Prometheus, answers.
 
 The first group that has a test is its own, and has the name of its first path. What takes an
 image is with the overlays, so that one worker makes it; the other deployments need none.

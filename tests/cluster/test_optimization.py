@@ -1,4 +1,4 @@
-"""The main job on a real control plane: requests become decisions.
+"""Requests that meet troubles, kills and refusals on a real control plane.
 
 What the way to run may change runs in all four, the rest in two that have nothing in common.
 """
@@ -37,84 +37,6 @@ def operator(operator: StartOperator, mode: Mode) -> StartOperator:
 in_opposite_modes = pytest.mark.parametrize("mode", OPPOSITE, indirect=True)
 
 
-def test_a_sample_and_a_merge_patch_are_all_that_it_takes(
-    scene: Scene, operator: StartOperator
-) -> None:
-    scene.apply_sample("small")
-    operator()
-    scene.request("inferno")
-
-    optimizer = scene.wait_until_done("inferno")
-
-    servers = scene.servers()
-    premium, free = servers["premium-granite-13b"], servers["free-granite-13b"]
-    assert decided(premium) == ("G2", 2, 50, 19)
-    assert decided(free) == ("G2", 1, 25, 38)
-    assert premium["spec"]["desiredAlloc"]["itlAverage"] == pytest.approx(19.79, abs=0.005)
-    assert free["spec"]["desiredAlloc"]["itlAverage"] == pytest.approx(22.78, abs=0.005)
-    assert premium["spec"]["currentAlloc"]["load"] == premium["spec"]["desiredAlloc"]["load"]
-    assert condition(optimizer, "Optimized")["status"] == "True"
-    assert optimizer["status"]["lastOptimization"]["cost"] == 75
-
-
-@in_opposite_modes
-def test_the_table_of_servers_shows_the_decision(scene: Scene, operator: StartOperator) -> None:
-    scene.apply_sample("small")
-    operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-
-    table = scene.control_plane.kubectl("get", "servers", "--namespace", scene.namespace).stdout
-
-    header, free, _ = table.splitlines()
-    assert header.split()[:7] == [
-        *("NAME", "CLASS", "MODEL", "ACCELERATOR", "REPLICAS", "COST", "READY")
-    ]
-    assert free.split()[:7] == [
-        *("free-granite-13b", "Free", "granite-13b", "G2", "1", "25", "True")
-    ]
-
-
-@in_opposite_modes
-def test_a_current_cost_far_too_high_makes_staying_the_better_choice(
-    scene: Scene, operator: StartOperator
-) -> None:
-    scene.apply_sample("small")
-    cost = {"spec": {"currentAlloc": {"cost": 1600}}}
-    scene.control_plane.patch("server", "premium-granite-13b", cost, scene.namespace)
-    operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-
-    premium = scene.servers()["premium-granite-13b"]
-
-    assert decided(premium) == ("A100", 2, 80, 16)
-    assert premium["spec"]["desiredAlloc"]["itlAverage"] == pytest.approx(24.40, abs=0.005)
-    assert premium["spec"]["desiredAlloc"]["waitAverage"] == pytest.approx(84.95, abs=0.005)
-
-
-@in_opposite_modes
-def test_a_server_may_run_on_several_accelerators(scene: Scene, operator: StartOperator) -> None:
-    scene.apply_sample("small")
-    parameters = {"unlimited": False, "milpSolver": True, "heterogeneous": True}
-    change = {"spec": {"data": {"optimizer": parameters}}}
-    scene.control_plane.patch("optimizer", "inferno", change, scene.namespace)
-    operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-
-    servers = scene.servers()
-
-    mix = servers["premium-granite-13b"]["spec"]["desiredAlloc"]["mix"]
-    assert sorted((part["accelerator"], part["numReplicas"], part["cost"]) for part in mix) == [
-        ("A100", 1, 40),
-        ("G2", 1, 25),
-    ]
-    assert decided(servers["premium-granite-13b"]) == ("G2", 2, 65, 19)
-    assert decided(servers["free-granite-13b"]) == ("G2", 1, 25, 38)
-    assert not servers["free-granite-13b"]["spec"]["desiredAlloc"]["mix"]
-
-
 def test_troubles_name_their_cause_and_hurt_nobody_else(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -146,67 +68,6 @@ def test_troubles_name_their_cause_and_hurt_nobody_else(
         "unknown-model": None,
     }
     assert condition(servers["fine"], "Ready")["status"] == "True"
-
-
-@in_opposite_modes
-def test_a_decision_stands_while_none_is_possible(scene: Scene, operator: StartOperator) -> None:
-    scene.apply_sample("small")
-    operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-    before = decided(scene.servers()["free-granite-13b"])
-    scene.control_plane.patch(
-        "server", "free-granite-13b", {"spec": {"model": "granit-13b"}}, scene.namespace
-    )
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-
-    server = scene.servers()["free-granite-13b"]
-
-    assert decided(server) == before
-    assert condition(server, "Allocated")["reason"] == "UnknownModel"
-
-
-@in_opposite_modes
-def test_asking_again_with_nothing_changed_writes_no_server(
-    scene: Scene, operator: StartOperator
-) -> None:
-    scene.apply_sample("small")
-    operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-    before = {name: s["metadata"]["resourceVersion"] for name, s in scene.servers().items()}
-    first = scene.optimizer("inferno")["status"]["lastOptimization"]["requestedGeneration"]
-    scene.request("inferno")
-
-    scene.control_plane.wait_for(
-        "optimizer",
-        "inferno",
-        lambda o: (
-            o["status"]["lastOptimization"]["requestedGeneration"] > first
-            and not o["spec"]["optimize"]
-        ),
-        scene.namespace,
-        30.0,
-    )
-
-    assert before == {name: s["metadata"]["resourceVersion"] for name, s in scene.servers().items()}
-
-
-@in_opposite_modes
-def test_only_our_fields_are_written_and_nothing_is_annotated(
-    scene: Scene, operator: StartOperator
-) -> None:
-    scene.apply_sample("small")
-    before = scene.servers()["free-granite-13b"]
-    operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-
-    after = scene.servers()["free-granite-13b"]
-
-    assert "annotations" not in after["metadata"]
-    assert {**after["spec"], "desiredAlloc": None} == {**before["spec"], "desiredAlloc": None}
 
 
 @in_opposite_modes
