@@ -24,7 +24,7 @@ def environment() -> str:
                 ],
             ),
             "## Of the other programs",
-            table(("variable", "program", "option", "default", "meaning"), sorted(_others())),
+            table(("variable", "programs", "option", "default", "meaning"), sorted(_others())),
         ]
     )
 
@@ -81,7 +81,8 @@ def _text(value: object) -> str:
 
 
 def _others() -> Iterator[tuple[str, str, str, str, str]]:
-    """Variables that stand for options of other commands."""
+    """Variables that stand for options of other commands, with all commands that read them."""
+    programs: dict[tuple[str, str, str, str], list[str]] = {}
     for context in contexts():
         for parameter in context.command.params:
             variable = getattr(parameter, "envvar", None)
@@ -89,10 +90,8 @@ def _others() -> Iterator[tuple[str, str, str, str, str]]:
                 continue
             help_text = str(getattr(parameter, "help", ""))
             default = "" if parameter.default is None else parameter.default
-            yield (
-                code(variable),
-                code(context.command_path),
-                ", ".join(map(code, parameter.opts)),
-                code(f"{default:g}" if isinstance(default, float) else default),
-                help_text,
-            )
+            shown = code(f"{default:g}" if isinstance(default, float) else default)
+            key = (code(variable), ", ".join(map(code, parameter.opts)), shown, help_text)
+            programs.setdefault(key, []).append(code(context.command_path))
+    for (variable, option, default, help_text), readers in programs.items():
+        yield variable, ", ".join(readers), option, default, help_text

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, class_rows
 from inferno_operator.pages.charts import (
     COLOURS,
@@ -29,7 +30,9 @@ ABOVE = 1.05
 """Height of an axis, where the highest value is 1."""
 
 
-def replay_page(title: str, scenario: Scenario, found: Sequence[Replayed]) -> ReplayPage:
+def replay_page(
+    title: str, scenario: Scenario, found: Sequence[Replayed], money: Money = CENTS
+) -> ReplayPage:
     """Return the page of replays of one load.
 
     Parameters
@@ -40,18 +43,21 @@ def replay_page(title: str, scenario: Scenario, found: Sequence[Replayed]) -> Re
         Servers and load.
     found
         The replays, one or more.
+    money
+        The unit of costs.
     """
-    sections = _Sections(scenario, found)
+    sections = _Sections(scenario, found, money)
     return ReplayPage(
         title=title,
-        figures=tuple(_figures(scenario, found)),
+        rate=money.rate,
+        figures=tuple(_figures(scenario, found, money)),
         classes=[row.server for row in class_rows(found[0])],
-        front=_front(found),
+        front=_front(found, money),
         policies=[sections.of(one) for one in found],
     )
 
 
-def _figures(scenario: Scenario, found: Sequence[Replayed]) -> Iterator[KeyFigure]:
+def _figures(scenario: Scenario, found: Sequence[Replayed], money: Money) -> Iterator[KeyFigure]:
     trace, first = scenario.trace, found[0]
     hours = first.account.hours
     yield KeyFigure("Load", f"{hours:g} h", f"a decision each {trace.step_s:g} s")
@@ -59,16 +65,20 @@ def _figures(scenario: Scenario, found: Sequence[Replayed]) -> Iterator[KeyFigur
     accelerators = f"{len(scenario.fleet.accelerators)} accelerators"
     yield KeyFigure("Servers", str(len(scenario.fleet.servers)), accelerators)
     bound = first.bound.total_cost / hours
-    yield KeyFigure("Bound", f"{bound:.2f}", "cents/hour, with hindsight")
+    yield KeyFigure("Bound", money.amount(bound), f"{money.rate}, with hindsight")
     best = min(found, key=lambda one: one.account.total_cost)
-    yield KeyFigure("Cheapest", f"{best.account.total_cost / hours:.2f}", best.policy)
+    yield KeyFigure("Cheapest", money.amount(best.account.total_cost / hours), best.policy)
     kept = max(found, key=lambda one: one.account.attainment)
     yield KeyFigure("Most within targets", f"{100 * kept.account.attainment:.2f} %", kept.policy)
 
 
-def _front(found: Sequence[Replayed]) -> Chart:
+def _front(found: Sequence[Replayed], money: Money) -> Chart:
     points = [
-        Named(one.policy, one.account.total_cost / one.account.hours, 100 * one.account.attainment)
+        Named(
+            one.policy,
+            one.account.total_cost / one.account.hours / money.cents,
+            100 * one.account.attainment,
+        )
         for one in found
     ]
     least = min(point.y for point in points)
@@ -76,13 +86,13 @@ def _front(found: Sequence[Replayed]) -> Chart:
     most = max(point.x for point in points) * ABOVE or 1.0
     frame = Frame(
         "Cost and requests within targets",
-        "cents/hour",
+        money.rate,
         "%",
         most,
         100.0 + margin,
         max(least - margin, 0.0),
     )
-    words = ", ".join(f"{p.name}: {p.x:.2f} cents/hour, {p.y:.2f} %" for p in points)
+    words = ", ".join(f"{p.name}: {p.x:.2f} {money.rate}, {p.y:.2f} %" for p in points)
     return front_chart(frame, points, words)
 
 
@@ -92,6 +102,7 @@ class _Sections:
 
     scenario: Scenario
     found: Sequence[Replayed]
+    money: Money
 
     def of(self, one: Replayed) -> PolicySection:
         """The section of a policy."""
@@ -100,8 +111,8 @@ class _Sections:
         worst = worst_incidents(account, self.scenario.trace, accelerators, WORST_TOLD)
         return PolicySection(
             name=one.policy,
-            cost=f"{row.cost / account.hours:.2f}",
-            regret=f"{one.regret / account.hours:+.2f}",
+            cost=self.money.amount(row.cost / account.hours),
+            regret=self.money.change(one.regret / account.hours),
             of_optimum=f"{100 * one.share_of_optimum:.1f} %",
             within=row.within,
             missed_minutes=f"{row.missed_minutes:.0f}",
@@ -115,16 +126,19 @@ class _Sections:
 
     def _cost(self, one: Replayed) -> Chart:
         accounts = (*(each.account for each in self.found), one.bound)
-        costs = [account.history.cost for account in accounts]
+        costs = [account.history.cost / self.money.cents for account in accounts]
         most = max(float(_means(cost).max(initial=0.0)) for cost in costs) * ABOVE or 1.0
-        mine, bound = _means(one.account.history.cost), _means(one.bound.history.cost)
+        mine, bound = (
+            _means(account.history.cost / self.money.cents) for account in (one.account, one.bound)
+        )
         hours = self._hours(len(mine))
         lines = [
             (kind, zip(hours, values.tolist(), strict=True))
             for kind, values in (("bound", bound), ("line", mine))
         ]
-        frame = Frame("Cost", "hours", "cents/hour", one.account.hours, most)
-        words = f"Cost of {one.policy} over time: {mine.min():.2f} to {mine.max():.2f} cents/hour"
+        frame = Frame("Cost", "hours", self.money.rate, one.account.hours, most)
+        extremes = f"{mine.min():.2f} to {mine.max():.2f} {self.money.rate}"
+        words = f"Cost of {one.policy} over time: {extremes}"
         return line_chart(frame, lines, f"{words}; dashed: the bound")
 
     def _replicas(self, one: Replayed) -> Chart:

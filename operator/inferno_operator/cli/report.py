@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import inf
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.solution import (
     decision_notes,
     one_more_card,
@@ -38,7 +39,7 @@ SEARCH_S = 5.0
 """How long is searched for what would serve one of them, which takes several optimizations [s]."""
 
 
-def fleet_page(title: str, system: System, solution: Solution) -> FleetPage:
+def fleet_page(title: str, system: System, solution: Solution, money: Money = CENTS) -> FleetPage:
     """Return the page of a plan.
 
     Parameters
@@ -47,22 +48,25 @@ def fleet_page(title: str, system: System, solution: Solution) -> FleetPage:
         The name of the fleet.
     system, solution
         The optimized system, and its solution.
+    money
+        The unit of costs.
     """
     short = _short_of(system, solution)
     return FleetPage(
         title=title,
-        figures=tuple(_figures(system, solution, len(short))),
+        rate=money.rate,
+        figures=tuple(_figures(system, solution, len(short), money)),
         has_ttft=with_ttft(solution.allocations.values()),
         shortfalls=[_shortfall(system, solution, decision) for decision in short[:EXPLAINED]],
         more_shortfalls=max(len(short) - EXPLAINED, 0),
-        servers=tuple(_servers(system, solution)),
+        servers=tuple(_servers(system, solution, money)),
         cards=[
             CardRow(
                 use.type,
                 use.used,
                 use.held,
                 use.available,
-                one_more_card(use.price, use.gain, estimated=use.estimated),
+                one_more_card(use.price, use.gain, money, estimated=use.estimated),
             )
             for use in solution.capacity
         ],
@@ -71,11 +75,11 @@ def fleet_page(title: str, system: System, solution: Solution) -> FleetPage:
     )
 
 
-def _figures(system: System, solution: Solution, short: int) -> Iterator[KeyFigure]:
+def _figures(system: System, solution: Solution, short: int, money: Money) -> Iterator[KeyFigure]:
     now = system.current_cost
-    yield KeyFigure("Cost now", f"{now:.2f}", "cents/hour")
-    yield KeyFigure("Cost planned", f"{solution.cost:.2f}", "cents/hour")
-    yield KeyFigure("Change", f"{solution.cost - now:+.2f}", "cents/hour")
+    yield KeyFigure("Cost now", money.amount(now), money.rate)
+    yield KeyFigure("Cost planned", money.amount(solution.cost), money.rate)
+    yield KeyFigure("Change", money.change(solution.cost - now), money.rate)
     yield KeyFigure("Servers", str(len(system.servers)), f"{short} get less than they need")
     gap = solution.certificate.gap
     proven = "not known" if gap is None else f"{100 * gap:.2g} %"
@@ -108,7 +112,7 @@ def _shortfall(system: System, solution: Solution, decision: Decision) -> Shortf
     return Shortfall(decision.server, decision.message, tuple(found))
 
 
-def _servers(system: System, solution: Solution) -> Iterator[ServerRow]:
+def _servers(system: System, solution: Solution, money: Money) -> Iterator[ServerRow]:
     catalogue = Catalogue(system)
     for server, decision in zip(system.servers, solution.decisions, strict=True):
         planned = decision.allocation or Allocation()
@@ -121,7 +125,7 @@ def _servers(system: System, solution: Solution) -> Iterator[ServerRow]:
             load=server.load.arrival_rate,
             now=placed(server.current),
             planned=placed(planned),
-            cost=planned.cost,
+            cost=money.amount(planned.cost),
             itl=itl,
             ttft=ttft,
             reason=str(decision.reason),

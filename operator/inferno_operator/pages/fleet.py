@@ -36,7 +36,7 @@ class ServerRow:
     load: float
     now: str
     planned: str
-    cost: float
+    cost: str
     itl: PredictedLatency | None
     ttft: PredictedLatency | None
     reason: str
@@ -76,6 +76,8 @@ class FleetPage:
     ----------
     title
         The name of the fleet.
+    rate
+        The unit of costs.
     figures
         The numbers that it begins with.
     has_ttft
@@ -93,6 +95,7 @@ class FleetPage:
     """
 
     title: str
+    rate: str
     figures: Sequence[KeyFigure]
     has_ttft: bool
     shortfalls: Sequence[Shortfall]

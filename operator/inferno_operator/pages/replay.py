@@ -55,6 +55,8 @@ class ReplayPage:
     ----------
     title
         What was replayed.
+    rate
+        The unit of costs.
     figures
         The numbers that it begins with.
     classes
@@ -66,6 +68,7 @@ class ReplayPage:
     """
 
     title: str
+    rate: str
     figures: Sequence[KeyFigure]
     classes: Sequence[str]
     front: Chart

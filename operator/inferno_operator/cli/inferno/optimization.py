@@ -20,6 +20,7 @@ from inferno_operator.cli.console import (
     working,
     write,
 )
+from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
 from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
 from inferno_operator.cli.options.inputs import Paths
 from inferno_operator.cli.options.rows import Filter, Sort
@@ -49,6 +50,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
     words: Filter = "",
     sort: Sort = "",
+    currency: Currency = IN_CENTS,
     lenient: Lenient = False,
 ) -> None:
     """Show what every server would get.
@@ -62,6 +64,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.wire.what_if import apply_changes
 
     checks, rows = checks_of(fail_on), RowOrder.asked(words, sort)
+    money = money_of(currency)
     system = _read(paths, time_limit, lenient=lenient)
     system = system if trace is None else traced(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
@@ -74,14 +77,14 @@ def optimize(  # noqa: PLR0913 - an argument for each option
         before = solution
         with working("optimizing with what is changed"):
             solution = optimize(changed)
-        _show_comparison(output, changes, before, solution, rows)
+        _show_comparison(output, changes, before, solution, rows, money)
     else:
-        _show_solution(output, system, solution, rows)
+        _show_solution(output, system, solution, rows, money)
     refuse(solution, checks)
 
 
 def _show_solution(
-    output: Format, system: "System", solution: "Solution", rows: "RowOrder"
+    output: Format, system: "System", solution: "Solution", rows: "RowOrder", money: Money
 ) -> None:
     """Show what every server gets."""
     from inferno_operator.cli.tables.solution import solution_parts
@@ -90,13 +93,18 @@ def _show_solution(
     show(
         output,
         lambda: encode_solution(solution),
-        lambda: solution_parts(system, solution),
+        lambda: solution_parts(system, solution, money),
         rows=rows,
     )
 
 
-def _show_comparison(
-    output: Format, changes: list[str], before: "Solution", after: "Solution", rows: "RowOrder"
+def _show_comparison(  # noqa: PLR0913 - two solutions, and how they are shown
+    output: Format,
+    changes: list[str],
+    before: "Solution",
+    after: "Solution",
+    rows: "RowOrder",
+    money: Money,
 ) -> None:
     """Show what differs for the servers when some things are changed."""
     from inferno_operator.cli.tables.what_if import changes_table, comparison_parts
@@ -107,8 +115,8 @@ def _show_comparison(
     show(
         output,
         lambda: encode_comparison(changes, comparison),
-        lambda: comparison_parts(comparison),
-        lambda: changes_table(comparison.differences),
+        lambda: comparison_parts(comparison, money),
+        lambda: changes_table(comparison.differences, money),
         rows,
     )
 
@@ -120,6 +128,7 @@ def explain(
     output: Output = Format.TABLE,
     time_limit: TimeLimit = 30.0,
     *,
+    currency: Currency = IN_CENTS,
     lenient: Lenient = False,
 ) -> None:
     """Show every option of one server.
@@ -134,6 +143,7 @@ def explain(
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
+    money = money_of(currency)
     system = _read(paths, time_limit, lenient=lenient)
     options = explain(system, server)
     with working("looking for what would serve it"):
@@ -144,7 +154,7 @@ def explain(
         output,
         lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
         lambda: (
-            *option_parts(options),
+            *option_parts(options, money),
             *saved_work_parts(system, server),
             *remedy_parts(decision, found),
         ),
@@ -161,6 +171,7 @@ def report(
     time_limit: TimeLimit = 30.0,
     *,
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
+    currency: Currency = IN_CENTS,
     lenient: Lenient = False,
 ) -> None:
     """Write what every server would get as a page to read, mail or keep.
@@ -174,14 +185,14 @@ def report(
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.what_if import apply_changes
 
-    checks = checks_of(fail_on)
+    checks, money = checks_of(fail_on), money_of(currency)
     system = _read(paths, time_limit, lenient=lenient)
     system, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
     with working(f"optimizing {len(system.servers)} servers") as tell:
         solution = optimize(system)
         tell("looking for what would serve all")
-        page = fleet_page(f"Plan for {len(system.servers)} servers", system, solution)
+        page = fleet_page(f"Plan for {len(system.servers)} servers", system, solution, money)
     write(html, fleet_html(page))
     refuse(solution, checks)
 

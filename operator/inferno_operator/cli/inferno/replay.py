@@ -16,6 +16,7 @@ from inferno_operator.cli.console import (
     working,
     write,
 )
+from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
 from inferno_operator.cli.options.inputs import Paths
 from inferno_operator.cli.options.prometheus import prometheus_options, required
 from inferno_operator.cli.options.replay import (
@@ -81,6 +82,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     seed: Seed = 0,
     jobs: Jobs = 1,
     html: Page = None,
+    currency: Currency = IN_CENTS,
     lenient: Lenient = False,
 ) -> None:
     """Show what policies would have made of a recorded load.
@@ -96,6 +98,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.errors import InputError
     from inferno_optimizer.replay.plant import LeadTime
 
+    money = money_of(currency)
     documents, unknown = read_documents(paths), warn if lenient else refuse_unknown
     if trace is not None and not (begin or keep):
         load = _recorded(trace)
@@ -109,9 +112,9 @@ def replay(  # noqa: PLR0913 - an argument for each option
     options = ReplayOptions(step, hours, scale, slower, error, lead, seed, true, str(truth or ""))
     scenario = scenario_of(system_of(documents, unknown, warn, load.means), load, options, warn)
     found = _replayed(scenario, policies, jobs)
-    _print(output, scenario, found)
+    _print(output, scenario, found, money)
     if html is not None:
-        _write_page(html, f"Replay of {load.origin}", scenario, found)
+        _write_page(html, f"Replay of {load.origin}", scenario, found, money)
 
 
 def _recorded(trace: Path) -> "ReplayedLoad":
@@ -144,7 +147,9 @@ def _replayed(scenario: "Scenario", policies: list[str], jobs: int) -> "list[Rep
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _print(output: ReplayFormat, scenario: "Scenario", found: "list[Replayed]") -> None:
+def _print(
+    output: ReplayFormat, scenario: "Scenario", found: "list[Replayed]", money: Money
+) -> None:
     """Print what the policies came to."""
     from inferno_operator.cli.replay import replay_csv, replay_document
     from inferno_operator.cli.tables.replay import replay_parts
@@ -155,23 +160,25 @@ def _print(output: ReplayFormat, scenario: "Scenario", found: "list[Replayed]") 
     show(
         Format(output.value),
         lambda: replay_document(scenario, found),
-        lambda: replay_parts(found),
+        lambda: replay_parts(found, money),
     )
 
 
-def _write_page(file: Path, title: str, scenario: "Scenario", found: "list[Replayed]") -> None:
+def _write_page(
+    file: Path, title: str, scenario: "Scenario", found: "list[Replayed]", money: Money
+) -> None:
     """Write what the policies came to as a page."""
     from inferno_operator.cli.replay_report import replay_page
     from inferno_operator.pages.html import replay_html
 
-    write(file, replay_html(replay_page(title, scenario, found)))
+    write(file, replay_html(replay_page(title, scenario, found, money)))
 
 
 @app.command(
     epilog="Example: inferno floor samples/fleet --trace samples/traces/servegen-m-large.csv "
     "--scale 0.3"
 )
-def floor(
+def floor(  # noqa: PLR0913 - an argument for each option
     paths: Paths,
     output: Output = Format.TABLE,
     *,
@@ -179,6 +186,7 @@ def floor(
     step: Step = 60.0,
     hours: Hours = 0.0,
     scale: Scale = 1.0,
+    currency: Currency = IN_CENTS,
     lenient: Lenient = False,
 ) -> None:
     """Show the least that an ideal autoscaler could have got away with.
@@ -198,9 +206,10 @@ def floor(
     from inferno_operator.cli.tables.replay import floor_parts
     from inferno_optimizer.replay.floor import floor_of
 
+    money = money_of(currency)
     load = ReplayedLoad(read_trace(str(trace)), str(trace))
     unknown = warn if lenient else refuse_unknown
     system = system_of(read_documents(paths), unknown, warn, load.means)
     scenario = scenario_of(system, load, ReplayOptions(step, hours, scale), warn)
     found = floor_of(scenario.believed, scenario.trace)
-    show(output, lambda: floor_document(found), lambda: floor_parts(found))
+    show(output, lambda: floor_document(found), lambda: floor_parts(found, money))

@@ -36,6 +36,7 @@ from inferno_operator.cli.options.autoscalers import (
     TokenSecret,
     Url,
 )
+from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
 from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
 from inferno_operator.cli.options.prometheus import prometheus_options
 from inferno_operator.cli.options.rows import Filter, Sort
@@ -91,6 +92,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
     words: Filter = "",
     sort: Sort = "",
+    currency: Currency = IN_CENTS,
 ) -> None:
     """Show what an optimization would change, and change nothing.
 
@@ -102,7 +104,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.tables.order import RowOrder
     from inferno_operator.cli.tables.plan import changes_table, plan_parts
 
-    checks = checks_of(fail_on)
+    checks, money = checks_of(fail_on), money_of(currency)
     namespace, observations = _read(place)
     with working("optimizing"):
         outcome = decide(observations, namespace, optimizer, changes, time_limit)
@@ -112,8 +114,8 @@ def plan(  # noqa: PLR0913 - an argument for each option
     show(
         output,
         lambda: plan_document(name, changes, planned, solution),
-        lambda: plan_parts(planned, solution),
-        lambda: changes_table(planned, solution),
+        lambda: plan_parts(planned, solution, money),
+        lambda: changes_table(planned, solution, money),
         RowOrder.asked(words, sort),
     )
     refuse(solution, checks)
@@ -133,14 +135,16 @@ def optimize(
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="How long to wait.")
     ] = 300.0,
+    currency: Currency = IN_CENTS,
 ) -> None:
     """Ask the operator to optimize.
 
     Sets spec.optimize of the Optimizer, and nothing else. Ctrl-C ends the waiting only.
     """
+    money = money_of(currency)
     with _interruptible("stopped waiting; the request stays"):
         if wait:
-            _show_overview(output, run(place, lambda s: _optimize(s, optimizer, timeout)))
+            _show_overview(output, run(place, lambda s: _optimize(s, optimizer, timeout)), money)
             return
         asked = run(place, lambda session: _ask(session, optimizer))
     show(
@@ -163,6 +167,8 @@ def explain(
     ] = None,
     output: Output = Format.TABLE,
     time_limit: TimeLimit = 30.0,
+    *,
+    currency: Currency = IN_CENTS,
 ) -> None:
     """Show every option of one Server, and its conditions.
 
@@ -181,6 +187,7 @@ def explain(
     from inferno_optimizer.explain.remedies import remedies
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
+    money = money_of(currency)
     namespace, observations = _read(place)
     chosen = choose_server(observations, namespace, server)
     name, conditions = chosen.spec.name, chosen.status.conditions
@@ -200,7 +207,7 @@ def explain(
             "conditions": [condition.to_json() for condition in conditions],
         },
         lambda: (
-            *option_parts(options),
+            *option_parts(options, money),
             *saved_work_parts(system, name),
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),
@@ -265,6 +272,7 @@ def top(
     ] = 2.0,
     words: Filter = "",
     sort: Sort = "",
+    currency: Currency = IN_CENTS,
 ) -> None:
     """Show how the Servers do against their targets, and what the cards are worth.
 
@@ -278,12 +286,12 @@ def top(
     from inferno_operator.cli.overview import overview
     from inferno_operator.cli.tables.order import RowOrder
 
-    order = RowOrder.asked(words, sort)
+    order, money = RowOrder.asked(words, sort), money_of(currency)
     if once or output is not Format.TABLE or not sys.stdout.isatty():
-        _show_overview(output, overview(_read(place)[1]), order)
+        _show_overview(output, overview(_read(place)[1]), money, order)
         return
     with _interruptible("", status=0):
-        run(place, lambda session: _follow(session, interval, order))
+        run(place, lambda session: _follow(session, interval, order, money))
 
 
 @app.command(
@@ -291,7 +299,9 @@ def top(
     "\n\nExample: kubectl inferno savings -o json"
 )
 @somewhere
-def savings(place: "KubectlOptions", output: Output = Format.TABLE) -> None:
+def savings(
+    place: "KubectlOptions", output: Output = Format.TABLE, *, currency: Currency = IN_CENTS
+) -> None:
     """Show what the measured Servers cost, and what other policies would have cost.
 
     Costs are in cents, since the operator counts them. The other policies are simulated with the
@@ -300,9 +310,10 @@ def savings(place: "KubectlOptions", output: Output = Format.TABLE) -> None:
     from inferno_operator.cli.savings import accounts, savings_document
     from inferno_operator.cli.tables.savings import savings_parts
 
+    money = money_of(currency)
     namespace, observations = _read(place)
     found = accounts(observations, namespace)
-    show(output, lambda: savings_document(found), lambda: savings_parts(found))
+    show(output, lambda: savings_document(found), lambda: savings_parts(found, money))
 
 
 @app.command(
@@ -361,7 +372,7 @@ async def _optimize(session: "Session", name: str | None, patience: float) -> "O
         return overview(await session.objects())
 
 
-async def _follow(session: "Session", interval: float, order: "RowOrder") -> None:
+async def _follow(session: "Session", interval: float, order: "RowOrder", money: Money) -> None:
     """Show the namespace continuously until cancelled."""
     from rich.live import Live
 
@@ -373,7 +384,7 @@ async def _follow(session: "Session", interval: float, order: "RowOrder") -> Non
 
         def draw(seen: "Sequence[Observation]", trouble: str) -> None:
             heading = [trouble, ""] if trouble else []
-            screen = Screen(*live.console.size)
+            screen = Screen(*live.console.size, money)
             text = screen.text(overview(seen), now(), order, heading)
             text.no_wrap, text.overflow = True, "ellipsis"
             live.update(text, refresh=True)
@@ -381,15 +392,17 @@ async def _follow(session: "Session", interval: float, order: "RowOrder") -> Non
         await follow_objects(session, interval, draw)
 
 
-def _show_overview(output: Format, seen: "Overview", order: "RowOrder | None" = None) -> None:
+def _show_overview(
+    output: Format, seen: "Overview", money: Money, order: "RowOrder | None" = None
+) -> None:
     from inferno_operator.cli.overview import overview_document
     from inferno_operator.cli.tables.top import servers_table, top_parts
 
     show(
         output,
         lambda: overview_document(seen),
-        lambda: top_parts(seen, now()),
-        lambda: servers_table(seen.servers),
+        lambda: top_parts(seen, now(), money),
+        lambda: servers_table(seen.servers, money),
         order,
     )
 

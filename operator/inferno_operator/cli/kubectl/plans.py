@@ -7,6 +7,7 @@ import typer
 
 from inferno_operator.cli.console import Format, Output, show
 from inferno_operator.cli.kubectl.places import now, run, somewhere
+from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
@@ -23,7 +24,9 @@ PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name.")]
     "\n\nExample: kubectl inferno plans -o json"
 )
 @somewhere
-def plans(place: "KubectlOptions", output: Output = Format.TABLE) -> None:
+def plans(
+    place: "KubectlOptions", output: Output = Format.TABLE, *, currency: Currency = IN_CENTS
+) -> None:
     """Show the Plans that optimizations recorded, the newest first.
 
     Those that wait for approval are shown with the reason.
@@ -31,11 +34,12 @@ def plans(place: "KubectlOptions", output: Output = Format.TABLE) -> None:
     from inferno_operator.cli.kubectl.answer import in_order
     from inferno_operator.cli.tables.plans import plans_parts
 
+    money = money_of(currency)
     found = in_order(run(place, lambda session: session.plans()))
     show(
         output,
         lambda: [plan.to_json() for plan in found],
-        lambda: plans_parts(found, now()),
+        lambda: plans_parts(found, now(), money),
     )
 
 
@@ -44,7 +48,13 @@ def plans(place: "KubectlOptions", output: Output = Format.TABLE) -> None:
     "\n\nExample: kubectl inferno diff fleet-17 -n llm -o yaml"
 )
 @somewhere
-def diff(place: "KubectlOptions", name: PlanName, output: Output = Format.TABLE) -> None:
+def diff(
+    place: "KubectlOptions",
+    name: PlanName,
+    output: Output = Format.TABLE,
+    *,
+    currency: Currency = IN_CENTS,
+) -> None:
     """Show what a Plan changes: each Server before and after, and the cost.
 
     A Plan that is still to be carried out is refused if its decisions are not what it shows.
@@ -55,10 +65,11 @@ def diff(place: "KubectlOptions", name: PlanName, output: Output = Format.TABLE)
     async def read(session: "Session") -> "Plan":
         return choose_plan(in_order(await session.plans()), session.namespace, name)
 
+    money = money_of(currency)
     chosen = run(place, read)
     if not chosen.is_finished:
         check_text(chosen)
-    show(output, chosen.to_json, lambda: diff_parts(chosen))
+    show(output, chosen.to_json, lambda: diff_parts(chosen, money))
 
 
 @app.command(
@@ -77,28 +88,41 @@ def approve(
         ),
     ] = None,
     output: Output = Format.TABLE,
+    *,
+    currency: Currency = IN_CENTS,
 ) -> None:
     """Approve a Plan, so that the operator carries it out.
 
     A Plan is refused if its decisions are not what it shows.
     Writes status.approval of the Plan with your rights. You need the ClusterRole inferno-approve.
     """
-    _answer(place, name, "Approved", until, output)
+    _answer(place, name, "Approved", until, output, money_of(currency))
 
 
 @app.command(epilog="Example: kubectl inferno reject fleet-17 --namespace llm")
 @somewhere
-def reject(place: "KubectlOptions", name: PlanName, output: Output = Format.TABLE) -> None:
+def reject(
+    place: "KubectlOptions",
+    name: PlanName,
+    output: Output = Format.TABLE,
+    *,
+    currency: Currency = IN_CENTS,
+) -> None:
     """Reject a Plan, so that the operator never carries it out.
 
     The same changes are not proposed again at the interval of the Optimizer while the inputs
     stay the same. You need the ClusterRole inferno-approve.
     """
-    _answer(place, name, "Rejected", None, output)
+    _answer(place, name, "Rejected", None, output, money_of(currency))
 
 
 def _answer(
-    place: "KubectlOptions", name: str, state: "PlanAnswer", until: str | None, output: Format
+    place: "KubectlOptions",
+    name: str,
+    state: "PlanAnswer",
+    until: str | None,
+    output: Format,
+    money: Money,
 ) -> None:
     """Answer a Plan, and show the answer."""
     from inferno_operator.cli.kubectl.answer import deadline
@@ -107,5 +131,5 @@ def _answer(
 
     end = None if until is None else deadline(until, now())
     plan = run(place, lambda session: answer_plan(session, name, state, end))
-    told = f"Plan {name}: {state.lower()}; {summary(plan)}"
+    told = f"Plan {name}: {state.lower()}; {summary(plan, money)}"
     show(output, lambda: {"plan": name, "state": state, "digest": plan.spec.digest}, lambda: [told])

@@ -1,5 +1,6 @@
 """Cells that the tables of a cluster's objects share."""
 
+from inferno_operator.cli.options.currency import Money
 from inferno_operator.resources import Allocation
 
 
@@ -15,6 +16,6 @@ def cost(allocation: Allocation | None) -> float:
     return (allocation.cost or 0.0) if allocation and allocation.accelerator else 0.0
 
 
-def cost_cell(allocation: Allocation | None) -> str:
+def cost_cell(allocation: Allocation | None, money: Money) -> str:
     """Return the cost as text, empty if nothing runs."""
-    return f"{cost(allocation):.2f}" if allocation and allocation.accelerator else ""
+    return money.amount(cost(allocation)) if allocation and allocation.accelerator else ""

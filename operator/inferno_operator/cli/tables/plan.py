@@ -1,10 +1,11 @@
 """Output of `kubectl inferno plan`: the changes that an optimization would make.
 
-Costs are in cents/hour, latencies in ms.
+Costs are in cents/hour where no currency is asked for, latencies in ms.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.preview import Action, PlanPreview, Preview, runs
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
 from inferno_operator.cli.tables.solution import (
@@ -26,46 +27,46 @@ OPTIONAL = (
 """Columns of servers that a narrow terminal does not show."""
 
 
-def plan_parts(plan: PlanPreview, solution: Solution) -> Iterator[Part]:
+def plan_parts(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> Iterator[Part]:
     """Yield servers that change, notes on servers that get too little, totals, cards, proof."""
-    changes = changes_table(plan, solution)
+    changes = changes_table(plan, solution, money)
     if changes.rows:
         yield changes
         yield ""
     if notes := [*_notes(plan.servers), *plan.troubles]:
         yield from notes
         yield ""
-    yield _totals(plan.servers)
+    yield _totals(plan.servers, money)
     if solution.capacity:
         yield ""
-        yield cards_table(solution.capacity)
+        yield cards_table(solution.capacity, money)
     yield ""
     yield proof(solution.certificate)
     yield from failed_steps(solution.certificate)
 
 
-def changes_table(plan: PlanPreview, solution: Solution) -> TextTable:
+def changes_table(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> TextTable:
     """Return the servers that change; only headings where nothing does."""
     ttft = with_ttft(solution.allocations.values())
     now = ("SERVER", "CLASS", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
     then = ("PLANNED", ">BATCH", ">PLANNED:COST", *latency_headings(ttft=ttft))
-    rows = [_row(item, ttft=ttft) for item in plan.servers if item.action]
+    rows = [_row(item, money, ttft=ttft) for item in plan.servers if item.action]
     return TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL)
 
 
-def _row(item: Preview, *, ttft: bool) -> tuple[str, ...]:
+def _row(item: Preview, money: Money, *, ttft: bool) -> tuple[str, ...]:
     return (
         item.name,
         item.service_class,
-        *(placement(item.current), cost_cell(item.current)),
-        *(placement(item.desired), cost_cell(item.desired)),
-        *_planned_cells(item, ttft=ttft),
+        *(placement(item.current), cost_cell(item.current, money)),
+        *(placement(item.desired), cost_cell(item.desired, money)),
+        *_planned_cells(item, money, ttft=ttft),
         item.action,
         item.reason,
     )
 
 
-def _planned_cells(item: Preview, *, ttft: bool) -> tuple[str, ...]:
+def _planned_cells(item: Preview, money: Money, *, ttft: bool) -> tuple[str, ...]:
     planned = item.planned
     if planned is None or not planned.accelerator:
         return ("-", *[""] * (4 + ttft))
@@ -73,7 +74,7 @@ def _planned_cells(item: Preview, *, ttft: bool) -> tuple[str, ...]:
     return (
         placement(planned),
         str(planned.max_batch or 0),
-        cost_cell(planned),
+        cost_cell(planned, money),
         *(f"{latency or 0:.2f}" for latency in latencies),
     )
 
@@ -90,17 +91,17 @@ def _notes_of(item: Preview) -> Iterator[str]:
         yield f"warning: {item.warnings}"
 
 
-def _totals(previews: Sequence[Preview]) -> str:
+def _totals(previews: Sequence[Preview], money: Money) -> str:
     changing = sum(item.action is not Action.NONE for item in previews)
     planned = sum(runs(item.planned) for item in previews)
     total = len(previews)
     costs = (
-        sum(cost(getattr(item, which)) for item in previews)
+        money.amount(sum(cost(getattr(item, which)) for item in previews))
         for which in ("current", "desired", "planned")
     )
     now, desired, then = costs
     changes = f"{changing} of {total} servers would change" if changing else "nothing would change"
     return (
         f"{changes}; {planned} of {total} would have an allocation;"
-        f" cost {now:.2f} now, {desired:.2f} desired -> {then:.2f} cents/hour"
+        f" cost {now} now, {desired} desired -> {then} {money.rate}"
     )

@@ -1,11 +1,12 @@
 """Output of `kubectl inferno plans` and `diff`: recorded Plans, and what one changes.
 
-Costs are in cents/hour.
+Costs are in cents/hour where no currency is asked for.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.solution import Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
@@ -14,46 +15,44 @@ PHASE_UNKNOWN = "-"
 """Shown until the operator has looked at a Plan."""
 
 
-def plans_parts(plans: Sequence[Plan], now: datetime) -> Iterator[Part]:
+def plans_parts(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -> Iterator[Part]:
     """Yield a table of Plans, and why those wait that do."""
     if not plans:
         yield "no Plans in this namespace"
         return
     headings = ("PLAN", "OPTIMIZER", "PHASE", ">SERVERS", ">COST", ">CHANGE", "BY", ">AGE")
-    rows = [_row(plan, now) for plan in plans]
+    rows = [_row(plan, now, money) for plan in plans]
     yield TextTable(headings, rows, ("BY", "OPTIMIZER", "COST"))
+    yield from money.named()
     if waiting := [plan for plan in plans if plan.status.phase == "Proposed"]:
         yield ""
         yield from grouped((plan.metadata.name, why(plan)) for plan in waiting)
 
 
-def diff_parts(plan: Plan) -> Iterator[Part]:
+def diff_parts(plan: Plan, money: Money = CENTS) -> Iterator[Part]:
     """Yield what a Plan changes, its totals, and where it is."""
     spec = plan.spec
-    yield TextTable(
-        ("SERVER", "FROM", "TO", ">CHANGE", "REASON"), [_step_row(step) for step in spec.steps]
-    )
+    rows = [_step_row(step, money) for step in spec.steps]
+    yield TextTable(("SERVER", "FROM", "TO", ">CHANGE", "REASON"), rows)
     yield ""
     if notes := list(_notes(spec.steps)):
         yield from notes
         yield ""
     if spec.steps_omitted:
         yield f"and {spec.steps_omitted} more Servers, which the Plan does not list"
-    yield summary(plan)
+    yield summary(plan, money)
     yield from _taken(spec.totals.reduction)
     yield f"{plan.status.phase or PHASE_UNKNOWN}: {why(plan)}"
 
 
-def summary(plan: Plan) -> str:
+def summary(plan: Plan, money: Money = CENTS) -> str:
     """Return how much a Plan changes, in one line."""
     totals = plan.spec.totals
     is_one = totals.servers == 1
     servers = "1 Server changes" if is_one else f"{totals.servers} Servers change"
     change = totals.cost_after - totals.cost_before
-    return (
-        f"{servers}; cost {totals.cost_before:.2f} -> {totals.cost_after:.2f}"
-        f" cents/hour ({change:+.2f})"
-    )
+    before, after = money.amount(totals.cost_before), money.amount(totals.cost_after)
+    return f"{servers}; cost {before} -> {after} {money.rate} ({money.change(change)})"
 
 
 def _taken(reduction: Reduction | None) -> Iterator[str]:
@@ -76,22 +75,22 @@ def why(plan: Plan) -> str:
     return next(told, "the operator has not looked at it yet")
 
 
-def _row(plan: Plan, now: datetime) -> tuple[str, ...]:
+def _row(plan: Plan, now: datetime, money: Money) -> tuple[str, ...]:
     totals, created = plan.spec.totals, plan.metadata.creation_timestamp
     return (
         plan.metadata.name,
         plan.spec.optimizer,
         plan.status.phase or PHASE_UNKNOWN,
         str(totals.servers),
-        f"{totals.cost_after:.2f}",
-        f"{totals.cost_after - totals.cost_before:+.2f}",
+        money.amount(totals.cost_after),
+        money.change(totals.cost_after - totals.cost_before),
         plan.status.by,
         age(created, now) if created else "",
     )
 
 
-def _step_row(step: PlanStep) -> tuple[str, ...]:
-    change = f"{step.cost_change:+.2f}"
+def _step_row(step: PlanStep, money: Money) -> tuple[str, ...]:
+    change = money.change(step.cost_change)
     return (step.server, placed_cell(step.before), placed_cell(step.after), change, step.reason)
 
 

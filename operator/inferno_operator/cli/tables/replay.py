@@ -1,7 +1,8 @@
-"""Text output of `inferno replay` and `inferno floor`: costs in cents/hour."""
+"""Text output of `inferno replay` and `inferno floor`: costs in cents/hour, or in a currency."""
 
 from collections.abc import Iterator, Sequence
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.replay import Replayed, Row, class_rows
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_optimizer.replay.floor import FloorOfTrace
@@ -10,15 +11,16 @@ SHOWN = 2
 """Accelerators of a server that the floor names."""
 
 
-def replay_parts(found: Sequence[Replayed]) -> Iterator[Part]:
+def replay_parts(found: Sequence[Replayed], money: Money = CENTS) -> Iterator[Part]:
     """Yield a row for each policy, and what cards they used."""
     yield TextTable(
         (
             *("POLICY", ">COST/H", ">REGRET/H", ">OF OPTIMUM", ">WITHIN", ">DELAY", ">ITL"),
             *(">MISSED MIN", ">REPLICAS", ">STARTED", ">MOVES"),
         ),
-        [_policy_row(one) for one in found],
+        [_policy_row(one, money) for one in found],
     )
+    yield from money.named()
     yield ""
     types = [kind for kind in found[0].account.card_hours if _used(found, kind)]
     rows = [(one.policy, *(_mean_cards(one, kind) for kind in types)) for one in found]
@@ -30,12 +32,12 @@ def replay_parts(found: Sequence[Replayed]) -> Iterator[Part]:
         yield TextTable(("WITHIN", *(f">{name}" for name in classes)), shares)
 
 
-def _policy_row(one: Replayed) -> Sequence[str]:
+def _policy_row(one: Replayed, money: Money) -> Sequence[str]:
     row, hours = Row.of(one, "", slice(None)), one.account.hours
     return (
         one.policy,
-        f"{row.cost / hours:.2f}",
-        f"{one.regret / hours:+.2f}",
+        money.amount(row.cost / hours),
+        money.change(one.regret / hours),
         f"{one.share_of_optimum:.1%}",
         *(f"{share:.2%}" for share in (row.within, row.delay_within, row.itl_within)),
         f"{row.missed_minutes:.0f}",
@@ -52,12 +54,13 @@ def _mean_cards(one: Replayed, kind: str) -> str:
     return f"{one.account.card_hours[kind] / one.account.hours:.2f}"
 
 
-def floor_parts(floor: FloorOfTrace) -> Iterator[Part]:
+def floor_parts(floor: FloorOfTrace, money: Money = CENTS) -> Iterator[Part]:
     """Yield the floor of each server, the total, and the cards that it takes."""
-    rows = [_server_row(floor, place) for place in range(len(floor.servers))]
+    rows = [_server_row(floor, place, money) for place in range(len(floor.servers))]
     yield TextTable(("SERVER", ">COST/H", ">REPLICAS", ">MOST", "MOSTLY ON"), rows)
     yield ""
-    yield f"floor: {floor.cost.sum() / floor.hours:.2f} cents/hour over {floor.hours:g} h"
+    cost = money.amount(floor.cost.sum() / floor.hours)
+    yield f"floor: {cost} {money.rate} over {floor.hours:g} h"
     yield ""
     cards = zip(floor.types, floor.cards, floor.most_cards, floor.capacity, strict=True)
     yield TextTable(
@@ -70,11 +73,11 @@ def floor_parts(floor: FloorOfTrace) -> Iterator[Part]:
     )
 
 
-def _server_row(floor: FloorOfTrace, place: int) -> Sequence[str]:
+def _server_row(floor: FloorOfTrace, place: int, money: Money) -> Sequence[str]:
     mostly = floor.accelerators[place][:SHOWN]
     return (
         floor.servers[place],
-        f"{floor.cost[place] / floor.hours:.2f}",
+        money.amount(floor.cost[place] / floor.hours),
         f"{floor.replicas[place]:.2f}",
         f"{floor.most_replicas[place]:.0f}",
         ", ".join(f"{name} {share:.0%}" for name, share in mostly),

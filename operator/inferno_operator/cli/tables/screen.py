@@ -6,6 +6,7 @@ from datetime import datetime
 
 from rich.text import Text
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import Overview, ServerView
 from inferno_operator.cli.tables.order import RowOrder, ordered
 from inferno_operator.cli.tables.rich import rich_text
@@ -18,10 +19,11 @@ NOTES_SHARE = 3
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Columns and lines of a terminal."""
+    """Columns and lines of a terminal, and the unit of costs."""
 
     width: int
     height: int
+    money: Money = CENTS
 
     def text(
         self, seen: Overview, now: datetime, order: RowOrder, heading: Sequence[Part] = ()
@@ -36,13 +38,42 @@ class Screen:
         InputError
             The table has no column by which to sort.
         """
-        whole = rich_text([*heading, *ordered(top_parts(seen, now), order)], self.width)
+        whole = rich_text([*heading, *ordered(top_parts(seen, now, self.money), order)], self.width)
         excess = len(whole.split()) - self.height
         if excess <= 0 or not seen.servers:
             return whole
-        *shown, last = _without(by_importance(seen), now, order, excess + 1, self.height // 3)
+        shown = list(self._without(by_importance(seen), now, order, excess + 1))
+        last = shown.pop()
         lines = rich_text([*heading, *shown], self.width).split()[: self.height - 1]
         return Text("\n").join([*lines, Text(str(last), style="dim")])
+
+    def _without(
+        self, seen: Overview, now: datetime, order: RowOrder, excess: int
+    ) -> Iterator[Part]:
+        """Yield what `top` shows without `excess` of its lines, and what is left out.
+
+        Parameters
+        ----------
+        seen, now, order
+            What is to be shown.
+        excess
+            Number of rows and notes to leave out; a third of the lines are shown in any case.
+        """
+        table, notes = order.of(servers_table(seen.servers, self.money)), list(notes_of(seen))
+        rows = table.rows
+        room = max(len(rows) + len(notes) - excess, self.height // 3)
+        shown_notes = notes[: max(room // NOTES_SHARE, room - len(rows))]
+        shown_rows = rows[: room - len(shown_notes)]
+        yield replace(table, rows=shown_rows)
+        yield ""
+        if shown_notes:
+            yield from shown_notes
+            yield ""
+        yield from summary_parts(seen, now, self.money)
+        yield _left_out(
+            (len(rows) - len(shown_rows), len(rows), "servers"),
+            (len(notes) - len(shown_notes), len(notes), "notes"),
+        )
 
 
 def by_importance(seen: Overview) -> Overview:
@@ -52,37 +83,6 @@ def by_importance(seen: Overview) -> Overview:
 
 def _importance(view: ServerView) -> tuple[bool, int, str]:
     return (not view.has_problem, view.priority, view.name)
-
-
-def _without(
-    seen: Overview, now: datetime, order: RowOrder, excess: int, least: int
-) -> Iterator[Part]:
-    """Yield what `top` shows without `excess` of its lines, and what is left out.
-
-    Parameters
-    ----------
-    seen, now, order
-        What is to be shown.
-    excess
-        Number of rows and notes to leave out.
-    least
-        Number of rows and notes to show whatever else there is.
-    """
-    table, notes = order.of(servers_table(seen.servers)), list(notes_of(seen))
-    rows = table.rows
-    room = max(len(rows) + len(notes) - excess, least)
-    shown_notes = notes[: max(room // NOTES_SHARE, room - len(rows))]
-    shown_rows = rows[: room - len(shown_notes)]
-    yield replace(table, rows=shown_rows)
-    yield ""
-    if shown_notes:
-        yield from shown_notes
-        yield ""
-    yield from summary_parts(seen, now)
-    yield _left_out(
-        (len(rows) - len(shown_rows), len(rows), "servers"),
-        (len(notes) - len(shown_notes), len(notes), "notes"),
-    )
 
 
 def _left_out(*counts: tuple[int, int, str]) -> str:

@@ -1,6 +1,6 @@
 """Text output of the command line: a solution, and the options of a server.
 
-Costs are in cents/hour, latencies in ms, rates in requests/min.
+Costs are in cents/hour where no currency is asked for, latencies in ms, rates in requests/min.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,6 +8,7 @@ from csv import writer
 from dataclasses import dataclass
 from io import StringIO
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.runtime.texts import listed
 from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.errors import InputError
@@ -134,17 +135,17 @@ def csv_text(parts: Iterable[Part]) -> str:
     return text.getvalue()
 
 
-def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
+def solution_parts(system: System, solution: Solution, money: Money = CENTS) -> Iterator[Part]:
     """Yield servers with their current and planned allocations, totals, cards and the proof."""
-    yield _servers(system, solution)
+    yield _servers(system, solution, money)
     yield ""
     if notes := list(_notes(system, solution)):
         yield from notes
         yield ""
-    yield _totals(system, solution)
+    yield _totals(system, solution, money)
     if solution.capacity:
         yield ""
-        yield cards_table(solution.capacity)
+        yield cards_table(solution.capacity, money)
     yield ""
     if levels := solution.certificate.levels:
         yield levels_table(levels)
@@ -153,13 +154,15 @@ def solution_parts(system: System, solution: Solution) -> Iterator[Part]:
     yield from failed_steps(solution.certificate)
 
 
-def option_parts(options: Iterable[Option]) -> Iterator[Part]:
+def option_parts(options: Iterable[Option], money: Money = CENTS) -> Iterator[Part]:
     """Yield every accelerator for one server, the best first, with the reason if it is out."""
     options = list(options)
     headings = ("ACCELERATOR", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">VALUE")
     ttft = with_ttft(options)
     latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
-    yield TextTable((*headings, *latencies), [_option_row(option, ttft=ttft) for option in options])
+    rows = [_option_row(option, money, ttft=ttft) for option in options]
+    yield TextTable((*headings, *latencies), rows)
+    yield from money.named()
     if warnings := [warning for option in options for warning in option.warnings]:
         yield ""
         yield from (f"warning: {warning}" for warning in warnings)
@@ -211,7 +214,7 @@ def latency_cells(prediction: Allocation | Option, *, ttft: bool) -> tuple[str, 
     return (*cells, f"{prediction.ttft_ms:.2f}") if ttft else cells
 
 
-def _option_row(option: Option, *, ttft: bool) -> tuple[str, ...]:
+def _option_row(option: Option, money: Money, *, ttft: bool) -> tuple[str, ...]:
     if option.reason:
         return (option.accelerator, *[""] * (9 + ttft), option.reason)
     return (
@@ -220,20 +223,24 @@ def _option_row(option: Option, *, ttft: bool) -> tuple[str, ...]:
         str(option.max_batch_size),
         str(option.cards),
         option.type,
-        f"{option.cost:.2f}",
-        f"{option.value:.2f}",
+        money.amount(option.cost),
+        money.amount(option.value),
         *latency_cells(option, ttft=ttft),
         f"{option.max_rate:.2f}",
         "",
     )
 
 
-def _servers(system: System, solution: Solution) -> TextTable:
+def _servers(system: System, solution: Solution, money: Money) -> TextTable:
     now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">CURRENT:COST")
     ttft = with_ttft(solution.allocations.values())
     then = ("DESIRED", ">BATCH", ">DESIRED:COST", *latency_headings(ttft=ttft), "REASON")
     rows = [
-        (*_current_cells(server), *_desired_cells(server, decision, ttft=ttft), decision.reason)
+        (
+            *_current_cells(server, money),
+            *_desired_cells(server, decision, money, ttft=ttft),
+            decision.reason,
+        )
         for server, decision in zip(system.servers, solution.decisions, strict=True)
     ]
     latencies = ("WAIT MS", "ITL MS", "TTFT MS")
@@ -241,27 +248,29 @@ def _servers(system: System, solution: Solution) -> TextTable:
     return TextTable((*now, *then), rows, optional)
 
 
-def _current_cells(server: Server) -> tuple[str, ...]:
+def _current_cells(server: Server, money: Money) -> tuple[str, ...]:
     return (
         server.name,
         server.service_class,
         server.model,
         placed(server.current),
-        f"{server.current.cost:.2f}",
+        money.amount(server.current.cost),
     )
 
 
-def _desired_cells(server: Server, decision: Decision, *, ttft: bool) -> tuple[str, ...]:
+def _desired_cells(
+    server: Server, decision: Decision, money: Money, *, ttft: bool
+) -> tuple[str, ...]:
     """Return what is decided; where no decision is possible, what runs, which stays."""
     allocation = decision.allocation
     if stays(server, decision):
-        return (placed(server.current), "", f"{server.current.cost:.2f}", *[""] * (2 + ttft))
+        return (placed(server.current), "", money.amount(server.current.cost), *[""] * (2 + ttft))
     if allocation is None:
         return ("-", *[""] * (4 + ttft))
     return (
         placed(allocation),
         str(allocation.max_batch_size),
-        f"{allocation.cost:.2f}",
+        money.amount(allocation.cost),
         *latency_cells(allocation, ttft=ttft),
     )
 
@@ -307,14 +316,14 @@ def _notes_of(decision: Decision) -> Iterator[str]:
     yield from (f"warning: {warning}" for warning in decision.warnings)
 
 
-def _totals(system: System, solution: Solution) -> str:
+def _totals(system: System, solution: Solution, money: Money) -> str:
     return (
         f"{len(solution.allocations)} of {len(system.servers)} servers have an allocation; "
-        f"cost {system.current_cost:.2f} -> {solution.cost:.2f} cents/hour"
+        f"cost {money.amount(system.current_cost)} -> {money.amount(solution.cost)} {money.rate}"
     )
 
 
-def cards_table(uses: Iterable[CapacityUse]) -> TextTable:
+def cards_table(uses: Iterable[CapacityUse], money: Money = CENTS) -> TextTable:
     """Return the cards by type, with the worth of one more card if the solver reports it.
 
     HELD counts the cards of servers for which no decision is possible; AVAILABLE counts all. A
@@ -323,24 +332,26 @@ def cards_table(uses: Iterable[CapacityUse]) -> TextTable:
     uses = list(uses)
     priced = any(use.price is not None or use.gain is not None for use in uses)
     headings = ("CARDS", ">USED", ">HELD", ">AVAILABLE", *([">PRICE"] * priced))
-    return TextTable(headings, [_cards_row(use, priced=priced) for use in uses])
+    return TextTable(headings, [_cards_row(use, money, priced=priced) for use in uses])
 
 
-def _cards_row(use: CapacityUse, *, priced: bool) -> tuple[str, ...]:
+def _cards_row(use: CapacityUse, money: Money, *, priced: bool) -> tuple[str, ...]:
     cells = (use.type, str(use.used), str(use.held), str(use.available))
-    worth = one_more_card(use.price, use.gain, estimated=use.estimated)
+    worth = one_more_card(use.price, use.gain, money, estimated=use.estimated)
     return (*cells, worth) if priced else cells
 
 
-def one_more_card(price: float | None, gain: Gain | None, *, estimated: bool) -> str:
-    """Return what one more card saves [cents/hour], or the load that it serves [requests/min].
+def one_more_card(
+    price: float | None, gain: Gain | None, money: Money = CENTS, *, estimated: bool
+) -> str:
+    """Return what one more card saves, or the load that it serves [requests/min].
 
     A tilde stands before an estimate.
     """
     about = "~" if estimated else ""
     if gain is not None:
         return f"{about}+{gain.load:.2f} of priority {gain.priority}"
-    return "-" if price is None else f"{about}{price:.2f}"
+    return "-" if price is None else f"{about}{money.amount(price)}"
 
 
 def levels_table(levels: Iterable[Level]) -> TextTable:

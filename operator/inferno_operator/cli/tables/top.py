@@ -1,11 +1,12 @@
 """Output of `kubectl inferno top`: servers, cards, and the last optimizations.
 
-Costs are in cents/hour, latencies in ms, loads in requests/min.
+Costs are in cents/hour where no currency is asked for, latencies in ms, loads in requests/min.
 """
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import CardUse, Overview, ServerView
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
 from inferno_operator.cli.tables.solution import (
@@ -42,30 +43,30 @@ OPTIONAL = (
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
-def top_parts(seen: Overview, now: datetime) -> Iterator[Part]:
+def top_parts(seen: Overview, now: datetime, money: Money = CENTS) -> Iterator[Part]:
     """Yield servers with their problems, totals, cards, and each Optimizer's last result."""
     if not seen.servers:
         yield "no Servers in this namespace"
     else:
-        yield servers_table(seen.servers)
+        yield servers_table(seen.servers, money)
         yield ""
         if notes := list(notes_of(seen)):
             yield from notes
             yield ""
-    yield from summary_parts(seen, now)
+    yield from summary_parts(seen, now, money)
 
 
-def summary_parts(seen: Overview, now: datetime) -> Iterator[Part]:
+def summary_parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
     """Yield totals, cards, and each Optimizer's last result."""
     if seen.servers:
-        yield _totals(seen.servers)
+        yield _totals(seen.servers, money)
     if seen.cards:
         yield ""
-        yield _cards(seen.cards)
+        yield _cards(seen.cards, money)
     if seen.optimizers:
         yield ""
     for optimizer in seen.optimizers:
-        yield from _optimizer(optimizer, now)
+        yield from _optimizer(optimizer, now, money)
 
 
 def age(since: datetime, now: datetime) -> str:
@@ -93,7 +94,7 @@ def condition_parts(conditions: Sequence[Condition], now: datetime) -> Iterator[
         yield TextTable(headings, rows)
 
 
-def servers_table(views: Sequence[ServerView]) -> TextTable:
+def servers_table(views: Sequence[ServerView], money: Money = CENTS) -> TextTable:
     """Return the servers; only headings where there are none."""
     shown = [key for key, _ in LATENCIES if any(view.headroom(key) for view in views)]
     latencies = [f">{name}/SLO" for key, name in LATENCIES if key in shown]
@@ -101,11 +102,13 @@ def servers_table(views: Sequence[ServerView]) -> TextTable:
     for heading in latencies:
         headings += [heading, f"{heading}:LEFT"]
     measured = ["MEASURED"] if any(view.is_measured for view in views) else []
-    rows = [_row(view, shown, measured=bool(measured)) for view in views]
+    rows = [_row(view, shown, money, measured=bool(measured)) for view in views]
     return TextTable((*headings, ">COST", *measured, "READY"), rows, OPTIONAL)
 
 
-def _row(view: ServerView, latencies: Sequence[str], *, measured: bool) -> tuple[str, ...]:
+def _row(
+    view: ServerView, latencies: Sequence[str], money: Money, *, measured: bool
+) -> tuple[str, ...]:
     spec = view.spec
     current = spec.current_alloc if spec else None
     return (
@@ -115,7 +118,7 @@ def _row(view: ServerView, latencies: Sequence[str], *, measured: bool) -> tuple
         placement(spec.desired_alloc if spec else None),
         _load(current.load if current else None),
         *(cell for latency in latencies for cell in _headroom_cells(view, latency)),
-        cost_cell(current),
+        cost_cell(current, money),
         *([_quality(view)] if measured else []),
         _state(view),
     )
@@ -172,11 +175,11 @@ def _notes_of_server(view: ServerView) -> Iterator[str]:
         )
 
 
-def _totals(views: Sequence[ServerView]) -> str:
+def _totals(views: Sequence[ServerView], money: Money) -> str:
     specs = [view.spec for view in views if view.spec]
-    running = sum(cost(spec.current_alloc) for spec in specs)
-    desired = sum(cost(spec.desired_alloc) for spec in specs)
-    return f"{_missed(views)}; cost {running:.2f} now, {desired:.2f} desired (cents/hour)"
+    running = money.amount(sum(cost(spec.current_alloc) for spec in specs))
+    desired = money.amount(sum(cost(spec.desired_alloc) for spec in specs))
+    return f"{_missed(views)}; cost {running} now, {desired} desired ({money.rate})"
 
 
 def _missed(views: Sequence[ServerView]) -> str:
@@ -191,7 +194,7 @@ def _missed(views: Sequence[ServerView]) -> str:
     return f"{missed} of {len(known)} known servers miss a target now; {told}" if known else told
 
 
-def _cards(cards: Sequence[CardUse]) -> TextTable:
+def _cards(cards: Sequence[CardUse], money: Money) -> TextTable:
     """Return the cards by type; of counted ones also those of others, and what limits them."""
     are_counted = any(item.counted for item in cards)
     rows = [
@@ -201,7 +204,7 @@ def _cards(cards: Sequence[CardUse]) -> TextTable:
             "-" if item.planned is None else str(item.planned),
             "-" if item.held is None else str(item.held),
             str(item.available),
-            one_more_card(item.price, item.gain, estimated=item.estimated),
+            one_more_card(item.price, item.gain, money, estimated=item.estimated),
             *(_count(item.counted) if are_counted else ()),
         )
         for item in cards
@@ -217,20 +220,20 @@ def _count(counted: CountedCards | None) -> tuple[str, str, str]:
     return str(counted.total), str(counted.others), counted.bound_by
 
 
-def _optimizer(optimizer: Optimizer, now: datetime) -> Iterator[str]:
+def _optimizer(optimizer: Optimizer, now: datetime, money: Money) -> Iterator[str]:
     name, last = optimizer.metadata.name, optimizer.status.last_optimization
     condition = optimizer.status.condition(OPTIMIZED)
-    yield f"Optimizer {name}: {_last(last, now)}"
+    yield f"Optimizer {name}: {_last(last, now, money)}"
     if condition and condition.status != "True" and (optimizer.spec.optimize or last):
         yield f"Optimizer {name}: {condition.reason}: {condition.message}"
 
 
-def _last(last: LastOptimization | None, now: datetime) -> str:
+def _last(last: LastOptimization | None, now: datetime, money: Money) -> str:
     if last is None:
         return "not optimized yet"
     text = (
         f"optimized {age(last.time, now)} ago, {last.allocated} of {last.servers} servers,"
-        f" {last.cost:.2f} cents/hour"
+        f" {money.amount(last.cost)} {money.rate}"
     )
     proof = last.certificate
     if proof is None:

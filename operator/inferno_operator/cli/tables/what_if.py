@@ -1,10 +1,11 @@
 """Text output of the command line for what-if questions: comparisons and remedies.
 
-Costs are in cents/hour, latencies in ms.
+Costs are in cents/hour where no currency is asked for, latencies in ms.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.solution import (
     Part,
     TextTable,
@@ -19,17 +20,17 @@ from inferno_optimizer.explain.remedies import Remedy
 from inferno_optimizer.system import Allocation, CapacityUse, Decision, Reason, Solution
 
 
-def comparison_parts(comparison: Comparison) -> Iterator[Part]:
+def comparison_parts(comparison: Comparison, money: Money = CENTS) -> Iterator[Part]:
     """Yield servers that change, why they get less than they need, totals and cards."""
     if not comparison.differences:
         yield "nothing changes: every server gets the same as without"
         return
-    yield changes_table(comparison.differences)
+    yield changes_table(comparison.differences, money)
     yield ""
     if notes := list(decision_notes(d.after for d in comparison.differences)):
         yield from notes
         yield ""
-    yield _totals(comparison.before, comparison.after)
+    yield _totals(comparison.before, comparison.after, money)
     if comparison.before.capacity or comparison.after.capacity:
         yield ""
         yield _cards(comparison.before, comparison.after)
@@ -45,37 +46,37 @@ def remedy_parts(decision: Decision, remedies: Iterable[Remedy]) -> Iterator[Par
     yield from lines or ["no single change of cards, targets or load is known that would serve it"]
 
 
-def changes_table(differences: Sequence[DecisionDifference]) -> TextTable:
+def changes_table(differences: Sequence[DecisionDifference], money: Money = CENTS) -> TextTable:
     """Return the servers that change; only headings where nothing does."""
     ttft = with_ttft(d.after.allocation for d in differences if d.after.allocation)
     placements = ("SERVER", "BEFORE", ">BEFORE:COST", "AFTER", ">AFTER:COST")
     headings = (*placements, *latency_headings(ttft=ttft), "REASON")
-    rows = [_row(difference, ttft=ttft) for difference in differences]
+    rows = [_row(difference, money, ttft=ttft) for difference in differences]
     optional = ("WAIT MS", "ITL MS", "TTFT MS", "BEFORE COST", "AFTER COST")
     return TextTable(headings, rows, optional)
 
 
-def _row(difference: DecisionDifference, *, ttft: bool) -> tuple[str, ...]:
+def _row(difference: DecisionDifference, money: Money, *, ttft: bool) -> tuple[str, ...]:
     after = difference.after.allocation
     latencies = latency_cells(after, ttft=ttft) if after else [""] * (2 + ttft)
     return (
         difference.server,
-        *_placement(difference.before.allocation),
-        *_placement(after),
+        *_placement(difference.before.allocation, money),
+        *_placement(after, money),
         *latencies,
         difference.after.reason,
     )
 
 
-def _placement(allocation: Allocation | None) -> tuple[str, str]:
-    return (placed(allocation), f"{allocation.cost:.2f}") if allocation else ("-", "")
+def _placement(allocation: Allocation | None, money: Money) -> tuple[str, str]:
+    return (placed(allocation), money.amount(allocation.cost)) if allocation else ("-", "")
 
 
-def _totals(before: Solution, after: Solution) -> str:
+def _totals(before: Solution, after: Solution, money: Money) -> str:
     return (
         f"served: {served(before)} -> {served(after)} of {len(after.decisions)} servers;"
-        f" cost {before.cost:.2f} -> {after.cost:.2f} cents/hour"
-        f" ({after.cost - before.cost:+.2f})"
+        f" cost {money.amount(before.cost)} -> {money.amount(after.cost)} {money.rate}"
+        f" ({money.change(after.cost - before.cost)})"
     )
 
 
