@@ -2,14 +2,19 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from inferno_operator.cli.offline.catalogue import read_catalogue
 from inferno_operator.cli.offline.hardware import read_models
-from tests.cli.program import inferno
+from inferno_operator.resources import PerformanceData
+from inferno_optimizer.sizing.queueing import FloatArray
+from tests.cli.program import ROOT, inferno
+from tests.published.measured import Point, points
 
 MODELS = sorted({figures.model for figures in read_catalogue().figures})
 
@@ -122,3 +127,65 @@ def test_cards_and_models_are_listed_with_their_sources() -> None:
     assert "MI355X       288  8000   2516.6  5033.2      537.6  1400  mi355x" in cards
     assert "mi355x: AMD Instinct MI355X data sheet; 2025" in cards
     assert all(model.name in models for model in read_models().models)
+
+
+RUNS = {
+    "llama-3-8b-2xa100-bf16": ("meta-llama/Meta-Llama-3-8B", "A100", 2),
+    "llama-3-70b-8xa100-bf16": ("meta-llama/Meta-Llama-3-70B", "A100", 8),
+    "llama-3-70b-4xh100-bf16": ("meta-llama/Meta-Llama-3-70B", "H100", 4),
+    "llama-3-70b-8xh100-fp8": ("meta-llama/Meta-Llama-3-70B-FP8", "H100", 8),
+    "deepseek-r1-8xh200-fp8": ("deepseek-ai/DeepSeek-R1", "H200", 8),
+    "deepseek-r1-8xmi300x-fp8": ("deepseek-ai/DeepSeek-R1", "MI300X", 8),
+}
+PUBLISHED = ROOT / "tests/data/published"
+
+
+def listed(model: str, accelerator: str) -> PerformanceData:
+    (figures,) = read_catalogue().of(model)
+    return next(data for data in figures.data if data.acc == accelerator)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_figures_of_runs_are_those_that_calibrate_finds(name: str) -> None:
+    model, accelerator, cards = RUNS[name]
+    options = ("--model", model, "--accelerator", accelerator, "--acc-count", str(cards))
+    printed = inferno("calibrate", PUBLISHED / "runs" / f"{name}.csv", *options)
+    (found,) = yaml.safe_load(printed.stdout)["spec"]["data"]
+
+    known = listed(model, accelerator).to_json()
+    for parms in ("decodeParms", "prefillParms"):
+        assert known[parms] == pytest.approx(found[parms], rel=0.001)
+    sizes = ("accCount", "maxBatchSize", "atTokens", "maxTokens")
+    assert [known[size] for size in sizes] == [found[size] for size in sizes]
+
+
+def test_all_published_runs_are_in_the_catalogue() -> None:
+    assert {file.stem for file in (PUBLISHED / "runs").glob("*.csv")} == RUNS.keys()
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype"), [("Qwen/Qwen3-8B", "bf16"), ("Qwen/Qwen3-8B-FP8", "fp8")]
+)
+def test_steps_of_an_engine_are_the_line_through_its_published_times(
+    model: str, dtype: str
+) -> None:
+    own = [p for p in points() if p.entry.source == "silybench" and p.entry.dtype == dtype]
+    steps = [p for p in own if p.time == "step"]
+    requests = np.array([p.clients for p in steps], dtype=np.float64)
+    context = np.array([p.input_tokens + p.output_tokens / 2 for p in steps])
+    alpha, kappa, more = line(steps, np.ones_like(requests), requests * context, requests)
+    prompts = [p for p in own if p.time == "ttft"]
+    tokens = np.array([p.input_tokens for p in prompts], dtype=np.float64)
+    _, delta = line(prompts, np.ones_like(tokens), tokens)
+
+    known = listed(model, "H100").step_parms
+    assert known is not None
+    found = (known.alpha, known.kappa, known.overhead, known.delta)
+    assert found == pytest.approx((alpha, kappa, more / kappa, delta), rel=0.001)
+
+
+def line(measured: Sequence[Point], *columns: FloatArray) -> FloatArray:
+    """The coefficients of least relative error."""
+    times = np.array([point.ms for point in measured])
+    design = np.stack(columns, axis=1) / times[:, None]
+    return np.asarray(np.linalg.lstsq(design, np.ones_like(times))[0], dtype=np.float64)

@@ -37,14 +37,16 @@ def figures_parts(catalogue: PublishedFigures, groups: Sequence[Figures]) -> Ite
         yield f"{key}: {source.title}; {source.url}; read {source.date}"
         yield source.note
     yield ""
+    if any(data.step_parms for figures in groups for data in figures.data):
+        yield "Where BETA is a dash, the figures are stepParms: -o yaml prints them."
     yield START
 
 
 def _row(data: PerformanceData, source: str) -> tuple[str, ...]:
-    parameters = data.decode_parms or data
-    alpha, beta = parameters.alpha or 0.0, parameters.beta or 0.0
-    numbers = (data.acc_count, alpha, beta, data.max_batch_size, data.at_tokens)
-    return (data.acc, *(f"{number:g}" for number in numbers), source)
+    parameters = data.step_parms or data.decode_parms or data
+    beta = "-" if data.step_parms else f"{getattr(parameters, 'beta', 0.0):g}"
+    cells = (f"{parameters.alpha or 0.0:g}", beta, str(data.max_batch_size), str(data.at_tokens))
+    return (data.acc, str(data.acc_count), *cells, source)
 
 
 def hardware_parts(hardware: KnownHardware) -> Iterator[Part]:
