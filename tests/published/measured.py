@@ -90,7 +90,8 @@ def _estimate(entry: Entry, inputs: int, outputs: int) -> tuple[Roofline, int]:
     name = SAME_SHAPE.get(entry.model, entry.model)
     config = read_models().model(name).config
     wanted = EstimateRequest(name, config, name, entry.cards, entry.dtype, "bf16", inputs, outputs)
-    found = estimated(wanted, read_hardware().card(entry.accelerator), None)
+    hardware = read_hardware()
+    found = estimated(wanted, hardware.card(entry.accelerator), hardware)
     return found.roofline, found.batch
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inferno_operator.cli.offline.hardware import Card, KnownError
+from inferno_operator.cli.offline.hardware import Card, KnownError, KnownHardware
 from inferno_operator.cli.offline.manifests import object_name
 from inferno_operator.cli.offline.model_config import architecture, stored_precision
 from inferno_operator.resources import Model, parse
@@ -56,7 +56,7 @@ class ModelEstimate:
     """Performance data of a model on a card, which nobody has measured.
 
     `batch` requests of the wanted lengths fit into a cache of `max_tokens`; `error` is what such
-    estimates are off by, None where nothing is known.
+    estimates are off by.
     """
 
     wanted: EstimateRequest
@@ -66,18 +66,19 @@ class ModelEstimate:
     parameters: StepParameters
     batch: int
     max_tokens: int
-    error: KnownError | None
+    error: KnownError
 
     def warnings(self) -> Iterator[str]:
         """What a reader has to know of the figures, a line each."""
         yield "Estimated from data sheets, not measured: calibrate with `inferno calibrate`."
-        if self.error is None:
-            yield "No measurement of a model of this kind is known, so the error is not known."
-        else:
-            yield (
-                f"Off by {self.error.median} % in the median of {self.error.entries} published"
-                f" measurements of its kind, by {self.error.largest} % in the worst."
-            )
+        error, cards = self.error, self.wanted.cards
+        yield (
+            f"Off by {error.median} % in the median of {error.entries} published measurements of"
+            f" {error.kind}, by {error.largest} % in the worst."
+        )
+        if error.several != (cards > 1):
+            place = "several cards" if cards > 1 else "one card"
+            yield f"None of those measurements is on {place}."
         if not self.card.measured:
             yield f"None of the published measurements is of {self.card.name}."
 
@@ -117,7 +118,7 @@ class ModelEstimate:
         }
 
 
-def estimated(wanted: EstimateRequest, card: Card, error: KnownError | None) -> ModelEstimate:
+def estimated(wanted: EstimateRequest, card: Card, hardware: KnownHardware) -> ModelEstimate:
     """ModelEstimate the performance of a model on a card.
 
     Raises
@@ -143,12 +144,8 @@ def estimated(wanted: EstimateRequest, card: Card, error: KnownError | None) -> 
             f" fits into the cache, which has room for {room}"
         )
     parameters = roofline.parameters(prompt, output, batch)
+    error = hardware.error(experts=model.experts > 0, several=wanted.cards > 1)
     return ModelEstimate(wanted, card, weights, roofline, parameters, batch, room, error)
-
-
-def has_experts(wanted: EstimateRequest) -> bool:
-    """Whether the model has experts."""
-    return architecture(wanted.config, wanted.origin).experts > 0
 
 
 def _of(known: Mapping[str, Any], name: str, option: str) -> Any:  # noqa: ANN401 - of either table

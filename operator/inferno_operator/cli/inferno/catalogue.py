@@ -113,7 +113,7 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     and what engines take besides, which was fitted to published measurements. It says what it was
     off by for models that it was not fitted to. Needs no cluster and no GPU.
     """
-    from inferno_operator.cli.estimate import EstimateRequest, estimated, has_experts
+    from inferno_operator.cli.estimate import EstimateRequest, estimated
     from inferno_operator.cli.offline.hardware import read_hardware, read_models
     from inferno_operator.cli.offline.model_config import read_config
     from inferno_operator.cli.tables.catalogue import estimate_parts
@@ -129,8 +129,7 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     wanted = EstimateRequest(
         name, config, origin, accelerator_count, dtype, kv_dtype, input_tokens, output_tokens
     )
-    error = hardware.error(experts=has_experts(wanted), several=accelerator_count > 1)
-    found = estimated(wanted, card, error)
+    found = estimated(wanted, card, hardware)
     if output is Format.YAML:
         for line in found.warnings():
             typer.echo(f"# {line}")

@@ -49,6 +49,12 @@ class KnownError(Part):
     largest: int
     """Of the entries [percent]."""
 
+    @property
+    def kind(self) -> str:
+        """What it is the error of."""
+        place = "several cards" if self.several else "one card"
+        return f"models {'with' if self.experts else 'without'} experts on {place}"
+
 
 class KnownHardware(Part):
     """Cards, their sources, and what estimates are off by."""
@@ -70,11 +76,10 @@ class KnownHardware(Part):
             raise InputError(f"--accelerator: {name!r} is not known{alternatives(name, known)}")
         return self.accelerators[known.index(name)]
 
-    def error(self, *, experts: bool, several: bool) -> KnownError | None:
-        """What estimates of a kind are off by; None: there is nothing to compare with."""
-        kinds = ((error.experts, error.several) for error in self.errors)
-        found = dict(zip(kinds, self.errors, strict=True))
-        return found.get((experts, several))
+    def error(self, *, experts: bool, several: bool) -> KnownError:
+        """What estimates of a kind are off by; of another number of cards if nothing is known."""
+        found = {error.several: error for error in self.errors if error.experts == experts}
+        return found.get(several) or found[not several]
 
 
 class KnownModel(Part):
