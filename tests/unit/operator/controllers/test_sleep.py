@@ -16,6 +16,7 @@ from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.promql import PART
 from inferno_operator.engines.survey import Survey
+from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
@@ -28,6 +29,7 @@ from tests.unit.operator.objects import (
     accelerator,
     capacity,
     model,
+    observed,
     optimizer,
     server,
     service_class,
@@ -217,6 +219,25 @@ class Scene:
 
 def _time() -> float:
     return asyncio.get_running_loop().time()
+
+
+NOTHING_YET = {"accelerator": "", "numReplicas": 0, "load": {"arrivalRate": 0, "avgOutTokens": 1}}
+"""What is written of a Server that was measured, and whose replicas were not counted."""
+
+
+@pytest.mark.parametrize(
+    ("current", "sleeps"),
+    [(None, False), (NOTHING_YET, False), ({**NOTHING_YET, "cost": 0}, True)],
+)
+def test_a_server_whose_replicas_nobody_has_counted_yet_may_run(
+    current: dict[str, Any] | None, sleeps: bool
+) -> None:
+    workloads = [{"accelerator": "A", "name": "s"}]
+    spec = {"measure": MEASURE, "workloads": workloads, "currentAlloc": current}
+    found = observed(server(spec=spec)).resource
+
+    assert isinstance(found, Server)
+    assert found.sleeps is sleeps
 
 
 async def test_a_server_sleeps_when_it_was_idle_for_as_long_as_a_cold_start_is_worth() -> None:
