@@ -8,7 +8,7 @@ targets is known from the simulation.
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,7 +24,7 @@ from tests.cluster.scene import Scene
 from tests.controlplane.deployments import deployment
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Server, Settings
-from tests.engines.prometheus import Prometheus
+from tests.engines.prometheus import Prometheus, Target
 from tests.engines.workload import Uniform, Workload
 from tests.unit.operator import objects
 
@@ -188,6 +188,8 @@ class Motion(threading.Thread):
         The engines, and what scrapes them.
     movers
         The servers.
+    others
+        What Prometheus scrapes besides.
     """
 
     def __init__(
@@ -197,6 +199,7 @@ class Motion(threading.Thread):
         fleet: Fleet,
         prometheus: Prometheus,
         movers: list[Mover],
+        others: Sequence[Target] = (),
     ) -> None:
         super().__init__(daemon=True)
         self._core = CoreV1Api(api)
@@ -204,6 +207,7 @@ class Motion(threading.Thread):
         self._fleet = fleet
         self._prometheus = prometheus
         self._movers = movers
+        self._others = others
         self._stopped = threading.Event()
         self.error: Exception | None = None
         self.began = self._looked = fleet.now
@@ -257,7 +261,7 @@ class Motion(threading.Thread):
             self.servers[mover.name].set_rate(mover.rate(max(self.elapsed, 0.0)))
         pods: list[Any] = self._core.list_namespaced_pod(self._scene.namespace).items
         if self._follow({pod.metadata.name: pod for pod in pods}):
-            self._prometheus.set_targets(self._fleet.targets())
+            self._prometheus.set_targets([*self._fleet.targets(), *self._others])
         for name, server in self.servers.items():
             seen = self.seen[name]
             if _serving(server):
@@ -329,6 +333,7 @@ def moving(
     prometheus: Prometheus,
     movers: list[Mover],
     pods: PodTimes = USUAL_TIMES,
+    others: Sequence[Target] = (),
 ) -> Iterator[Motion]:
     """Run pods and engines, and move the loads, until the block ends."""
     new_client = config.new_client_from_config
@@ -337,7 +342,7 @@ def moving(
         new_client(str(kubeconfig)) as changed,  # type: ignore[no-untyped-call]
     ):
         kubelet = Kubelet(changed, scene.namespace, pods.cold_start_s, pods.ending_s, SPREAD)
-        motion = Motion(seen, scene, fleet, prometheus, movers)
+        motion = Motion(seen, scene, fleet, prometheus, movers, others)
         kubelet.start()
         motion.start()
         try:

@@ -1,0 +1,282 @@
+"""From zero and back: a Server wakes beside a solve that is held, and when its operator ends."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import config, watch
+from kubernetes.client import CustomObjectsApi
+
+from inferno_operator.resources.base import GROUP, VERSION
+from tests.cluster.motion import Motion, Mover, PodTimes, manifests, moving
+from tests.cluster.scene import Scene
+from tests.conftest import StartOperator
+from tests.controlplane.operator_process import OperatorProcess
+from tests.controlplane.processes import Processes
+from tests.controlplane.waiting import wait_until
+from tests.day.objects import queries
+from tests.engines.fleet import Fleet
+from tests.engines.gateway import Gateway
+from tests.engines.prometheus import Prometheus
+from tests.rest_optimizer import RestOptimizer
+
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
+
+NAME = "chat"
+ACCELERATORS = ("L40S", "A100")
+CARDS = {"L40S": 4, "A100": 4}
+POD_TIMES = PodTimes(cold_start_s=2.0, ending_s=1.0)
+INTERVAL_S, MEASURE_S = 3, 2
+LEAST_IMPORTANT = 100
+
+WAKE_S = 5.0
+"""Longest time from the first request that waits to the write of the replica."""
+
+TAKEOVER_S = 20.0
+"""Longest time until another operator leads."""
+
+PATIENCE_S = 90.0
+
+BEFORE, WRITTEN, SERVES = MOMENTS = (
+    "before the request",
+    "when the replica is written",
+    "when the replica serves",
+)
+
+
+def sleeper_manifests() -> Iterator[Manifest]:
+    """Yield all objects of a namespace with a Server that may sleep; it is measured at once."""
+    for manifest in manifests([Mover(NAME, _silence, ACCELERATORS, 1)], CARDS, INTERVAL_S):
+        spec = manifest.get("spec", {})
+        if manifest["kind"] == "ServiceClass":  # for the most important one a cold start is dear
+            spec["priority"] = LEAST_IMPORTANT
+        if manifest["kind"] == "Server":
+            spec["startupSeconds"] = round(POD_TIMES.cold_start_s)
+            spec["scaleDown"] = {"windowSeconds": 2 * INTERVAL_S}
+            demand = {"source": "EPP", "labels": {"inference_pool": NAME}}
+            spec["measure"] = {"source": "Custom", "queries": queries(NAME), "demand": demand}
+        yield manifest
+
+
+def _silence(_: float) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision, and when it was seen [s]."""
+
+    time: float
+    accelerator: str
+    replicas: int
+
+
+class Decisions(threading.Thread):
+    """Watches the Server; `seen` has each decision that differs from the one before."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(daemon=True)
+        self.seen: list[Decided] = []
+        self._namespace = scene.namespace
+        kubeconfig = str(scene.control_plane.kubeconfig)
+        self._api = config.new_client_from_config(kubeconfig)  # type: ignore[no-untyped-call]  # nobody typed it
+        self._watch = watch.Watch("object")  # type: ignore[no-untyped-call]  # nor this
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Watch until stopped."""
+        what = (GROUP, VERSION, self._namespace, "servers")
+        version = "0"
+        while not self._stopped.is_set():
+            for event in self._watch.stream(  # type: ignore[no-untyped-call]  # nor this
+                CustomObjectsApi(self._api).list_namespaced_custom_object,
+                *what,
+                resource_version=version,
+                timeout_seconds=1,
+            ):
+                self._note(event["raw_object"])
+            version = self._watch.resource_version or version
+
+    def stop(self) -> None:
+        """End."""
+        self._stopped.set()
+        self.join()
+        self._api.close()
+
+    def _note(self, server: Manifest) -> None:
+        desired = server["spec"].get("desiredAlloc")
+        if desired is None:
+            return
+        now = Decided(time.monotonic(), desired["accelerator"], desired["numReplicas"])
+        if not self.seen or self.seen[-1].replicas != now.replicas:
+            self.seen.append(now)
+
+
+@dataclass
+class Sleeper:
+    """A Server behind a gateway that keeps its requests, and what is decided for it."""
+
+    scene: Scene
+    motion: Motion
+    gateway: Gateway
+    decisions: Decisions
+    rest: RestOptimizer
+    last_request: float = field(default=0.0)
+
+    @property
+    def replicas(self) -> int | None:
+        """The replicas of the last decision."""
+        seen = self.decisions.seen
+        return seen[-1].replicas if seen else None
+
+    def wait_for_replicas(self, count: int, within: float) -> Decided:
+        """Wait for a decision."""
+        wait_until(lambda: self.replicas, lambda n: n == count, f"{count} replicas", within)
+        return self.decisions.seen[-1]
+
+    def hold_a_solve(self) -> None:
+        """Wait until a solve has begun that will have no end."""
+        self.rest.arrived.clear()
+        self.rest.gate.clear()
+        wait_until(self.rest.arrived.is_set, bool, "a solve", PATIENCE_S)
+
+    def request(self) -> float:
+        """Let requests wait at the gateway; returns since when [s]."""
+        self.gateway.waiting = 3
+        return time.monotonic()
+
+    def serve(self) -> None:
+        """Wait until the replica serves; then it gets the requests that wait."""
+        wait_until(self.motion.all_serve, bool, "a replica that serves", PATIENCE_S)
+        self.gateway.waiting = 0
+        self.last_request = time.monotonic()
+
+    def is_seen(self) -> bool:
+        """Whether the operator knows that no request waits."""
+        status = self.scene.servers()[NAME].get("status", {})
+        found: bool = status.get("measured", {}).get("demand", {}).get("requests") == 0
+        return found
+
+
+@contextmanager
+def sleeping(scene: Scene, prometheus_program: Path) -> Iterator[tuple[Sleeper, dict[str, str]]]:
+    """Run a Server that sleeps, and what is around it; with the environment of operators."""
+    with (
+        Processes() as processes,
+        RestOptimizer() as rest,
+        Fleet(seed=1) as fleet,
+        Gateway(NAME) as gateway,
+        Prometheus(processes, prometheus_program) as prometheus,
+        moving(
+            scene.control_plane.kubeconfig,
+            scene,
+            fleet,
+            prometheus,
+            [Mover(NAME, _silence, ACCELERATORS, 1)],
+            POD_TIMES,
+            [gateway.target],
+        ) as motion,
+    ):
+        scene.apply(*sleeper_manifests())
+        wait_until(motion.all_serve, bool, "a replica that serves", PATIENCE_S)
+        environment = {
+            "INFERNO_PROMETHEUS_URL": prometheus.url,
+            "INFERNO_MEASURE_INTERVAL": str(MEASURE_S),
+            "INFERNO_LEADER_ELECTION": "true",
+            "INFERNO_HOST": "127.0.0.1",
+            "INFERNO_PORT": str(rest.port),
+        }
+        decisions = Decisions(scene)
+        decisions.start()
+        try:
+            yield Sleeper(scene, motion, gateway, decisions, rest), environment
+        finally:
+            decisions.stop()
+
+
+def leader_of(scene: Scene) -> str:
+    """Who leads."""
+    lease = scene.control_plane.get("lease", "inferno-operator", scene.namespace)
+    return str(lease["spec"].get("holderIdentity", ""))
+
+
+def wait_for_another_leader(scene: Scene, before: str) -> None:
+    wait_until(
+        lambda: leader_of(scene), lambda h: h not in ("", before), "another leader", TAKEOVER_S
+    )
+
+
+@pytest.mark.timeout(300)
+def test_a_server_wakes_once_beside_a_held_solve_whose_operator_is_killed(
+    scene: Scene, operator: StartOperator, prometheus_program: Path
+) -> None:
+    with sleeping(scene, prometheus_program) as (sleeper, environment):
+        first = operator(environment=environment)
+        leader = leader_of(scene)
+        operator(environment=environment)
+        sleeper.wait_for_replicas(0, PATIENCE_S)
+        wait_until(sleeper.is_seen, bool, "a Server that sleeps", PATIENCE_S)
+
+        sleeper.hold_a_solve()
+        asked = sleeper.request()
+        woke = sleeper.wait_for_replicas(1, 2 * WAKE_S)
+        first.kill()
+        wait_for_another_leader(scene, leader)
+        sleeper.rest.gate.set()
+        sleeper.serve()
+        slept = sleeper.wait_for_replicas(0, PATIENCE_S)
+
+        seen = sleeper.decisions.seen
+        print(f"\nwoke after {woke.time - asked:.1f} s", *seen, sep="\n")
+        assert woke.time - asked <= WAKE_S
+        assert [each.replicas for each in seen] == [1, 0, 1, 0]
+        assert {each.accelerator for each in seen if each.replicas} == {seen[0].accelerator}
+        assert slept.time > sleeper.last_request
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_server_wakes_once_and_sleeps_again_whenever_its_operator_ends(
+    scene: Scene, operator: StartOperator, prometheus_program: Path, soak: bool
+) -> None:
+    if not soak:
+        pytest.skip("it takes 10 minutes: make soak")
+    with sleeping(scene, prometheus_program) as (sleeper, environment):
+        operators = [operator(environment=environment) for _ in range(2)]
+        for moment in MOMENTS:
+            for end in (OperatorProcess.kill, OperatorProcess.stop):
+                play(sleeper, moment, partial(end, operators.pop(0)))
+                operators.append(operator(environment=environment))
+        seen = sleeper.decisions.seen
+
+    assert [each.replicas for each in seen] == [1, 0] * (1 + 2 * len(MOMENTS))
+    assert len({each.accelerator for each in seen if each.replicas}) == 1
+
+
+def play(sleeper: Sleeper, moment: str, end: Callable[[], object]) -> None:
+    """Let a Server wake and sleep again, while the leader ends at a moment."""
+    sleeper.wait_for_replicas(0, PATIENCE_S)
+    wait_until(sleeper.is_seen, bool, "a Server that sleeps", PATIENCE_S)
+    leader, late = leader_of(sleeper.scene), TAKEOVER_S if moment == BEFORE else 0.0
+    if moment == BEFORE:
+        end()
+    asked = sleeper.request()
+    woke = sleeper.wait_for_replicas(1, 2 * WAKE_S + late)
+    if moment == WRITTEN:
+        end()
+    sleeper.serve()
+    if moment == SERVES:
+        end()
+    wait_for_another_leader(sleeper.scene, leader)
+    sleeper.wait_for_replicas(0, PATIENCE_S)
+    print(f"\nthe leader ends {moment}: woke after {woke.time - asked:.1f} s")
+
+    assert woke.time - asked <= WAKE_S + late
