@@ -1,6 +1,6 @@
 """What can run where: servers and accelerators as matrices, and their sizing at some lengths."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -162,12 +162,16 @@ def with_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
 
 def slower(system: System, factor: float) -> System:
     """The system where everything that replicas do takes longer by a factor."""
-    return _performing(system, lambda times: np.full(times, factor))
+    return replace(system, profiles=tuple(scaled_profile(p, factor) for p in system.profiles))
 
 
 def wrong_by(system: System, error: float, random: np.random.Generator) -> System:
     """The system where each time of each profile is longer or shorter by a share, by chance."""
-    return _performing(system, lambda times: 1.0 + error * random.choice((-1.0, 1.0), times))
+    profiles = (
+        scaled_profile(p, 1.0 + error * random.choice((-1.0, 1.0), len(times_of(p))))
+        for p in system.profiles
+    )
+    return replace(system, profiles=tuple(profiles))
 
 
 def performing_as(system: System, truth: Sequence[PerformanceProfile]) -> System:
@@ -191,16 +195,17 @@ def performing_as(system: System, truth: Sequence[PerformanceProfile]) -> System
     return replace(system, profiles=tuple(changed))
 
 
-def _performing(system: System, factors: Callable[[int], FloatArray]) -> System:
-    """The system with the times of each profile multiplied by as many factors."""
+def scaled_profile(profile: PerformanceProfile, factors: float | FloatArray) -> PerformanceProfile:
+    """The profile with its times multiplied by a factor, or each by one of its own."""
+    times = times_of(profile)
+    scaled = (np.array([*times.values()]) * factors).tolist()
+    known = dict(zip(times, scaled, strict=True))
+    return replace(profile, parameters=replace(profile.parameters, **known))
 
-    def changed(profile: PerformanceProfile) -> PerformanceProfile:
-        times = {k: v for k, v in asdict(profile.parameters).items() if k not in COUNTS}
-        scaled = (np.array([*times.values()]) * factors(len(times))).tolist()
-        known = dict(zip(times, scaled, strict=True))
-        return replace(profile, parameters=replace(profile.parameters, **known))
 
-    return replace(system, profiles=tuple(map(changed, system.profiles)))
+def times_of(profile: PerformanceProfile) -> dict[str, float]:
+    """The parameters of a profile that are times [ms]."""
+    return {k: v for k, v in asdict(profile.parameters).items() if k not in COUNTS}
 
 
 def loaded(

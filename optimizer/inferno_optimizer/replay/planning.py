@@ -6,7 +6,10 @@ from functools import partial
 import numpy as np
 
 from inferno_optimizer.forecast import ConformalBound
-from inferno_optimizer.noise import MOVED, differs, followed, significant_rate
+from inferno_optimizer.noise import MOVED, BoolArray, differs, followed, significant_rate
+from inferno_optimizer.replay.account import ENOUGH
+from inferno_optimizer.replay.calibrated import CalibratedFleet
+from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.plans import NONE, FleetPlans
 from inferno_optimizer.replay.policy import Policy, Seen, Setting
 from inferno_optimizer.replay.recent import RecentValues
@@ -24,6 +27,8 @@ class PlanningRules:
     ahead
         Whether the load is looked ahead for, by `forecast`, chance does not count, and reductions
         wait.
+    calibrates
+        Whether it plans with what its replicas did, as with `calibrate: Use`; else with the Models.
     exact
         Whether the options of the fleet choose the solver; else it is the greedy one.
     interval_s
@@ -42,6 +47,7 @@ class PlanningRules:
     """
 
     ahead: bool = True
+    calibrates: bool = False
     exact: bool = False
     interval_s: float = 30.0
     short_s: float = 60.0
@@ -63,8 +69,8 @@ class Planner:
     def __init__(self, rules: PlanningRules, setting: Setting) -> None:
         self._rules, self._setting = rules, setting
         interval = max(rules.interval_s, setting.step_s)
-        # What has no replica cannot be measured, so the operator plans at least one.
-        self._plans = FleetPlans(setting.fleet, _options(setting.fleet.system.options, rules), 1)
+        self._calibrated = CalibratedFleet(setting) if rules.calibrates else None
+        self._plans = self._plans_of(self._calibrated.fleet if self._calibrated else setting.fleet)
         self._short_s = max(rules.short_s, setting.step_s)
         self._measured = RecentValues(self._short_s, setting.step_s)
         self._lengths = RecentValues(rules.long_s, setting.step_s)
@@ -77,7 +83,7 @@ class Planner:
         self._by_priority = np.argsort(priorities, kind="stable")
         self._due_s = 0.0
         self._interval_s = interval
-        self._load = np.zeros((3, servers))
+        self._load, self._learned = np.zeros((3, servers)), False
         self._plan = np.zeros(setting.fleet.shape, dtype=np.int64)
         self._moved_s = np.full(servers, -np.inf)
         self._place = np.full(servers, NONE)
@@ -88,24 +94,37 @@ class Planner:
         self._usual.add(seen.load.rate)
         self._lengths.add(seen.load.lengths)
         self._bound.add(seen.load.rate)
+        self._learn(seen)
         if seen.time_s < self._due_s:
             return seen.present
         self._due_s = seen.time_s + self._interval_s
-        load = np.vstack((self._planned_load(seen), self._lengths.mean()))
-        load = self._followed(load)
-        if (load != self._load).any():
-            self._load = load
+        load = self._planned_load(seen)
+        if self._learned or (load != self._load).any():
+            self._load, self._learned = load, False
             self._plan = self._optimized(seen)
         return self._carefully(seen)
 
+    def _learn(self, seen: Seen) -> None:
+        """Take note of what replicas do; plan anew where another performance is believed in."""
+        if self._calibrated is not None and self._calibrated.add(seen):
+            self._plans, self._learned = self._plans_of(self._calibrated.fleet), True
+
+    def _plans_of(self, fleet: ReplayFleet) -> FleetPlans:
+        """Plans at least one replica of each: what has none cannot be measured."""
+        return FleetPlans(fleet, _options(fleet.system.options, self._rules), 1)
+
     def _planned_load(self, seen: Seen) -> FloatArray:
-        """What is measured or will be after a lead time, and what waits [requests/s]."""
+        """What is measured or will be after a lead time, and what waits; rates in requests/s."""
         rate = self._arrivals()
-        usual = rate * self._patience_s() + seen.ready.sum(axis=1)
-        backlog = np.maximum(seen.served.waiting - usual, 0.0)
         ahead = rate * self._bound.ratio if self._rules.ahead else rate
-        planned: FloatArray = ahead + backlog / self._rules.catch_up_s
-        return planned
+        planned = ahead + self._backlog(seen, rate) / self._rules.catch_up_s
+        return self._followed(np.vstack((planned, self._lengths.mean())))
+
+    def _backlog(self, seen: Seen, rate: FloatArray) -> FloatArray:
+        """The requests that wait beyond what a healthy queue holds."""
+        usual = rate * self._patience_s() + seen.ready.sum(axis=1)
+        beyond: FloatArray = np.maximum(seen.served.waiting - usual, 0.0)
+        return beyond
 
     def _arrivals(self) -> FloatArray:
         """The rate as the operator measures it; without looking ahead, that of a short time."""
@@ -142,11 +161,15 @@ class Planner:
         self._place = place
 
     def _carefully(self, seen: Seen) -> IntArray:
-        """The plan; but reductions wait for the window, and are cut into steps."""
+        """The plan; but reductions wait for the window, and are cut into steps.
+
+        There are none of a server that misses a target.
+        """
         self._wanted.add(self._plan.astype(np.float64))
         stays = (self._plan > 0) & (seen.present > 0)
         highest = self._wanted.highest().astype(np.int64)
         kept = kept_replicas(seen.present, highest, self._rules.largest_cut)
+        kept = np.where(_misses_targets(seen)[:, None], seen.present, kept)
         more = np.where(stays, np.maximum(kept - self._plan, 0), 0)
         return self._plan + self._on_cards_left(more)
 
@@ -163,6 +186,13 @@ class Planner:
                 given[server, place] = min(more[server, place], max(free[kind], 0) // cards)
                 free[kind] -= given[server, place] * cards
         return given
+
+
+def _misses_targets(seen: Seen) -> BoolArray:
+    """Whether servers miss a target now, as their latencies show."""
+    served = seen.served
+    within = (served.delay_within >= ENOUGH) & (served.itl_within >= ENOUGH)
+    return np.asarray(~within & (seen.load.rate > 0))
 
 
 def _options(own: Options, rules: PlanningRules) -> Options:
