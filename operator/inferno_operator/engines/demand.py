@@ -12,7 +12,6 @@ from inferno_operator.engines.division import chunks
 from inferno_operator.engines.own_queries import single
 from inferno_operator.engines.promql import (
     WINDOWS,
-    GroupIdentity,
     RateWindows,
     SeriesGroup,
     by_values,
@@ -43,6 +42,10 @@ DemandReadings = Mapping[Key, DemandReading]
 """What is seen for servers; a Server of which nothing is known has a reading without a number."""
 
 
+SourceLabels = tuple[str, tuple[str, ...]]
+"""The name of a source, and the names of the labels of its series."""
+
+
 class DemandSurvey:
     """Asks Prometheus for the requests that servers should serve.
 
@@ -66,7 +69,7 @@ class DemandSurvey:
     async def ask(self, sources: Mapping[Key, DemandSource]) -> DemandReadings:
         """Return what is seen for each server; a failure is a reading without a number."""
         found: dict[Key, DemandReading] = {}
-        groups: defaultdict[GroupIdentity, list[Key]] = defaultdict(list)
+        groups: defaultdict[SourceLabels, list[Key]] = defaultdict(list)
         own: list[Key] = []
         for key, source in sorted(sources.items()):
             try:
@@ -88,13 +91,13 @@ class DemandSurvey:
             return {key: found.get(key, late) for key in sources}
         return found
 
-    def _identity(self, source: DemandSource) -> GroupIdentity:
+    def _identity(self, source: DemandSource) -> SourceLabels:
         find_demand_source(self._catalogue, source.source)
         return source.source, label_names(source.labels, f"{_FIELD}.labels")
 
     async def _shared(
         self,
-        identity: GroupIdentity,
+        identity: SourceLabels,
         keys: list[Key],
         sources: Mapping[Key, DemandSource],
         found: dict[Key, DemandReading],

@@ -28,6 +28,7 @@ from inferno_operator.engines.promql import (
     SeriesGroup,
     by_values,
     label_names,
+    windows_of,
 )
 from inferno_operator.engines.reading import Values, is_plausible
 from inferno_operator.resources import CUSTOM, Measure, Queries
@@ -102,7 +103,7 @@ async def loads_of(
         remarks += remark
         window = max(window, least_window)
         rates = await reader.numbers(promql.arrivals(group, window, window, "arrivals"))
-        windows = RateWindows(window, max(window, WINDOWS.long))
+        windows = RateWindows(window, max(window, group.windows.long))
         means = promql.means(group, windows)
         tokens = {} if means is None else await reader.numbers(means)
         for values, names in members.items():
@@ -119,17 +120,18 @@ def _groups(
 ) -> Iterator[tuple[SeriesGroup, Mapping[Values, Sequence[Name]]]]:
     """Yield Servers that share queries, with their names by the values of their labels."""
     shared = {
-        name: (measure.source, label_names(measure.labels))
+        name: (measure.source, label_names(measure.labels), windows_of(measure))
         for name, measure in measures.items()
         if measure.source != CUSTOM or CUSTOM in catalogue
     }
     for identity, names in groupby(
         sorted(shared, key=lambda n: (shared[n], n)), shared.__getitem__
     ):
-        source, labels = identity
+        source, labels, windows = identity
         members = by_values(labels, {name: measures[name] for name in names})
         known = _tokens_only(find_source(catalogue, source))
-        yield SeriesGroup(source, known, labels, tuple(sorted(members))), members
+        values = tuple(sorted(members))
+        yield SeriesGroup(source, known, labels, values, windows=windows), members
 
 
 def _tokens_only(source: MetricSource) -> MetricSource:

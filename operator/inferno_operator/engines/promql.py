@@ -21,6 +21,7 @@ from inferno_operator.engines.catalogue import (
     Quotient,
     Term,
 )
+from inferno_operator.resources import Measure
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import is_label_name, quoted
 from inferno_optimizer.errors import InputError
@@ -68,7 +69,7 @@ TIMES = ("itlAverage", "ttftAverage", "waitAverage")
 """Means with percentiles."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class RateWindows:
     """The windows of rates [s]: `short` to see an increase at once, `long` for a steady load.
 
@@ -84,13 +85,19 @@ WINDOWS = RateWindows()
 """The default windows."""
 
 
-GroupIdentity = tuple[str, tuple[str, ...]]
-"""The name of a source, and the names of the labels of its series."""
+def windows_of(measure: Measure | None, usual: RateWindows = WINDOWS) -> RateWindows:
+    """The windows that a Server names, or the usual ones."""
+    chosen = measure.windows if measure else None
+    return RateWindows(chosen.short_seconds, chosen.long_seconds) if chosen else usual
+
+
+GroupIdentity = tuple[str, tuple[str, ...], RateWindows]
+"""The name of a source, the names of the labels of its series, and the windows of rates."""
 
 
 @dataclass(frozen=True)
 class SeriesGroup:
-    """Servers of one source whose series have the same names of labels.
+    """Servers of one source and with the same windows, whose series have the same names of labels.
 
     `labels` are the names in order, `values` the values of each server. The queries of a part of
     a larger group name its values, so that the answers are about nobody else.
@@ -101,11 +108,12 @@ class SeriesGroup:
     labels: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
     is_part: bool = False
+    windows: RateWindows = WINDOWS
 
     @property
     def identity(self) -> GroupIdentity:
         """What the group has in common."""
-        return self.name, self.labels
+        return self.name, self.labels, self.windows
 
     @cached_property
     def selector(self) -> str:

@@ -158,19 +158,13 @@ class Rounds:
         What to ask.
     clock
         The time of day, Unix time [s].
-    windows
-        The windows of rates; the short one grows with the scrape interval.
     """
 
-    def __init__(
-        self, prometheus: Prometheus, clock: Callable[[], float], windows: RateWindows
-    ) -> None:
+    def __init__(self, prometheus: Prometheus, clock: Callable[[], float]) -> None:
         self._prometheus = prometheus
         self._clock = clock
-        self._windows = windows
         self._diagnosis = Diagnosis(prometheus)
-        self._memory: defaultdict[GroupPart, _Memory]
-        self._memory = defaultdict(lambda: _Memory(windows.short))
+        self._memory: dict[GroupPart, _Memory] = {}
 
     async def ask(
         self, chunk: SeriesGroup, number: int, namespaces: Namespaces, effort: Effort
@@ -188,7 +182,8 @@ class Rounds:
         effort
             The limits of the survey.
         """
-        memory = self._memory[chunk.identity, number]
+        fresh = _Memory(chunk.windows.short)
+        memory = self._memory.setdefault((chunk.identity, number), fresh)
         memory.surveys += 1
         memory.suspects.begin(chunk, memory.surveys)
         left_out = memory.suspects.left_out.items()
@@ -211,11 +206,11 @@ class Rounds:
     ) -> Mapping[Values, Told]:
         """Ask about servers that share their queries."""
         brief = _brief_window(memory.interval, memory.short)
-        windows = replace(self._windows, short=memory.short, brief=brief)
+        windows = replace(group.windows, short=memory.short, brief=brief)
         round_ = _Round(group, windows, time=self._clock())
         await asking.needed(round_)
         memory.interval = round_.interval = _interval(round_) or memory.interval
-        memory.short = _short_window(memory.interval, self._windows)
+        memory.short = _short_window(memory.interval, group.windows)
         await asking.young(round_)
         await asking.slow(round_)
         return _told(round_, await self._look_for_missing(round_, asking))
@@ -224,7 +219,7 @@ class Rounds:
         self, group: SeriesGroup, asking: "_Asking", problem: str
     ) -> Mapping[Values, Told]:
         """Ask about servers of which one made queries fail, as far as there is time."""
-        round_ = _Round(group, self._windows, is_apart=True, time=self._clock())
+        round_ = _Round(group, group.windows, is_apart=True, time=self._clock())
         await asking.suspected(round_, problem)
         round_.interval = _interval(round_)
         await asking.young(round_)

@@ -19,6 +19,7 @@ from inferno_operator.engines.promql import (
     SeriesGroup,
     by_values,
     label_names,
+    windows_of,
 )
 from inferno_operator.engines.reading import Reading, Values
 from inferno_operator.engines.rounds import Effort, GroupPart, Rounds, Told
@@ -65,7 +66,7 @@ class Survey:
     clock
         The time of day, Unix time [s].
     windows
-        The windows of rates; the short one grows with the scrape interval.
+        The windows of rates of Servers that name none; short ones grow with the scrape interval.
     """
 
     def __init__(
@@ -77,7 +78,8 @@ class Survey:
     ) -> None:
         self._catalogue = catalogue
         self._clock = clock
-        self._rounds = Rounds(prometheus, clock, windows)
+        self._windows = windows
+        self._rounds = Rounds(prometheus, clock)
         self._own = OwnQueries(prometheus)
         self._seconds: dict[GroupPart, float] = {}
 
@@ -119,12 +121,12 @@ class Survey:
         groups: defaultdict[GroupIdentity, dict[Key, Measure]] = defaultdict(dict)
         for key, measure in measures.items():
             try:
-                groups[_identity(measure, self._catalogue)][key] = measure
+                groups[self._identity(measure)][key] = measure
             except InputError as error:
                 await take(
                     {key: SurveyResult(Reading(refused=str(error), time=self._clock()), None)}
                 )
-        custom = groups.pop((CUSTOM, ()), {})
+        custom = groups.pop(_OWN_QUERIES, {})
         await take({key: SurveyResult(Reading(time=self._clock()), None) for key in custom})
         parts = {
             (identity, number): (members, chunk)
@@ -147,13 +149,23 @@ class Survey:
             self._seconds[part] = asyncio.get_running_loop().time() - began
 
     def _group(self, identity: GroupIdentity, members: "_Members") -> SeriesGroup:
-        name, labels = identity
-        return SeriesGroup(name, self._catalogue[name], labels, tuple(sorted(members.keys)))
+        name, labels, windows = identity
+        values = tuple(sorted(members.keys))
+        return SeriesGroup(name, self._catalogue[name], labels, values, windows=windows)
+
+    def _identity(self, measure: Measure) -> GroupIdentity:
+        if measure.source == CUSTOM and CUSTOM not in self._catalogue:
+            return _OWN_QUERIES
+        find_source(self._catalogue, measure.source)
+        return measure.source, label_names(measure.labels), windows_of(measure, self._windows)
 
     def _unasked(self, members: "_Members", chunk: SeriesGroup, problem: str) -> Results:
         told = Told(Reading(unavailable=problem, time=self._clock()))
         return _results(members, chunk.source, dict.fromkeys(chunk.values, told))
 
+
+_OWN_QUERIES: GroupIdentity = (CUSTOM, (), WINDOWS)
+"""Servers that share no query."""
 
 _LATE = (
     f"not asked, as other sources and labels took {SHARED_SECONDS:g} s:"
@@ -192,10 +204,3 @@ def _asking(
     for key, measure in measures.items():
         if measure.queries:
             yield key, (found[key].reading, measure.queries)
-
-
-def _identity(measure: Measure, catalogue: MetricSources) -> GroupIdentity:
-    if measure.source == CUSTOM and CUSTOM not in catalogue:
-        return CUSTOM, ()
-    find_source(catalogue, measure.source)
-    return measure.source, label_names(measure.labels)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from inferno_operator.resources.allocation import Load
 from inferno_operator.resources.schema import (
@@ -14,6 +14,7 @@ from inferno_operator.resources.schema import (
     PositiveInteger,
     Rule,
     Time,
+    without_fraction,
 )
 
 CUSTOM = "Custom"
@@ -23,6 +24,12 @@ Quality = Literal["Fresh", "Idle", "Partial", "Stale", "Missing", "Refused"]
 
 USABLE: frozenset[Quality] = frozenset({"Fresh", "Idle", "Partial"})
 """Qualities whose numbers are new."""
+
+SHORT_SECONDS, LONG_SECONDS = 60, 300
+"""Defaults of the windows of rates [s]."""
+
+SHORTEST_WINDOW, LONGEST_WINDOW = 10, 3600
+"""Bounds of a window of rates [s]."""
 
 CATCH_UP_SECONDS = 60
 """Default of the time in which a backlog is to be served [s]."""
@@ -36,6 +43,9 @@ MAX_LABEL = 256
 MAX_QUERY = 4096
 """Most characters of a query of a Server."""
 
+WindowSeconds = Annotated[
+    int, Field(ge=SHORTEST_WINDOW, le=LONGEST_WINDOW), BeforeValidator(without_fraction)
+]
 SourceName = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
 LabelValue = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
 PromQL = Annotated[str, Field(min_length=1, max_length=MAX_QUERY)]
@@ -98,6 +108,23 @@ class DemandSource(Part):
     """PromQL of source Custom; above 0 while requests wait, or have arrived in five minutes."""
 
 
+class MeasuringWindows(Part):
+    """Over which times the rates of a server are measured."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "longSeconds must not be less than shortSeconds",
+            "self.shortSeconds <= self.longSeconds",
+            lambda windows: windows.short_seconds <= windows.long_seconds,
+        ),
+    )
+
+    short_seconds: WindowSeconds = SHORT_SECONDS
+    """In which an increase is seen; four scrape intervals if that is more [s]."""
+    long_seconds: WindowSeconds = LONG_SECONDS
+    """Of which the rate and the lengths are means, while chance explains the short window [s]."""
+
+
 class Measure(Part):
     """Where Prometheus has the load and the latencies of a server."""
 
@@ -128,6 +155,8 @@ class Measure(Part):
     """PromQL that replaces single quantities of the source."""
     catch_up_seconds: PositiveInteger = CATCH_UP_SECONDS
     """Time in which requests that wait beyond a healthy queue are to be served [s]."""
+    windows: MeasuringWindows | None = None
+    """Over which times rates are means; absent: 60 s and 300 s."""
     demand: DemandSource | None = None
     """What sees requests while nothing runs; with it, a server that is idle may have 0 replicas."""
 

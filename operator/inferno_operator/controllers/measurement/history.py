@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inferno_operator.controllers.measurement.lookahead import STEP_S, Lookahead
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.past import PastLoad, Span, loads_of
-from inferno_operator.engines.promql import WINDOWS
+from inferno_operator.engines.promql import windows_of
 from inferno_operator.resources import Measure
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import PrometheusPast
@@ -42,9 +42,10 @@ class PastRates:
         end = self.clock() // STEP_S * STEP_S
         span = Span(end - HISTORY_S + 2 * STEP_S, end, STEP_S)
         for part in _apart(measures):
+            seconds = windows_of(next(iter(part.values()))).long
             try:
                 loads, _ = await loads_of(
-                    part, self.prometheus, self.catalogue, span, logger.debug, WINDOWS.long
+                    part, self.prometheus, self.catalogue, span, logger.debug, seconds
                 )
             except InfernoError as error:
                 logger.warning("the loads of the last day are not known: %s", error)
@@ -59,7 +60,8 @@ def _apart(measures: Mapping[Key, Measure]) -> list[dict[Key, Measure]]:
     parts: defaultdict[object, dict[Key, Measure]] = defaultdict(dict)
     for key, measure in measures.items():
         own = key if measure.queries else None
-        parts[measure.source, tuple(sorted(measure.labels)), own][key] = measure
+        labels, windows = tuple(sorted(measure.labels)), windows_of(measure)
+        parts[measure.source, labels, windows, own][key] = measure
     return list(parts.values())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from inferno_operator.engines.promql import WINDOWS
+from inferno_operator.engines.promql import WINDOWS, windows_of
 from inferno_operator.resources import (
     DIGITS,
     Load,
@@ -90,11 +90,11 @@ def differs(old: float | None, new: float | None, share: float = MOVED) -> bool:
     return abs(new - old) > share * max(abs(old), abs(new))
 
 
-def load_moved(old: Load | None, new: Load) -> bool:
-    """Whether a load moved noticeably, and not by chance."""
+def load_moved(old: Load | None, new: Load, measure: Measure | None = None) -> bool:
+    """Whether a load moved noticeably, and not by chance in the long window."""
     if old is None or differs(_computed(old), _computed(new)) or _accepts_other(old, new):
         return True
-    return bool(moved(_numbers(old), _numbers(new), WINDOWS.long).any())
+    return bool(moved(_numbers(old), _numbers(new), windows_of(measure).long).any())
 
 
 def _computed(load: Load) -> int | None:
@@ -139,7 +139,7 @@ def _load(
     measure = server.spec.measure
     newest = _plus(arrivals, backlog, measure)
     if may_shrink(measured):
-        return newest if last is None else _followed(last, newest)
+        return newest if last is None else _followed(last, newest, measure)
     if before is None or last is None or measured.quality not in SHRINKS:
         return _largest([*known, newest])
     waited = _plus(last, -(before.backlog or 0.0), measure)  # what waits now is known
@@ -154,11 +154,12 @@ def _with_schedule(found: Load | None, server: Server, now: datetime) -> Load | 
     return found.model_copy(update={"arrival_rate": least})
 
 
-def _followed(last: Load, newest: Load) -> Load:
+def _followed(last: Load, newest: Load, measure: Measure | None) -> Load:
     """Return the newest load; the last one while they differ by noise."""
-    if not load_moved(last, newest):
+    if not load_moved(last, newest, measure):
         return last
-    rate = float(followed(_numbers(last), _numbers(newest), WINDOWS.long)[0, 0])
+    seconds = windows_of(measure).long
+    rate = float(followed(_numbers(last), _numbers(newest), seconds)[0, 0])
     rate = round(rate * SECONDS_PER_MINUTE, DIGITS)
     return newest.model_copy(update={"arrival_rate": rate})
 

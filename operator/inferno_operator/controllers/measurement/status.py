@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from inferno_operator.controllers.measurement.load import differs, load, load_moved
-from inferno_operator.resources import Measured, Server, ServerStatus, Status
+from inferno_operator.resources import Measure, Measured, Server, ServerStatus, Status
 from inferno_operator.resources.conditions import Verdict, changed, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
@@ -57,7 +57,7 @@ def update(observation: Observation, measured: Measured, now: datetime) -> Field
         return None
     judged = verdict(measured, now)
     news = _is_news(observation.status, before, measured, judged)
-    if not news and not (before and _is_due(before, measured, now)):
+    if not news and not (before and _is_due(before, measured, server.spec.measure, now)):
         return None
     return FieldUpdate(
         observation.reference,
@@ -98,11 +98,11 @@ def _is_news(status: Status, before: Measured | None, measured: Measured, judged
     )
 
 
-def _is_due(before: Measured, measured: Measured, now: datetime) -> bool:
+def _is_due(before: Measured, measured: Measured, measure: Measure | None, now: datetime) -> bool:
     """Whether a number or the load moved noticeably, and the last write is some time ago."""
     if now - before.time < AT_MOST_EVERY:
         return False
-    if measured.load is not None and load_moved(before.load, measured.load):
+    if measured.load is not None and load_moved(before.load, measured.load, measure):
         return True
     pairs = ((getattr(before, name), getattr(measured, name)) for name in NUMBERS)
     return any(differs(old, new) for old, new in pairs)
@@ -119,7 +119,9 @@ def _status(
 def _spec(server: Server, measured: Measured) -> Manifest | None:
     """Return the fields of spec.currentAlloc; None if they have not moved."""
     current, newest = server.spec.current_alloc, load(server, measured)
-    if newest is None or not load_moved(current.load if current else None, newest):
+    if newest is None or not load_moved(
+        current.load if current else None, newest, server.spec.measure
+    ):
         return None
     fields: dict[str, Any] = {"load": newest.to_json()}
     times = {

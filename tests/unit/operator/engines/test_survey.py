@@ -199,6 +199,20 @@ TEAMS = 8
 PER_TEAM = 40
 
 
+async def test_servers_with_other_windows_have_queries_of_these_windows(table: Table) -> None:
+    other = vllm("n", windows={"shortSeconds": 90, "longSeconds": 1200})
+
+    found = await survey(table).ask({key("usual"): vllm("m"), key("other"): other})
+    of_other = [query for query in table.asked if '"n"' in query]
+    of_usual = [query for query in table.asked if '"m"' in query]
+
+    assert found[key("other")].reading.windows == promql.RateWindows(90, 1200)
+    assert found[key("usual")].reading.windows == promql.WINDOWS
+    assert any("[1200s]" in query for query in of_other)
+    assert not any("[300s]" in query or "[60s]" in query for query in of_other)
+    assert not any("[1200s]" in query or "[90s]" in query for query in of_usual)
+
+
 def fleet(table: Table) -> dict[Key, Measure]:
     """Servers of several namespaces that share their queries."""
     measures = {}

@@ -293,6 +293,24 @@ def test_poisson_noise_of_a_constant_load_hardly_moves_it(rate: float) -> None:
     assert sum(old != new for old, new in pairwise(loads)) <= 30  # three in an hour
 
 
+def test_a_longer_window_tells_smaller_changes_from_chance() -> None:
+    windows = {"shortSeconds": 60, "longSeconds": 3600}
+    measure = {"source": "vLLM", "labels": {"model_name": "m"}, "windows": windows}
+    changes = measurement("Fresh", 600), measurement("Fresh", 660)  # 10 %; chance: 7 % of 300 s
+
+    few, _ = after(measurement("Fresh", 60), measurement("Fresh", 66))
+    many, _ = after(
+        measurement("Fresh", 60), measurement("Fresh", 66), of=running(1, measure=measure)
+    )
+    both = [after(*changes, of=of)[0] for of in (subject(), running(1, measure=measure))]
+
+    assert few.load is not None
+    assert few.load.arrival_rate == 60
+    assert many.load is not None
+    assert many.load.arrival_rate == 66
+    assert [found.load and found.load.arrival_rate for found in both] == [660, 660]
+
+
 def test_a_load_that_doubles_or_ends_is_more_than_noise_however_small_it_is() -> None:
     few = measurement("Fresh", 0.4)  # two requests in the long window
 
