@@ -167,6 +167,12 @@ def _wrong_load(server: Server, told: Load, catalogue: Catalogue) -> Iterator[st
     for name, (count, expected) in counts.items():
         if count not in (0, expected):  # an optimizer tells the fields of its generation
             yield f"load.{name}: it is for {count} tokens, not the {expected} that were asked for"
+    steps, expected_steps = told.tokens_per_step, max(asked.tokens_per_step, 1.0)
+    if steps and not _is_same(steps, expected_steps):
+        yield (
+            f"load.tokensPerStep: it is for {steps:g} tokens, not the {expected_steps:g} that were"
+            " asked for"
+        )
     if not (asked.idle or any(count for count, _ in counts.values())):
         yield (
             "load: it is for requests without tokens, as if the server were idle; does the"

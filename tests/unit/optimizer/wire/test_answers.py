@@ -17,6 +17,7 @@ from inferno_optimizer.system import (
     Load,
     Reason,
     SaturationPolicy,
+    Server,
     Solution,
     SolverStatus,
     System,
@@ -147,6 +148,10 @@ def given_to(answer: JsonObject) -> JsonObject:
         (lambda a: given_to(a).update(load=None), "load.arrivalRate: it is for 0 requests/min"),
         (lambda a: given_to(a)["load"].update(avgLength=7), "load.avgLength: it is for 7 tokens"),
         (lambda a: given_to(a)["load"].update(avgOutTokens=7), "load.avgOutTokens: it is for 7"),
+        (
+            lambda a: given_to(a)["load"].update(tokensPerStep=2.5),
+            "load.tokensPerStep: it is for 2.5",
+        ),
         (lambda a: given_to(a)["load"].update(avgLength=0), "performance data of generation 1?"),
         (lambda a: a.update(allocations={}), "is neither in allocations nor in unserved"),
         (lambda a: a["allocations"].update({key: {} for key in a["allocations"]}), "for 0 req"),
@@ -164,6 +169,24 @@ def test_what_is_no_answer_to_this_system_is_refused(spoil: Any, words: str) -> 
         decode_solution(answer, FLEET)
 
     assert words in str(raised.value)
+
+
+def with_drafts(server: Server) -> Server:
+    load = replace(server.load, tokens_per_step=2.5)
+    return replace(server, current=replace(server.current, load=load))
+
+
+def test_other_tokens_of_a_step_are_refused_and_those_asked_for_or_none_are_not() -> None:
+    """An optimizer that does not know them leaves them out; 0 asks for one."""
+    drafts = replace(FLEET, servers=tuple(map(with_drafts, FLEET.servers)))
+    for system, fine, wrong in ((drafts, 2.5 * (1 + 1e-7), 1.0), (FLEET, 1.0, 2.5)):
+        answer = answer_to(system)
+        for told in (fine, 0.0):
+            given_to(answer)["load"].update(tokensPerStep=told)
+            assert decode_solution(answer, system).decisions
+        given_to(answer)["load"].update(tokensPerStep=wrong)
+        with pytest.raises(InputError, match=f"it is for {wrong:g} tokens, not the"):
+            decode_solution(answer, system)
 
 
 def test_another_accelerator_than_the_one_that_a_server_keeps_is_refused() -> None:
