@@ -12,19 +12,27 @@ from tests.engines.prometheus import Prometheus
 from tests.engines.promtool import Promtool
 
 INTERVAL_S = 15
-LENGTH_S = 600
+LENGTH_S = 4200
 LATELY_S = 120
 """So long there is another share than before."""
 
 TOKENS_PER_S = 1000
-SHARES = {"steady": (0.6, 0.6), "restarted": (0.6, 0.1), "warmer": (0.2, 0.6), "cold": (0.0, 0.0)}
-"""The share before, and lately."""
+SHARES = {
+    "steady": (0.6, 0.6, 0.6),
+    "restarted": (0.6, 0.6, 0.1),
+    "warmer": (0.2, 0.2, 0.6),
+    "often low": (0.3, 0.6, 0.6),
+    "cold": (0.0, 0.0, 0.0),
+}
+"""The share in a quarter of the hour, in the rest of it, and lately."""
+
+LOW_S = 1500
 
 
-def hits(passed: int, before: float, lately: float) -> float:
+def hits(passed: int, low: float, usual: float, lately: float) -> float:
     """The counter of cached tokens after some seconds."""
-    late = max(passed - (LENGTH_S - LATELY_S), 0)
-    return TOKENS_PER_S * (before * (passed - late) + lately * late)
+    early, late = min(passed, LOW_S), max(passed - (LENGTH_S - LATELY_S), 0)
+    return TOKENS_PER_S * (low * early + usual * (passed - early - late) + lately * late)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +52,7 @@ def past(tmp_path_factory: pytest.TempPathFactory, promtool: Path) -> Path:
     return folder / "data"
 
 
-def test_the_share_falls_with_a_restart_and_rises_when_it_is_higher_for_long(
+def test_the_share_falls_with_a_restart_and_is_not_above_what_it_often_was_in_an_hour(
     processes: Processes, prometheus_program: Path, past: Path
 ) -> None:
     group = SeriesGroup(
@@ -62,5 +70,6 @@ def test_the_share_falls_with_a_restart_and_rises_when_it_is_higher_for_long(
 
     assert found["steady"] == pytest.approx(0.6, abs=0.01)
     assert found["restarted"] == pytest.approx(0.1, abs=0.01)  # not 0.4, the mean of five minutes
-    assert 0.2 < found["warmer"] < 0.45  # not 0.6, the mean of one minute
+    assert found["warmer"] == pytest.approx(0.2, abs=0.01)  # as in most of the hour
+    assert found["often low"] == pytest.approx(0.3, abs=0.05)  # nor 0.6, the mean of five minutes
     assert found["cold"] == 0

@@ -59,6 +59,9 @@ TARGET = ("job", "instance", "cluster", "namespace", "pod")
 STEP_SECONDS = 60
 """Time between two moments at which the newest sample is looked for [s]."""
 
+LOW_QUANTILE, LOW_SECONDS = 0.1, 3600
+"""Of the shares of cached tokens in a long time [s], the one that plans count on."""
+
 FEW, FEW_COUNT = "few ", "number of few "
 """Prefixes of the parts with means of few requests, and with their number."""
 
@@ -210,8 +213,8 @@ def means(group: SeriesGroup, windows: RateWindows) -> Query | None:
 
     Times are those of the short window if enough requests ended in it, else of the long one;
     tokens are those of the long window. If few requests ended in it, their mean and their number
-    are parts of their own. The shares of cached and of accepted tokens are the lower ones of both
-    windows.
+    are parts of their own. The share of accepted tokens is the lower one of both windows; that of
+    cached tokens is not above a low quantile of the last hour either.
     """
     parts = [
         (name, " or ".join(text(item) for item in items))
@@ -437,7 +440,10 @@ def _means(
     if quantity in TIMES:
         yield quantity, lambda item: _time(group, item, windows)
         return
-    if quantity in (CACHED_SHARE, ACCEPTED_SHARE):
+    if quantity == CACHED_SHARE:
+        yield quantity, lambda item: _low(group, item, windows)
+        return
+    if quantity == ACCEPTED_SHARE:
         yield quantity, lambda item: _lower(group, item, windows)
         return
     yield quantity, lambda item: _quotient(group, item, windows.long, enough)
@@ -458,6 +464,18 @@ def _lower(group: SeriesGroup, item: Quotient, windows: RateWindows) -> str:
     """The lower one of the means of both windows: it falls at once, and rises later."""
     short, long = (_quotient(group, item, each, "> 0") for each in (windows.short, windows.long))
     return f"({short} < {long} or {long})"
+
+
+def _low(group: SeriesGroup, item: Quotient, windows: RateWindows) -> str:
+    """The lower one of both windows, but for the past: a low quantile of what it was in an hour.
+
+    A share that is often lower does not carry the load then; one that rose for good is used after
+    most of the hour. Servers without requests in the long window have none.
+    """
+    short, long = (_quotient(group, item, each, "> 0") for each in (windows.short, windows.long))
+    before = f"quantile_over_time({LOW_QUANTILE}, {long}[{LOW_SECONDS}s:{windows.long}s])"
+    parts = _union((("short", short), ("long", long), ("before", before)))
+    return f"(min {group.by} ({parts}) and {long})"
 
 
 def _quotient(group: SeriesGroup, item: Quotient, seconds: int, condition: str) -> str:

@@ -1,6 +1,7 @@
 """The current allocation of a Server, from the replicas that run; pure."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from inferno_operator.controllers.actuation.decision import placements
 from inferno_operator.controllers.actuation.targets import ScaledObjects, available
@@ -16,26 +17,39 @@ def running(reference: ModelBoosterRef, workload: ScaledObjects) -> Mapping[str,
     }
 
 
-def has_changed(server: Server, running: Mapping[str, int]) -> bool:
-    """Whether the Server's current allocation differs from the replicas that run."""
+NONE: Mapping[str, int] = MappingProxyType({})
+"""No replica is cold."""
+
+
+def has_changed(server: Server, running: Mapping[str, int], cold: Mapping[str, int] = NONE) -> bool:
+    """Whether the Server's current allocation differs from the replicas that run, or are cold."""
     current = server.spec.current_alloc
     if current is None or current.accelerator != _accelerator(server, running):
         return True
-    reported = {part.accelerator: part.num_replicas for part in placements(current)}
-    return reported != {name: count for name, count in running.items() if count}
+    reported = {
+        part.accelerator: (part.num_replicas, part.cold_replicas or 0)
+        for part in placements(current)
+    }
+    return reported != {name: (n, cold.get(name, 0)) for name, n in running.items() if n}
 
 
 def current_allocation(
-    server: Server, running: Mapping[str, int], unit_costs: Mapping[str, float]
+    server: Server,
+    running: Mapping[str, int],
+    unit_costs: Mapping[str, float],
+    cold: Mapping[str, int] = NONE,
 ) -> Manifest:
     """Return `currentAlloc` from the running replicas, without the load, which users set.
 
     If several accelerators have replicas, `accelerator` is the one with the most (the first of
     the reference among equals), replicas and cost are totals, and the mix has one entry for
-    each accelerator, as in a desired allocation.
+    each accelerator, as in a desired allocation. `cold` replicas have just started.
     """
     order = sorted(filter(running.get, running), key=lambda name: -running[name])
-    mix = [_on(name, server, running[name], unit_costs) for name in order]
+    mix = [
+        {**_on(name, server, running[name], unit_costs), **_cold(cold.get(name, 0))}
+        for name in order
+    ]
     if len(mix) == 1:
         return mix[0]
     accelerator = _accelerator(server, running)
@@ -44,6 +58,7 @@ def current_allocation(
         "numReplicas": sum(running.values()),
         "maxBatch": _max_batch(server, accelerator),
         "cost": round(sum(part["cost"] for part in mix), DIGITS),
+        **_cold(sum(part.get("coldReplicas", 0) for part in mix)),
     }
     return {**whole, "mix": mix} if mix else whole
 
@@ -56,6 +71,11 @@ def _on(name: str, server: Server, count: int, unit_costs: Mapping[str, float]) 
         "maxBatch": _max_batch(server, name),
         "cost": round(count * unit_costs.get(name, 0.0), DIGITS),
     }
+
+
+def _cold(replicas: int) -> Manifest:
+    """Return the field with the cold replicas, if there are any."""
+    return {"coldReplicas": replicas} if replicas else {}
 
 
 def unit_costs(resources: Iterable[Resource], model: str) -> Mapping[str, float]:

@@ -23,6 +23,8 @@ class PodCounts:
     start_seconds
         Time from created to ready of the ready ones, by uid [s]. One that was unready for a
         while counts until it was ready again.
+    ready_since
+        When the ready ones became ready.
     """
 
     live: int = 0
@@ -31,6 +33,7 @@ class PodCounts:
     terminating: int = 0
     changed: datetime | None = None
     start_seconds: Mapping[str, float] = field(default_factory=dict)
+    ready_since: tuple[datetime, ...] = ()
 
 
 def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
@@ -50,6 +53,7 @@ def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
             for pod in live
             if _is_ready(pod)
         },
+        ready_since=tuple(_changed(pod) for pod in live if _is_ready(pod)),
     )
 
 

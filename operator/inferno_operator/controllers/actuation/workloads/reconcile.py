@@ -14,6 +14,10 @@ from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaSteps, ServerTargets
 from inferno_operator.controllers.actuation.workloads.lead_times import lead_times
+from inferno_operator.controllers.actuation.workloads.prompt_caches import (
+    cold_replicas,
+    warm_after,
+)
 from inferno_operator.controllers.actuation.workloads.reading import (
     Memory,
     read_scaled_servers,
@@ -111,9 +115,8 @@ async def _reconcile(
     await _report_all(pairs, steps, supply, context)
     if failures:
         return ReconcileResult.FAILED
-    return ReconcileResult.due_after(
-        min(filter(None, (due_after(*p, now) for p in pairs)), default=None)
-    )
+    looks = (look for pair in pairs for look in (due_after(*pair, now), warm_after(pair[0], now)))
+    return ReconcileResult.due_after(min(filter(None, looks), default=None))
 
 
 async def _read(namespace: str, context: Context) -> Objects:
@@ -207,9 +210,10 @@ async def _report(
     Returns the event that the condition has another reason, if it has.
     """
     reference, generation = scaled.observation.reference, scaled.observation.generation
-    if _runs_something_else(scaled):
+    cold = cold_replicas(scaled, context.now())
+    if _runs_something_else(scaled, cold):
         costs = supply.unit_costs(scaled.server.spec.model)
-        current = current_allocation(scaled.server, scaled.running, costs)
+        current = current_allocation(scaled.server, scaled.running, costs, cold)
         body = reference.manifest(spec={"currentAlloc": current})
         written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
         context.world.written(written)
@@ -232,11 +236,11 @@ async def _report(
     return _event(reference, verdict) if is_news else None
 
 
-def _runs_something_else(scaled: ScaledServer) -> bool:
+def _runs_something_else(scaled: ScaledServer, cold: Mapping[str, int]) -> bool:
     """Whether the current allocation of a Server is not what runs; unknown pods change nothing."""
     if any(item.scale is None for item in scaled.found):
         return False
-    return has_changed(scaled.server, scaled.running)
+    return has_changed(scaled.server, scaled.running, cold)
 
 
 def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) -> Verdict | None:

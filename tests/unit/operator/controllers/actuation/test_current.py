@@ -82,6 +82,20 @@ def test_each_of_several_accelerators_is_told_the_largest_first() -> None:
     assert has_changed(server(currentAlloc=found), {"A": 2, "B": 2})
 
 
+def test_cold_replicas_are_told_of_each_accelerator_and_of_all() -> None:
+    counts, cold = {"A": 2, "B": 3}, {"A": 1, "B": 2}
+
+    found = current_allocation(server(), counts, COSTS, cold)
+
+    assert found["coldReplicas"] == 3
+    assert {part["accelerator"]: part["coldReplicas"] for part in found["mix"]} == cold
+    assert current_allocation(server(), {"A": 2, "B": 0}, COSTS, cold)["coldReplicas"] == 1
+    assert "coldReplicas" not in current_allocation(server(), counts, COSTS)
+    assert not has_changed(server(currentAlloc=found), counts, cold)
+    assert has_changed(server(currentAlloc=found), counts)
+    assert has_changed(server(currentAlloc=found), counts, {"A": 1, "B": 1})
+
+
 @pytest.mark.parametrize("counts", [{"A": 2, "B": 0}, {"A": 0, "B": 0}])
 def test_one_accelerator_or_none_is_no_mix(counts: dict[str, int]) -> None:
     assert "mix" not in current_allocation(server(), counts, COSTS)

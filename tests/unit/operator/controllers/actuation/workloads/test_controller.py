@@ -88,7 +88,7 @@ class Scene:
             c for c in stored.get("status", {}).get("conditions", ()) if c["type"] != ALLOCATED
         ]
         spec = {**stored["spec"], "desiredAlloc": whole}
-        status = {"conditions": [*others, condition]}
+        status = {**stored.get("status", {}), "conditions": [*others, condition]}
         self.cluster.add({**stored, "spec": spec, "status": status})
 
     def deploy(self, name: str, replicas: int = 0) -> None:
@@ -203,6 +203,38 @@ async def test_a_decision_reaches_the_deployment_and_what_runs_comes_back() -> N
     assert scene.replicas("a") == 2
     assert (current["accelerator"], current["numReplicas"], current["cost"]) == ("A", 2, 20)
     assert [event.reason for event in scene.cluster.events] == ["Moving", "Actuated"]
+
+
+@pytest.mark.parametrize("cached", [60, 0])
+async def test_replicas_that_have_just_started_are_told_where_prompts_are_cached(
+    cached: int,
+) -> None:
+    scene = Scene()
+    load = {"arrivalRate": 30, "avgInTokens": 100, "avgOutTokens": 1, "cachedTokens": cached}
+    scene.add("S", workload("A", "a"))
+    stored = scene.cluster.objects["Server", Key("default", "s")]
+    measured = {"time": scene.time(), "quality": "Fresh", "load": load}
+    scene.cluster.add({**stored, "status": {"measured": measured}})
+    scene.deploy("a", 1)
+    scene.decide("S", A=1)
+
+    def told() -> tuple[int, int]:
+        current = scene.cluster.objects["Server", Key("default", "s")]["spec"]["currentAlloc"]
+        return current["numReplicas"], current.get("coldReplicas", 0)
+
+    async with running(scene):
+        await scene.until(lambda: told() == (1, 1 if cached else 0))
+        await asyncio.sleep(590)
+        assert told() == (1, 1 if cached else 0)
+        scene.decide("S", A=2)
+        await scene.until(lambda: told()[0] == 2)
+        assert told() == (2, 1 if cached else 0)  # the first one is warm
+        started = scene.now()
+        await scene.until(lambda: told() == (2, 0))
+
+    assert not cached or scene.now() - started == pytest.approx(
+        timedelta(minutes=10), abs=timedelta(seconds=5)
+    )
 
 
 async def test_of_very_many_servers_that_move_no_one_gets_an_event() -> None:

@@ -81,6 +81,7 @@ def test_pods_are_counted_by_what_they_do() -> None:
         terminating=1,
         changed=objects.NOW + timedelta(seconds=60),
         start_seconds={"p": 30},
+        ready_since=(objects.NOW + timedelta(seconds=30),),
     )
 
 
