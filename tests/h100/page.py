@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from tests.h100.limits import ONE_SHAPE, THREE_SHAPES, Limit, limits
 from tests.h100.runs import Measured, Predicted, fitted, itl_percentiles, measured, predicted
 
 PAGE = "docs/how-far-is-it-off.md"
 
-CALIBRATED_ON = ("closed-512-128.csv", "closed-all.csv")
+CALIBRATED_ON = (ONE_SHAPE, THREE_SHAPES)
 """One shape, and three shapes."""
 
 INTRODUCTION = """\
@@ -19,6 +20,16 @@ them. Errors are (predicted - measured) / measured. The parameters are `stepParm
 calibrate` finds them, from the eight runs with 512 input and 128 output tokens (*one shape*), or
 from all fifteen runs with a fixed number of clients (*three shapes*). Nothing was fitted to
 random arrivals.
+"""
+
+LIMITS = """
+## What must hold
+
+The largest error of each kind, and what it may be; a test has the same limits. Random arrivals are
+those up to 18 requests/s, with a largest batch of 64. A full batch has 32 clients at least.
+
+| what | calibrated on | runs | largest error | of the run | limit |
+|---|---|---|---|---|---|
 """
 
 OPEN = """
@@ -66,7 +77,22 @@ def page() -> str:
     arrivals = "".join(_arrivals(run) for run in random)
     variation = "".join(map(_variation, random))
     clients = "".join(_clients(run) for run in runs if run.clients)
-    return f"{INTRODUCTION}{OPEN}{arrivals}{VARIATION}{variation}{CLOSED}{clients}{WHY}"
+    kept = "".join(map(_limit, limits()))
+    return (
+        f"{INTRODUCTION}{LIMITS}{kept}{OPEN}{arrivals}{VARIATION}{variation}{CLOSED}{clients}{WHY}"
+    )
+
+
+def _limit(limit: Limit) -> str:
+    run, error = limit.worst
+    shapes = "one shape" if limit.file == ONE_SHAPE else "three shapes"
+    number, most = f"{len(limit.runs)}", f"{100 * limit.most:.0f} %"
+    return _row(limit.name, shapes, number, f"{100 * error:+.1f} %", _title(run), most)
+
+
+def _title(run: Measured) -> str:
+    lengths = f"{run.inputs:.0f}/{run.outputs:.0f}"
+    return f"{lengths}, {run.clients} clients" if run.clients else f"{lengths}, {run.rate:.1f}/s"
 
 
 def _arrivals(run: Measured) -> str:

@@ -11,6 +11,7 @@ from inferno_optimizer.sizing.performance import Requests
 from inferno_optimizer.sizing.rates import Replicas, TargetLimits, highest_rate, size
 from inferno_optimizer.sizing.step_model import StepModel
 from inferno_optimizer.system import StepParameters, Target
+from tests.h100.limits import ONE_SHAPE, Limit, limits
 from tests.h100.runs import (
     P95,
     Measured,
@@ -18,31 +19,23 @@ from tests.h100.runs import (
     itl_percentiles,
     latencies,
     measured,
-    predicted,
     replica,
 )
 
-ONE_SHAPE, ALL_SHAPES = "closed-512-128.csv", "closed-all.csv"
 OPEN = [run for run in measured() if not run.clients]
-CLOSED = [run for run in measured() if run.clients]
-MODERATE = [run for run in OPEN if run.batch == 64 and run.rate <= 18]
-ELSEWHERE = [run for run in CLOSED if not 400 < run.inputs < 700]
-"""Runs with lengths that were not calibrated."""
-
-FULL = [run for run in CLOSED if run.clients >= 32]
 
 
 def name_of(run: Measured) -> str:
     return run.name
 
 
-@pytest.mark.parametrize("run", MODERATE, ids=name_of)
-def test_calibrated_with_clients_it_predicts_random_arrivals(run: Measured) -> None:
-    found = predicted(fitted(ONE_SHAPE), run)
-
-    assert found.itl == pytest.approx(run.itl, rel=0.07)
-    assert found.ttft == pytest.approx(run.ttft, rel=0.10)
-    assert found.ttft_p95 == pytest.approx(run.ttft_p95, rel=0.15)
+@pytest.mark.parametrize(
+    ("limit", "run"),
+    [(limit, run) for limit in limits() for run in limit.runs],
+    ids=lambda value: value.name.replace(" ", "-"),
+)
+def test_predictions_are_within_the_limits_of_the_page(limit: Limit, run: Measured) -> None:
+    assert abs(limit.error(run)) <= limit.most
 
 
 @pytest.mark.parametrize("run", OPEN, ids=name_of)
@@ -53,21 +46,6 @@ def test_calibrated_with_clients_it_predicts_how_inter_token_latencies_vary(run:
 
     assert found == pytest.approx(itl_percentiles(run), rel=0.10)
     assert found[:2] == pytest.approx(itl_percentiles(run)[:2], rel=0.07)
-
-
-@pytest.mark.parametrize("run", [r for r in ELSEWHERE if r.clients <= 32], ids=name_of)
-def test_calibrated_with_one_shape_it_predicts_others(run: Measured) -> None:
-    assert predicted(fitted(ONE_SHAPE), run).itl == pytest.approx(run.itl, rel=0.10)
-
-
-@pytest.mark.parametrize("run", measured(), ids=name_of)
-def test_calibrated_with_three_shapes_no_inter_token_latency_is_far_off(run: Measured) -> None:
-    assert predicted(fitted(ALL_SHAPES), run).itl == pytest.approx(run.itl, rel=0.12)
-
-
-@pytest.mark.parametrize("run", FULL, ids=name_of)
-def test_a_full_batch_has_the_measured_throughput(run: Measured) -> None:
-    assert predicted(fitted(ALL_SHAPES), run).rate == pytest.approx(run.rate, rel=0.06)
 
 
 def test_a_lone_request_takes_its_steps_and_its_prompt() -> None:
