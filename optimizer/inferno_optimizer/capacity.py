@@ -59,7 +59,7 @@ def cards_in_use(catalogue: Catalogue, model: str, allocation: Allocation) -> Ma
     """Cards by type that an allocation of a model uses; 0 of a type that nothing names."""
     cards: Counter[str] = Counter()
     for part in allocation.parts:
-        card_type, count = catalogue.cards_per_replica(model, part.accelerator)
+        card_type, count = catalogue.cards_per_replica(model, part.accelerator, part.role)
         is_known = part.accelerator in catalogue.accelerators
         if part.replicas > 0 and (is_known or card_type in catalogue.system.capacity):
             cards[card_type] += part.replicas * count

@@ -15,6 +15,8 @@ from inferno_optimizer.system import (
     Load,
     PerformanceProfile,
     PrefillDecodeParameters,
+    Role,
+    RoleProfile,
     Server,
     StepParameters,
     Target,
@@ -40,14 +42,14 @@ def _warned(catalogue: Catalogue, server: Server, decision: Decision) -> Decisio
     found = tuple(
         warning
         for part in parts
-        if (profile := catalogue.profile(server.model, part.accelerator))
+        if (profile := catalogue.profile(server.model, part.accelerator, part.role))
         for warning in warnings_of(server, profile, part.max_batch_size, target)
     )
     return replace(decision, warnings=found) if found else decision
 
 
 def warnings_of(
-    server: Server, profile: PerformanceProfile, batch: int, target: Target
+    server: Server, profile: PerformanceProfile | RoleProfile, batch: int, target: Target
 ) -> Iterator[str]:
     """Warnings about a server on the accelerator of a profile; none for an idle server.
 
@@ -61,13 +63,20 @@ def warnings_of(
         What the server's class promises for its model.
     """
     if not server.load.idle:
-        yield from _beyond_memory(server.load, profile, batch)
+        if not _computes_only_prompts(profile):
+            yield from _beyond_memory(server.load, profile, batch)
         yield from _without_prefill(server.load, profile)
         yield from _beyond_lengths(server.load, profile)
         yield from _without_spread(target, profile)
 
 
-def _beyond_memory(load: Load, profile: PerformanceProfile, batch: int) -> Iterator[str]:
+def _computes_only_prompts(profile: PerformanceProfile | RoleProfile) -> bool:
+    return isinstance(profile, RoleProfile) and profile.role is Role.PREFILL
+
+
+def _beyond_memory(
+    load: Load, profile: PerformanceProfile | RoleProfile, batch: int
+) -> Iterator[str]:
     tokens, known = batch * load.tokens_kept, profile.max_batch_size * profile.at_tokens
     fields = "maxBatchSize and atTokens"
     if profile.max_tokens:
@@ -81,7 +90,7 @@ def _beyond_memory(load: Load, profile: PerformanceProfile, batch: int) -> Itera
         )
 
 
-def _without_prefill(load: Load, profile: PerformanceProfile) -> Iterator[str]:
+def _without_prefill(load: Load, profile: PerformanceProfile | RoleProfile) -> Iterator[str]:
     if has_prefill(profile) and not load.input_tokens:
         yield (
             f"the load has no avgInTokens, so that latencies on {profile.accelerator} leave out the"
@@ -89,7 +98,7 @@ def _without_prefill(load: Load, profile: PerformanceProfile) -> Iterator[str]:
         )
 
 
-def _beyond_lengths(load: Load, profile: PerformanceProfile) -> Iterator[str]:
+def _beyond_lengths(load: Load, profile: PerformanceProfile | RoleProfile) -> Iterator[str]:
     """Steps are measured with requests of some lengths, and hold for lengths that are like them."""
     steps = profile.parameters
     if not isinstance(steps, StepParameters):
@@ -108,7 +117,7 @@ def _beyond_lengths(load: Load, profile: PerformanceProfile) -> Iterator[str]:
     )
 
 
-def _without_spread(target: Target, profile: PerformanceProfile) -> Iterator[str]:
+def _without_spread(target: Target, profile: PerformanceProfile | RoleProfile) -> Iterator[str]:
     steps = profile.parameters.generation is Generation.STEPS
     if target.itl_percentile and target.itl_ms and not steps:
         yield (
@@ -138,7 +147,7 @@ def priority_warning(priority: int) -> str:
     )
 
 
-def has_prefill(profile: PerformanceProfile) -> bool:
+def has_prefill(profile: PerformanceProfile | RoleProfile) -> bool:
     """Whether the profile includes the prefill time of input tokens."""
     match profile.parameters:
         case PrefillDecodeParameters() as parameters:

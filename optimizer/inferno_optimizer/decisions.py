@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from inferno_optimizer.card_types import without_count
-from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates, build_candidates
+from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.pairs import MS_PER_MINUTE
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Latencies
+from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, Mix
 from inferno_optimizer.system import (
     IDLE,
@@ -174,7 +175,7 @@ def _served(
     if replicas == wanted:
         return Decision(server.name, Reason.ALLOCATED, allocation.placement, allocation)
     message = (
-        f"{allocation.placement} of the {wanted} that its targets take:"
+        f"{allocation.placement} of the {_all_of(candidates, row)} that its targets take:"
         f" {_shortage(candidates, row, allocation)};"
         f" at {_forecast_load(candidates, row)} expect an inter-token latency of"
         f" {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
@@ -188,8 +189,8 @@ def _shortage(candidates: Candidates, row: int, allocation: Allocation) -> str:
     holds = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
     if not holds or current.mix or current.placement != allocation.placement:
         return "capacity is short"
-    card_type = candidates.types[int(candidates.pairs.type[row])]
-    return f"it holds what runs, as cards of {card_type} are short; add some or lower the load"
+    types = " and ".join(candidates.types[t] for t, _ in candidates.cards_of(row))
+    return f"it holds what runs, as cards of {types} are short; add some or lower the load"
 
 
 def _kept(
@@ -207,7 +208,8 @@ def _kept(
             server.current,
             replicas=sum(part.replicas for part in stay),
             cost=sum(part.cost for part in stay),
-            mix=tuple(stay),
+            mix=() if server.current.roles else tuple(stay),
+            roles=tuple(stay) if server.current.roles else (),
         )
     )
     message = (
@@ -237,9 +239,10 @@ def _allocation(
     candidates: Candidates, row: int, replicas: int, latencies: Latencies, place: int
 ) -> Allocation:
     """Replicas of a row that get the whole load; `place` is their index in the latencies."""
+    roles = candidates.roles(row, replicas)
     return Allocation(
-        accelerator=_accelerator(candidates, row),
-        replicas=replicas,
+        accelerator=roles[-1].accelerator if roles else _accelerator(candidates, row),
+        replicas=sum(part.replicas for part in roles) or replicas,
         max_batch_size=int(candidates.pairs.batch[row]),
         cost=float(candidates.unit_cost[row]) * replicas,
         itl_ms=float(latencies.itl_ms[place]),
@@ -248,7 +251,15 @@ def _allocation(
         ttft_ms=float(latencies.ttft_ms[place]),
         tail=latencies.tail(place),
         generation=candidates.generation(row),
+        roles=roles,
     )
+
+
+def _all_of(candidates: Candidates, row: int) -> str:
+    """All the replicas of a row, as text."""
+    wanted = int(candidates.replicas[row])
+    roles = candidates.roles(row, wanted)
+    return " + ".join(part.placement for part in roles) or str(wanted)
 
 
 def _mixed(candidates: Candidates, mix: Mix) -> Decision:
@@ -329,13 +340,15 @@ def _needs(candidates: Candidates, rows: IntArray, rest: Sequence[str]) -> str:
 
 
 def _need(candidates: Candidates, row: int, rest: Sequence[str]) -> str:
-    card_type = candidates.types[int(candidates.pairs.type[row])]
-    cards = candidates.pairs.cards[row] * candidates.replicas[row]
-    return (
-        f"{candidates.replicas[row]} x {_accelerator(candidates, row)}"
-        f" (cards of {card_type}: {cards}, {rest[candidates.pairs.type[row]]})"
-    )
+    wanted = int(candidates.replicas[row])
+    roles = candidates.roles(row, wanted)
+    places = [part.placement for part in roles] or [f"{wanted} x {_accelerator(candidates, row)}"]
+    cards = [
+        f"cards of {candidates.types[card_type]}: {count * wanted}, {rest[card_type]}"
+        for card_type, count in candidates.cards_of(row)
+    ]
+    return f"{' + '.join(places)} ({'; '.join(cards)})"
 
 
 def _accelerator(candidates: Candidates, row: int) -> str:
-    return candidates.system.accelerators[int(candidates.pairs.accelerator[row])].name
+    return candidates.placement(row)

@@ -66,7 +66,7 @@ def with_surplus(system: System, solution: Solution, fewest: Mapping[str, int]) 
         for decision in solution.decisions
         if decision.reason is Reason.ALLOCATED
         and decision.allocation is not None
-        and not decision.allocation.mix
+        and not (decision.allocation.mix or decision.allocation.roles)
         and 0 < decision.allocation.replicas < fewest.get(decision.server, 0)
     }
     if not wanted:
@@ -131,12 +131,10 @@ def _sized(
     """Return the decisions for the servers that keep replicas, with their latencies then."""
     servers = [server for server in catalogue.system.servers if server.name in given]
     candidates, _ = size_servers(catalogue, servers)
-    accelerators = catalogue.system.accelerators
     rows = {
         candidates.cases[case].server.name: row
         for row, case in enumerate(candidates.pairs.case.tolist())
-        if accelerators[int(candidates.pairs.accelerator[row])].name
-        == wanted[candidates.cases[case].server.name].accelerator
+        if candidates.placement(row) == wanted[candidates.cases[case].server.name].accelerator
     }
     counts = [given[name] for name in rows]
     found = decide_rows(candidates, list(rows.values()), counts)

@@ -134,6 +134,46 @@ class PerformanceProfile:
     max_sequences: int = 0
 
 
+class Role(StrEnum):
+    """What the replicas of a model do: all of it, or only one half of each request.
+
+    Prefill replicas compute prompts, and hand their part of the cache over to decode replicas.
+    """
+
+    BOTH = "Both"
+    PREFILL = "Prefill"
+    DECODE = "Decode"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Time to hand a prompt over to a decode replica: for each request, and for each token [ms]."""
+
+    request_ms: float = 0.0
+    token_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoleProfile:
+    """How one model performs on one accelerator in one half of its requests.
+
+    A prefill replica computes at most `max_batch_size` prompts in a step, and no more tokens than
+    the budget of its parameters; `transfer` follows. The other fields are those of a
+    `PerformanceProfile`. Of the parameters of a decode replica those for prompts are not used.
+    """
+
+    model: str
+    accelerator: str
+    role: Role
+    parameters: StepParameters
+    max_batch_size: int
+    at_tokens: int = 0
+    accelerator_count: int = 1
+    max_tokens: int = 0
+    max_sequences: int = 0
+    transfer: Transfer = Transfer()
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Service level objectives of a model in a class; 0 means no target.
@@ -243,7 +283,9 @@ class Allocation:
     used. For a server on several accelerators, `mix` has an allocation for each, the one with the
     most load first; `accelerator` and `max_batch_size` are then those of the first, `replicas`
     and `cost` are totals, and latencies are means over all requests. `cold_replicas` of the
-    replicas have nothing in their prefix caches yet.
+    replicas have nothing in their prefix caches yet. Where prefill and decode are apart, `roles`
+    has the part of each `role`, prefill first; `accelerator` and `max_batch_size` are then those of
+    the decode replicas, `replicas` and `cost` are totals.
     """
 
     accelerator: str = ""
@@ -258,6 +300,8 @@ class Allocation:
     generation: Generation = Generation.DECODE
     mix: tuple["Allocation", ...] = ()
     cold_replicas: int = 0
+    role: Role = Role.BOTH
+    roles: tuple["Allocation", ...] = ()
 
     @property
     def warm_replicas(self) -> int:
@@ -266,13 +310,18 @@ class Allocation:
 
     @property
     def parts(self) -> tuple["Allocation", ...]:
-        """One allocation for each accelerator."""
-        return self.mix or (self,)
+        """One allocation for each accelerator, or for each role."""
+        return self.mix or self.roles or (self,)
 
     @property
     def placement(self) -> str:
         """Replicas and accelerator of each part as text, such as `2 x A100 + 1 x H100`."""
-        return " + ".join(f"{part.replicas} x {part.accelerator}" for part in self.parts)
+        return " + ".join(_placed(part) for part in self.parts)
+
+
+def _placed(part: Allocation) -> str:
+    words = f"{part.replicas} x {part.accelerator}"
+    return words if part.role is Role.BOTH else f"{words} {part.role.lower()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +332,9 @@ class Server:
     the performance profile determines the batch. `max_queue_size` limits the waiting requests of
     a replica with a profile of generation 3; with 0, a replica rejects requests while its batch
     is full. `accelerators` names the only accelerators that the server may use, because only for
-    these something runs it; empty means any. `destination` is the accelerator that the server is
+    these something runs it; empty means any. `prefill_accelerators` and `decode_accelerators` are
+    the same for replicas of these roles, of which there are none where only `accelerators` are
+    named. `destination` is the accelerator that the server is
     moving to, or has moved to only just, so that another move has not paid for itself yet.
     """
 
@@ -297,6 +348,23 @@ class Server:
     max_queue_size: int = 0
     accelerators: tuple[str, ...] = ()
     destination: str = ""
+    prefill_accelerators: tuple[str, ...] = ()
+    decode_accelerators: tuple[str, ...] = ()
+
+    @property
+    def named_places(self) -> Mapping[Role, tuple[str, ...]]:
+        """The only accelerators for each role; empty if the server may use any."""
+        named = {
+            Role.BOTH: self.accelerators,
+            Role.PREFILL: self.prefill_accelerators,
+            Role.DECODE: self.decode_accelerators,
+        }
+        return named if any(named.values()) else {}
+
+    def has_place(self, accelerator: str, role: Role = Role.BOTH) -> bool:
+        """Whether something runs the server on an accelerator in a role."""
+        named = self.named_places
+        return not named or accelerator in named[role]
 
     @property
     def load(self) -> Load:
@@ -346,7 +414,8 @@ class Options:
 class System:
     """The input of an optimization. Names are unique within each kind.
 
-    `profiles` has at most one entry for a pair of model and accelerator; `capacity` maps
+    `profiles` has at most one entry for a pair of model and accelerator, `roles` at most one for
+    each of their roles; `capacity` maps
     an accelerator type to its number of cards; no cards are handed out of a type that is not
     listed. `held` counts the cards by type that are used by servers which are not part of the
     system, and `held_cost` is what these servers cost [cents/hour].
@@ -360,6 +429,7 @@ class System:
     options: Options = Options()
     held: Mapping[str, int] = field(default_factory=dict)  # a dict: it must be picklable
     held_cost: float = 0.0
+    roles: tuple[RoleProfile, ...] = ()
 
     @property
     def current_cost(self) -> float:
@@ -372,6 +442,7 @@ class System:
             self,
             accelerators=tuple(sorted(self.accelerators, key=lambda a: a.name)),
             profiles=tuple(sorted(self.profiles, key=lambda p: (p.model, p.accelerator))),
+            roles=tuple(sorted(self.roles, key=lambda p: (p.model, p.accelerator, p.role))),
             classes=tuple(sorted(self.classes, key=lambda c: c.name)),
             servers=tuple(sorted(self.servers, key=lambda s: s.name)),
             capacity=dict(sorted(self.capacity.items())),

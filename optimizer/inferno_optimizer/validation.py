@@ -20,6 +20,8 @@ from inferno_optimizer.system import (
     PerformanceProfile,
     PrefillDecodeParameters,
     Reason,
+    Role,
+    RoleProfile,
     Server,
     ServiceClass,
     StepParameters,
@@ -100,6 +102,11 @@ def _problems(system: System) -> Iterator[Problem]:
     for profile in system.profiles:
         yield from _profile_problems(profile, accelerators)
         yield from _unknown_accelerator(profile, strange)
+    for role in system.roles:
+        part = f"{role.accelerator}, {role.role}"
+        yield from _profile_problems(role, accelerators, part)
+        yield from _unknown_accelerator(role, strange, part)
+        yield from _role_problems(role, part)
     for service_class in system.classes:
         yield from _class_problems(service_class)
     for server in system.servers:
@@ -139,8 +146,9 @@ def _accelerator_problems(accelerator: Accelerator) -> Iterator[Problem]:
 
 
 def _profile_problems(
-    profile: PerformanceProfile, accelerators: Mapping[str, int]
+    profile: PerformanceProfile | RoleProfile, accelerators: Mapping[str, int], part: str = ""
 ) -> Iterator[Problem]:
+    part = part or profile.accelerator
     parameters = _parameters(profile.parameters)
     numbers = {
         **parameters,
@@ -150,20 +158,31 @@ def _profile_problems(
         "maxNumSeqs": profile.max_sequences,
         "accCount": profile.accelerator_count * max(accelerators.get(profile.accelerator, 1), 1),
     }
-    yield from _sensible("model", profile.model, numbers, profile.accelerator)
+    yield from _sensible("model", profile.model, numbers, part)
     measured, names = _MEASURED[profile.parameters.generation]
     if all(0 <= parameters[field] < LEAST_TIME for field in measured):
         message = f"{names} 0: the performance is not measured yet"
-        yield Problem("model", profile.model, measured[0], message, part=profile.accelerator)
+        yield Problem("model", profile.model, measured[0], message, part=part)
+
+
+def _role_problems(profile: RoleProfile, part: str) -> Iterator[Problem]:
+    times = {
+        "transfer.perRequestMs": profile.transfer.request_ms,
+        "transfer.perTokenMs": profile.transfer.token_ms,
+    }
+    yield from _sensible("model", profile.model, times, part)
+    if profile.role is Role.BOTH:
+        yield Problem("model", profile.model, "role", "give Prefill or Decode", part=part)
 
 
 def _unknown_accelerator(
-    profile: PerformanceProfile, strange: "_StrangeNames"
+    profile: PerformanceProfile | RoleProfile, strange: "_StrangeNames", part: str = ""
 ) -> Iterator[Problem]:
     name = profile.accelerator
     if name in strange.accelerators:
         message = f"no accelerator is named {name!r}{strange.accelerators[name]}"
-        yield Problem("model", profile.model, "acc", message, Reason.UNKNOWN_ACCELERATOR, name)
+        reason = Reason.UNKNOWN_ACCELERATOR
+        yield Problem("model", profile.model, "acc", message, reason, part or name)
 
 
 def _parameters(parameters: PerformanceParameters) -> Mapping[str, float]:
@@ -252,9 +271,10 @@ class _StrangeNames:
 def _strange_names(system: System) -> _StrangeNames:
     accelerators = {a.name for a in system.accelerators}
     classes = {c.name for c in system.classes}
-    models = {p.model for p in system.profiles}
+    profiles: tuple[PerformanceProfile | RoleProfile, ...] = (*system.profiles, *system.roles)
+    models = {p.model for p in profiles}
     return _StrangeNames(
-        _advice((p.accelerator for p in system.profiles), accelerators, "add one"),
+        _advice((p.accelerator for p in profiles), accelerators, "add one"),
         _advice((s.service_class for s in system.servers), classes, "add the class"),
         _advice((s.model for s in system.servers), models, "add the model"),
     )

@@ -9,9 +9,10 @@ import numpy as np
 from scipy.optimize import LinearConstraint, milp
 from scipy.sparse import csr_array, hstack
 
-from inferno_optimizer.sizing.candidates import Candidates, build_candidates
+from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.system import System
 from tests.generate import AT_TOKENS, JsonObject
 

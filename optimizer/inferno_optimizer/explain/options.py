@@ -1,6 +1,7 @@
 """Lists every option of one server with its numbers, and why an option is excluded."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,9 +9,10 @@ import numpy as np
 from inferno_optimizer.caveats import warnings_of
 from inferno_optimizer.decisions import misses
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates, build_candidates
+from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.pairs import MS_PER_MINUTE
+from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Generation, PerformanceProfile, Server, System, Tail
 
@@ -78,17 +80,18 @@ def unknown_server(system: System, name: str) -> InputError:
 
 
 def _option(candidates: Candidates, row: int) -> Option:
-    accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
     batch, generation = int(candidates.pairs.batch[row]), candidates.generation(row)
-    profile = candidates.system.profiles[int(candidates.pairs.profile[row])]
-    case = candidates.cases[int(candidates.pairs.case[row])]
-    fixed = Option(accelerator.name, accelerator.type, max_batch_size=batch, generation=generation)
+    types = " + ".join(candidates.types[t] for t, _ in candidates.cards_of(row))
+    name = candidates.placement(row)
+    fixed = Option(name, types, max_batch_size=batch, generation=generation)
     if not candidates.usable[row]:
         return replace(fixed, reason=_out_of_reach(candidates, row))
     latencies = candidates.latencies(np.array([row]), candidates.replicas[[row]])
+    roles = candidates.roles(row, int(candidates.replicas[row]))
     return replace(
         fixed,
-        replicas=int(candidates.replicas[row]),
+        accelerator=" + ".join(part.placement for part in roles) or name,
+        replicas=sum(part.replicas for part in roles) or int(candidates.replicas[row]),
         cards=int(candidates.cards[row]),
         cost=float(candidates.cost[row]),
         value=float(candidates.value[row]),
@@ -97,8 +100,15 @@ def _option(candidates: Candidates, row: int) -> Option:
         max_rate=_per_minute(float(candidates.sizing.max_rate[row])),
         ttft_ms=float(latencies.ttft_ms[0]),
         tail=latencies.tail(0),
-        warnings=tuple(warnings_of(case.server, profile, batch, case.target)),
+        warnings=tuple(_warnings(candidates, row)),
     )
+
+
+def _warnings(candidates: Candidates, row: int) -> Iterator[str]:
+    """Warnings about each profile of a row."""
+    case = candidates.cases[int(candidates.pairs.case[row])]
+    for profile, batch in candidates.profiles(row):
+        yield from warnings_of(case.server, profile, batch, case.target)
 
 
 def _per_minute(max_rate: float) -> float:

@@ -38,8 +38,7 @@ def rates(system: System) -> Rates:
     carried = candidates.sizing.max_rate * MS_PER_MINUTE
     for row in range(len(carried)):
         server = candidates.cases[int(candidates.pairs.case[row])].server
-        accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
         demand[server.name] = float(candidates.pairs.demand[row]) * MS_PER_MINUTE
         if np.isfinite(carried[row]) and carried[row] > 0:
-            replica[server.name, accelerator.name] = float(carried[row])
+            replica[server.name, candidates.placement(row)] = float(carried[row])
     return Rates(demand, replica)

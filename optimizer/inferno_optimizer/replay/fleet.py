@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.sizing.candidates import Candidates, build_candidates
+from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.pairs import Pairs
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import TargetLimits
+from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Decision, Load, PerformanceProfile, Server, System
 
@@ -87,12 +88,14 @@ class ReplayFleet:
 def fleet_of(system: System) -> tuple[ReplayFleet, list[Decision]]:
     """The servers of a system that can be sized, and why others cannot.
 
+    A replay has no replicas with roles.
+
     Raises
     ------
     InputError
         No server can be sized.
     """
-    catalogue = Catalogue(system.by_name())
+    catalogue = Catalogue(replace(system.by_name(), roles=()))
     outcomes = [catalogue.case(server) for server in catalogue.system.servers]
     cases = [case for case in outcomes if isinstance(case, Case)]
     refused = [decision for decision in outcomes if isinstance(decision, Decision)]

@@ -7,8 +7,9 @@ import numpy as np
 from inferno_optimizer.replay.fleet import MS_PER_S, NOWHERE, ReplayFleet, loaded, rows_of
 from inferno_optimizer.replay.remembered import Remembered, rounded
 from inferno_optimizer.replay.trace import Trace, changed, epochs
-from inferno_optimizer.sizing.candidates import Candidates, build_candidates
+from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.table import build_candidates
 
 ROUNDING = 1e-9
 """Relative excess over an integer that is rounded down, as in the sizing."""

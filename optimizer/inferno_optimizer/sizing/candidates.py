@@ -1,4 +1,4 @@
-"""Builds the table of candidates: what each server needs on each accelerator.
+"""The table of candidates: what each server needs on each accelerator.
 
 The table is a struct of arrays with one row for each pair of a server and a performance
 profile of its model; solvers read the table and return row numbers. See `sizing.md`, section "From
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from inferno_optimizer.sizing.apart import SizedPairs
+from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.pairs import (
     Pairs,
@@ -21,13 +23,25 @@ from inferno_optimizer.sizing.pairs import (
 )
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Latencies, Sizing, size
-from inferno_optimizer.system import Generation, System
+from inferno_optimizer.system import (
+    Allocation,
+    Generation,
+    PerformanceProfile,
+    Role,
+    RoleProfile,
+    System,
+)
 
 PENALTY_SHARE = 0.1
 """Share of the old and the new cost that is added as a penalty for another accelerator."""
 
 UNPAID_SHARE = 1.0
 """The same for a server that has not paid for its last move yet, at any but its destination."""
+
+NO_PAIR = -1
+
+ROLES = (Role.PREFILL, Role.DECODE)
+"""In the order in which they are told."""
 
 MAX_REPLICAS = 2**31 - 1
 """Most replicas of a plan: more can only follow from a wrong load, and do not fit into 32 bits."""
@@ -42,7 +56,10 @@ class Candidates:
 
     `usable` rows meet all targets with `replicas` replicas. `unit_cost` is the cost of one
     replica [cents/hour]; `value` is what solvers minimize: the change of cost, plus a penalty
-    for another accelerator. `stays` tells rows that leave a server as it is.
+    for another accelerator. `stays` tells rows that leave a server as it is. `needs` are the
+    cards of one replica. The last rows of a case are those with prefill and decode apart: `pair` is
+    their position in `apart`, and -1 elsewhere. A replica of such a row is the smallest group of
+    both roles with their ratio, and its accelerator in `pairs` is the number of both.
     """
 
     system: System
@@ -55,6 +72,9 @@ class Candidates:
     unit_cost: FloatArray
     value: FloatArray
     stays: npt.NDArray[np.bool_]
+    needs: Cards
+    pair: IntArray
+    apart: SizedPairs | None = None
 
     @property
     def cost(self) -> FloatArray:
@@ -63,8 +83,76 @@ class Candidates:
 
     @property
     def cards(self) -> IntArray:
-        """Number of cards of all replicas."""
+        """Number of cards of all replicas, of whatever type."""
         return self.pairs.cards * self.replicas
+
+    @property
+    def several_types(self) -> bool:
+        """Whether a usable row takes cards of several types."""
+        entries = np.bincount(self.needs.owner, minlength=len(self.usable))
+        return bool((entries[self.usable] > 1).any())
+
+    def fitting(self, capacity: IntArray) -> IntArray:
+        """Replicas of each row that fit into the capacity, shape (types,), if alone."""
+        return self.needs.room(capacity, len(self.usable))
+
+    def running(self) -> IntArray:
+        """Replicas that run of the case of each row, if they run on its accelerator.
+
+        For roles apart, the groups that both roles make up.
+        """
+        current = [case.server.current for case in self.cases]
+        now = integers(a.replicas for a in current)[self.pairs.case]
+        for row in np.flatnonzero(self.pair != NO_PAIR).tolist():
+            now[row] = self.replicas_of(row, current[self.pairs.case[row]])
+        return now
+
+    def replicas_of(self, row: int, allocation: Allocation) -> int:
+        """Replicas of a row that an allocation on its accelerator has."""
+        if self.apart is None or self.pair[row] == NO_PAIR:
+            return allocation.replicas
+        return self.apart.groups(int(self.pair[row]), allocation.roles)
+
+    def cards_of(self, row: int) -> list[tuple[int, int]]:
+        """Type and number of the cards of one replica of a row."""
+        mine = np.flatnonzero(self.needs.owner == row)
+        return [(int(self.needs.type[i]), int(self.needs.count[i])) for i in mine]
+
+    def roles(self, row: int, replicas: int) -> tuple[Allocation, ...]:
+        """The prefill and the decode replicas of a row that has them apart; else nothing."""
+        if self.apart is None or self.pair[row] == NO_PAIR:
+            return ()
+        pair = int(self.pair[row])
+        counts, costs = self.apart.counts(pair, replicas), self.apart.costs(pair)
+        return tuple(
+            Allocation(
+                accelerator=profile.accelerator,
+                replicas=count,
+                max_batch_size=batch,
+                cost=cost * count,
+                generation=Generation.STEPS,
+                role=role,
+            )
+            for role, (profile, batch), count, cost in zip(
+                ROLES, self.profiles(row), counts, costs, strict=True
+            )
+        )
+
+    def profiles(self, row: int) -> list[tuple[PerformanceProfile | RoleProfile, int]]:
+        """The profile of a row, or those of both roles; each with the batch of a replica."""
+        if self.apart is None or self.pair[row] == NO_PAIR:
+            own = self.system.profiles[int(self.pairs.profile[row])]
+            return [(own, int(self.pairs.batch[row]))]
+        pair = int(self.pair[row])
+        roles = (self.system.roles[i] for i in self.apart.roles_of(pair))
+        return list(zip(roles, self.apart.batches(pair), strict=True))
+
+    def placement(self, row: int) -> str:
+        """The accelerator of a row; of both roles, if they are apart."""
+        if self.apart is None or self.pair[row] == NO_PAIR:
+            return self.system.accelerators[int(self.pairs.accelerator[row])].name
+        roles = (self.system.roles[i] for i in self.apart.roles_of(int(self.pair[row])))
+        return " + ".join(f"{role.accelerator} {role.role.lower()}" for role in roles)
 
     def ranked(self) -> IntArray:
         """Usable rows sorted by case, then value, then unit cost, then name of accelerator.
@@ -84,6 +172,8 @@ class Candidates:
 
     def generation(self, row: int) -> Generation:
         """Generation of the performance data of a row."""
+        if self.pair[row] != NO_PAIR:
+            return Generation.STEPS
         return self.system.profiles[int(self.pairs.profile[row])].parameters.generation
 
     def latencies(self, rows: IntArray, replicas: IntArray | FloatArray) -> Latencies:
@@ -108,10 +198,17 @@ class Candidates:
             loaded = queues.take(busy).latencies(rate[mine[busy]])
             for column, values in zip(found.columns(), loaded.columns(), strict=True):
                 column[mine[busy]] = values
+        apart = np.flatnonzero((self.pair[rows] != NO_PAIR) & ~self.pairs.released[rows])
+        if self.apart is not None and apart.size:
+            loaded = self.apart.latencies(
+                self.pair[rows[apart]], np.asarray(replicas, dtype=np.float64)[apart]
+            )
+            for column, values in zip(found.columns(), loaded.columns(), strict=True):
+                column[apart] = values
         return found
 
 
-def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
+def candidates_of_pairs(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
     """Size every case on every accelerator with a usable profile of its model."""
     pairs = build_pairs(catalogue, cases, sorted_types(catalogue.system))
     return candidates_of(catalogue, cases, *_sized_with_caches(cases, pairs))
@@ -127,10 +224,21 @@ def candidates_of(
     counts = accelerators_per_replica(system)[pairs.profile]
     unit_cost = prices[pairs.accelerator] * counts
     stays = _stays(cases, catalogue, pairs, replicas)
-    value = _value(cases, catalogue, pairs, stays, unit_cost * replicas)
-    types = sorted_types(system)
+    value = changes_of_cost(cases, catalogue, pairs, stays, unit_cost * replicas)
+    every = np.arange(len(pairs.case))
     return Candidates(
-        system, tuple(cases), types, pairs, sizing, usable, replicas, unit_cost, value, stays
+        system,
+        tuple(cases),
+        sorted_types(system),
+        pairs,
+        sizing,
+        usable,
+        replicas,
+        unit_cost,
+        value,
+        stays,
+        Cards(every, pairs.type, pairs.cards),
+        np.full_like(every, NO_PAIR),
     )
 
 
@@ -198,14 +306,14 @@ def _same_accelerator(
 ) -> npt.NDArray[np.bool_]:
     """Rows with the accelerator that a server has now; released rows where it has none."""
     current = [c.server.current for c in cases]
-    accelerator = integers(catalogue.accelerators.get(a.accelerator, -1) for a in current)
+    accelerator = integers(map(catalogue.place, current))
     nothing = np.array([not a.accelerator for a in current], dtype=np.bool_)
     return np.where(
         pairs.released, nothing[pairs.case], accelerator[pairs.case] == pairs.accelerator
     )
 
 
-def _value(
+def changes_of_cost(
     cases: Sequence[Case],
     catalogue: Catalogue,
     pairs: Pairs,

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 from inferno_optimizer.card_types import without_count
 from inferno_optimizer.suggestions import alternatives
@@ -13,6 +14,8 @@ from inferno_optimizer.system import (
     Decision,
     PerformanceProfile,
     Reason,
+    Role,
+    RoleProfile,
     Server,
     ServiceClass,
     System,
@@ -23,19 +26,24 @@ from inferno_optimizer.validation import Problem, find_problems
 NOWHERE_TO_RUN = "no workload or backend: the server names none for this accelerator"
 """Why a server cannot use an accelerator that is not among its own."""
 
+PINNED = "keepAccelerator pins the server to another accelerator"
+"""Why a server cannot use an accelerator that is not the one it runs on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A server that can be sized.
 
     `profiles` are positions in the system's profiles, sorted by name of accelerator; profiles of
-    unknown accelerators and profiles with invalid numbers are left out.
+    unknown accelerators and profiles with invalid numbers are left out. So are they of `apart`,
+    pairs of positions in the system's roles: of a profile for prefill and of one for decode.
     """
 
     server: Server
     priority: int
     target: Target
     profiles: tuple[int, ...]
+    apart: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,35 @@ class Catalogue:
         return {a.name: i for i, a in enumerate(self.system.accelerators)}
 
     @cached_property
+    def places(self) -> Mapping[tuple[str, ...], int]:
+        """A number for each accelerator, its position, and then for each pair of two roles."""
+        names = [(name,) for name in self.accelerators]
+        pairs = (self._names(pair) for found in self.apart.values() for pair in found)
+        return {place: i for i, place in enumerate((*names, *sorted({*pairs})))}
+
+    def place(self, allocation: Allocation) -> int:
+        """The number of the accelerator, or of the pair, of an allocation; -1 if unknown."""
+        parts = allocation.roles or (allocation,)
+        return self.places.get(tuple(part.accelerator for part in parts), -1)
+
+    @cached_property
+    def apart(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
+        """The usable pairs of each model: positions of a profile for prefill and one for decode."""
+        found: dict[str, dict[Role, list[int]]] = {}
+        roles = self.system.roles
+        for position in sorted(range(len(roles)), key=lambda i: roles[i].accelerator):
+            profile = roles[position]
+            if not self.role_problems(profile):
+                found.setdefault(profile.model, {}).setdefault(profile.role, []).append(position)
+        return {
+            model: tuple(product(by.get(Role.PREFILL, ()), by.get(Role.DECODE, ())))
+            for model, by in found.items()
+        }
+
+    def _names(self, pair: tuple[int, int]) -> tuple[str, ...]:
+        return tuple(self.system.roles[position].accelerator for position in pair)
+
+    @cached_property
     def profiles(self) -> Mapping[str, tuple[int, ...]]:
         """Positions of the usable profiles of each model, sorted by name of accelerator."""
         found: dict[str, list[int]] = {p.model: [] for p in self.system.profiles}
@@ -89,40 +126,56 @@ class Catalogue:
     def _profile(self) -> Mapping[tuple[str, str], PerformanceProfile]:
         return {(p.model, p.accelerator): p for p in self.system.profiles}
 
-    def profile(self, model: str, accelerator: str) -> PerformanceProfile | None:
+    def profile(
+        self, model: str, accelerator: str, role: Role = Role.BOTH
+    ) -> PerformanceProfile | RoleProfile | None:
         """The profile of a model on an accelerator, usable or not; None if there is none."""
-        return self._profile.get((model, accelerator))
+        if role is Role.BOTH:
+            return self._profile.get((model, accelerator))
+        return self._role.get((model, accelerator, role))
 
-    def accelerators_per_replica(self, model: str, accelerator: str) -> int:
+    @cached_property
+    def _role(self) -> Mapping[tuple[str, str, Role], RoleProfile]:
+        return {(p.model, p.accelerator, p.role): p for p in self.system.roles}
+
+    def accelerators_per_replica(self, model: str, accelerator: str, role: Role = Role.BOTH) -> int:
         """Accelerators that one replica occupies; 1 where there is no profile."""
-        profile = self.profile(model, accelerator)
+        profile = self.profile(model, accelerator, role)
         return max(profile.accelerator_count, 1) if profile else 1
 
-    def cards_per_replica(self, model: str, accelerator: str) -> tuple[str, int]:
+    def cards_per_replica(
+        self, model: str, accelerator: str, role: Role = Role.BOTH
+    ) -> tuple[str, int]:
         """Type and number of the cards of one replica.
 
         An unknown accelerator, for example one that was deleted, counts as a card of the type of
         its name.
         """
-        count = self.accelerators_per_replica(model, accelerator)
+        count = self.accelerators_per_replica(model, accelerator, role)
         position = self.accelerators.get(accelerator)
         if position is None:
             return accelerator, count
         unit = self.system.accelerators[position]
         return unit.type, count * max(unit.multiplicity, 1)
 
-    def unit_cost(self, model: str, accelerator: str) -> float:
+    def unit_cost(self, model: str, accelerator: str, role: Role = Role.BOTH) -> float:
         """Cost of one replica of a model [cents/hour]; 0 on an unknown accelerator."""
         position = self.accelerators.get(accelerator)
         if position is None:
             return 0.0
         price = self.system.accelerators[position].cost
-        return price * self.accelerators_per_replica(model, accelerator)
+        return price * self.accelerators_per_replica(model, accelerator, role)
 
     def profile_problems(self, model: str, accelerator: str) -> list[Problem]:
         """The problems that make a profile unusable: those of the profile and its accelerator."""
         own = [p for p in self.problems.get(("model", model), ()) if p.part == accelerator]
         return own + self.problems.get(("accelerator", accelerator), [])
+
+    def role_problems(self, profile: RoleProfile) -> list[Problem]:
+        """The problems that make a profile of a role unusable, as `profile_problems`."""
+        part = f"{profile.accelerator}, {profile.role}"
+        own = [p for p in self.problems.get(("model", profile.model), ()) if p.part == part]
+        return own + self.problems.get(("accelerator", profile.accelerator), [])
 
     def case(self, server: Server) -> Case | Decision:
         """The case of a server; or, if the server cannot be sized, the decision that says why."""
@@ -135,12 +188,29 @@ class Catalogue:
             service_class.effective_priority,
             service_class.targets[server.model],
             self._allowed_profiles(server),
+            self._allowed_pairs(server),
         )
+
+    def _allowed_pairs(self, server: Server) -> tuple[tuple[int, int], ...]:
+        """The usable pairs with which the server may run apart."""
+        pairs = self.apart.get(server.model, ())
+        return tuple(pair for pair in pairs if not self.pair_exclusion(server, pair))
+
+    def pair_exclusion(self, server: Server, pair: tuple[int, int]) -> str:
+        """Why a server cannot use a usable pair of its model; empty if it can."""
+        names = self._names(pair)
+        roles = zip((Role.PREFILL, Role.DECODE), names, strict=True)
+        if not all(server.has_place(name, role) for role, name in roles):
+            return NOWHERE_TO_RUN
+        now = server.current.roles or (server.current,)
+        if _pinned(server) and tuple(part.accelerator for part in now) != names:
+            return PINNED
+        return next(filter(None, (_beyond(server, self.system.roles[i]) for i in pair)), "")
 
     def _allowed_profiles(self, server: Server) -> tuple[int, ...]:
         """Positions of the usable profiles on whose accelerators the server may run."""
-        positions = self.profiles[server.model]
-        if not (_pinned(server) or server.accelerators or self._has_memory_bounds):
+        positions = self.profiles.get(server.model, ())
+        if not (_pinned(server) or server.named_places or self._has_memory_bounds):
             return positions
         return tuple(i for i in positions if not self.exclusion(server, self.system.profiles[i]))
 
@@ -150,14 +220,12 @@ class Catalogue:
 
     def exclusion(self, server: Server, profile: PerformanceProfile) -> str:
         """Why a server cannot use a usable profile of its model; empty if it can."""
-        if server.accelerators and profile.accelerator not in server.accelerators:
+        if not server.has_place(profile.accelerator):
             return NOWHERE_TO_RUN
-        if _pinned(server) and server.current.accelerator != profile.accelerator:
-            return "keepAccelerator pins the server to another accelerator"
-        tokens = server.load.tokens_kept
-        if 0 < profile.max_tokens < tokens:
-            return f"a request keeps {tokens} tokens, more than its maxTokens {profile.max_tokens}"
-        return ""
+        apart = bool(server.current.roles)
+        if _pinned(server) and (apart or server.current.accelerator != profile.accelerator):
+            return PINNED
+        return _beyond(server, profile)
 
     def _obstacle(self, server: Server) -> tuple[Reason | None, str]:
         """Why a server cannot be sized, with a message that says what to change; None if it can."""
@@ -174,7 +242,7 @@ class Catalogue:
         reason, message = self._mistake_where_it_runs(server)
         if reason is not None:
             return reason, f"{message}; what runs stays"
-        if not self._allowed_profiles(server):
+        if not (self._allowed_profiles(server) or self._allowed_pairs(server)):
             return Reason.NO_PERFORMANCE_DATA, self._missing_data(server)
         return self._without_named_cards(server)
 
@@ -196,24 +264,27 @@ class Catalogue:
         name, position = part.accelerator, self.accelerators.get(part.accelerator)
         if position is None:
             return Reason.UNKNOWN_ACCELERATOR, self._strange_accelerators[name]
-        if server.accelerators and name not in server.accelerators:
-            known = alternatives(name, server.accelerators)
+        if not server.has_place(name, part.role):
+            known = alternatives(name, server.named_places.get(part.role, ()))
             return Reason.INVALID_SPEC, f"names no workload or backend for {name!r}{known}"
         card_type = self.system.accelerators[position].type
         if card_type in self._without_count:
             return Reason.UNKNOWN_CAPACITY, self._without_count[card_type]
-        problems = self._problems_of_data(server.model, name)
+        problems = self._problems_of_data(server.model, part)
         if problems:
             return Reason.NO_PERFORMANCE_DATA, "; ".join(map(str, problems))
         return None, ""
 
-    def _problems_of_data(self, model: str, accelerator: str) -> list[Problem]:
-        """What is wrong with the data of a model for an accelerator.
+    def _problems_of_data(self, model: str, part: Allocation) -> list[Problem]:
+        """What is wrong with the data of a model for the accelerator and the role of a part.
 
         If there are none, other data that name an unknown accelerator may be meant.
         """
-        if self.profile(model, accelerator):
-            return self.profile_problems(model, accelerator)
+        profile = self._role.get((model, part.accelerator, part.role))
+        if profile:
+            return self.role_problems(profile)
+        if part.role is Role.BOTH and self.profile(model, part.accelerator):
+            return self.profile_problems(model, part.accelerator)
         problems = self.problems.get(("model", model), [])
         return [p for p in problems if p.reason == Reason.UNKNOWN_ACCELERATOR]
 
@@ -221,11 +292,16 @@ class Catalogue:
         """Whether every accelerator that a server may use has cards of an unnamed type."""
         if not (self.system.options.hold_undecided and self._without_count):
             return None, ""
-        names = [self.system.profiles[i].accelerator for i in self._allowed_profiles(server)]
-        types = {self.system.accelerators[self.accelerators[name]].type for name in names}
-        if types - self._without_count.keys():
+        options = [{self.system.profiles[i].accelerator} for i in self._allowed_profiles(server)]
+        options += [{*self._names(pair)} for pair in self._allowed_pairs(server)]
+        types = [
+            {self.system.accelerators[self.accelerators[name]].type for name in names}
+            for names in options
+        ]
+        unnamed = [needed & self._without_count.keys() for needed in types]
+        if not all(unnamed):
             return None, ""
-        return Reason.UNKNOWN_CAPACITY, self._without_count[min(types)]
+        return Reason.UNKNOWN_CAPACITY, self._without_count[min(set.union(*unnamed))]
 
     @cached_property
     def _without_count(self) -> Mapping[str, str]:
@@ -243,7 +319,7 @@ class Catalogue:
         }
 
     def _missing_data(self, server: Server) -> str:
-        usable = [self.system.profiles[i] for i in self.profiles[server.model]]
+        usable = [self.system.profiles[i] for i in self.profiles.get(server.model, ())]
         kept = server.current.accelerator
         if _pinned(server) and usable and all(p.accelerator != kept for p in usable):
             return (
@@ -259,6 +335,14 @@ class Catalogue:
         ]
         problems += [f"{p.accelerator}: {self.exclusion(server, p)}" for p in usable]
         return f"model {server.model!r} has no usable performance data: {'; '.join(problems)}"
+
+
+def _beyond(server: Server, profile: PerformanceProfile | RoleProfile) -> str:
+    """Whether a request of a server is too long for the memory of a replica, and why."""
+    tokens = server.load.tokens_kept
+    if 0 < profile.max_tokens < tokens:
+        return f"a request keeps {tokens} tokens, more than its maxTokens {profile.max_tokens}"
+    return ""
 
 
 def _pinned(server: Server) -> bool:

@@ -100,8 +100,9 @@ class Assignment:
         given = np.array(
             [*self.replicas[chosen], *(n for m in mixes for n in m.replicas)], np.int64
         )
-        used = np.zeros(len(candidates.types), dtype=np.int64)
-        np.add.at(used, candidates.pairs.type[rows], candidates.pairs.cards[rows] * given)
+        amounts = np.zeros(len(candidates.usable), dtype=np.int64)
+        np.add.at(amounts, rows, given)
+        used = candidates.needs.used(amounts, len(candidates.types))
         for part in (part for parts in self.kept.values() for part in parts):
             if part.cards:
                 used[part.type] += part.cards * part.replicas

@@ -27,10 +27,8 @@ class Ledger:
     def __init__(self, candidates: Candidates, capacity: IntArray) -> None:
         self._left: list[int] = capacity.tolist()
         self._case: list[int] = candidates.pairs.case.tolist()
-        self._type: list[int] = candidates.pairs.type.tolist()
-        self._cards: list[int] = candidates.pairs.cards.tolist()
+        self._needs = candidates.needs.by_owner(len(self._case))
         self._wanted: list[int] = candidates.replicas.tolist()
-        self._needed: list[int] = (candidates.pairs.cards * candidates.replicas).tolist()
         self._rows = [NO_ROW] * len(candidates.cases)
         self._given = [0] * len(candidates.cases)
         self._mixes: dict[int, Mix] = {}
@@ -46,14 +44,19 @@ class Ledger:
 
         What its case has otherwise counts as given back.
         """
-        left = self._left[self._type[row]] + self._given_back(row)
-        return min(max(left, 0) // self._cards[row], self._wanted[row] - self.given(row))
+        back = self._given_back(row)
+        fitting = (
+            max(self._left[card_type] + back[card_type], 0) // cards
+            for card_type, cards in self._needs[row]
+        )
+        return min(self._wanted[row] - self.given(row), *fitting)
 
     def fits(self, row: int) -> bool:
         """Whether all the replicas that a row wants fit; none always do."""
         case = self._case[row]
         if self._rows[case] == NO_ROW and case not in self._kept:  # most often, so a short way
-            return max(self._left[self._type[row]], 0) >= self._needed[row]
+            wanted = self._wanted[row]
+            return all(max(self._left[t], 0) >= cards * wanted for t, cards in self._needs[row])
         return self.room(row) + self.given(row) == self._wanted[row]
 
     def given(self, row: int) -> int:
@@ -74,7 +77,7 @@ class Ledger:
         """How many replicas every one of these rows, of different cases, can still have."""
         needed: Counter[int] = Counter()
         for row in rows:
-            needed[self._type[row]] += self._cards[row]
+            needed.update(dict(self._needs[row]))
         wanted = min(self._wanted[row] - self._given[self._case[row]] for row in rows)
         return min(wanted, *(max(self._left[t], 0) // cards for t, cards in needed.items()))
 
@@ -86,7 +89,7 @@ class Ledger:
         case = self._case[row]
         gives_back = self._rows[case] not in (NO_ROW, row) or case in self._kept
         freed = self._give_back(case) if gives_back else set()
-        self._left[self._type[row]] -= replicas * self._cards[row]
+        self._spend(row, replicas)
         self._rows[case] = row
         self._given[case] += replicas
         if freed:
@@ -100,7 +103,8 @@ class Ledger:
         """Give a case the replicas of a row that run, as many as fit; others as they are freed."""
         self._hold(row, replicas)
         if self.given(row) < replicas:
-            self._holding[self._type[row]].append((row, replicas))
+            for card_type, _ in self._needs[row]:
+                self._holding[card_type].append((row, replicas))
 
     def keep(self, case: int, parts: Sequence[KeptReplicas]) -> None:
         """Leave a case what runs as it is, as much of it as fits; the rest as it is freed."""
@@ -125,7 +129,7 @@ class Ledger:
     def take_mix(self, mix: Mix) -> None:
         """Give its case a mix."""
         for row, replicas in zip(mix.rows, mix.replicas, strict=True):
-            self._left[self._type[row]] -= replicas * self._cards[row]
+            self._spend(row, replicas)
         self._mixes[self._case[mix.rows[0]]] = mix
 
     def unserved(self) -> npt.NDArray[np.bool_]:
@@ -150,24 +154,30 @@ class Ledger:
                 self._give_back(case)
                 self._keep(case, parts)
 
-    def _given_back(self, row: int) -> int:
-        """Cards of the type of a row that its case has otherwise."""
-        case, card_type = self._case[row], self._type[row]
+    def _spend(self, row: int, replicas: int) -> None:
+        """Take the cards of replicas of a row; of a negative number, give them back."""
+        for card_type, cards in self._needs[row]:
+            self._left[card_type] -= replicas * cards
+
+    def _given_back(self, row: int) -> Counter[int]:
+        """Cards by type that the case of a row has otherwise."""
+        case, back = self._case[row], Counter[int]()
         mine = self._rows[case]
         if case in self._kept:
-            parts = self._kept[case]
-            return sum(part.cards * part.replicas for part in parts if part.type == card_type)
-        if mine in (NO_ROW, row) or self._type[mine] != card_type:
-            return 0
-        return self._given[case] * self._cards[mine]
+            for part in self._kept[case]:
+                back[part.type] += part.cards * part.replicas
+        elif mine not in (NO_ROW, row):
+            for card_type, cards in self._needs[mine]:
+                back[card_type] += self._given[case] * cards
+        return back
 
     def _give_back(self, case: int) -> set[int]:
         """Take from a case all that it has; returns the types of the cards."""
         mine, freed = self._rows[case], set[int]()
         if mine != NO_ROW:
-            self._left[self._type[mine]] += self._given[case] * self._cards[mine]
+            self._spend(mine, -self._given[case])
             self._rows[case], self._given[case] = NO_ROW, 0
-            freed.add(self._type[mine])
+            freed |= {card_type for card_type, _ in self._needs[mine]}
         for part in self._kept.pop(case, ()):
             self._left[part.type] += part.cards * part.replicas
             freed.add(part.type)

@@ -25,6 +25,8 @@ from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.partial.levels import GIVEN_UP as GIVEN_UP_IN_PART
+from inferno_optimizer.solvers.partial.levels import solve_by_levels as solve_partial_by_levels
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.solve import (
     loads_held,
     loads_served,
@@ -80,10 +82,11 @@ def _with_new_rows(
 
     The programs have no rows, and no replicas of a row, that take more cards than there are.
     """
-    pairs = candidates.pairs
-    available, cards = capacity[pairs.type], np.maximum(pairs.cards, 1)
-    new = candidates.usable & (candidates.cards > available) & ((available + 1) % cards == 0)
-    affected = np.bincount(pairs.type[new], minlength=len(capacity)) > 0
+    needs = candidates.needs
+    available, cards = capacity[needs.type], np.maximum(needs.count, 1)
+    wanted = cards * candidates.replicas[needs.owner]
+    new = candidates.usable[needs.owner] & (wanted > available) & ((available + 1) % cards == 0)
+    affected = np.bincount(needs.type[new], minlength=len(capacity)) > 0
     return tuple(
         replace(worth, estimated=worth.estimated or (worth != MarginalValue() and bool(more)))
         for worth, more in zip(marginal, affected.tolist(), strict=False)
@@ -97,7 +100,7 @@ def _solve(
     options = candidates.system.options
     sizing = clock() - start
     deadline = start + options.time_limit - DECISIONS * sizing
-    solve, least = (_solve_mixed, MIXES) if options.heterogeneous else (_solve_single, 0.0)
+    solve, least = _search(candidates)
     timer = Timer(lambda: deadline - clock(), _reserved(candidates))
     recorder, failures = CurveRecorder(clock), Failures()
     greedy = solve_greedy(candidates, capacity, stand=_stands(candidates)).assignment
@@ -129,6 +132,13 @@ def _solve(
     if options.trace:
         answer = replace(answer, curve=_ended(candidates, answer, plan.curve, recorder.seconds))
     return answer
+
+
+def _search(candidates: Candidates) -> tuple["_Solve", float]:
+    """The search for a plan, and its least time as a multiple of that of sizing."""
+    if candidates.system.options.heterogeneous:
+        return _solve_mixed, MIXES
+    return (_solve_whole if candidates.several_types else _solve_single), 0.0
 
 
 def _with_partial_service(
@@ -251,6 +261,9 @@ class _Plan:
     failures: tuple[str, ...] = ()
 
 
+_Solve = Callable[[Candidates, IntArray, Timer, CurveRecorder], _Plan]
+
+
 def _unproven(candidates: Candidates, assignment: Assignment, *, out_of_time: bool) -> _Plan:
     """An assignment of which nothing is proven."""
     most = _loads(candidates, range(len(candidates.cases)))
@@ -270,8 +283,8 @@ def _solve_single(
 ) -> _Plan:
     """One row for each case."""
     options = candidates.system.options
-    room = capacity[candidates.pairs.type]
-    rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
+    room = candidates.fitting(capacity)
+    rows = np.flatnonzero(candidates.usable & (candidates.replicas <= room))
     if not len(rows):
         return _Plan(_filled(candidates, capacity, rows), {}, 0.0, tuple, out_of_time=False)
     program = Program.of(candidates, rows, capacity)
@@ -292,6 +305,32 @@ def _solve_single(
         outcome.out_of_time,
         recorder.curve(priorities, _loads(candidates, ()), 0.0),
         outcome.failures,
+    )
+
+
+def _solve_whole(
+    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
+) -> _Plan:
+    """One row for each case, where some take cards of several types.
+
+    Cases that need no replicas are not in the program; `_filled` serves them.
+    """
+    problem = ReplicaProblem.whole(candidates, capacity)
+    tolerance = candidates.system.options.priority_tolerance
+    outcome = solve_partial_by_levels(problem, timer, tolerance, delayed=False)
+    assignment = _filled(candidates, capacity, problem.row[outcome.counts > 0])
+    priorities = _priorities(candidates, problem.cases)
+    most = dict(zip(priorities, outcome.most_served(), strict=True))
+    others = np.setdiff1d(assignment.served(candidates), problem.cases)
+    besides = _loads(candidates, others.tolist())
+    value = float(candidates.value[assignment.rows[others]].sum())
+    return _Plan(
+        assignment,
+        {p: most.get(p, 0.0) + load for p, load in besides.items()},
+        outcome.least_value + value,
+        lambda: outcome.one_more.described(priorities),
+        outcome.out_of_time,
+        recorder.curve(priorities, besides, value),
     )
 
 

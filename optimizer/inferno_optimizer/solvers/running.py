@@ -40,19 +40,16 @@ class Running:
         rows = _rows(candidates)
         now = np.array([c.server.current.replicas for c in candidates.cases], dtype=np.int64)
         known = rows != NO_ROW
-        replicas = np.zeros_like(now)
-        replicas[known] = np.clip(now[known], 0, candidates.replicas[rows[known]])
+        replicas, mine = np.zeros_like(now), rows[known]
+        replicas[known] = np.clip(candidates.running()[mine], 0, candidates.replicas[mine])
         others = np.flatnonzero((now > 0) & ~known).tolist()
         return cls(rows, replicas, dict(_parts(candidates, others)))
 
 
 def _rows(candidates: Candidates) -> IntArray:
     """The usable row of the accelerator that each case runs on; -1 where it runs on no such."""
-    accelerator = {a.name: place for place, a in enumerate(candidates.system.accelerators)}
-    current = [case.server.current for case in candidates.cases]
-    runs_on = np.array(
-        [NO_ROW if a.mix else accelerator.get(a.accelerator, NO_ROW) for a in current], np.int64
-    )
+    catalogue, current = Catalogue(candidates.system), [c.server.current for c in candidates.cases]
+    runs_on = np.array([NO_ROW if a.mix else catalogue.place(a) for a in current], np.int64)
     pairs, rows = candidates.pairs, np.full(len(current), NO_ROW)
     mine = np.flatnonzero(candidates.usable & (runs_on[pairs.case] == pairs.accelerator))
     rows[pairs.case[mine]] = mine
@@ -68,7 +65,9 @@ def _parts(
         server = candidates.cases[case].server
         parts = []
         for part in server.current.parts:
-            card_type, cards = catalogue.cards_per_replica(server.model, part.accelerator)
+            card_type, cards = catalogue.cards_per_replica(
+                server.model, part.accelerator, part.role
+            )
             if card_type in types:
                 parts.append(KeptReplicas(types.index(card_type), cards, max(part.replicas, 0)))
             else:

@@ -14,7 +14,7 @@ from inferno_optimizer.capacity import capacity_use, cards_in_use, held_cost
 from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.sizing.cases import NOWHERE_TO_RUN, Catalogue
 from inferno_optimizer.system import (
     IDLE,
     Allocation,
@@ -23,7 +23,9 @@ from inferno_optimizer.system import (
     Decision,
     Load,
     MarginalValue,
+    PerformanceProfile,
     Reason,
+    Role,
     SaturationPolicy,
     Server,
     Solution,
@@ -119,10 +121,13 @@ def _runs_on(server: Server) -> set[str]:
 def _misfits(
     server: Server, allocation: Allocation, stays: Container[str], catalogue: Catalogue
 ) -> Iterator[str]:
+    told = [part.role for part in allocation.roles]
+    if told and told != [Role.PREFILL, Role.DECODE]:
+        yield "roles: expected one for prefill and one for decode"
     for part in allocation.parts:
         yield from _negative(part)
         if part.replicas and part.accelerator not in stays:
-            yield from _unusable(server, part.accelerator, catalogue)
+            yield from _unusable(server, part, catalogue)
     yield from _wrong_load(server, allocation.load, catalogue)
 
 
@@ -140,14 +145,19 @@ def _negative(part: Allocation) -> Iterator[str]:
             yield f"{name}: {number:g} is negative"
 
 
-def _unusable(server: Server, accelerator: str, catalogue: Catalogue) -> Iterator[str]:
-    """Why a server cannot run on an accelerator, if it cannot."""
-    profile = catalogue.profile(server.model, accelerator)
+def _unusable(server: Server, part: Allocation, catalogue: Catalogue) -> Iterator[str]:
+    """Why a server cannot run on the accelerator of a part, if it cannot."""
+    accelerator, role = part.accelerator, part.role
+    profile = catalogue.profile(server.model, accelerator, role)
     if profile is None:
+        words = "" if role is Role.BOTH else f" in the role {role}"
         model = server.model
-        yield f"accelerator: model {model!r} has no performance data for {accelerator!r}"
-    elif why := catalogue.exclusion(server, profile):
-        yield f"accelerator: {accelerator!r}: {why}"
+        yield f"accelerator: model {model!r} has no performance data for {accelerator!r}{words}"
+    elif isinstance(profile, PerformanceProfile):
+        if why := catalogue.exclusion(server, profile):
+            yield f"accelerator: {accelerator!r}: {why}"
+    elif not server.has_place(accelerator, role):
+        yield f"accelerator: {accelerator!r}: {NOWHERE_TO_RUN}"
 
 
 def _wrong_load(server: Server, told: Load, catalogue: Catalogue) -> Iterator[str]:
@@ -242,7 +252,7 @@ def _wrong_costs(decisions: Iterable[Decision], catalogue: Catalogue) -> Iterato
 
 def _price(allocation: Allocation, server: Server, catalogue: Catalogue) -> float:
     return sum(
-        part.replicas * catalogue.unit_cost(server.model, part.accelerator)
+        part.replicas * catalogue.unit_cost(server.model, part.accelerator, part.role)
         for part in allocation.parts
     )
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from inferno_optimizer.decisions import decide_rows
 from inferno_optimizer.system import (
     Allocation,
@@ -55,5 +57,6 @@ def _short_part(server: Server, allocation: Allocation | None, sizes: Sizes) -> 
 
 
 def _fits_one_more(row: int, left: dict[str, int], sizes: Sizes) -> bool:
-    pairs, types = sizes.candidates.pairs, sizes.candidates.types
-    return left.get(types[pairs.type[row]], 0) >= int(pairs.cards[row])
+    candidates = sizes.candidates
+    by_type = np.array([max(left.get(name, 0), 0) for name in candidates.types], dtype=np.int64)
+    return bool(candidates.fitting(by_type)[row])

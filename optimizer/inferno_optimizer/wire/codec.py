@@ -181,6 +181,8 @@ def _on_one_accelerator(allocation: Allocation) -> Allocation:
     This part fits into the capacity. Of parts with equal replicas, the one with the most load is
     used. The cost is still the cost of all parts, and latencies are means over all requests.
     """
+    if allocation.roles:
+        return allocation
     main = max(allocation.parts, key=attrgetter("replicas"))
     return replace(
         allocation,
@@ -192,6 +194,8 @@ def _on_one_accelerator(allocation: Allocation) -> Allocation:
 
 def _whole(allocation: Allocation) -> Allocation:
     """The allocation with the totals of all parts of its mix; see `system.Allocation`."""
+    if allocation.roles:
+        return allocation
     first = allocation.parts[0]
     return replace(
         allocation,

@@ -1,6 +1,7 @@
 """Tables of the JSON objects of the REST API: the key for each attribute."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
 from types import MappingProxyType
@@ -23,6 +24,8 @@ from inferno_optimizer.system import (
     PerformanceProfile,
     PrefillDecodeParameters,
     Reason,
+    Role,
+    RoleProfile,
     SaturationPolicy,
     Server,
     ServiceClass,
@@ -32,6 +35,7 @@ from inferno_optimizer.system import (
     Tail,
     Target,
     TokenBudgetParameters,
+    Transfer,
 )
 from inferno_optimizer.wire.fields import (
     FLAG,
@@ -61,6 +65,12 @@ def _read_policy(value: object) -> SaturationPolicy:
 
 def _read_reason(value: object) -> Reason:
     return _REASONS.get(read_text(value)) or _unknown("a reason", value)
+
+
+def _read_role(value: object) -> Role:
+    """Read the role of replicas that do one half of each request."""
+    roles = {str(role): role for role in (Role.PREFILL, Role.DECODE)}
+    return roles.get(read_text(value)) or _unknown("Prefill or Decode", value)
 
 
 def _read_status(value: object) -> SolverStatus:
@@ -166,8 +176,8 @@ def _not_predicted(prediction: Allocation | Option) -> Container[str]:
     left_out = ["ttftAverage" if first else "waitAverage"]
     if prediction.tail is None:
         left_out.append("percentiles")
-    if isinstance(prediction, Option) or not prediction.mix:
-        left_out.append("mix")
+    if isinstance(prediction, Allocation):
+        left_out += [name for name in ("mix", "roles") if not getattr(prediction, name)]
     return left_out
 
 
@@ -193,6 +203,11 @@ class _ModelTarget(NamedTuple):
 
 def _model_target(model: str, **targets: float) -> _ModelTarget:
     return _ModelTarget(model, Target(**targets))
+
+
+class _Apart(NamedTuple):
+    prefill: Allocation | None
+    decode: Allocation | None
 
 
 class _CardCount(NamedTuple):
@@ -226,6 +241,7 @@ _ALLOCATION_KEYS: dict[str, tuple[str, FieldKind[Any]]] = {
     "ttftAverage": ("ttft_ms", NUMBER),
     "load": ("load", _LOAD),
 }
+_ROLE_KEYS = ("accelerator", "numReplicas", "maxBatch", "cost")
 _CURRENT_KEYS = {**_ALLOCATION_KEYS, "coldReplicas": ("cold_replicas", INTEGER)}
 
 
@@ -238,12 +254,30 @@ def _all_warm(allocation: Allocation) -> tuple[str, ...]:
 
 
 def _one_accelerator(allocation: Allocation) -> Container[str]:
-    return (*_all_warm(allocation), *(() if allocation.mix else ("mix",)))
+    parts = (name for name in ("mix", "roles") if not getattr(allocation, name))
+    return (*_all_warm(allocation), *parts)
+
+
+def _roles_of(part: Object[Allocation]) -> tuple[str, FieldKind[Any]]:
+    """The parts of an allocation by role, as an object with both of them."""
+    both = Object(_Apart, {name: (name, optional(part)) for name in _Apart._fields})
+
+    def read(value: object) -> tuple[Allocation, ...]:
+        found = zip((Role.PREFILL, Role.DECODE), both.read(value), strict=True)
+        return tuple(replace(told, role=role) for role, told in found if told is not None)
+
+    def write(roles: Iterable[Allocation]) -> object:
+        return {str(role.role).lower(): part.write(role) for role in roles}
+
+    return "roles", Scalar((), read, write, both.schema, both.unknown)
 
 
 _PART = Object(Allocation, _CURRENT_KEYS, left_out=_all_warm)
+_ROLE = Object(Allocation, {key: _ALLOCATION_KEYS[key] for key in _ROLE_KEYS})
 _ALLOCATION = Object(
-    Allocation, {**_CURRENT_KEYS, "mix": _mix_of(_PART)}, left_out=_one_accelerator
+    Allocation,
+    {**_CURRENT_KEYS, "mix": _mix_of(_PART), "roles": _roles_of(_ROLE)},
+    left_out=_one_accelerator,
 )
 
 
@@ -295,7 +329,11 @@ _TAIL: tuple[str, FieldKind[Any]] = (
 _ANSWER_KEYS = {**_ALLOCATION_KEYS, "percentiles": _TAIL}
 ANSWER = Object(
     Allocation,
-    {**_ANSWER_KEYS, "mix": _mix_of(Object(Allocation, _ANSWER_KEYS, left_out=_not_predicted))},
+    {
+        **_ANSWER_KEYS,
+        "mix": _mix_of(Object(Allocation, _ANSWER_KEYS, left_out=_not_predicted)),
+        "roles": _roles_of(_ROLE),
+    },
     left_out=_not_predicted,
 )
 
@@ -435,6 +473,38 @@ _PROFILES = List(
     spread=tuple,
 )
 
+_ROLES = List(
+    "role data",
+    ("name", "acc", "role"),
+    Object(
+        RoleProfile,
+        {
+            "name": ("model", TEXT),
+            "acc": ("accelerator", TEXT),
+            "role": ("role", Scalar(Role.BOTH, _read_role, str)),
+            "accCount": ("accelerator_count", _AT_LEAST_ONE),
+            "stepParms": ("parameters", _STEPS),
+            "maxBatchSize": ("max_batch_size", INTEGER),
+            "atTokens": ("at_tokens", INTEGER),
+            "maxTokens": ("max_tokens", INTEGER),
+            "maxNumSeqs": ("max_sequences", INTEGER),
+            "transfer": (
+                "transfer",
+                Object(
+                    Transfer,
+                    {
+                        "perRequestMs": ("request_ms", NUMBER),
+                        "perTokenMs": ("token_ms", NUMBER),
+                    },
+                ),
+            ),
+        },
+        left_out=lambda role: ("transfer",) if role.role is Role.DECODE else (),
+    ),
+    collect=_unique("model", "accelerator", "role"),
+    spread=tuple,
+)
+
 _TARGETS = List(
     "target of model",
     ("model",),
@@ -470,6 +540,13 @@ _CLASSES = List(
     spread=tuple,
 )
 
+_PLACES = {
+    "accelerators": "accelerators",
+    "destination": "destination",
+    "prefillAccelerators": "prefill_accelerators",
+    "decodeAccelerators": "decode_accelerators",
+}
+
 _SERVERS = List(
     "server",
     ("name",),
@@ -485,11 +562,11 @@ _SERVERS = List(
             "maxQueueSize": ("max_queue_size", INTEGER),
             "accelerators": ("accelerators", TEXTS),
             "destination": ("destination", TEXT),
+            "prefillAccelerators": ("prefill_accelerators", TEXTS),
+            "decodeAccelerators": ("decode_accelerators", TEXTS),
             "currentAlloc": ("current", _ALLOCATION),
         },
-        left_out=lambda server: [
-            name for name in ("accelerators", "destination") if not getattr(server, name)
-        ],
+        left_out=lambda server: [key for key, name in _PLACES.items() if not getattr(server, name)],
         unused=("desiredAlloc",),
     ),
     collect=_unique("name"),
@@ -524,12 +601,13 @@ _OPTIONS = Object(
 SECTIONS: dict[str, tuple[str, FieldKind[Any]]] = {
     "acceleratorData": ("accelerators", Section("accelerators", _ACCELERATORS)),
     "modelData": ("profiles", Section("models", _PROFILES)),
+    "roleData": ("roles", Section("roles", _ROLES)),
     "serviceClassData": ("classes", Section("serviceClasses", _CLASSES)),
     "serverData": ("servers", Section("servers", _SERVERS)),
     "capacityData": ("capacity", Section("count", _CAPACITY)),
     "optimizerData": ("options", Section("optimizer", _OPTIONS)),
 }
 
-SYSTEM = Object(System, SECTIONS)
+SYSTEM = Object(System, SECTIONS, left_out=lambda system: () if system.roles else ("roleData",))
 
 BODY = Section("system", SYSTEM)

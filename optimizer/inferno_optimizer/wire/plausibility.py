@@ -79,18 +79,17 @@ def _is_best_effort(decision: Decision, allocation: Allocation, sizes: Sizes) ->
 def _left_out(solution: Solution, sizes: Sizes) -> Iterator[str]:
     """Servers without an allocation for which there are cards."""
     candidates = sizes.candidates
-    fits = _most_cards(candidates) <= _cards_left(candidates, solution)
+    fits = _most_replicas(candidates) <= _room_left(candidates, solution)
     wronged = _expected(candidates, is_ours=sizes.is_ours) & fits
     short = {d.server for d in solution.decisions if d.reason is Reason.NO_CAPACITY}
     nobody = not any(given.replicas for given in solution.allocations.values())
     for row in candidates.ranked().tolist():
         server = candidates.cases[int(candidates.pairs.case[row])].server
         if wronged[row] and server.name in short:
-            accelerator = candidates.system.accelerators[int(candidates.pairs.accelerator[row])]
             data = data_of(server, Catalogue(sizes.system)) if nobody else ""
             yield (
                 f"it gives nothing to server {server.name!r}, although there are cards for"
-                f" {candidates.replicas[row]} x {accelerator.name}, which would serve it"
+                f" {candidates.replicas[row]} x {candidates.placement(row)}, which would serve it"
                 + (f"; does the optimizer read {data}?" if data else "")
             )
 
@@ -107,17 +106,17 @@ def _expected(candidates: Candidates, *, is_ours: bool) -> BoolArray:
     return candidates.usable & (needs > 0)
 
 
-def _most_cards(candidates: Candidates) -> FloatArray:
-    """Largest number of cards that other optimizers may compute for a row; shape (rows,)."""
+def _most_replicas(candidates: Candidates) -> FloatArray:
+    """Largest number of replicas that other optimizers may compute for a row; shape (rows,)."""
     rate = np.where(candidates.usable, candidates.sizing.max_rate, np.inf)
     needed: FloatArray = np.ceil(candidates.pairs.demand / rate * (1 + ROUNDING))
-    return np.maximum(needed, candidates.replicas) * candidates.pairs.cards
+    return np.maximum(needed, candidates.replicas)
 
 
-def _cards_left(candidates: Candidates, solution: Solution) -> FloatArray:
-    """Remaining cards of the type of each row; infinite if unlimited; shape (rows,)."""
+def _room_left(candidates: Candidates, solution: Solution) -> FloatArray:
+    """Replicas of each row for which cards remain; infinite if unlimited; shape (rows,)."""
     if candidates.system.options.unlimited:
         return np.full(len(candidates.usable), np.inf)
     left = {use.type: use.usable - use.used for use in solution.capacity}
-    by_type = np.array([left.get(name, 0) for name in candidates.types], dtype=np.float64)
-    return by_type[candidates.pairs.type]
+    by_type = np.array([max(left.get(name, 0), 0) for name in candidates.types], dtype=np.int64)
+    return candidates.fitting(by_type).astype(np.float64)

@@ -41,21 +41,26 @@ class Sizes:
         return cls(system, candidates, is_ours)
 
     @cached_property
-    def _rows(self) -> Mapping[str, Mapping[str, int]]:
-        """Rows by server and accelerator; servers that cannot be sized have none."""
-        pairs, accelerators = self.candidates.pairs, self.candidates.system.accelerators
+    def _rows(self) -> Mapping[str, Mapping[int, int]]:
+        """Rows by server and place; servers that cannot be sized have none."""
+        pairs = self.candidates.pairs
         names = [case.server.name for case in self.candidates.cases]
-        rows: dict[str, dict[str, int]] = {name: {} for name in names}
+        rows: dict[str, dict[int, int]] = {name: {} for name in names}
         keys = zip(pairs.case.tolist(), pairs.accelerator.tolist(), strict=True)
-        for row, (case, accelerator) in enumerate(keys):
-            rows[names[case]][accelerators[accelerator].name] = row
+        for row, (case, place) in enumerate(keys):
+            rows[names[case]][place] = row
         return rows
 
     def parts(self, server: str, allocation: Allocation) -> list[RowReplicas]:
         """The replicas of an allocation by row."""
-        rows = self._rows.get(server, {})
-        placed = ((rows.get(part.accelerator), part.replicas) for part in allocation.parts)
-        return [RowReplicas(row, replicas) for row, replicas in placed if row is not None]
+        rows, catalogue = self._rows.get(server, {}), Catalogue(self.candidates.system)
+        parts = allocation.mix or (allocation,)
+        placed = ((rows.get(catalogue.place(part)), part) for part in parts)
+        return [
+            RowReplicas(row, self.candidates.replicas_of(row, part))
+            for row, part in placed
+            if row is not None
+        ]
 
     def share(self, server: str, allocation: Allocation) -> float:
         """Share of the demand that an allocation carries within the targets; 1 without demand."""

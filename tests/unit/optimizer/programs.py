@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 import pulp
 
-from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet

@@ -22,8 +22,8 @@ from inferno_operator.resources import (
     ServerAllocation,
 )
 from inferno_operator.resources.conditions import ALLOCATED
-from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.system import Reason
 
 ReplicaRates = Mapping[tuple[str, str], float]

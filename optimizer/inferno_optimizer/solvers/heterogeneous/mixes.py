@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from inferno_optimizer.sizing.candidates import PENALTY_SHARE, ROUNDING, Candidates
+from inferno_optimizer.sizing.candidates import NO_PAIR, PENALTY_SHARE, ROUNDING, Candidates
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Mix
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
@@ -77,6 +77,7 @@ class MixTable:
         """The cases with a usable row that takes cards, and the rows of which a replica fits."""
         pairs = candidates.pairs
         usable = candidates.usable & (candidates.replicas > 0)
+        usable &= candidates.pair == NO_PAIR
         rows = np.flatnonzero(usable & (pairs.cards <= capacity[pairs.type]))
         cases, place, width = np.unique(pairs.case[rows], return_inverse=True, return_counts=True)
         items = np.full((len(cases), int(width.max(initial=0))), NO_ROW)

@@ -118,8 +118,8 @@ def _by_load_for_cards(problem: ReplicaProblem) -> IntArray:
     part = np.full(len(problem.case), 0.0)
     entries = problem.cards
     capacity = np.maximum(problem.capacity, 1)[entries.type]
-    needs: FloatArray = entries.count * problem.full[entries.column] / capacity
-    np.maximum.at(part, entries.column, needs)
+    needs: FloatArray = entries.count * problem.full[entries.owner] / capacity
+    np.maximum.at(part, entries.owner, needs)
     least = np.full(len(problem.cases), np.inf)
     np.minimum.at(least, problem.case, part)
     worth = problem.weight / np.maximum(least, SMALLEST)

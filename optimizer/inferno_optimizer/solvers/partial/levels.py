@@ -484,10 +484,8 @@ class _Search:
         """Part of the cards of a type that each case has, shape (cases,)."""
         problem, entries = self._problem, self._problem.cards
         capacity = np.maximum(problem.capacity, 1)[entries.type]
-        part = self._counts[entries.column] * entries.count / capacity
-        return np.bincount(problem.case[entries.column], part, len(problem.cases)).astype(
-            np.float64
-        )
+        part = self._counts[entries.owner] * entries.count / capacity
+        return np.bincount(problem.case[entries.owner], part, len(problem.cases)).astype(np.float64)
 
     def _short(self, goal: Goal) -> IntArray:
         """Cases of a level that are not served entirely, those first that miss the most load."""

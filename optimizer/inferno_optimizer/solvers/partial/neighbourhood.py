@@ -26,7 +26,7 @@ def by_loss(
     spare = (shares > least * (1 + SLACK))[problem.case]
     loss = np.where(counts > 0, np.where(spare, fewer, np.inf), loss)
     entries = problem.cards
-    case, loss = problem.case[entries.column], loss[entries.column]
+    case, loss = problem.case[entries.owner], loss[entries.owner]
     order = np.lexsort((problem.weight[case], loss, entries.type))
     order = order[np.isfinite(loss[order])]
     first = np.searchsorted(entries.type[order], np.arange(len(problem.capacity)))

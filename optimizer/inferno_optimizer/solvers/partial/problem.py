@@ -6,13 +6,15 @@ priorities in use, the most important first.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from inferno_optimizer.sizing.candidates import PENALTY_SHARE, ROUNDING, Candidates
+from inferno_optimizer.sizing.cards import Cards
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
@@ -27,15 +29,6 @@ HOLDS = frozenset(
     }
 )
 """Policies with which nobody gives up what runs for an equal or a less important server."""
-
-
-@dataclass(frozen=True)
-class Cards:
-    """Cards of a type that a replica of a column takes; arrays of shape (entries,)."""
-
-    column: IntArray
-    type: IntArray
-    count: IntArray
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,7 @@ class Columns:
     def followed_by(self, other: "Columns") -> "Columns":
         """These columns, then others."""
         cards = Cards(
-            np.append(self.cards.column, other.cards.column + len(self.case)),
+            np.append(self.cards.owner, other.cards.owner + len(self.case)),
             np.append(self.cards.type, other.cards.type),
             np.append(self.cards.count, other.cards.count),
         )
@@ -89,7 +82,7 @@ class Columns:
         """The same, sorted by case."""
         order = np.lexsort((self.row, self.case))
         place = np.argsort(order)
-        cards = Cards(place[self.cards.column], self.cards.type, self.cards.count)
+        cards = Cards(place[self.cards.owner], self.cards.type, self.cards.count)
         return Columns(**{name: array[order] for name, array in self.arrays().items()}, cards=cards)
 
     def arrays(self) -> dict[str, Any]:
@@ -146,6 +139,40 @@ class ReplicaProblem(Columns):
             capacity=capacity,
         )
 
+    @classmethod
+    def whole(cls, candidates: Candidates, capacity: IntArray) -> "ReplicaProblem":
+        """The problem where a case gets all that a row takes or nothing, at the value of the row.
+
+        A column has one replica, which stands for all those of its row.
+        """
+        case = candidates.pairs.case
+        needed = candidates.usable & (candidates.replicas > 0)
+        free = np.unique(case[candidates.usable & (candidates.replicas == 0)])
+        needed &= ~np.isin(case, free) & (candidates.replicas <= candidates.fitting(capacity))
+        rows = np.flatnonzero(needed)
+        cases, place = np.unique(case[rows], return_inverse=True)
+        chosen = [candidates.cases[case] for case in cases.tolist()]
+        priority = np.array([case.priority for case in chosen], dtype=np.int64)
+        nothing, once = np.zeros(len(rows)), np.ones(len(rows), dtype=np.int64)
+        cards = candidates.needs.of(rows)
+        return cls(
+            case=place.astype(np.int64),
+            row=rows,
+            most=once,
+            full=once.astype(np.float64),
+            unit=nothing,
+            fixed=candidates.value[rows],
+            runs=once * 0,
+            stands=once * 0,
+            standing=nothing,
+            cards=replace(cards, count=cards.count * candidates.replicas[rows][cards.owner]),
+            cases=cases,
+            level=np.unique(priority, return_inverse=True)[1].astype(np.int64),
+            weight=np.array([weight_of(case) for case in chosen], dtype=np.float64),
+            held=np.zeros(len(cases)),
+            capacity=capacity,
+        )
+
     @property
     def levels(self) -> int:
         """How many levels there are."""
@@ -193,7 +220,7 @@ class ReplicaProblem(Columns):
 
     def used(self, counts: IntArray) -> IntArray:
         """Cards of each type that replicas take."""
-        cards = self.cards.count * counts[self.cards.column]
+        cards = self.cards.count * counts[self.cards.owner]
         return np.bincount(self.cards.type, cards, len(self.capacity)).astype(np.int64)
 
     @cached_property
@@ -202,7 +229,7 @@ class ReplicaProblem(Columns):
         needs: list[list[tuple[int, int]]] = [[] for _ in self.case]
         entries = self.cards
         for column, card_type, count in zip(
-            entries.column.tolist(), entries.type.tolist(), entries.count.tolist(), strict=True
+            entries.owner.tolist(), entries.type.tolist(), entries.count.tolist(), strict=True
         ):
             needs[column].append((card_type, count))
         return needs
@@ -218,14 +245,14 @@ def _rows(
 ) -> Columns:
     """The columns of usable rows of which a replica fits."""
     pairs = candidates.pairs
-    room = capacity[pairs.type[rows]] // pairs.cards[rows]
+    room = candidates.fitting(capacity)[rows]
     rows, room = rows[room > 0], room[room > 0]
     replicas, unit = candidates.replicas[rows], candidates.unit_cost[rows]
     stays, moves = _stays(candidates, rows)
     unit = unit * np.where(moves, 1.0 + PENALTY_SHARE, 1.0)
     cost = np.array([case.server.current.cost for case in candidates.cases], dtype=np.float64)
     old = cost[pairs.case[rows]]
-    now = np.array([case.server.current.replicas for case in candidates.cases], dtype=np.int64)
+    now = candidates.running()[rows]
     # A row that stays as it is has the value 0: the candidate table does not tell the rest.
     as_it_is = candidates.stays[rows]
     fixed = np.where(as_it_is, 0.0, candidates.value[rows] + old - unit * replicas)
@@ -239,21 +266,21 @@ def _rows(
         runs=np.where(
             running.rows[pairs.case[rows]] == rows, running.replicas[pairs.case[rows]], 0
         ),
-        stands=np.where(stays & (now[pairs.case[rows]] <= replicas), now[pairs.case[rows]], 0),
+        stands=np.where(stays & (now <= replicas), now, 0),
         standing=old,
-        cards=Cards(np.arange(len(rows)), pairs.type[rows], pairs.cards[rows]),
+        cards=candidates.needs.of(rows),
     )
 
 
 def _stays(candidates: Candidates, rows: IntArray) -> tuple[BoolArray, BoolArray]:
     """Rows on whose accelerator alone a case runs; and rows on which nothing of it runs."""
-    accelerators = candidates.system.accelerators
-    place = {accelerator.name: position for position, accelerator in enumerate(accelerators)}
-    runs = np.zeros((len(candidates.cases), len(accelerators)), dtype=np.bool_)
+    catalogue = Catalogue(candidates.system)
+    runs = np.zeros((len(candidates.cases), len(catalogue.places)), dtype=np.bool_)
     mixed = np.array([bool(case.server.current.mix) for case in candidates.cases], dtype=np.bool_)
     for row, what in enumerate(candidates.cases):
-        on = (place.get(part.accelerator) for part in what.server.current.parts)
-        runs[row, [position for position in on if position is not None]] = True
+        current = what.server.current
+        on = (catalogue.place(part) for part in current.mix or (current,))
+        runs[row, [place for place in on if place >= 0]] = True
     case = candidates.pairs.case[rows]
     nothing = ~runs[case, candidates.pairs.accelerator[rows]]
     alone = ~nothing & ~mixed[case]

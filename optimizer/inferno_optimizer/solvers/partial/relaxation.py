@@ -274,8 +274,8 @@ class Relaxation:
         problem = self._problem
         capacity = np.maximum(problem.capacity, 1)[problem.cards.type]
         part = np.zeros(len(problem.case))
-        full = problem.full[problem.cards.column]
-        np.maximum.at(part, problem.cards.column, problem.cards.count * full / capacity)
+        full = problem.full[problem.cards.owner]
+        np.maximum.at(part, problem.cards.owner, problem.cards.count * full / capacity)
         columns = np.flatnonzero(self._open)
         columns = columns[np.lexsort((part[columns], problem.case[columns]))]
         first = np.zeros(len(problem.case), dtype=np.bool_)
@@ -376,7 +376,7 @@ class Relaxation:
         columns = np.flatnonzero(self._open)
         holds = columns[held[problem.case[columns]] >= 0]
         bound = columns[must[problem.case[columns]] >= 0]
-        mine = self._open[problem.cards.column]
+        mine = self._open[problem.cards.owner]
         # Of one column a case has at most its limit. A mixture of columns, each below its own
         # limit, is therefore no plan beyond the sum of amounts / limits = 1, the convex hull.
         entries: list[Entries] = [
@@ -385,8 +385,8 @@ class Relaxation:
             (held[problem.case[holds]], holds, np.ones(len(holds))),
             (
                 rows.first_type + problem.cards.type[mine],
-                problem.cards.column[mine],
-                (problem.cards.count * problem.full[problem.cards.column])[mine],
+                problem.cards.owner[mine],
+                (problem.cards.count * problem.full[problem.cards.owner])[mine],
             ),
         ]
         for position, floor in enumerate(self._served):

@@ -82,7 +82,7 @@ def _room(problem: ReplicaProblem, counts: IntArray) -> IntArray:
     """Replicas of each column for which a plan leaves the cards; shape (columns,)."""
     left, entries = problem.capacity - problem.used(counts), problem.cards
     room = problem.most.copy()
-    np.minimum.at(room, entries.column, np.maximum(left[entries.type], 0) // entries.count)
+    np.minimum.at(room, entries.owner, np.maximum(left[entries.type], 0) // entries.count)
     return room
 
 
@@ -106,7 +106,7 @@ def _part_of_cards(problem: ReplicaProblem) -> FloatArray:
     """Part of the cards of its types that a replica of each column takes; shape (columns,)."""
     entries = problem.cards
     part = entries.count / np.maximum(problem.capacity, 1)[entries.type]
-    return np.bincount(entries.column, part, len(problem.case)).astype(np.float64)
+    return np.bincount(entries.owner, part, len(problem.case)).astype(np.float64)
 
 
 def _make_room(

@@ -65,7 +65,7 @@ def rounded(
         if column is None:
             return None
         counts[column] = replicas
-        mine = problem.cards.column == column
+        mine = problem.cards.owner == column
         if not lowest[case]:
             spare = spare - problem.used(np.where(np.arange(len(counts)) == column, counts, 0))
         np.subtract.at(left, problem.cards.type[mine], problem.cards.count[mine] * replicas)
@@ -112,8 +112,8 @@ def _largest_first(problem: ReplicaProblem, vertex: Vertex, split: BoolArray) ->
     """The split cases, those first that have most of the cards of a type."""
     entries = problem.cards
     capacity = np.maximum(problem.capacity, 1)[entries.type]
-    part = vertex.amounts[entries.column] * problem.full[entries.column] * entries.count / capacity
-    size = np.bincount(problem.case[entries.column], part, len(problem.cases))
+    part = vertex.amounts[entries.owner] * problem.full[entries.owner] * entries.count / capacity
+    size = np.bincount(problem.case[entries.owner], part, len(problem.cases))
     cases = np.flatnonzero(split)
     largest: list[int] = cases[np.argsort(-size[cases], kind="stable")].tolist()
     return largest
@@ -140,8 +140,8 @@ def _choice(
     replicas = np.minimum(np.maximum(whole, fewest[columns]), problem.most[columns])
     place = np.full(len(problem.case), -1)
     place[columns] = np.arange(len(columns))
-    mine = place[problem.cards.column] >= 0
-    at, card_type = place[problem.cards.column[mine]], problem.cards.type[mine]
+    mine = place[problem.cards.owner] >= 0
+    at, card_type = place[problem.cards.owner[mine]], problem.cards.type[mine]
     needs = problem.cards.count[mine] * replicas[at]
     missing = needs - np.maximum(left[card_type], 0)
     too_many = needs > np.maximum(spare[card_type], 0)
@@ -162,7 +162,7 @@ def take_some(
 ) -> bool:
     """Take replicas from the case that loses the least for the cards; whether there is one."""
     mine = problem.cards.type == card_type
-    columns, cards = problem.cards.column[mine], problem.cards.count[mine]
+    columns, cards = problem.cards.owner[mine], problem.cards.count[mine]
     spare = np.where(lowest[problem.case[columns]], counts[columns] - fewest[columns], 0)
     taken = np.minimum(np.maximum(spare, 0), -(-missing // cards))
     useful = np.minimum(taken * cards, missing)
@@ -189,7 +189,7 @@ def _move_one(
     """
     spare = problem.capacity - problem.used(np.where(lowest[problem.case], 0, counts))
     entries = problem.cards
-    on_type = entries.column[(entries.type == card_type) & (counts[entries.column] > 0)]
+    on_type = entries.owner[(entries.type == card_type) & (counts[entries.owner] > 0)]
     movable = np.zeros(len(problem.cases), dtype=np.bool_)
     movable[problem.case[on_type]] = True
     share = np.bincount(problem.case, counts / problem.full, len(problem.cases))
@@ -197,8 +197,8 @@ def _move_one(
         np.ceil(share[problem.case] * problem.full - WHOLE).astype(np.int64), fewest
     )
     room = np.full(len(problem.case), np.iinfo(np.int64).max)
-    np.minimum.at(room, entries.column, np.maximum(spare[entries.type], 0) // entries.count)
-    room[entries.column[entries.type == card_type]] = 0
+    np.minimum.at(room, entries.owner, np.maximum(spare[entries.type], 0) // entries.count)
+    room[entries.owner[entries.type == card_type]] = 0
     possible = movable[problem.case] & (room >= wanted) & (wanted <= problem.most)
     columns = np.flatnonzero(possible & np.isfinite(vertex.lost) & (wanted > 0))
     if not len(columns):

@@ -28,11 +28,11 @@ def split_in_order(problem: ReplicaProblem, vertex: Vertex, worth: FloatArray) -
 def worth_of_cards(problem: ReplicaProblem, vertex: Vertex) -> FloatArray:
     """What the cards of each case are worth, shape (cases,)."""
     entries = problem.cards
-    cards = vertex.amounts[entries.column] * problem.full[entries.column] * entries.count
+    cards = vertex.amounts[entries.owner] * problem.full[entries.owner] * entries.count
     worth = np.abs(vertex.prices)
     some = SIZE * (worth @ problem.capacity + 1.0) / np.maximum(problem.capacity, 1)
     paid = (worth + some)[entries.type] * cards
-    return np.bincount(problem.case[entries.column], paid, len(problem.cases)).astype(np.float64)
+    return np.bincount(problem.case[entries.owner], paid, len(problem.cases)).astype(np.float64)
 
 
 def main_column(problem: ReplicaProblem, vertex: Vertex, case: int) -> int:

@@ -275,8 +275,8 @@ class _Program:
         problem = self._problem
         place = np.full(len(problem.case), -1)
         place[self._open] = np.arange(len(self._open))
-        mine = place[problem.cards.column] >= 0
-        column = place[problem.cards.column[mine]]
+        mine = place[problem.cards.owner] >= 0
+        column = place[problem.cards.owner[mine]]
         card_type, count = problem.cards.type[mine], problem.cards.count[mine].astype(np.float64)
         stands = np.full(len(self._open), -1)
         stands[self._standing] = self._stand

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.sizing.candidates import build_candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
