@@ -193,7 +193,8 @@ class SizedPairs:
     def batches(self, pair: int) -> tuple[int, int]:
         """Most prompts in a step of a prefill replica, and requests in one of decode."""
         place = int(np.flatnonzero(self.order == pair)[0])
-        return int(self.apart.prefill.most[place]), int(self.apart.decode.model.batch[place])
+        prompts = max(int(self.apart.prefill.most[place]), 1)
+        return prompts, int(self.apart.decode.model.batch[place])
 
     def roles_of(self, pair: int) -> tuple[int, int]:
         """Positions in the system's roles of a pair."""

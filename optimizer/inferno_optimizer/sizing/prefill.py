@@ -55,15 +55,16 @@ class Delays(ArrayTable):
 
 @dataclass(frozen=True, slots=True)
 class PrefillModel(ArrayTable):
-    """Replicas that compute prompts, in steps of `fixed_ms` and `work_ms` for each prompt.
+    """Replicas that compute prompts, in steps of `alpha` and `work_ms` for each prompt.
 
-    A step computes at most `most` prompts; one that is longer than the budget of a step takes
-    several, all of which are in `fixed_ms`.
+    A step computes at most `most` prompts on average, fewer than one where the budget of a step is
+    less than a prompt; a prompt that is alone takes `chunks` steps.
     """
 
-    fixed_ms: FloatArray
+    alpha: FloatArray
     work_ms: FloatArray
     most: FloatArray
+    chunks: FloatArray
     arrival_cov: FloatArray
     length_cov: FloatArray
 
@@ -84,9 +85,10 @@ class PrefillModel(ArrayTable):
         lengths = Lengths(inputs, ones, requests.length_cov, budget, ones)
         fitting = np.where(budget > 0, budget / inputs, np.inf)
         return cls(
-            fixed_ms=alpha * lengths.chunks,
+            alpha=alpha,
             work_ms=delta * inputs,
-            most=np.maximum(np.minimum(most, np.floor(fitting)), 1.0),
+            most=np.minimum(most, fitting),
+            chunks=lengths.chunks,
             arrival_cov=requests.arrival_cov,
             length_cov=requests.length_cov,
         )
@@ -94,57 +96,58 @@ class PrefillModel(ArrayTable):
     @property
     def lone_ms(self) -> FloatArray:
         """Time of a prompt that is alone [ms]."""
-        return self.fixed_ms + self.work_ms
-
-    @property
-    def full_ms(self) -> FloatArray:
-        """Time of a step that is full [ms]."""
-        return self.fixed_ms + self.most * self.work_ms
+        return self.alpha * self.chunks + self.work_ms
 
     @property
     def highest_rate(self) -> FloatArray:
-        """The rate that a replica carries at most [requests/ms]."""
-        return self.most / self.full_ms
+        """The rate that a replica carries at most [requests/ms]: all its steps are full."""
+        return 1.0 / (self.alpha / self.most + self.work_ms)
 
     def delays(self, rate: FloatArray) -> Delays:
         """Wait and time of a prompt at rates below the highest one [requests/ms]."""
         step, prompts, none = self._step(rate)
-        scv = self.length_cov**2
-        room = 1.0 - prompts / self.most
-        several = rate * step
-        number = np.maximum(several + several**2 + none - prompts**2, 0.0) * room
-        varies = self.work_ms**2 * (prompts * scv + number) / step**2
+        scv, most = self.length_cov**2, np.maximum(self.most, 1.0)
+        several, work = rate * step, self.work_ms
+        number = np.maximum(several + several**2 + none - prompts**2, 0.0)
+        number = number * (1.0 - prompts / most) / (1.0 - np.minimum(rate * work, 0.95) ** 2)
+        varies = work**2 * (prompts * scv + number) / step**2
         busy = np.minimum(several / prompts, 1.0)
-        others = busy * np.minimum(several * (1.0 + varies), self.most - 1.0)
+        met = np.minimum(several * (1.0 + varies), most - 1.0)
         rest = step * (1.0 + varies) / 2.0
         first = _mixture(busy, rest, step**2 * (1.0 + 3.0 * varies) / 3.0, step**3 / 4.0)
         full = self._full_steps(rate)
-        work, prompt_scv = self.work_ms, scv * (1.0 + others)
+        # A prompt that is longer than its steps ends in one that has a part of the next prompt.
+        load, part = rate / self.highest_rate, np.minimum(self.chunks - 1.0, 0.5) * self.most
+        follows = load * part > busy * met
+        busy, met = np.where(follows, load, busy), np.where(follows, part, met)
+        number = np.where(follows, part**2 / 3.0, met + number)
+        together = _mixture(busy, work * met, work**2 * (met**2 + number), work**3 * met**3)
         return Delays(
             wait_ms=first[0] + full[0],
             wait_variance=first[1] + full[1],
             wait_third=first[2] + full[2],
-            prompt_ms=self.lone_ms + work * others,
-            prompt_variance=work**2 * (prompt_scv + others),
-            prompt_third=2.0 * work**3 * scv**2 * (1.0 + others),
+            prompt_ms=self.lone_ms + together[0],
+            prompt_variance=work**2 * scv * (1.0 + busy * met) + together[1],
+            prompt_third=2.0 * work**3 * scv**2 * (1.0 + busy * met) + together[2],
         )
 
     def _step(self, rate: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Time of a step [ms], its prompts, and how often nobody comes in it."""
         left = np.maximum(1.0 - rate * self.work_ms, 1e-9)
-        step = self.lone_ms
+        step, most = self.lone_ms, np.maximum(self.most, 1.0)
+        longest = step + (most - 1.0) * self.work_ms
         for _ in range(ROUNDS):
             none = np.exp(-rate * step)
-            step = np.minimum((self.fixed_ms + self.work_ms * none) / left, self.full_ms)
-        prompts = np.clip(rate * step + none, 1.0, self.most)
+            step = np.minimum((self.lone_ms + self.work_ms * (none - 1.0)) / left, longest)
+        prompts = np.clip(rate * step + none, 1.0, most)
         return step, prompts, none
 
     def _full_steps(self, rate: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Cumulants of the wait for steps that are full, see `_mixture`."""
         load = rate / self.highest_rate
-        varies = (self.work_ms * self.length_cov * self.most / self.full_ms) ** 2
+        varies = self.length_cov**2  # all of the time of full steps goes by the tokens
         beyond = (self.arrival_cov**2 + varies) / 2.0 / self.highest_rate / (1.0 - load)
-        waits = load ** np.sqrt(2.0 * (self.most + 1.0))
+        waits = load ** np.sqrt(2.0 * (np.maximum(self.most, 1.0) + 1.0))
         return _mixture(waits, beyond, 2.0 * beyond**2, 6.0 * beyond**3)
 
 

@@ -1,0 +1,163 @@
+"""Prefill and decode apart, in every solver, against every plan of small systems."""
+
+import math
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.explain.options import explain
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import (
+    Allocation,
+    Options,
+    Reason,
+    SaturationPolicy,
+    Server,
+    SolverStatus,
+    System,
+)
+from tests.unit.optimizer.apart_systems import random_apart, sized
+
+SYSTEMS = int(os.environ.get("SYSTEMS", "30"))
+MOST = 12
+"""Replicas of a role that are tried at most; capacities are below."""
+
+Choice = tuple[float, float, Counter[str]]
+"""Load, value, and cards by type."""
+
+
+def choices(system: System, server: Server) -> Iterator[Choice]:
+    """Whatever a server may get: replicas that do both, or pairs with their cheapest numbers."""
+    yield 0.0, 0.0, Counter()
+    together = replace(system, roles=())
+    if any(profile.model == server.model for profile in system.profiles):
+        for option in explain(together, server.name):
+            if not option.reason:
+                value = _value(
+                    server.current, (option.accelerator,), (option.replicas,), option.cost
+                )
+                yield server.load.arrival_rate, value, Counter({option.type: option.cards})
+    yield from _pairs(system, server)
+
+
+def _pairs(system: System, server: Server) -> Iterator[Choice]:
+    alone = replace(system, servers=(server,))
+    if not Catalogue(alone).apart.get(server.model):
+        return
+    found = sized(alone)
+    roles = alone.by_name().roles
+    units = {unit.name: unit for unit in system.accelerators}
+    demand = server.load.arrival_rate / 60_000
+    for pair, place in enumerate(found.order.tolist()):
+        apart = found.apart.take(np.array([pair]))
+        profiles = [roles[i] for i in found.roles_of(place)]
+        costs = [units[p.accelerator].cost * p.accelerator_count for p in profiles]
+        several = np.array([*product(range(1, MOST + 1), repeat=2)]).T
+        excess = apart.take(np.zeros(MOST**2, dtype=np.int64)).excess(*(demand / several))
+        numbers = [(a * costs[0] + b * costs[1], a, b) for a, b in several.T[excess <= 0].tolist()]
+        if numbers:
+            cost, a, b = min(numbers)
+            cards: Counter[str] = Counter()
+            for profile, count in zip(profiles, (a, b), strict=True):
+                cards[units[profile.accelerator].type] += count * profile.accelerator_count
+            names = tuple(profile.accelerator for profile in profiles)
+            yield server.load.arrival_rate, _value(server.current, names, (a, b), cost), cards
+
+
+def _value(
+    current: Allocation, names: tuple[str, ...], replicas: tuple[int, ...], cost: float
+) -> float:
+    now = current.roles or (current,)
+    if tuple(part.accelerator for part in now) != names:
+        return 0.1 * (current.cost + cost) + cost - current.cost
+    return 0.0 if tuple(p.replicas for p in now) == replicas else cost - current.cost
+
+
+def best_plan(system: System) -> tuple[list[float], float]:
+    """The most load by priority, and the least value of it."""
+    classes = {c.name: c.priority for c in system.classes}
+    plans = product(*(list(choices(system, server)) for server in system.servers))
+
+    def worth(plan: tuple[Choice, ...]) -> tuple[list[float], float]:
+        loads = dict.fromkeys(sorted(classes.values()), 0.0)
+        for server, (load, _, _) in zip(system.servers, plan, strict=True):
+            loads[classes[server.service_class]] += load
+        return [*loads.values()], -math.fsum(value for _, value, _ in plan)
+
+    def fits(plan: tuple[Choice, ...]) -> bool:
+        used: Counter[str] = sum((cards for _, _, cards in plan), Counter())
+        return all(n <= system.capacity.get(t, 0) for t, n in used.items())
+
+    loads, lost = max(worth(plan) for plan in plans if fits(plan))
+    return loads, -lost
+
+
+@pytest.mark.parametrize("seed", range(SYSTEMS))
+def test_the_exact_solver_finds_the_best_of_all_plans(seed: int) -> None:
+    numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
+    system = random_apart(numbers, Options(milp=True))
+    loads, value = best_plan(system)
+
+    solution = optimize(system)
+
+    assert [level.served for level in solution.certificate.levels] == pytest.approx(loads)
+    assert solution.certificate.objective == pytest.approx(value, rel=1e-9, abs=1e-6)
+    assert solution.certificate.status is SolverStatus.OPTIMAL
+
+
+@pytest.mark.parametrize("seed", range(SYSTEMS))
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(Options(), id="greedy"),
+        pytest.param(Options(milp=True), id="exact"),
+        pytest.param(Options(milp=True, saturation_policy=SaturationPolicy.HOLD), id="in part"),
+        pytest.param(Options(saturation_policy=SaturationPolicy.ROUND_ROBIN), id="in turns"),
+        pytest.param(Options(milp=True, heterogeneous=True), id="heterogeneous"),
+    ],
+)
+def test_no_plan_takes_more_cards_than_there_are(seed: int, options: Options) -> None:
+    system = random_apart(random.Random(seed), options)  # noqa: S311 - repeatable
+    counts = {(r.model, r.accelerator, r.role): r.accelerator_count for r in system.roles}
+    types = {unit.name: unit.type for unit in system.accelerators}
+    models = {server.name: server.model for server in system.servers}
+
+    solution = optimize(system)
+
+    used: Counter[str] = Counter()
+    for name, allocation in solution.allocations.items():
+        for part in allocation.parts:
+            key = models[name], part.accelerator, part.role
+            used[types[part.accelerator]] += part.replicas * counts.get(key, 1)
+            assert part.replicas > 0
+    assert {t: n for t, n in used.items() if n} == {
+        use.type: use.used for use in solution.capacity if use.used
+    }
+    assert all(use.used <= use.available for use in solution.capacity)
+
+
+@pytest.mark.parametrize("seed", range(SYSTEMS))
+def test_without_a_limit_each_server_has_its_best_choice(seed: int) -> None:
+    numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
+    system = random_apart(numbers, Options(unlimited=True))
+
+    solution = optimize(system)
+
+    for server, decision in zip(system.servers, solution.decisions, strict=True):
+        found = [value for load, value, _ in choices(system, server) if load]
+        if decision.reason is Reason.ALLOCATED:
+            assert decision.allocation is not None
+            now = decision.allocation.roles or (decision.allocation,)
+            names = tuple(part.accelerator for part in now)
+            replicas = tuple(part.replicas for part in now)
+            value = _value(server.current, names, replicas, decision.allocation.cost)
+            assert value == pytest.approx(min(found))
+        else:
+            assert found == []
