@@ -13,6 +13,8 @@ from inferno_operator.resources.allocation import (
     DIGITS,
     Allocation,
     Load,
+    RoleAllocation,
+    Roles,
     ServerAllocation,
     moved,
 )
@@ -178,6 +180,8 @@ __all__ = [
     "Reduction",
     "RejectedWindows",
     "Resource",
+    "RoleAllocation",
+    "Roles",
     "Savings",
     "Server",
     "ServerAllocation",

@@ -103,11 +103,35 @@ class Allocation(Part):
         return (self,)
 
 
+class RoleAllocation(Part):
+    """The replicas of a server that do one half of each request."""
+
+    accelerator: str
+    """The accelerator's spec.name."""
+    num_replicas: Amount
+    """Number of replicas."""
+    max_batch: Amount | None = None
+    """Largest batch of a decode replica, or most prompts in a step of a prefill replica."""
+    cost: Quantity | None = None
+    """Cost of the replicas [cents/hour]."""
+
+
+class Roles(Part):
+    """The replicas of both roles."""
+
+    prefill: RoleAllocation
+    """Those that compute prompts."""
+    decode: RoleAllocation
+    """Those that compute answers."""
+
+
 class ServerAllocation(Allocation):
     """All of a server. With a mix, accelerator names its largest part and the rest are totals."""
 
     mix: Annotated[Items[Allocation], Field(max_length=MAX_ACCELERATORS)] = ()
     """One allocation per accelerator, when the server runs on several."""
+    roles: Roles | None = None
+    """The parts by role, when prefill and decode are apart; accelerator is that of decode."""
 
     @property
     def parts(self) -> tuple[Allocation, ...]:

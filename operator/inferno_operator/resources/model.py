@@ -102,10 +102,17 @@ class PerformanceData(Part):
             "!has(self.prefillParms) || has(self.decodeParms)",
             lambda data: data.prefill_parms is None or data.decode_parms is not None,
         ),
+        Rule(
+            "a role needs stepParms",
+            "!has(self.role) || self.role == 'Both' || has(self.stepParms)",
+            lambda data: data.role == "Both" or data.step_parms is not None,
+        ),
     )
 
     acc: str
     """The accelerator's spec.name."""
+    role: Literal["Both", "Prefill", "Decode"] = "Both"
+    """What the replica does: whole requests, or one half of each."""
     acc_count: Integer
     """Accelerators that one replica needs; 0 or less counts as 1."""
     alpha: Number | None = None
@@ -121,7 +128,7 @@ class PerformanceData(Part):
     step_parms: StepParms | None = None
     """Step time; the fourth generation of parameters, the most exact one."""
     max_batch_size: Integer
-    """Largest batch at atTokens tokens per request [requests]."""
+    """Largest batch at atTokens tokens per request [requests]; of Prefill, prompts in a step."""
     at_tokens: Integer
     """Tokens per request for which maxBatchSize holds."""
     max_tokens: PositiveInteger | None = None
@@ -135,6 +142,15 @@ class PerformanceData(Part):
         first = self.alpha is not None or self.beta is not None
         later = (self.decode_parms, self.perf_parms, self.step_parms)
         return first + sum(parms is not None for parms in later)
+
+
+class Transfer(Part):
+    """Time to hand a prompt over from a prefill replica to a decode replica."""
+
+    per_request_ms: Number = 0
+    """Time for each request [ms]."""
+    per_token_ms: Number = 0
+    """Time for each token of its prompt [ms]."""
 
 
 ErrorPercent = Annotated[float, AllowInfNan(False), Field(ge=0, le=100)]
@@ -152,7 +168,9 @@ class ModelSpec(Part):
     """Error of typed times that plans assume with calibrate: Use, for accelerators without
     measurements; of others they take the upper confidence [percent]."""
     data: Items[PerformanceData] = ()
-    """Performance data, one item per accelerator."""
+    """Performance data, one item per accelerator and role."""
+    transfer: Transfer | None = None
+    """How long it takes to hand a prompt over to a Decode replica; absent means no time."""
 
 
 class FittedDecode(Part):

@@ -1,7 +1,7 @@
 """Where a Server's decision goes: the objects whose replicas serve it, one per accelerator."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,10 +15,12 @@ API_VERSION = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9]+((alpha|beta)[0-9]+)?$"
 
 
 class Workload(Part):
-    """An object whose replicas run the server on one accelerator."""
+    """An object whose replicas run the server on one accelerator, in one role."""
 
     accelerator: ShortText
     """The accelerator's spec.name."""
+    role: Literal["Both", "Prefill", "Decode"] = "Both"
+    """What its replicas do: whole requests, or one half of each."""
     api_version: Annotated[str, Field(max_length=253, pattern=API_VERSION)] = "apps/v1"
     """Group and version of the object."""
     kind: ShortText = "Deployment"
@@ -28,15 +30,15 @@ class Workload(Part):
 
 
 def _is_unique(workloads: Iterable[Workload]) -> bool:
-    accelerators = [workload.accelerator for workload in workloads]
-    return len(set(accelerators)) == len(accelerators)
+    places = [(workload.accelerator, workload.role) for workload in workloads]
+    return len(set(places)) == len(places)
 
 
 RULES = (
     Rule(
-        "each accelerator has one workload",
+        "each accelerator has one workload for each role",
         "!has(self.workloads) || self.workloads.all(a,"
-        " self.workloads.exists_one(b, b.accelerator == a.accelerator))",
+        " self.workloads.exists_one(b, b.accelerator == a.accelerator && b.role == a.role))",
         lambda spec: _is_unique(spec.workloads),
     ),
     Rule(

@@ -97,14 +97,14 @@ def _prefill(law: StepParameters, requests: Sequence[Request]) -> list[float]:
         while came < len(requests) and requests[came].time <= now:
             waiting.append([came, requests[came].inputs])
             came += 1
-        left, done = budget, []
+        left, done = float(budget), list[int]()
         while waiting and left > 0:
             taken = min(left, waiting[0][1])
             waiting[0][1] -= taken
             left -= taken
             if waiting[0][1] == 0:
                 done.append(int(waiting.popleft()[0]))
-        tokens = sum(requests[i].inputs for i in done)
+        tokens: float = sum(requests[i].inputs for i in done)
         if budget != float("inf"):
             tokens = budget - left
         now += law.alpha + law.delta * tokens

@@ -40,12 +40,23 @@ def wanted(observation: Observation) -> Wanted:
         return Wanted(None, why, reason="Held")
     if condition.reason in UNDECIDED:
         return Wanted(None, f"{condition.reason}: {condition.message}", reason="Held")
+    if server.spec.desired_alloc is not None and server.spec.desired_alloc.roles:
+        return Wanted(None, _apart(server), reason="Apart")
     replicas = _replicas(server)
     if not replicas and not _is_about(condition, observation):
         return Wanted(None, fresh=False)
     if replicas and condition.status != "True":
         return Wanted(None, fresh=False)
     return Wanted(replicas)
+
+
+def _apart(server: Server) -> str:
+    """Why a decision with prefill and decode apart is left to people."""
+    return (
+        f"Server {server.spec.name!r} is to have prefill and decode apart, which the operator does"
+        f" not scale: set the replicas of spec.desiredAlloc.roles by hand, or remove the workloads"
+        f" with a role"
+    )
 
 
 def placements(whole: ServerAllocation | None) -> tuple[Allocation, ...]:

@@ -303,7 +303,10 @@ def _warnings(warnings: Sequence[str]) -> Iterator[Verdict]:
 def spec_change(server: Resource, desired: Manifest) -> Manifest | None:
     """The change of spec.desiredAlloc, or None if the Server already has it."""
     current = server.spec.desired_alloc if isinstance(server, Server) else None
-    if current is not None and desired.items() <= current.to_json().items():
+    if (
+        current is not None
+        and {"roles": None, **desired}.items() <= ({"roles": None} | current.to_json()).items()
+    ):
         return None
     return {"desiredAlloc": desired}
 
@@ -314,7 +317,20 @@ def desired_allocation(allocation: Allocation | None) -> Manifest:
     Every field is set, so that no number of an earlier decision remains.
     """
     decided = allocation or Allocation()
-    return {**_part(decided), "mix": [_part(part) for part in decided.mix]}
+    whole = {**_part(decided), "mix": [_part(part) for part in decided.mix]}
+    if decided.roles:
+        whole["roles"] = {part.role.lower(): _role_part(part) for part in decided.roles}
+    return whole
+
+
+def _role_part(allocation: Allocation) -> Manifest:
+    """The manifest of the replicas of a role."""
+    return {
+        "accelerator": allocation.accelerator,
+        "numReplicas": allocation.replicas,
+        "maxBatch": allocation.max_batch_size,
+        "cost": round(allocation.cost, DIGITS),
+    }
 
 
 def _part(allocation: Allocation) -> Manifest:

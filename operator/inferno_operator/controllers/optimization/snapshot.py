@@ -17,6 +17,7 @@ from inferno_operator.resources import (
     PerformanceData,
     PrefillParms,
     Resource,
+    Roles,
     Server,
     ServerAllocation,
     ServiceClass,
@@ -96,6 +97,7 @@ def build_system(
     system = core.System(
         accelerators=tuple(map(_accelerator, _only(Accelerator, loaded))),
         profiles=_profiles(_only(Model, loaded)),
+        roles=_roles(_only(Model, loaded)),
         classes=tuple(map(_service_class, _only(ServiceClass, loaded))),
         capacity=_capacity(_only(Capacity, in_order)),
         options=_options(asked.spec.data.optimizer if asked else None, time_limit),
@@ -166,7 +168,38 @@ def _profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
             (model.spec.name, data.acc): _profile(model.spec.name, _calibrated(model, data))
             for model in models
             for data in model.spec.data
+            if data.role == "Both"
         }.values()
+    )
+
+
+def _roles(models: Iterable[Model]) -> tuple[core.RoleProfile, ...]:
+    """Profiles of the roles of the models; of several for one role, the last one is used."""
+    return tuple(
+        {
+            (model.spec.name, data.acc, data.role): _role(model, data, data.step_parms)
+            for model in models
+            for data in model.spec.data
+            if data.role != "Both" and data.step_parms is not None
+        }.values()
+    )
+
+
+def _role(model: Model, data: PerformanceData, steps: StepParms) -> core.RoleProfile:
+    transfer = model.spec.transfer
+    return core.RoleProfile(
+        model=model.spec.name,
+        accelerator=data.acc,
+        role=core.Role(data.role),
+        parameters=_steps(steps),
+        max_batch_size=data.max_batch_size,
+        at_tokens=data.at_tokens,
+        accelerator_count=max(data.acc_count, 1),
+        max_tokens=data.max_tokens or 0,
+        max_sequences=data.max_num_seqs or 0,
+        transfer=core.Transfer(transfer.per_request_ms, transfer.per_token_ms)
+        if transfer
+        else core.Transfer(),
     )
 
 
@@ -291,6 +324,8 @@ def _server(resource: Server, catalogue: Catalogue, *, wakes: bool = False) -> c
         max_batch_size=spec.max_batch_size,
         max_queue_size=spec.max_queue_size,
         accelerators=_accelerators_of(resource),
+        prefill_accelerators=_accelerators_of(resource, core.Role.PREFILL),
+        decode_accelerators=_accelerators_of(resource, core.Role.DECODE),
     )
 
 
@@ -300,11 +335,13 @@ def named_only(resource: Server) -> core.Server:
     return core.Server(spec.name, spec.service_class, spec.model)
 
 
-def _accelerators_of(server: Server) -> tuple[str, ...]:
+def _accelerators_of(server: Server, role: core.Role = core.Role.BOTH) -> tuple[str, ...]:
     """The accelerators for which a Server names a workload or a backend; none if it names none."""
     spec = server.spec
-    parts = spec.workloads if spec.model_booster is None else spec.model_booster.backends
-    return tuple(part.accelerator for part in parts)
+    if spec.model_booster is not None:
+        backends = spec.model_booster.backends if role is core.Role.BOTH else ()
+        return tuple(backend.accelerator for backend in backends)
+    return tuple(w.accelerator for w in spec.workloads if w.role == role)
 
 
 def _least(resource: Server, catalogue: Catalogue, *, wakes: bool) -> int:
@@ -333,12 +370,25 @@ def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation |
     if whole is None:
         return None
     mix = tuple(_priced(part, model, catalogue) for part in whole.mix)
+    if whole.roles:
+        return _priced_apart(whole, model, catalogue)
     if not mix:
         return _priced(whole, model, catalogue)
     total = sum(part.cost or 0.0 for part in mix)
     return whole.model_copy(
         update={"mix": mix, "cost": total if whole.cost is None else whole.cost}
     )
+
+
+def _priced_apart(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:
+    """The allocation with the cost of both roles, if it has none."""
+    if whole.roles is None or whole.cost is not None:
+        return whole
+    costs = (
+        max(part.replicas, 0) * catalogue.unit_cost(model, part.accelerator, part.role)
+        for part in _role_parts(whole.roles)
+    )
+    return whole.model_copy(update={"cost": sum(costs)})
 
 
 def _priced(part: Priced, model: str, catalogue: Catalogue) -> Priced:
@@ -349,7 +399,23 @@ def _priced(part: Priced, model: str, catalogue: Catalogue) -> Priced:
 
 
 def _current(whole: ServerAllocation) -> core.Allocation:
-    return replace(_allocation(whole), mix=tuple(map(_allocation, whole.mix)))
+    return replace(
+        _allocation(whole),
+        mix=tuple(map(_allocation, whole.mix)),
+        roles=tuple(_role_parts(whole.roles)) if whole.roles else (),
+    )
+
+
+def _role_parts(roles: Roles) -> Iterator[core.Allocation]:
+    """The parts of an allocation by role, prefill first."""
+    for role, part in ((core.Role.PREFILL, roles.prefill), (core.Role.DECODE, roles.decode)):
+        yield core.Allocation(
+            accelerator=part.accelerator,
+            replicas=part.num_replicas,
+            max_batch_size=part.max_batch or 0,
+            cost=part.cost or 0.0,
+            role=role,
+        )
 
 
 def _allocation(part: AllocationPart) -> core.Allocation:

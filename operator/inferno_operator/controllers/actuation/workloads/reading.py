@@ -128,9 +128,13 @@ class _Area:
 
 
 def workloads_of(observation: Observation) -> Sequence[Workload]:
-    """Return the workloads that a Server names; none if it cannot be read."""
+    """Return the workloads that a Server names and that are scaled; none if it cannot be read.
+
+    Those of one role are not scaled.
+    """
     server = observation.resource
-    return server.spec.workloads if isinstance(server, Server) else ()
+    workloads = server.spec.workloads if isinstance(server, Server) else ()
+    return [workload for workload in workloads if workload.role == "Both"]
 
 
 async def read_scaled_servers(
@@ -207,7 +211,7 @@ class _Reader:
 
     def scaled_server(self, observation: Observation, server: Server) -> ScaledServer:
         """Return a Server with its workloads."""
-        found = [self._found(w, observation) for w in server.spec.workloads]
+        found = [self._found(w, observation) for w in workloads_of(observation)]
         decision = decision_for(observation, self._area.recommending)
         return ScaledServer(observation, server, decision, tuple(found))
 
