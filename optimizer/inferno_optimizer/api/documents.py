@@ -127,6 +127,10 @@ ACCELERATORS = _document({"accelerators": _list("accelerator", ("name",), ACCELE
 CAPACITY = _document({"type": TEXT, "count": INTEGER})
 CAPACITIES = _document({"count": _list("capacity", ("type",), CAPACITY)})
 
+STEPS = _document(
+    dict.fromkeys(("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead"), NUMBER),
+    later=dict.fromkeys(("minInTokens", "maxInTokens", "minOutTokens", "maxOutTokens"), INTEGER),
+)
 PERFORMANCE = _document(
     {
         "name": TEXT,
@@ -141,17 +145,30 @@ PERFORMANCE = _document(
         "decodeParms": _document({"alpha": NUMBER, "beta": NUMBER}),
         "prefillParms": _document({"gamma": NUMBER, "delta": NUMBER}),
         "perfParms": _document({"alpha": NUMBER, "beta": NUMBER, "gamma": NUMBER}),
-        "stepParms": _document(
-            dict.fromkeys(("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead"), NUMBER),
-            later=dict.fromkeys(
-                ("minInTokens", "maxInTokens", "minOutTokens", "maxOutTokens"), INTEGER
-            ),
-        ),
+        "stepParms": STEPS,
         "maxTokens": INTEGER,
         "maxNumSeqs": INTEGER,
     },
 )
 MODELS = _document({"models": _list("performance data", ("name", "acc"), PERFORMANCE)})
+
+ROLE = _document(
+    {
+        "name": TEXT,
+        "acc": TEXT,
+        "role": TEXT,
+        "accCount": INTEGER,
+        "stepParms": STEPS,
+        "maxBatchSize": INTEGER,
+        "atTokens": INTEGER,
+    },
+    later={
+        "maxTokens": INTEGER,
+        "maxNumSeqs": INTEGER,
+        "transfer": _document({"perRequestMs": NUMBER, "perTokenMs": NUMBER}),
+    },
+)
+ROLES = _document({"roles": _list("role data", ("name", "acc", "role"), ROLE)})
 
 _TARGETS: Keys = {"model": TEXT, "slo-itl": NUMBER, "slo-ttw": NUMBER, "slo-tps": NUMBER}
 _LATER_TARGETS: Keys = {
@@ -193,7 +210,11 @@ _ALLOCATION: Keys = {
 }
 _LATER: Keys = {"ttftAverage": NUMBER, "coldReplicas": INTEGER}
 _MIX = _list("part of the mix", ("accelerator",), _document(_ALLOCATION, later=_LATER))
-ALLOCATION = _document(_ALLOCATION, later={**_LATER, "mix": _MIX})
+_ROLE = _document(
+    {"accelerator": TEXT, "numReplicas": INTEGER, "maxBatch": INTEGER, "cost": NUMBER}
+)
+_ROLES = _document({"prefill": _ROLE, "decode": _ROLE})
+ALLOCATION = _document(_ALLOCATION, later={**_LATER, "mix": _MIX, "roles": _ROLES})
 SERVER = _document(
     {
         "name": TEXT,
@@ -205,7 +226,13 @@ SERVER = _document(
         "currentAlloc": ALLOCATION,
         "desiredAlloc": ALLOCATION,
     },
-    later={"maxQueueSize": INTEGER, "accelerators": TEXTS, "destination": TEXT},
+    later={
+        "maxQueueSize": INTEGER,
+        "accelerators": TEXTS,
+        "destination": TEXT,
+        "prefillAccelerators": TEXTS,
+        "decodeAccelerators": TEXTS,
+    },
 )
 SERVERS = _document({"servers": _list("server", ("name",), SERVER)})
 
@@ -229,7 +256,8 @@ SYSTEM = _document(
         "serviceClassData": SERVICE_CLASSES,
         "serverData": SERVERS,
         "optimizerData": _document({"optimizer": OPTIONS}),
-    }
+    },
+    later={"roleData": ROLES},
 )
 BODY = _document({"system": SYSTEM})
 

@@ -32,7 +32,7 @@ class KeptClass:
 
 @dataclass(frozen=True, slots=True)
 class StoredSystem:
-    """Documents by name; `models` hold performance data by accelerator.
+    """Documents by name; `models` hold performance data by accelerator, `roles` those of roles.
 
     The `desiredAlloc` of a server is None where nobody sent or computed one.
     """
@@ -42,6 +42,7 @@ class StoredSystem:
     models: Mapping[str, Mapping[str, Document]] = field(default_factory=dict)
     classes: Mapping[str, KeptClass] = field(default_factory=dict)
     servers: Mapping[str, Document] = field(default_factory=dict)
+    roles: Document | None = None
 
 
 StateChange = tuple[StoredSystem, object]
@@ -65,14 +66,16 @@ def contents_of(body: object) -> StoredSystem:
         (set_servers, "serverData"),
     ):
         contents, _ = change(contents, system[section])
-    return contents
+    return replace(contents, roles=system.get("roleData"))
 
 
 def body_of(contents: StoredSystem, options: Document) -> Document:
     """The body of optimizeOne that describes it."""
     profiles = [data for model in contents.models.values() for data in model.values()]
+    roles = {} if contents.roles is None else {"roleData": contents.roles}
     return {
         "system": {
+            **roles,
             "acceleratorData": {"accelerators": get_accelerators(contents)},
             "capacityData": get_capacities(contents),
             "modelData": {"models": profiles},

@@ -499,7 +499,9 @@ _ROLES = List(
                 ),
             ),
         },
-        left_out=lambda role: ("transfer",) if role.role is Role.DECODE else (),
+        left_out=lambda role: (
+            () if role.transfer.request_ms or role.transfer.token_ms else ("transfer",)
+        ),
     ),
     collect=_unique("model", "accelerator", "role"),
     spread=tuple,

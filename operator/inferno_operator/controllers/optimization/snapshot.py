@@ -198,7 +198,7 @@ def _role(model: Model, data: PerformanceData, steps: StepParms) -> core.RolePro
         max_tokens=data.max_tokens or 0,
         max_sequences=data.max_num_seqs or 0,
         transfer=core.Transfer(transfer.per_request_ms, transfer.per_token_ms)
-        if transfer
+        if transfer and data.role == "Prefill"
         else core.Transfer(),
     )
 
