@@ -98,7 +98,7 @@ def _show_solution(
     )
 
 
-def _show_comparison(  # noqa: PLR0913 - two solutions, and how they are shown
+def _show_comparison(
     output: Format,
     changes: list[str],
     before: "Solution",

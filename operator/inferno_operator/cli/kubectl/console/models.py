@@ -5,6 +5,7 @@ from datetime import datetime
 
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.selection import choose_model
+from inferno_operator.cli.options.currency import CENTS
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age, condition_parts
@@ -174,7 +175,7 @@ def _runs(servers: Sequence[Server]) -> TextTable:
             server.spec.service_class,
             placement(server.spec.current_alloc),
             placement(server.spec.desired_alloc),
-            cost_cell(server.spec.current_alloc),
+            cost_cell(server.spec.current_alloc, CENTS),
         )
         for server in servers
     ]
