@@ -1,6 +1,5 @@
 """A Model Booster and a ModelServing controller in miniature, slow enough to be watched."""
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,19 +7,17 @@ from typing import Any
 
 from kubernetes import config
 from kubernetes.client import ApiClient, CustomObjectsApi
-from kubernetes.client.exceptions import ApiException
 
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import Kind
+from tests.cluster.ticking import Ticking
 
 Manifest = dict[str, Any]
-
-TICK_S = 0.1
 
 MERGE = "application/merge-patch+json"
 
 
-class Fleet(threading.Thread):
+class Fleet(Ticking):
     """Makes a ModelServing of every backend, and a replica available with every tick.
 
     Parameters
@@ -39,34 +36,16 @@ class Fleet(threading.Thread):
     """
 
     def __init__(self, api: ApiClient, namespace: str) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._objects = CustomObjectsApi(api)
         self._namespace = namespace
-        self._stopped = threading.Event()
         self.available: dict[str, int] = {}
         self.history: list[Mapping[str, int]] = []
         self.makes_servings = True
         self.broken: set[str] = set()
-        self.error: Exception | None = None
 
-    def run(self) -> None:
-        """Work until stopped."""
-        while not self._stopped.wait(TICK_S):
-            try:
-                self._tick()
-            except ApiException as error:
-                if error.status not in (404, 409):  # gone, or changed, in the meantime
-                    self.error = error
-                    return
-
-    def stop(self) -> None:
-        """End, and raise what went wrong."""
-        self._stopped.set()
-        self.join()
-        if self.error is not None:
-            raise self.error
-
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Make and scale what is missing; one more replica of each comes up."""
         servings = {item["metadata"]["name"]: item for item in self._list(KTHENA.serving)}
         boosters = self._list(KTHENA.booster) if self.makes_servings else []
         for booster in boosters:

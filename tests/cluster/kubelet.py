@@ -13,14 +13,13 @@ from typing import Any
 
 from kubernetes import config, watch
 from kubernetes.client import ApiClient, CoreV1Api, V1Binding, V1ObjectMeta, V1ObjectReference
-from kubernetes.client.exceptions import ApiException
+
+from tests.cluster.ticking import TICK_S, Ticking, unless_gone
 
 Manifest = dict[str, Any]
 
-TICK_S = 0.1
 
-
-class Kubelet(threading.Thread):
+class Kubelet(Ticking):
     """Gives each pod a node, lets it be ready after a cold start, and ends what is deleted.
 
     Parameters
@@ -41,36 +40,21 @@ class Kubelet(threading.Thread):
         ending: float,
         spread: float = 1.0,
     ) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._core = CoreV1Api(api)
         self._namespace = namespace
         self._longest = {"start": cold_start, "end": ending}
         self._spread = spread
-        self._stopped = threading.Event()
         self._random = Random(1)  # noqa: S311 - the same times each run
         self._due: dict[tuple[str, str], int] = {}
         self._ticks = 0
-        self.error: ApiException | None = None
 
-    def run(self) -> None:
-        """Work until stopped."""
-        while not self._stopped.wait(TICK_S):
-            self._ticks += 1
-            pods = _answer(self._core.list_namespaced_pod, self._namespace)["items"]
-            for pod in pods:
-                try:
-                    self._advance(pod)
-                except ApiException as error:
-                    if error.status not in (404, 409):  # gone, or changed, in the meantime
-                        self.error = error
-                        return
-
-    def stop(self) -> None:
-        """End, and raise what went wrong."""
-        self._stopped.set()
-        self.join()
-        if self.error is not None:
-            raise self.error
+    def tick(self) -> None:
+        """Advance each pod."""
+        self._ticks += 1
+        for pod in _answer(self._core.list_namespaced_pod, self._namespace)["items"]:
+            with unless_gone():
+                self._advance(pod)
 
     def _advance(self, pod: Manifest) -> None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]

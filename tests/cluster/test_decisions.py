@@ -12,6 +12,7 @@ from tests.cluster.scene import MODES, Manifest, Scene, condition, decided, mode
 from tests.conftest import new_namespace
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
+from tests.controlplane.waiting import wait_until
 
 Servers = dict[str, Manifest]
 
@@ -32,6 +33,9 @@ class Answers:
 
     table: str
     """What `kubectl get servers` shows after the first request."""
+
+    events: list[Manifest]
+    """That Servers were decided upon, by the first request."""
 
     again: Servers
     """Nothing has changed."""
@@ -78,6 +82,9 @@ def answers_of(scene: Scene, before: Servers) -> Answers:
     """Ask in turn; the sample is in the namespace, and an operator at work."""
     first, optimizer = asked(scene), scene.optimizer("inferno")
     table = scene.control_plane.kubectl("get", "servers", "--namespace", scene.namespace).stdout
+    events = wait_until(
+        lambda: scene.events("Allocated"), lambda found: len(found) >= len(first), "events", 30.0
+    )
     again = asked(scene)
     cost = before[PREMIUM]["spec"]["currentAlloc"]["cost"]
     change(scene, "server", PREMIUM, {"currentAlloc": {"cost": 10 * cost}})
@@ -90,7 +97,8 @@ def answers_of(scene: Scene, before: Servers) -> Answers:
     change(scene, "optimizer", "inferno", {"data": {"optimizer": restored}})
     asked(scene)
     change(scene, "server", FREE, {"model": "granit-13b"})
-    return Answers(before, first, optimizer, table, again, costly, mixed, unknown=asked(scene))
+    unknown = asked(scene)
+    return Answers(before, first, optimizer, table, events, again, costly, mixed, unknown)
 
 
 def asked(scene: Scene) -> Servers:
@@ -131,6 +139,10 @@ def test_the_table_of_servers_shows_the_decision(answers: Answers) -> None:
         *("NAME", "CLASS", "MODEL", "ACCELERATOR", "REPLICAS", "COST", "READY")
     ]
     assert free.split()[:7] == [FREE, "Free", "granite-13b", "G2", "1", "25", "True"]
+
+
+def test_each_decision_is_an_event(answers: Answers) -> None:
+    assert sorted(event["regarding"]["name"] for event in answers.events) == [FREE, PREMIUM]
 
 
 def test_only_our_fields_are_written_and_nothing_is_annotated(answers: Answers) -> None:

@@ -1,6 +1,6 @@
 """Requests that meet troubles, kills and refusals on a real control plane.
 
-What the way to run may change runs in all four, the rest in two that have nothing in common.
+Each runs in two ways that have nothing in common.
 """
 
 import itertools
@@ -20,8 +20,7 @@ from tests.cluster.scene import (
     in_mode,
     many_servers,
 )
-from tests.conftest import ROOT, StartOperator
-from tests.controlplane import ControlPlane
+from tests.conftest import StartOperator
 from tests.controlplane.errors import KubectlError
 from tests.controlplane.waiting import wait_until
 
@@ -37,6 +36,7 @@ def operator(operator: StartOperator, mode: Mode) -> StartOperator:
 in_opposite_modes = pytest.mark.parametrize("mode", OPPOSITE, indirect=True)
 
 
+@in_opposite_modes
 def test_troubles_name_their_cause_and_hurt_nobody_else(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -137,6 +137,7 @@ def two_replicas_are_refused(scene: Scene) -> bool:
     return False
 
 
+@in_opposite_modes
 def test_a_kill_in_the_middle_of_the_writes_loses_nothing(
     scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
@@ -179,25 +180,6 @@ def watching_servers(scene: Scene) -> Iterator[Iterable[str]]:
         assert process.stdout is not None
         yield process.stdout
         process.terminate()
-
-
-@in_opposite_modes
-def test_the_rights_of_the_manifests_suffice(
-    control_plane: ControlPlane, scene: Scene, operator: StartOperator, mode: Mode
-) -> None:
-    overlay = ROOT / "manifests" / "kustomize" / "overlays" / mode.name.partition("-")[0]
-    control_plane.kubectl("apply", "--server-side", "--kustomize", overlay)
-    account = control_plane.service_account_kubeconfig("inferno-system", "inferno-operator")
-    scene.apply_sample("small")
-    process = operator(kubeconfig=account, namespace=None)
-    scene.request("inferno")
-
-    scene.wait_until_done("inferno")
-
-    # Tests that ran before have left namespaces behind that are ending.
-    told = [line for line in process.log.splitlines() if scene.namespace in line]
-    assert not [line for line in told if "orbidden" in line]
-    assert len(scene.events("Allocated")) == 2
 
 
 @in_opposite_modes

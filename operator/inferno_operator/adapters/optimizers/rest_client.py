@@ -12,6 +12,7 @@ import httpx
 from inferno_operator.adapters.optimizers.document import message_of, parsed
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.transport import PLAIN, SERVER_ERRORS, transport
+from inferno_operator.adapters.tls import tls_context
 from inferno_optimizer.errors import InfernoError, InputError, SolverError, UnavailableError
 
 CONNECT_TIMEOUT = 5.0
@@ -104,7 +105,7 @@ async def connect(endpoint: Endpoint, patience: float, servers: int) -> AsyncIte
         A credential file is unusable; it may be in the process of being replaced.
     """
     try:
-        context = _tls(endpoint)
+        context = tls_context(endpoint)
         token = endpoint.token.read_text().strip() if endpoint.token else ""
     except (OSError, ValueError) as error:
         raise UnavailableError(f"{endpoint.url}: credentials cannot be used: {error}") from error
@@ -119,12 +120,3 @@ async def connect(endpoint: Endpoint, patience: float, servers: int) -> AsyncIte
 
 def _authorization(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-def _tls(endpoint: Endpoint) -> ssl.SSLContext:
-    if not endpoint.secure:
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # unused; faster than the default one
-    context = ssl.create_default_context(cafile=endpoint.authority)
-    if endpoint.certificate is not None:
-        context.load_cert_chain(endpoint.certificate, endpoint.key)
-    return context

@@ -4,7 +4,6 @@ No message has the contents of a file: they are secrets.
 """
 
 import re
-import ssl
 from base64 import b64encode
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import httpx
 
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.adapters.tls import tls_context
 from inferno_optimizer.errors import UnavailableError
 
 TOKEN = re.compile(r"[!-~]+")
@@ -56,7 +56,7 @@ class CertificateTransport(httpx.AsyncBaseTransport):
         try:
             state = _state(self._endpoint)
             if state not in self._pools:
-                self._pools[state] = httpx.AsyncHTTPTransport(verify=_tls(self._endpoint))
+                self._pools[state] = httpx.AsyncHTTPTransport(verify=tls_context(self._endpoint))
         except (OSError, ValueError) as error:
             raise _unusable(self._endpoint, error) from error
         return await self._pools[state].handle_async_request(request)
@@ -118,12 +118,3 @@ def _state(endpoint: PrometheusEndpoint) -> tuple[int, ...]:
     files = (endpoint.authority, endpoint.certificate, endpoint.key)
     found = [path.stat() for path in files if path is not None]
     return tuple(number for stat in found for number in (stat.st_ino, stat.st_mtime_ns))
-
-
-def _tls(endpoint: PrometheusEndpoint) -> ssl.SSLContext:
-    if not endpoint.secure:
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # unused; faster than the default one
-    context = ssl.create_default_context(cafile=endpoint.authority)
-    if endpoint.certificate is not None:
-        context.load_cert_chain(endpoint.certificate, endpoint.key)
-    return context

@@ -1,0 +1,41 @@
+"""TLS of a client: whom it trusts, and by which certificate it is known."""
+
+import ssl
+from pathlib import Path
+from typing import Protocol
+
+
+class TlsEndpoint(Protocol):
+    """An address with the files for TLS to it."""
+
+    @property
+    def secure(self) -> bool:
+        """Whether it is reached by TLS."""
+
+    @property
+    def authority(self) -> Path | None:
+        """Certificates of who signs for the other side; None: those of the system."""
+
+    @property
+    def certificate(self) -> Path | None:
+        """The client's certificate, if it has one."""
+
+    @property
+    def key(self) -> Path | None:
+        """The key of the client's certificate, unless it is in the same file."""
+
+
+def tls_context(endpoint: TlsEndpoint) -> ssl.SSLContext:
+    """Return what a client needs for TLS to an endpoint.
+
+    Raises
+    ------
+    OSError
+        A file cannot be read, or is not what it should be.
+    """
+    if not endpoint.secure:
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # unused; faster than the default one
+    context = ssl.create_default_context(cafile=endpoint.authority)
+    if endpoint.certificate is not None:
+        context.load_cert_chain(endpoint.certificate, endpoint.key)
+    return context
