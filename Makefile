@@ -75,7 +75,8 @@ cluster-test: $(READY) ## Run the tests on a real control plane
 	$(PYTEST) -m cluster $(ARGS)
 
 .PHONY: soak
-soak: $(READY) ## Run 30 random plans with kills and leader changes, and moving loads (90 min)
+soak: $(READY) ## Run many random systems and plans, with kills, and moving loads (100 min)
+	$(PYTEST) --soak tests/unit/optimizer/test_properties.py
 	$(BIN)/pytest --numprocesses 0 --soak -s tests/cluster/test_workloads.py \
 	  tests/cluster/test_motion.py tests/cluster/test_remote_faults.py tests/cluster/test_day.py \
 	  -k "random_plans or moving_loads or namespaces_do_not_wait or nothing_is_left" $(ARGS)

@@ -20,6 +20,7 @@ from tests.controlplane.cluster import DEPLOYMENTS
 from tests.controlplane.errors import BinaryError
 from tests.controlplane.operator_process import OperatorProcess, refusal_to_start
 from tests.controlplane.processes import Processes
+from tests.examples import SOAK
 from tests.loops import PatientLoop
 from tests.workers import Sharing, places
 
@@ -86,8 +87,9 @@ def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr(asyncio.events, "new_event_loop", PatientLoop)
     config.add_cleanup(patch.undo)
-    settings.register_profile("tests", deadline=None)
-    settings.load_profile("tests")
+    for profile in ("tests", SOAK):
+        settings.register_profile(profile, deadline=None)
+    settings.load_profile(SOAK if config.getoption("--soak") else "tests")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
@@ -23,6 +23,7 @@ from inferno_optimizer.system import (
     System,
     Target,
 )
+from tests.examples import several
 from tests.unit.optimizer.enumeration import holds, replica_of, replicas_for, served
 from tests.unit.optimizer.oracles import queue_of, value
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
@@ -34,7 +35,7 @@ ROUNDING = 1e-6
 """Relative: what a latency may be above its target, or a sum above another one."""
 
 GREEDY, MILP, UNLIMITED = Options(), Options(milp=True), Options(unlimited=True)
-several = settings(max_examples=80)
+some = several(25)
 
 
 def systems(*solvers: Options) -> st.SearchStrategy[System]:
@@ -98,7 +99,7 @@ def cards_used(system: System, solution: Solution) -> Counter[str]:
     return used
 
 
-@several
+@some
 @given(system=LIMITED)
 def test_no_plan_takes_more_cards_than_there_are(system: System) -> None:
     solution = optimize(system)
@@ -109,7 +110,7 @@ def test_no_plan_takes_more_cards_than_there_are(system: System) -> None:
     assert all(left[card_type] <= system.capacity[card_type] for card_type in left)
 
 
-@several
+@some
 @given(system=ANY)
 def test_the_cards_told_are_those_of_the_allocations(system: System) -> None:
     solution = optimize(system)
@@ -118,7 +119,7 @@ def test_the_cards_told_are_those_of_the_allocations(system: System) -> None:
     assert told == dict(+cards_used(system, solution))
 
 
-@several
+@some
 @given(system=ANY)
 def test_what_is_served_keeps_its_targets_under_its_whole_load(system: System) -> None:
     solution = optimize(system)
@@ -142,7 +143,7 @@ def test_what_is_served_keeps_its_targets_under_its_whole_load(system: System) -
             assert given_to.max_batch_size == replica.batch
 
 
-@several
+@some
 @given(system=LIMITED)
 def test_a_share_is_smaller_than_what_the_targets_take(system: System) -> None:
     solution = optimize(system)
@@ -173,7 +174,7 @@ def loads_from_nothing(system: System, policy: SaturationPolicy) -> tuple[float,
     return tuple(round(level.served, 6) for level in solution.certificate.levels)
 
 
-@several
+@some
 @given(system=systems(MILP))
 def test_service_in_part_serves_no_less_of_an_important_class(system: System) -> None:
     entirely = loads_from_nothing(system, SaturationPolicy.NONE)
@@ -183,7 +184,7 @@ def test_service_in_part_serves_no_less_of_an_important_class(system: System) ->
     assert in_part >= entirely
 
 
-@several
+@some
 @given(system=ANY)
 def test_no_plan_is_better_than_its_bound(system: System) -> None:
     certificate = optimize(system).certificate
@@ -195,7 +196,7 @@ def test_no_plan_is_better_than_its_bound(system: System) -> None:
         assert certificate.bound <= certificate.objective + slack
 
 
-@several
+@some
 @given(system=ANY)
 def test_a_plan_is_called_optimal_where_a_small_gap_is_proven_and_nowhere_else(
     system: System,
@@ -206,7 +207,7 @@ def test_a_plan_is_called_optimal_where_a_small_gap_is_proven_and_nowhere_else(
     assert (certificate.status is SolverStatus.OPTIMAL) is proven
 
 
-@several
+@some
 @given(system=ANY)
 def test_the_objective_is_the_value_of_what_is_served(system: System) -> None:
     solution = optimize(system)
@@ -237,7 +238,7 @@ def under_load(system: System, factor: float) -> System:
     return replace(system, servers=tuple(servers))
 
 
-@several
+@some
 @given(system=systems(UNLIMITED), percent=st.integers(0, 100))
 def test_less_load_never_costs_more(system: System, percent: int) -> None:
     less = optimize(under_load(system, percent / 100)).allocations
@@ -265,7 +266,7 @@ def loosened(system: System, factor: float) -> System:
     return replace(system, classes=tuple(classes))
 
 
-@several
+@some
 @given(system=systems(UNLIMITED), factor=st.floats(1, 5))
 def test_looser_targets_never_cost_more(system: System, factor: float) -> None:
     new = under_load(system, 1.0)
@@ -276,7 +277,7 @@ def test_looser_targets_never_cost_more(system: System, factor: float) -> None:
         assert loose[name].cost <= allocation.cost * (1 + ROUNDING)
 
 
-@several
+@some
 @given(system=systems(MILP), factor=st.floats(1, 5))
 def test_looser_targets_serve_no_less_of_an_important_class(system: System, factor: float) -> None:
     """Each row takes no more replicas then, so that any plan serves no less: in part, too."""
@@ -286,7 +287,7 @@ def test_looser_targets_serve_no_less_of_an_important_class(system: System, fact
     assert loads_from_nothing(loosened(system, factor), policy) >= strict
 
 
-@several
+@some
 @given(system=systems(MILP), factor=st.floats(1, 5))
 def test_looser_targets_serve_no_fewer_entirely_where_none_is_served_in_part(
     system: System, factor: float
