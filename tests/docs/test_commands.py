@@ -13,11 +13,9 @@ from inferno_operator.resources import SYSTEM_RESOURCES
 from tests.docs.elsewhere import ELSEWHERE, elsewhere
 from tests.in_process import called
 from tests.reference.commands import contexts
-from tests.reference.shown import ROOT, Shown, every, run, variables
+from tests.reference.shown import OF_THE_SHELL, ROOT, Shown, every, run, variables
 
 COMMANDS = every()
-OF_THE_SHELL = set("|<>;&$`")
-"""What another program would have to understand."""
 
 
 def those(kind: str) -> list[Shown]:

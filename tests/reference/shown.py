@@ -16,6 +16,9 @@ CONTINUED = "\0"
 ELIDED = "..."
 """A line that stands for any number of lines."""
 
+OF_THE_SHELL = frozenset("|<>;&$`")
+"""Characters of a command that only a shell understands."""
+
 OFFLINE = (
     *("inferno calibrate ", "inferno catalogue ", "inferno explain ", "inferno optimize "),
     *("inferno floor ", "inferno migrate ", "inferno replay ", "inferno --version"),
