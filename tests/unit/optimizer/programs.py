@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import pulp
@@ -36,8 +37,9 @@ def random_program(seed: int, cases: int, types: int = 3, levels: int = 3) -> Pr
     )
 
 
+@cache
 def fleet_program(servers: int, demand: float) -> Program:
-    """Rows of a generated fleet, some of whose servers take hundreds of cards."""
+    """Rows of a generated fleet, some of whose servers take hundreds of cards; read only."""
     catalogue = Catalogue(decode_system(fleet(servers, 20, seed=1, demand=demand)).by_name())
     outcomes = [catalogue.case(server) for server in catalogue.system.servers]
     candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
