@@ -13,8 +13,11 @@ TRACES = "traces"
 WVA = "wva"
 """Objects of another autoscaler."""
 
+CATALOGUE = "catalogue"
+"""The config.json of a model."""
+
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
-NAMES = [name for name in FOLDERS if name not in (TRACES, WVA)]
+NAMES = [name for name in FOLDERS if name not in (TRACES, WVA, CATALOGUE)]
 
 
 def manifests(sample: str) -> list[dict[str, Any]]:
@@ -32,7 +35,7 @@ def manifests(sample: str) -> list[dict[str, Any]]:
 def test_the_samples_are_those_that_the_documentation_names() -> None:
     own = ["cached", "episode", "fleet", "measured", "model-booster", "small", "troubles"]
 
-    assert sorted((*own, TRACES, WVA)) == FOLDERS
+    assert sorted((*own, TRACES, WVA, CATALOGUE)) == FOLDERS
 
 
 @pytest.mark.parametrize("sample", NAMES)
