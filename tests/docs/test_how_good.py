@@ -5,6 +5,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
+from inferno_operator.cli.offline.catalogue import read_catalogue
 from inferno_operator.cli.offline.hardware import read_hardware
 from inferno_optimizer.calibration.roofline import EFFICIENCY
 from tests.published.judge import fit, judged, known_errors
@@ -41,3 +42,14 @@ def test_every_source_of_a_measurement_is_explained() -> None:
     explained = (DATA / "README.md").read_text(encoding="utf-8")
 
     assert all(f"| `{point.entry.source}` |" in explained for point in points())
+
+
+def test_the_sample_data_are_left_out_because_nobody_measured_them() -> None:
+    """Every model is slower on an A100 than on an H100 by the same factor, to three digits."""
+    figures = [f for f in read_catalogue().figures if f.source == "sample-data"]
+    alphas = [{data.acc: data.alpha for data in f.data if data.alpha} for f in figures]
+    ratios = [found["A100"] / found["H100"] for found in alphas if {"A100", "H100"} <= found.keys()]
+
+    assert len(ratios) > 5
+    assert max(ratios) - min(ratios) < 0.002
+    assert "sample-data" not in {point.entry.source for point in points()}
