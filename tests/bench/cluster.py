@@ -55,7 +55,7 @@ def operator(*, servers: int, accelerators: int = 20, solver: str = "greedy") ->
             "undecided": undecided,
             "again_seconds": again,
             "again_writes": repeated,
-            "mib": _peak_mib(process.pid),
+            "mib": peak_mib(process.pid),
             **bench.at_rest(process.pid),
         }
 
@@ -133,9 +133,9 @@ class Bench:
 
     def at_rest(self, pid: int) -> Numbers:
         """What the operator does while nothing changes; this takes a while on purpose."""
-        writes, start = self.writes(), _cpu_seconds(pid)
+        writes, start = self.writes(), cpu_seconds(pid)
         time.sleep(IDLE_S)
-        share = (_cpu_seconds(pid) - start) / IDLE_S
+        share = (cpu_seconds(pid) - start) / IDLE_S
         return {
             "idle_writes": self.writes() - writes,
             "idle_cpu_percent": 100 * share,
@@ -143,7 +143,7 @@ class Bench:
         }
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Time that a process spent on a processor."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _clock_ticks()
@@ -153,7 +153,7 @@ def _clock_ticks() -> int:
     return os.sysconf("SC_CLK_TCK")
 
 
-def _peak_mib(pid: int) -> float:
+def peak_mib(pid: int) -> float:
     """The most that a process ever held."""
     return _mib(pid, "VmHWM")
 

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from tests.bench import (
     calibration,
     cluster,
+    console,
     library,
     measurement,
     placement,
@@ -33,6 +34,7 @@ NOT_SUPPORTED = 3
 MEASURES: Mapping[str, Callable[..., library.Numbers]] = MappingProxyType(
     {
         "calibration": calibration.calibration,
+        "console": console.console,
         "measurement": measurement.measurement,
         "placement": placement.placement,
         "request": library.request,

@@ -9,6 +9,7 @@ Numbers = Mapping[str, float]
 
 UNITS = {
     "seconds": " s",
+    "news_seconds": " s until news",
     "mib": " MiB",
     "whole_seconds": " s in all",
     "idle_mib": " MiB",
@@ -203,6 +204,26 @@ ROWS = (
         "operator, 10,000 Servers, `optimize: true` to all written",
         Case("operator", {"servers": 10_000}, 900),
         [Limit("seconds", 90, 30), Limit("undecided", 0)],
+        long=True,
+    ),
+    Row(
+        "console",
+        "console, 1,000 Servers, first page after the start; 49 open pages while nothing changes,"
+        " and while something does all the time",
+        Case("console", {"servers": 1000}, 300),
+        [
+            Limit("seconds", 1),
+            Limit("news_seconds", 2),
+            Limit("mib", 150),
+            Limit("idle_cpu_percent", 2),
+            Limit("cpu_percent", 10),
+        ],
+    ),
+    Row(
+        "console-10000",
+        "the same with 10,000 Servers",
+        Case("console", {"servers": 10_000}, 900),
+        [Limit("seconds", 10), Limit("mib", 1024), Limit("cpu_percent", 10)],
         long=True,
     ),
     Row(

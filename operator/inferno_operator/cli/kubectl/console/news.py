@@ -1,7 +1,7 @@
 """Tells open pages that something changed, by one watch of each kind for all of them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
@@ -13,8 +13,11 @@ from inferno_operator.runtime.informers import Informers
 TOGETHER_S = 0.5
 """Changes within this time are one piece of news [s]."""
 
-REST = 10.0
-"""After news there are none for so many times what a page takes: pages take a tenth of a core."""
+REST = 12.0
+"""After news there are none for so many times what pages cost: they take a twelfth of a core."""
+
+SOONEST_S, LATEST_S = 0.5, 30.0
+"""Between these times after news there are some again, whatever pages cost [s]."""
 
 ALIVE_S = 15.0
 """How often a connection says that it lives [s]."""
@@ -24,34 +27,41 @@ MOST = 50
 
 
 class News:
-    """What changed in a namespace since a page asked last."""
+    """What changed in a namespace since a page asked last.
 
-    def __init__(self, session: Session) -> None:
+    All open pages are told at once: so they ask for the same page, which is made once.
+
+    Parameters
+    ----------
+    session
+        The namespace, and the rights of a person.
+    busy
+        Seconds that this process has spent on processors.
+    """
+
+    def __init__(self, session: Session, busy: Callable[[], float]) -> None:
+        self._busy = busy
         informers = Informers(session.reader, (session.namespace,))
         kinds = [*map(kind_of, SYSTEM_RESOURCES), kind_of(Plan)]
         self._objects = informers.subscribe(kinds, self._changed)
         self._pages: set[asyncio.Event] = set()
+        self._change = asyncio.Event()
         self._over = asyncio.Event()
-        self._rest_s = 0.0
         self.version = 0
         """How many changes there were: a page that was made at another version is old."""
-
-    def page_took(self, seconds: float) -> None:
-        """Note how long a page took that was made after news."""
-        self._rest_s = REST * seconds
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
         """Watch as long as this is open; then what pages are told ends, too."""
-        watch = asyncio.create_task(self._objects.run())
+        tasks = [asyncio.create_task(work) for work in (self._objects.run(), self._spread())]
         try:
             yield
         finally:
             self._over.set()
-            for page in self._pages:
-                page.set()
-            watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
+            self._tell()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def is_full(self) -> bool:
@@ -60,27 +70,45 @@ class News:
 
     def _changed(self, _: ObjectDifference) -> None:
         self.version += 1
+        self._change.set()
+
+    async def _spread(self) -> None:
+        """Tell the pages of changes, those within a short time together, and rest afterwards."""
+        while True:
+            await self._change.wait()
+            await asyncio.sleep(TOGETHER_S)
+            self._change.clear()
+            self._tell()
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait until what pages cost since the news is little of the time since then."""
+        begun_s, spent_s = asyncio.get_running_loop().time(), self._busy()
+        wait_s = SOONEST_S
+        while wait_s > 0:
+            await asyncio.sleep(max(wait_s, SOONEST_S))
+            passed_s = asyncio.get_running_loop().time() - begun_s
+            wait_s = min(REST * (self._busy() - spent_s), LATEST_S) - passed_s
+
+    def _tell(self) -> None:
         for page in self._pages:
             page.set()
 
     async def events(self) -> AsyncIterator[str]:
         """Yield server-sent events: the version, at first and when it changes, or a comment."""
-        change = asyncio.Event()
-        self._pages.add(change)
+        told = asyncio.Event()
+        self._pages.add(told)
         try:
             yield f"data: {self.version}\n\n"
-            while True:
-                if not await _is_set(change, ALIVE_S):
+            while not self._over.is_set():
+                if not await _is_set(told, ALIVE_S):
                     yield ": alive\n\n"
                     continue
-                if await _is_set(self._over, TOGETHER_S):
-                    return
-                change.clear()
-                yield f"data: {self.version}\n\n"
-                if await _is_set(self._over, self._rest_s):
-                    return
+                told.clear()
+                if not self._over.is_set():
+                    yield f"data: {self.version}\n\n"
         finally:
-            self._pages.discard(change)
+            self._pages.discard(told)
 
 
 async def _is_set(event: asyncio.Event, patience: float) -> bool:

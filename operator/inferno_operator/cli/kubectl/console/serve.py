@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+import time
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ async def serve(session: Session, port: int, tell: Callable[[str], None], *, bro
     """
     await session.optimizers()
     with _listening(port) as listening:
-        access, news = LocalAccess(listening.getsockname()[1]), News(session)
+        access, news = LocalAccess(listening.getsockname()[1]), News(session, time.process_time)
         config = uvicorn.Config(
             console_app(session, access, news),
             lifespan="off",

@@ -31,7 +31,7 @@ class SharedPages:
     Parameters
     ----------
     news
-        What tells of changes, and is told what a page costs.
+        What tells of changes.
     clock
         Seconds since some moment.
     """
@@ -51,7 +51,7 @@ class SharedPages:
             address = f"{request.url.path}?{request.url.query}"
             made = self._made.get(address)
             if made is None or not self._is_new(made):
-                made = self._begun(self._made_by(endpoint, request))
+                made = self._begun(endpoint(request))
                 if len(self._made) >= MOST:
                     self.forget()
                 self._made[address] = made
@@ -68,9 +68,3 @@ class SharedPages:
         failed = made.answer.done() and (made.answer.cancelled() or made.answer.exception())
         is_old = made.version != self._news.version or self._clock() > made.until_s
         return not failed and not is_old
-
-    async def _made_by(self, endpoint: Endpoint, request: Request) -> Response:
-        begun_s = self._clock()
-        answer = await endpoint(request)
-        self._news.page_took(self._clock() - begun_s)
-        return answer

@@ -8,6 +8,7 @@ visit. See OWASP, Session Management Cheat Sheet.
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ class Visits:
             await self._end_oldest(user)
             if len(self._visits) >= MOST:
                 raise UnavailableError(f"{MOST} people are logged in already; try again later")
-            forms, news = Forms(), News(session)
+            forms, news = Forms(), News(session, time.process_time)
             await stack.enter_async_context(news.followed())
             name = secrets.token_urlsafe(32)
             stay = asyncio.create_task(self._stay(name, stack.pop_all()))

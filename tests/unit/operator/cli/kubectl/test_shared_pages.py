@@ -14,10 +14,6 @@ class Changes:
 
     def __init__(self) -> None:
         self.version = 0
-        self.took: list[float] = []
-
-    def page_took(self, seconds: float) -> None:
-        self.took.append(seconds)
 
 
 class Site:
@@ -50,7 +46,7 @@ async def test_equal_requests_are_answered_together() -> None:
     assert list(answers) == [b"/ 1", b"/ 1", b"/plans 2"]
     assert await site.ask() == b"/ 1"
     assert await site.ask(query=b"q=x") == b"/ 3"
-    assert len(site.news.took) == 3
+    assert site.made == 3
 
 
 async def test_a_change_makes_every_page_old() -> None:
