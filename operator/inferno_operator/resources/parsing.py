@@ -1,5 +1,6 @@
 """From a manifest to a Resource, or to an error that names the object and the fields."""
 
+import re
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
@@ -18,7 +19,7 @@ from inferno_operator.resources.schema import Part
 from inferno_operator.resources.server import Server
 from inferno_operator.resources.service_class import ServiceClass
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.suggestions import alternatives, nearest
 
 SYSTEM_RESOURCES: tuple[type[Resource], ...] = (
     Accelerator,
@@ -175,7 +176,14 @@ def _problem(error: ErrorDetails) -> str:
         return f"is inconsistent: {error['msg'].removeprefix('Value error, ')}"
     _, _, wanted = error["msg"].partition(" should ")
     problem = _WANTED.get(error["type"], f"must {wanted}")
-    return f"{problem}, not {reprlib.repr(error['input'])}"
+    return f"{problem}, not {reprlib.repr(error['input'])}{_nearest_word(error)}"
+
+
+def _nearest_word(error: ErrorDetails) -> str:
+    """The words like one that is none of those that a field may have."""
+    if error["type"] != "literal_error" or not isinstance(error["input"], str):
+        return ""
+    return nearest(error["input"], re.findall(r"'([^']*)'", error["ctx"]["expected"]))
 
 
 def _text(value: object) -> str:

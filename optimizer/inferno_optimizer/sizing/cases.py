@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import product
 
 from inferno_optimizer.card_types import without_count
-from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.suggestions import alternatives, nearest
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
     Allocation,
@@ -233,9 +233,7 @@ class Catalogue:
             return Reason(problem.reason), f"{problem.field}: {problem.message}"
         service_class = self.classes[server.service_class]
         if server.model not in service_class.targets:
-            return Reason.NO_TARGET, (
-                f"class {service_class.name!r} has no targets for model {server.model!r}; add them"
-            )
+            return Reason.NO_TARGET, self.without_target(service_class, server.model)
         for problem in self.problems.get(("service class", service_class.name), ()):
             if problem.part == server.model:
                 return Reason.INVALID_SPEC, str(problem)
@@ -245,6 +243,15 @@ class Catalogue:
         if not (self._allowed_profiles(server) or self._allowed_pairs(server)):
             return Reason.NO_PERFORMANCE_DATA, self._missing_data(server)
         return self._without_named_cards(server)
+
+    def without_target(self, service_class: ServiceClass, model: str) -> str:
+        """What to do about a class without targets for a model.
+
+        Of the models that it has targets for, those that do not exist may be meant otherwise.
+        """
+        strange = sorted(service_class.targets.keys() - self.profiles.keys())
+        near = nearest(model, strange)
+        return f"class {service_class.name!r} has no targets for model {model!r}; add them{near}"
 
     def _mistake_where_it_runs(self, server: Server) -> tuple[Reason | None, str]:
         """What is missing or wrong of the accelerators that a server runs on.
@@ -263,7 +270,7 @@ class Catalogue:
     def _mistake_of(self, server: Server, part: Allocation) -> tuple[Reason | None, str]:
         name, position = part.accelerator, self.accelerators.get(part.accelerator)
         if position is None:
-            return Reason.UNKNOWN_ACCELERATOR, self._strange_accelerators[name]
+            return Reason.UNKNOWN_ACCELERATOR, self.strange_accelerators[name]
         if not server.has_place(name, part.role):
             known = alternatives(name, server.named_places.get(part.role, ()))
             return Reason.INVALID_SPEC, f"names no workload or backend for {name!r}{known}"
@@ -309,7 +316,7 @@ class Catalogue:
         return without_count(self.system)
 
     @cached_property
-    def _strange_accelerators(self) -> Mapping[str, str]:
+    def strange_accelerators(self) -> Mapping[str, str]:
         """Messages for the accelerators that servers run on and that the system does not have."""
         parts = (part for server in self.system.servers for part in server.current.parts)
         names = {part.accelerator for part in parts} - self.accelerators.keys()

@@ -1,6 +1,7 @@
 """`inferno optimize`, `explain` and `report`: what every server would get, and why."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,8 +65,8 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.wire.what_if import apply_changes
 
     checks, rows = checks_of(fail_on), RowOrder.asked(words, sort)
-    money = money_of(currency)
-    system = _read(paths, time_limit, lenient=lenient)
+    money, doubts = money_of(currency), list[str]()
+    system = _read(paths, time_limit, lenient=lenient, doubt=doubts.extend)
     system = system if trace is None else traced(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
@@ -81,6 +82,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     else:
         _show_solution(output, system, solution, rows, money)
     refuse(solution, checks)
+    warn(doubts)
 
 
 def _show_solution(
@@ -197,9 +199,18 @@ def report(
     refuse(solution, checks)
 
 
-def _read(paths: list[str], time_limit: float, *, lenient: bool) -> "System":
-    """Return the system that files describe, with a time limit for the exact solver [s]."""
+def _read(
+    paths: list[str],
+    time_limit: float,
+    *,
+    lenient: bool,
+    doubt: Callable[[Sequence[str]], None] = lambda _: None,
+) -> "System":
+    """Return the system that files describe, with a time limit for the exact solver [s].
+
+    `doubt` is called with what may be meant otherwise; the plan says what follows from it.
+    """
     from inferno_operator.cli.offline.system import read_system, refuse_unknown
 
-    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn)
+    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn, doubt=doubt)
     return limited(system, time_limit)

@@ -16,6 +16,10 @@ DEEPEST = 100
 """Levels of nesting in YAML; no custom resource has a tenth of it."""
 
 
+HEAD = ("apiVersion", "kind")
+"""Keys that an object begins with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A document and its origin: the file and, in YAML, the line on which it begins."""
@@ -45,7 +49,8 @@ def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
     known: set[str] = set()
     for key in keys:
         if key.value in known:
-            problem = f"key {key.value!r} occurs twice in an object"
+            advice = "; write --- between two objects" if key.value in HEAD else ""
+            problem = f"key {key.value!r} occurs twice in an object{advice}"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
         known.add(key.value)
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from inferno_operator.cli.offline.documents import Document
+from inferno_operator.cli.offline.doubts import Origins, doubts
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.suggestions import alternatives
@@ -57,7 +58,10 @@ def refuse_unknown(fields: Sequence[str]) -> None:
 
 
 def read_system(
-    paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown, remark: Remark = _ignore
+    paths: Iterable[str],
+    on_unknown: OnUnknown = refuse_unknown,
+    remark: Remark = _ignore,
+    doubt: Remark = _ignore,
 ) -> System:
     """Return the system that files describe; see `system_of`.
 
@@ -66,10 +70,10 @@ def read_system(
     paths
         Files, folders, kustomizations, or `-` for standard input: custom resources, or one
         document (or folder) of SystemData in the form of the REST API.
-    on_unknown, remark
+    on_unknown, remark, doubt
         As of `system_of`.
     """
-    return system_of(read_documents(paths), on_unknown, remark)
+    return system_of(read_documents(paths), on_unknown, remark, doubt=doubt)
 
 
 def system_of(
@@ -77,6 +81,7 @@ def system_of(
     on_unknown: OnUnknown = refuse_unknown,
     remark: Remark = _ignore,
     loads: "Mapping[str, Load]" = MappingProxyType({}),
+    doubt: Remark = _ignore,
 ) -> System:
     """Return the system that documents describe.
 
@@ -90,6 +95,8 @@ def system_of(
         Called with what was assumed, such as the options without an Optimizer.
     loads
         By spec.name, of Servers that have none.
+    doubt
+        Called with what may be meant otherwise, such as the name of a class that does not exist.
 
     Raises
     ------
@@ -102,7 +109,7 @@ def system_of(
     """
     system_data = [document for document in documents if is_system(document.content)]
     if not system_data:
-        return _system_of_manifests(documents, on_unknown, remark, loads)
+        return _system_of_manifests(documents, on_unknown, remark, loads, doubt)
     if len(documents) > 1:
         others = [document for document in documents if document is not system_data[0]]
         raise InputError(
@@ -161,9 +168,10 @@ def _system_of_manifests(
     on_unknown: OnUnknown,
     remark: Remark,
     loads: "Mapping[str, Load]",
+    doubt: Remark,
 ) -> System:
     from inferno_operator.controllers.optimization.snapshot import KINDS, Named, build_system
-    from inferno_operator.resources import Optimizer
+    from inferno_operator.resources import Capacity, Optimizer
 
     found = _resources(documents, on_unknown)
     resources = [_with_load(each, loads) for each, _ in found]
@@ -176,8 +184,16 @@ def _system_of_manifests(
         (KINDS[each.kind], each.spec.name): document.origin
         for each, document in found
         if isinstance(each, Named)
+    } | {
+        ("capacity", count.type): document.origin
+        for each, document in found
+        if isinstance(each, Capacity)
+        for count in each.spec.count
     }
-    _refuse_invalid([*(problem for _, problem in snapshot.excluded), *snapshot.problems], origins)
+    problems = [*(problem for _, problem in snapshot.excluded), *snapshot.problems]
+    _refuse_invalid(problems, origins)
+    dangling = [problem for problem in problems if problem.reason in DANGLING]
+    doubt(list(doubts(snapshot.system, dangling, origins)))
     if not any(isinstance(resource, Optimizer) for resource in resources):
         remark([NO_OPTIMIZER])
     return snapshot.system
@@ -268,7 +284,7 @@ def _refuse_several(what: str, names: Iterable[str]) -> None:
 
 def _refuse_invalid(
     problems: Sequence[Problem],
-    origins: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    origins: Origins = MappingProxyType({}),
 ) -> None:
     """Refuse invalid objects; a server with an unknown name is not refused, but unserved.
 
