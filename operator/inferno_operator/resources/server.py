@@ -166,13 +166,13 @@ class Server(Resource):
     def sleeps(self) -> bool:
         """Whether it has no replica, and something else than its replicas sees its requests."""
         spec = self.spec
-        if spec.measure is None or spec.measure.demand is None or self._is_uncounted:
+        if spec.measure is None or spec.measure.demand is None or self.is_uncounted:
             return False
         standing = spec.desired_alloc or spec.current_alloc
         return standing is None or standing.num_replicas == 0
 
     @property
-    def _is_uncounted(self) -> bool:
+    def is_uncounted(self) -> bool:
         """Whether replicas may run that nobody has seen yet: who counts them tells their cost."""
         spec = self.spec
         if spec.desired_alloc is not None or not (spec.workloads or spec.model_booster):

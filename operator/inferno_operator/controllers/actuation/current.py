@@ -24,7 +24,9 @@ NONE: Mapping[str, int] = MappingProxyType({})
 def has_changed(server: Server, running: Mapping[str, int], cold: Mapping[str, int] = NONE) -> bool:
     """Whether the Server's current allocation differs from the replicas that run, or are cold."""
     current = server.spec.current_alloc
-    if current is None or current.accelerator != _accelerator(server, running):
+    if current is None or current.cost is None:
+        return True
+    if current.accelerator != _accelerator(server, running):
         return True
     reported = {
         part.accelerator: (part.num_replicas, part.cold_replicas or 0)

@@ -8,6 +8,7 @@ from inferno_operator.controllers.measurement.history import PastRates
 from inferno_operator.controllers.measurement.load import (
     measured_server,
     with_scheduled_replicas,
+    without_load,
 )
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import MeasuredServers
@@ -155,6 +156,8 @@ class MeasurementController:
         newest = self._context.measured.get(key) or last_good(observation)
         scheduled = with_scheduled_replicas(server, self._context.now())
         loaded = measured_server(scheduled, newest)
+        if _may_sleep_by_mistake(server):
+            loaded = without_load(server)
         status = loaded.status.model_copy(update={"measured": newest})
         return replace(observation, resource=loaded.model_copy(update={"status": status}))
 
@@ -195,6 +198,12 @@ class MeasurementController:
 
 def _ignore(_: str) -> None:
     """Do nothing: nobody makes plans."""
+
+
+def _may_sleep_by_mistake(server: Server) -> bool:
+    """Whether it may have no replica, and nobody has counted those that run."""
+    demand = server.spec.measure and server.spec.measure.demand
+    return bool(demand and server.is_uncounted)
 
 
 def _asks(observation: Observation) -> bool:

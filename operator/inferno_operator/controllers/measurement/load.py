@@ -309,6 +309,13 @@ def _held(server: Server, measured: Measured | None) -> Server:
     return server.model_copy(update={"spec": spec})
 
 
+def without_load(server: Server) -> Server:
+    """Return the Server as one of which nothing is known: nothing is decided for it yet."""
+    return server.model_copy(
+        update={"spec": server.spec.model_copy(update={"current_alloc": None})}
+    )
+
+
 def with_load(server: Server, load: Load) -> Server:
     """Return the Server with this load."""
     current = server.spec.current_alloc or ServerAllocation(accelerator="", num_replicas=0)

@@ -240,6 +240,25 @@ def test_a_server_whose_replicas_nobody_has_counted_yet_may_run(
     assert found.sleeps is sleeps
 
 
+async def test_nothing_is_decided_for_a_server_before_what_runs_is_counted() -> None:
+    scene = Scene()
+    spec = scene.stored["spec"]
+    workloads = [{"accelerator": "A", "name": "s"}]
+    scene.cluster.add(server(spec={**spec, "workloads": workloads, "currentAlloc": None}))
+    scene.serves_since, scene.rate = 0.0, 0.0
+
+    async with scene.running():
+        await asyncio.sleep(2 * PLAN_S)
+        before = scene.replicas
+        spec = scene.stored["spec"]
+        counted = {**spec["currentAlloc"], "accelerator": "A", "numReplicas": 1, "cost": COST}
+        scene.cluster.add({**scene.stored, "spec": {**spec, "currentAlloc": counted}})
+        await scene.until(lambda: bool(scene.decided), 2 * PLAN_S)
+
+    assert before is None
+    assert [replicas for _, replicas in scene.decided] == [1]
+
+
 async def test_a_server_sleeps_when_it_was_idle_for_as_long_as_a_cold_start_is_worth() -> None:
     scene = Scene()
 
