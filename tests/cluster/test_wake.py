@@ -248,7 +248,7 @@ def test_a_server_wakes_once_and_sleeps_again_whenever_its_operator_ends(
     scene: Scene, operator: StartOperator, prometheus_program: Path, soak: bool
 ) -> None:
     if not soak:
-        pytest.skip("it takes 10 minutes: make soak")
+        pytest.skip("it takes three minutes: make soak")
     with sleeping(scene, prometheus_program) as (sleeper, environment):
         operators = [operator(environment=environment) for _ in range(2)]
         for moment in MOMENTS:
