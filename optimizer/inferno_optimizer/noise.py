@@ -19,7 +19,7 @@ from inferno_optimizer.sizing.queueing import FloatArray
 SIGNIFICANT = 4.5
 """Standard deviations of the difference of two rates by which a load must grow to be seen at once.
 
-Rates of a window of few scrapes are off by a tenth besides chance: at 3.5, a constant load of 5/s
+Numbers of a window of few scrapes are off by a tenth besides chance: at 3.5, a constant load of 5/s
 got a replica in three minutes, which then stayed for the window of reductions. A load of 5/s that
 doubles is seen after 13 s on average, in place of 10 s; one of 2/s after 33 s in place of 17 s.
 """
@@ -37,19 +37,20 @@ MOVED = 0.05
 MOST_NOISE = 0.5
 """Relative change of a load that counts, however few requests there are."""
 
-Rates = FloatArray | float
+Numbers = FloatArray | float
+"""Numbers of several servers, or one for all of them."""
 BoolArray = npt.NDArray[np.bool_]
 
 
 def significant_rate(
-    long: Rates, long_s: float, shorter: Sequence[tuple[Rates, float]]
+    long: Numbers, long_s: Numbers, shorter: Sequence[tuple[Numbers, Numbers]]
 ) -> FloatArray:
     """Return the rates of the long window, or of a shorter one where it is larger not by chance.
 
     Parameters
     ----------
     long
-        Rates over the long window [requests/s]; any shape.
+        Numbers over the long window [requests/s]; any shape.
     long_s
         The part of the long window that is known [s].
     shorter
@@ -63,12 +64,12 @@ def significant_rate(
     return np.maximum(found, 0.0)
 
 
-def noise(rate: Rates, seconds: float, deviations: float = NOISE) -> FloatArray:
+def noise(rate: Numbers, seconds: Numbers, deviations: float = NOISE) -> FloatArray:
     """Return so many standard deviations of the requests in a time, as a share of them."""
     return np.asarray(deviations / np.sqrt(np.maximum(rate * seconds, 1.0)))
 
 
-def moved(last: FloatArray, newest: FloatArray, seconds: float) -> BoolArray:
+def moved(last: FloatArray, newest: FloatArray, seconds: Numbers) -> BoolArray:
     """Whether loads differ noticeably, and not by chance.
 
     Parameters
@@ -83,14 +84,14 @@ def moved(last: FloatArray, newest: FloatArray, seconds: float) -> BoolArray:
     return np.asarray(differs(last, newest, share).any(axis=0))
 
 
-def differs(last: FloatArray, newest: FloatArray, share: Rates) -> BoolArray:
+def differs(last: FloatArray, newest: FloatArray, share: Numbers) -> BoolArray:
     """Whether numbers moved by more than a share of the larger one; NaN where one is not known."""
     unknown = np.isnan(last) & np.isnan(newest)
     same = np.abs(newest - last) <= share * np.maximum(np.abs(newest), np.abs(last))
     return np.asarray(~(same | unknown))
 
 
-def followed(last: FloatArray, newest: FloatArray, seconds: float) -> FloatArray:
+def followed(last: FloatArray, newest: FloatArray, seconds: Numbers) -> FloatArray:
     """Return the newest loads; the last ones while they differ by noise; see `moved`.
 
     A load is seen to have fallen when chance makes it small. So it falls to the most that it may

@@ -9,15 +9,16 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from multiprocessing import active_children, get_context
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from pydantic.alias_generators import to_camel
 
 from inferno_operator.cli.offline.traces import place_of_client
-from inferno_operator.resources import Load
+from inferno_operator.resources import Load, Measure
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account, share
 from inferno_optimizer.replay.fleet import fleet_of, performing_as, slower, wrong_by
@@ -26,7 +27,7 @@ from inferno_optimizer.replay.hindsight import best_homes
 from inferno_optimizer.replay.incidents import Incident, worst_incidents
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
 from inferno_optimizer.replay.policies import BOUND, POLICIES
-from inferno_optimizer.replay.policy import NamedPolicy
+from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.trace import Trace, for_servers
 from inferno_optimizer.suggestions import alternatives
@@ -52,7 +53,7 @@ class ReplayOptions:
 
     Replicas perform as `truth` says, which was read from `truth_file`, and as the Models say where
     it says nothing; they are slower than that by the factor `slower`, and each parameter is wrong
-    by the share `error`.
+    by the share `error`. `measures` is where each Server is measured, by spec.name, if it is.
     """
 
     step_s: float = 60.0
@@ -64,6 +65,7 @@ class ReplayOptions:
     seed: int = 0
     truth: tuple[PerformanceProfile, ...] = ()
     truth_file: str = ""
+    measures: Mapping[str, Measure] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,18 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
         trace=part.every(options.step_s),
         lead=options.lead,
         seed=options.seed,
+        windows=_own_windows(names, options.measures),
     )
+
+
+def _own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:
+    """The windows of the servers that name some."""
+    named = [measures[name].windows if name in measures else None for name in servers]
+    short, long = (
+        np.array([getattr(own, length) if own else np.nan for own in named], dtype=np.float64)
+        for length in ("short_seconds", "long_seconds")
+    )
+    return OwnWindows(short, long)
 
 
 def _as_it_is(system: System, options: ReplayOptions) -> System:
@@ -375,7 +388,7 @@ class Row:
         return {"class": self.server} | {to_camel(n): getattr(self, n) for n in COLUMNS}
 
 
-COLUMNS = tuple(field.name for field in fields(Row) if field.name not in ("policy", "server"))
+COLUMNS = tuple(column.name for column in fields(Row) if column.name not in ("policy", "server"))
 
 
 def server_rows(one: Replayed) -> list[Row]:

@@ -12,7 +12,7 @@ from inferno_optimizer.replay.calibrated import CalibratedFleet
 from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.plans import NONE, FleetPlans
 from inferno_optimizer.replay.policy import Policy, Seen, Setting
-from inferno_optimizer.replay.recent import RecentValues
+from inferno_optimizer.replay.recent import RecentMeans, RecentValues
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.surplus import LARGEST_CUT, PAYBACK_S, kept_replicas
 from inferno_optimizer.system import Options
@@ -35,7 +35,8 @@ class PlanningRules:
         Between two plans.
     short_s, long_s
         Load and lengths are means over the long time; the load is that over the short one where it
-        is significantly larger, or where nothing is looked ahead for.
+        is significantly larger, or where nothing is looked ahead for. Servers
+        may have others.
     catch_up_s
         In which a backlog is to be worked off.
     window_s
@@ -71,10 +72,11 @@ class Planner:
         interval = max(rules.interval_s, setting.step_s)
         self._calibrated = CalibratedFleet(setting) if rules.calibrates else None
         self._plans = self._plans_of(self._calibrated.fleet if self._calibrated else setting.fleet)
-        self._short_s = max(rules.short_s, setting.step_s)
-        self._measured = RecentValues(self._short_s, setting.step_s)
-        self._lengths = RecentValues(rules.long_s, setting.step_s)
-        self._usual = RecentValues(rules.long_s, setting.step_s)
+        short_s, self._long_s = _windows(rules, setting)
+        self._short_s = np.maximum(short_s, setting.step_s)
+        self._measured = RecentMeans(self._short_s, setting.step_s)
+        self._lengths = RecentMeans(self._long_s, setting.step_s)
+        self._usual = RecentMeans(self._long_s, setting.step_s)
         window = max(rules.window_s, 2 * setting.lead_s)
         self._wanted = RecentValues(window if rules.ahead else 0.0, interval)
         servers = len(setting.fleet.servers)
@@ -128,15 +130,15 @@ class Planner:
 
     def _arrivals(self) -> FloatArray:
         """The rate as the operator measures it; without looking ahead, that of a short time."""
-        rules, newest = self._rules, self._measured.mean()
-        if not rules.ahead:
+        newest = self._measured.mean()
+        if not self._rules.ahead:
             return newest
-        return significant_rate(self._usual.mean(), rules.long_s, [(newest, self._short_s)])
+        return significant_rate(self._usual.mean(), self._long_s, [(newest, self._short_s)])
 
     def _followed(self, load: FloatArray) -> FloatArray:
         """The loads that plans are made for: the last ones where these differ by little."""
         if self._rules.ahead:
-            return followed(self._load, load, self._rules.long_s)
+            return followed(self._load, load, self._long_s)
         return np.where(differs(self._load, load, MOVED).any(axis=0), load, self._load)
 
     def _patience_s(self) -> FloatArray:
@@ -186,6 +188,15 @@ class Planner:
                 given[server, place] = min(more[server, place], max(free[kind], 0) // cards)
                 free[kind] -= given[server, place] * cards
         return given
+
+
+def _windows(rules: PlanningRules, setting: Setting) -> tuple[FloatArray, FloatArray]:
+    """The short and the long window of each server [s]."""
+    usual = np.full((2, len(setting.fleet.servers)), [[rules.short_s], [rules.long_s]])
+    if setting.windows is not None:
+        own = np.stack((setting.windows.short_s, setting.windows.long_s))
+        usual = np.where(np.isnan(own), usual, own)
+    return usual[0], usual[1]
 
 
 def _misses_targets(seen: Seen) -> BoolArray:

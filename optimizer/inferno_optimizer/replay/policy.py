@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.plant import StepLoad, StepResult
 from inferno_optimizer.replay.trace import Trace
-from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnWindows:
+    """The windows of rates that servers name [s]; NaN where one names none, shape (servers,)."""
+
+    short_s: FloatArray
+    long_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """What a policy knows beforehand.
 
@@ -48,6 +56,8 @@ class Setting:
         The accelerator of each server, for a policy that does not choose it.
     trace
         The whole load, for the policies of hindsight only.
+    windows
+        Over which times servers are measured, for policies that measure; None: the usual ones.
     """
 
     fleet: ReplayFleet
@@ -55,6 +65,7 @@ class Setting:
     lead_s: float
     home: IntArray
     trace: Trace
+    windows: OwnWindows | None = None
 
 
 Decide = Callable[[Seen], IntArray]

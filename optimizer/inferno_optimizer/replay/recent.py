@@ -46,3 +46,31 @@ class RecentValues:
         first = 0 if self._added < self._size else self._added % self._size
         oldest: FloatArray = self._ring[first].copy()
         return oldest
+
+
+class RecentMeans:
+    """The means of the newest values, each over a window of its own.
+
+    Parameters
+    ----------
+    window_s
+        The window of each of the last axis of the values [s].
+    step_s
+        Time between two values [s].
+    """
+
+    def __init__(self, window_s: FloatArray, step_s: float) -> None:
+        self._window_s = window_s
+        self._recent = {each: RecentValues(each, step_s) for each in sorted(set(window_s.tolist()))}
+
+    def add(self, value: FloatArray) -> None:
+        """Remember a value, and forget what is too old."""
+        for recent in self._recent.values():
+            recent.add(value)
+
+    def mean(self) -> FloatArray:
+        """Means of the values."""
+        (_, means), *others = ((each, recent.mean()) for each, recent in self._recent.items())
+        for each, other in others:
+            means = np.where(self._window_s == each, other, means)
+        return means

@@ -8,7 +8,7 @@ import numpy as np
 from inferno_optimizer.replay.account import Account, Recorder
 from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.plant import LeadTime, Plant, StepLoad, StepResult
-from inferno_optimizer.replay.policy import Decide, NamedPolicy, Seen, Setting
+from inferno_optimizer.replay.policy import Decide, NamedPolicy, OwnWindows, Seen, Setting
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import IntArray
@@ -18,7 +18,8 @@ from inferno_optimizer.sizing.queueing import IntArray
 class Scenario:
     """What is replayed: the true fleet, its load, and how long replicas take to start.
 
-    `believed` is the fleet as the policies know it.
+    `believed` is the fleet as the policies know it; `windows` are those over which its servers are
+    measured, None for the usual ones.
     """
 
     fleet: ReplayFleet
@@ -27,6 +28,7 @@ class Scenario:
     lead: LeadTime
     drain_s: float = 30.0
     seed: int = 0
+    windows: OwnWindows | None = None
 
 
 def _silent(_: int) -> None:
@@ -79,7 +81,9 @@ class Episode:
         A policy of hindsight chooses them, and its replicas serve at once.
         """
         trace = scenario.trace
-        setting = Setting(scenario.believed, trace.step_s, scenario.lead.mean_s, home, trace)
+        setting = Setting(
+            scenario.believed, trace.step_s, scenario.lead.mean_s, home, trace, scenario.windows
+        )
         lead = LeadTime(0.0) if policy.hindsight else scenario.lead
         random = np.random.default_rng(scenario.seed)
         plant = Plant(scenario.fleet, trace.step_s, lead, random, percentiles=policy.percentiles)

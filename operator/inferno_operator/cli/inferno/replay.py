@@ -92,7 +92,12 @@ def replay(  # noqa: PLR0913 - an argument for each option
     the cost above that of a policy that knows the load and whose replicas start at once.
     """
     from inferno_operator.cli.offline.manifests import read_documents
-    from inferno_operator.cli.offline.system import refuse_unknown, resources_of, system_of
+    from inferno_operator.cli.offline.system import (
+        measures_of,
+        refuse_unknown,
+        resources_of,
+        system_of,
+    )
     from inferno_operator.cli.past import PastOptions
     from inferno_operator.cli.replay import ReplayOptions, scenario_of
     from inferno_optimizer.errors import InputError
@@ -109,7 +114,10 @@ def replay(  # noqa: PLR0913 - an argument for each option
         raise InputError("which load? Give either --trace FILE, or --prometheus URL and --from")
     lead = LeadTime(lead_time, lead_time_cov)
     true = system_of(read_documents([str(truth)]), unknown).profiles if truth else ()
-    options = ReplayOptions(step, hours, scale, slower, error, lead, seed, true, str(truth or ""))
+    truth_file, measures = str(truth or ""), measures_of(documents)
+    options = ReplayOptions(
+        step, hours, scale, slower, error, lead, seed, true, truth_file, measures
+    )
     scenario = scenario_of(system_of(documents, unknown, warn, load.means), load, options, warn)
     found = _replayed(scenario, policies, jobs)
     _print(output, scenario, found, money)

@@ -21,7 +21,7 @@ from inferno_optimizer.validation import UNMATCHED, Problem, find_problems
 from inferno_optimizer.wire.codec import decode_system, is_system, unknown_keys
 
 if TYPE_CHECKING:
-    from inferno_operator.resources import Load, Resource
+    from inferno_operator.resources import Load, Measure, Resource
 
 DANGLING = UNMATCHED | {
     Reason.UNKNOWN_CLASS,
@@ -138,6 +138,16 @@ def resources_of(
 ) -> "list[Resource]":
     """Return the custom resources among documents; see `system_of`."""
     return [resource for resource, _ in _resources(documents, on_unknown)]
+
+
+def measures_of(documents: "Sequence[Document]") -> "dict[str, Measure]":
+    """Return where the Servers among documents are measured, by spec.name."""
+    from inferno_operator.resources import Server
+
+    if any(is_system(document.content) for document in documents):
+        return {}
+    servers = (r for r in resources_of(documents, _ignore) if isinstance(r, Server))
+    return {s.spec.name: s.spec.measure for s in servers if s.spec.measure}
 
 
 def _resources(

@@ -10,7 +10,8 @@ from inferno_optimizer.replay.fleet import fleet_of
 from inferno_optimizer.replay.floor import floor_of
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import POLICIES
-from inferno_optimizer.replay.policy import Decide, NamedPolicy, Policy, Seen, Setting
+from inferno_optimizer.replay.policy import Decide, NamedPolicy, OwnWindows, Policy, Seen, Setting
+from inferno_optimizer.replay.recent import RecentMeans
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
@@ -133,6 +134,32 @@ def test_inferno_plans_no_reduction_within_its_window() -> None:
     replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).history.replicas[:, 0]
 
     assert len(set(replicas[30:].tolist())) == 1
+
+
+def test_each_server_is_measured_over_its_own_windows() -> None:
+    values = np.random.default_rng(0).random((20, 3))
+    windows = np.array([60.0, 300.0, 600.0])
+    recent = RecentMeans(windows, 60.0)
+
+    for value in values:
+        recent.add(value)
+
+    lasts = (1, 5, 10)
+    expected = [values[-last:, column].mean() for column, last in enumerate(lasts)]
+    assert recent.mean().tolist() == pytest.approx(expected)
+
+
+def test_a_server_with_longer_windows_is_reduced_later() -> None:
+    rates = np.concatenate((np.full(60, 8.0), np.full(60, 1.0)))
+    shown = scenario(rates, servers=2)
+    usual = np.array([np.nan, np.nan])
+    own = replace(shown, windows=OwnWindows(usual, np.array([np.nan, 1800.0])))
+
+    both, each = (replay(s, POLICIES["inferno"], s.fleet.home).history for s in (shown, own))
+    fell = [np.argmax(h.replicas[61:] < h.replicas[59], axis=0).tolist() for h in (both, each)]
+
+    assert fell[0][0] == fell[0][1] == fell[1][0]
+    assert fell[1][1] > fell[1][0] + 5
 
 
 def test_what_waits_to_be_reduced_takes_no_cards_from_others() -> None:
