@@ -2,9 +2,10 @@
 
 Latencies never decrease with the arrival rate, so the highest rate is where the first latency
 reaches its target: a single root per replica, found by bracketing for all replicas at once.
-(In generation 3, a latency may decrease slightly at some rates, see `TokenBudgetModel`; there
-may then be several roots close to each other, and the search finds one of them.) See `sizing.md`,
-section "The highest rate".
+(In generation 3, a latency may decrease slightly at some rates, see `TokenBudgetModel`; in
+generation 4 the time to first token and percentiles may, where prompts take so much time that
+nearly every step has one: steps then vary less. There may be several roots, and the search finds
+one of them.) See `sizing.md`, section "The highest rate".
 """
 
 from collections.abc import Sequence

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.sizing.performance import Requests
-from inferno_optimizer.sizing.rates import Replicas, TargetLimits, highest_rate, size
+from inferno_optimizer.sizing.rates import Latencies, Replicas, TargetLimits, highest_rate, size
 from inferno_optimizer.sizing.step_model import StepModel
 from inferno_optimizer.system import StepParameters, Target
 from tests.h100.limits import ONE_SHAPE, Limit, limits
@@ -109,8 +109,8 @@ def moderate(case: tuple[tuple[int, int, int, float], StepParameters]) -> Case:
 CASES = st.tuples(REQUESTS, PARAMETERS).map(moderate)
 
 
-@given(CASES)
-def test_latencies_never_fall_with_the_rate(case: Case) -> None:
+def over_rates(case: Case) -> Latencies:
+    """Latencies at rates up to nearly the highest one."""
     batch, inputs, outputs, cov = case.batch, case.inputs, case.outputs, case.cov
     shares = np.linspace(0.05, 0.999, 40)
     every = np.zeros(len(shares), np.int64)
@@ -120,12 +120,29 @@ def test_latencies_never_fall_with_the_rate(case: Case) -> None:
     asked = Requests(size, tokens, prompts, every, same, cov * same, prompts, same)
     model = StepModel.of([case.parameters], every, asked)
     replicas = Replicas(model, TargetLimits.of([Target()] * len(shares)))
+    return replicas.latencies(shares * model.batch / model.full_ms)
 
-    found = replicas.latencies(shares * model.batch / model.full_ms)
+
+@given(CASES)
+def test_latencies_never_fall_with_the_rate(case: Case) -> None:
+    found = over_rates(case)
+
     means = found.itl_ms, found.wait_ms, found.ttft_ms
     for column in (*means, *found.ttft_percentiles.T, *found.itl_percentiles.T):
         assert np.isfinite(column).all()
         assert (np.diff(column) >= -2e-3 * column[:-1]).all()
+
+
+@given(st.tuples(REQUESTS, PARAMETERS))
+def test_steps_and_waits_never_fall_with_the_rate_however_long_prompts_take(
+    case: tuple[tuple[int, int, int, float], StepParameters],
+) -> None:
+    (batch, inputs, outputs, cov), parameters = case
+
+    found = over_rates(Case(batch, inputs, outputs, cov, parameters))
+
+    assert (np.diff(found.itl_ms) >= -1e-9 * found.itl_ms[:-1]).all()
+    assert (np.diff(found.wait_ms) >= -1e-9 * found.ttft_ms[:-1]).all()
 
 
 PERCENTILES = st.sampled_from([0.0, 95.0])
