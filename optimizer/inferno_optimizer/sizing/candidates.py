@@ -57,9 +57,9 @@ class Candidates:
     `usable` rows meet all targets with `replicas` replicas. `unit_cost` is the cost of one
     replica [cents/hour]; `value` is what solvers minimize: the change of cost, plus a penalty
     for another accelerator. `stays` tells rows that leave a server as it is. `needs` are the
-    cards of one replica. The last rows of a case are those with prefill and decode apart: `pair` is
-    their position in `apart`, and -1 elsewhere. A replica of such a row is the smallest group of
-    both roles with their ratio, and its accelerator in `pairs` is the number of both.
+    cards of one replica, by row. The last rows of a case are those with prefill and decode apart:
+    `pair` is their position in `apart`, and -1 elsewhere. A replica of such a row is the smallest
+    group of both roles with their ratio, and its accelerator in `pairs` is the number of both.
     """
 
     system: System
@@ -115,8 +115,9 @@ class Candidates:
 
     def cards_of(self, row: int) -> list[tuple[int, int]]:
         """Type and number of the cards of one replica of a row."""
-        mine = np.flatnonzero(self.needs.owner == row)
-        return [(int(self.needs.type[i]), int(self.needs.count[i])) for i in mine]
+        first, last = np.searchsorted(self.needs.owner, (row, row + 1))
+        mine = self.needs.take(np.arange(first, last))
+        return list(zip(mine.type.tolist(), mine.count.tolist(), strict=True))
 
     def roles(self, row: int, replicas: int) -> tuple[Allocation, ...]:
         """The prefill and the decode replicas of a row that has them apart; else nothing."""

@@ -33,13 +33,6 @@ class Cards(ArrayTable):
         kept = self.take(np.flatnonzero(place[self.owner] >= 0))
         return Cards(place[kept.owner], kept.type, kept.count)
 
-    def by_owner(self, owners: int) -> list[list[tuple[int, int]]]:
-        """Type and count of the cards of each owner."""
-        needs: list[list[tuple[int, int]]] = [[] for _ in range(owners)]
-        for owner, card_type, count in zip(*(c.tolist() for c in self.columns()), strict=True):
-            needs[owner].append((card_type, count))
-        return needs
-
     def totals(self, owners: int) -> IntArray:
         """Cards of each owner, of whatever type."""
         return np.bincount(self.owner, self.count, owners).astype(np.int64)

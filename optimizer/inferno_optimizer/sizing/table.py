@@ -119,7 +119,7 @@ def _joined(whole: Candidates, apart: Candidates) -> Candidates:
         **columns,
         pairs=_joined_pairs(whole.pairs, apart.pairs, order, of_whole),
         sizing=_appended(whole.sizing, apart.sizing).take(order),
-        needs=needs,
+        needs=needs.take(np.argsort(needs.owner, kind="stable")),
         apart=apart.apart,
     )
 

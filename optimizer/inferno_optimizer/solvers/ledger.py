@@ -1,7 +1,7 @@
 """Who got what, and how many cards are left, while capacity is handed out."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -27,7 +27,10 @@ class Ledger:
     def __init__(self, candidates: Candidates, capacity: IntArray) -> None:
         self._left: list[int] = capacity.tolist()
         self._case: list[int] = candidates.pairs.case.tolist()
-        self._needs = candidates.needs.by_owner(len(self._case))
+        needs = candidates.needs
+        self._first: list[int] = np.searchsorted(needs.owner, range(len(self._case) + 1)).tolist()
+        self._type: list[int] = needs.type.tolist()
+        self._cards: list[int] = needs.count.tolist()
         self._wanted: list[int] = candidates.replicas.tolist()
         self._rows = [NO_ROW] * len(candidates.cases)
         self._given = [0] * len(candidates.cases)
@@ -47,7 +50,7 @@ class Ledger:
         back = self._given_back(row)
         fitting = (
             max(self._left[card_type] + back[card_type], 0) // cards
-            for card_type, cards in self._needs[row]
+            for card_type, cards in self._needs(row)
         )
         return min(self._wanted[row] - self.given(row), *fitting)
 
@@ -56,7 +59,10 @@ class Ledger:
         case = self._case[row]
         if self._rows[case] == NO_ROW and case not in self._kept:  # most often, so a short way
             wanted = self._wanted[row]
-            return all(max(self._left[t], 0) >= cards * wanted for t, cards in self._needs[row])
+            for card_type, cards in self._needs(row):
+                if max(self._left[card_type], 0) < cards * wanted:
+                    return False
+            return True
         return self.room(row) + self.given(row) == self._wanted[row]
 
     def given(self, row: int) -> int:
@@ -77,7 +83,7 @@ class Ledger:
         """How many replicas every one of these rows, of different cases, can still have."""
         needed: Counter[int] = Counter()
         for row in rows:
-            needed.update(dict(self._needs[row]))
+            needed.update(dict(self._needs(row)))
         wanted = min(self._wanted[row] - self._given[self._case[row]] for row in rows)
         return min(wanted, *(max(self._left[t], 0) // cards for t, cards in needed.items()))
 
@@ -103,7 +109,7 @@ class Ledger:
         """Give a case the replicas of a row that run, as many as fit; others as they are freed."""
         self._hold(row, replicas)
         if self.given(row) < replicas:
-            for card_type, _ in self._needs[row]:
+            for card_type, _ in self._needs(row):
                 self._holding[card_type].append((row, replicas))
 
     def keep(self, case: int, parts: Sequence[KeptReplicas]) -> None:
@@ -154,9 +160,14 @@ class Ledger:
                 self._give_back(case)
                 self._keep(case, parts)
 
+    def _needs(self, row: int) -> Iterable[tuple[int, int]]:
+        """Type and number of the cards that a replica of a row takes."""
+        mine = slice(self._first[row], self._first[row + 1])
+        return zip(self._type[mine], self._cards[mine], strict=True)
+
     def _spend(self, row: int, replicas: int) -> None:
         """Take the cards of replicas of a row; of a negative number, give them back."""
-        for card_type, cards in self._needs[row]:
+        for card_type, cards in self._needs(row):
             self._left[card_type] -= replicas * cards
 
     def _given_back(self, row: int) -> Counter[int]:
@@ -167,7 +178,7 @@ class Ledger:
             for part in self._kept[case]:
                 back[part.type] += part.cards * part.replicas
         elif mine not in (NO_ROW, row):
-            for card_type, cards in self._needs[mine]:
+            for card_type, cards in self._needs(mine):
                 back[card_type] += self._given[case] * cards
         return back
 
@@ -177,7 +188,7 @@ class Ledger:
         if mine != NO_ROW:
             self._spend(mine, -self._given[case])
             self._rows[case], self._given[case] = NO_ROW, 0
-            freed |= {card_type for card_type, _ in self._needs[mine]}
+            freed |= {card_type for card_type, _ in self._needs(mine)}
         for part in self._kept.pop(case, ()):
             self._left[part.type] += part.cards * part.replicas
             freed.add(part.type)
