@@ -124,6 +124,22 @@ class Roles(Part):
     decode: RoleAllocation
     """Those that compute answers."""
 
+    @property
+    def parts(self) -> tuple[Allocation, ...]:
+        """An allocation for each accelerator, of both roles where they share it."""
+        by_accelerator: dict[str, list[RoleAllocation]] = {}
+        for part in (self.prefill, self.decode):
+            by_accelerator.setdefault(part.accelerator, []).append(part)
+        return tuple(
+            Allocation(
+                accelerator=accelerator,
+                num_replicas=sum(part.num_replicas for part in parts),
+                max_batch=parts[-1].max_batch,
+                cost=sum(part.cost or 0.0 for part in parts),
+            )
+            for accelerator, parts in by_accelerator.items()
+        )
+
 
 class ServerAllocation(Allocation):
     """All of a server. With a mix, accelerator names its largest part and the rest are totals."""
@@ -136,4 +152,4 @@ class ServerAllocation(Allocation):
     @property
     def parts(self) -> tuple[Allocation, ...]:
         """An allocation for each accelerator."""
-        return self.mix or (self,)
+        return self.mix or (self.roles.parts if self.roles else (self,))

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AllowInfNan, BeforeValidator, Field
 
-from inferno_operator.resources.allocation import MAX_ACCELERATORS, Allocation, Load
+from inferno_operator.resources.allocation import MAX_ACCELERATORS, Allocation, Load, Roles
 from inferno_operator.resources.plan import Placement
 from inferno_operator.resources.schema import (
     Items,
@@ -75,6 +75,12 @@ class DecidedAllocation(DecidedPart):
     )
 
     mix: Annotated[Items[DecidedPart], Field(max_length=MAX_ACCELERATORS)] = ()
+    roles: Roles | None = None
+
+    @property
+    def parts(self) -> tuple[Allocation, ...]:
+        """An allocation for each accelerator."""
+        return self.mix or (self.roles.parts if self.roles else (self,))
 
 
 class DecidedSpec(Part):

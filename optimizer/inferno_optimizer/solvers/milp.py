@@ -71,7 +71,8 @@ def solve_milp(
     The plan of the greedy solver comes first, where most servers stay that may. It is the answer
     where there is time for no more, or where a search that fails finds nothing better.
     """
-    answer = _solve(candidates, capacity, clock, start)
+    solve = _solve_beside_pairs if _has_mixes_and_pairs(candidates) else _solve
+    answer = solve(candidates, capacity, clock, start)
     return replace(answer, marginal=_with_new_rows(candidates, capacity, answer.marginal))
 
 
@@ -91,6 +92,33 @@ def _with_new_rows(
         replace(worth, estimated=worth.estimated or (worth != MarginalValue() and bool(more)))
         for worth, more in zip(marginal, affected.tolist(), strict=False)
     )
+
+
+def _has_mixes_and_pairs(candidates: Candidates) -> bool:
+    """Whether plans may have mixes, and rows with prefill and decode apart, which are in none."""
+    return candidates.system.options.heterogeneous and candidates.apart is not None
+
+
+def _solve_beside_pairs(
+    candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
+) -> SolverResult:
+    """The better of two plans: of single rows, some of them apart; and of mixes without these.
+
+    Nothing is proven of it, as a plan might have both.
+    """
+    system = candidates.system
+    limit = HALF * system.options.time_limit
+    options = replace(system.options, heterogeneous=False, time_limit=limit)
+    alone = replace(candidates, system=replace(system, options=options))
+    single = _solve(alone, capacity, clock, start)
+    mixed = _solve(candidates, capacity, clock, start)
+    plans = single.assignment, mixed.assignment
+    if _is_better(candidates, *plans):
+        return _unbound(candidates, single)
+    if _is_better(candidates, *reversed(plans)):
+        return _unbound(candidates, mixed)
+    least = min((single, mixed), key=lambda answer: answer.assignment.objective(candidates))
+    return _unbound(candidates, least)
 
 
 def _solve(
@@ -193,15 +221,14 @@ def _cases_with_rows(candidates: Candidates) -> IntArray:
     return candidates.pairs.case[candidates.usable]
 
 
-def _is_better(candidates: Candidates, single: Assignment, mixed: Assignment) -> bool:
-    """Whether a plan without mixes holds or serves more by priority, in part or entirely."""
+def _is_better(candidates: Candidates, one: Assignment, another: Assignment) -> bool:
+    """Whether the first of two plans holds or serves more by priority, in part or entirely."""
     held, served = (
-        [loads(candidates, plan) for plan in (single, mixed)]
-        for loads in (loads_held, loads_served)
+        [loads(candidates, plan) for plan in (one, another)] for loads in (loads_held, loads_served)
     )
     for priority in served[0]:
-        for one, other in (held, served):
-            mine, its = one[priority], other[priority]
+        for first, second in (held, served):
+            mine, its = first[priority], second[priority]
             if abs(mine - its) > _given_up(candidates) * max(mine, its):
                 return mine > its
     return False

@@ -52,8 +52,13 @@ def is_close_message(before: str, after: str) -> bool:
 
 
 def _placement(allocation: Manifest) -> object:
-    parts = allocation.get("mix") or [allocation]
-    return sorted(tuple(part.get(name) or 0 for name in _PLACED) for part in parts)
+    if roles := allocation.get("roles"):
+        return sorted((role, *_placed(part)) for role, part in roles.items())
+    return sorted(_placed(part) for part in allocation.get("mix") or [allocation])
+
+
+def _placed(part: Manifest) -> tuple[object, ...]:
+    return tuple(part.get(name) or 0 for name in _PLACED)
 
 
 def _is_close_value(before: Any, after: Any) -> bool:  # noqa: ANN401 - JSON of any shape

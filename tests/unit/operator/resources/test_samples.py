@@ -33,7 +33,7 @@ def manifests(sample: str) -> list[dict[str, Any]]:
 
 
 def test_the_samples_are_those_that_the_documentation_names() -> None:
-    own = ["cached", "episode", "fleet", "measured", "model-booster", "small", "troubles"]
+    own = ["apart", "cached", "episode", "fleet", "measured", "model-booster", "small", "troubles"]
 
     assert sorted((*own, TRACES, WVA, CATALOGUE)) == FOLDERS
 

@@ -1,0 +1,147 @@
+"""Prefill and decode apart, from objects to a System and from a decision to a Server."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+
+from inferno_operator.cli.offline.system import read_system
+from inferno_operator.controllers.actuation.decision import wanted
+from inferno_operator.controllers.optimization.changes import desired_allocation, spec_change
+from inferno_operator.controllers.optimization.noise import is_same_placement
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.resources import Server, parse
+from inferno_operator.resources.observation import observe
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import Allocation, Role, System, Transfer
+from inferno_optimizer.wire.codec import (
+    decode_solution,
+    decode_system,
+    encode_solution,
+    encode_system,
+)
+from tests.controlplane.processes import ROOT
+
+PARTS = (
+    Allocation("L40S", 2, max_batch_size=8, cost=180, role=Role.PREFILL),
+    Allocation("H100", 3, max_batch_size=64, cost=900, role=Role.DECODE),
+)
+APART = Allocation("H100", 5, max_batch_size=64, cost=1080, roles=PARTS)
+
+MANIFEST = """
+apiVersion: inferno.platform.ai/v1alpha1
+kind: Server
+metadata: {name: chat, namespace: default, uid: u, resourceVersion: "1", generation: 1}
+spec:
+  name: chat
+  class: Premium
+  model: qwen3-8b
+  workloads:
+  - {accelerator: H100, name: chat}
+  - {accelerator: H100, role: Decode, name: chat-decode}
+  - {accelerator: L40S, role: Prefill, name: chat-prefill}
+  currentAlloc:
+    accelerator: H100
+    numReplicas: 5
+    roles:
+      prefill: {accelerator: L40S, numReplicas: 2}
+      decode: {accelerator: H100, numReplicas: 3}
+    load: {arrivalRate: 600, avgInTokens: 8000, avgOutTokens: 256}
+"""
+
+
+@pytest.fixture
+def system() -> System:
+    """The sample."""
+    return read_system([str(ROOT / "samples/apart")])
+
+
+def test_data_with_a_role_are_no_data_of_replicas_that_do_both(system: System) -> None:
+    assert [profile.accelerator for profile in system.profiles] == ["H100"]
+    assert [(role.accelerator, role.role) for role in system.roles] == [
+        ("H100", Role.PREFILL),
+        ("H100", Role.DECODE),
+        ("L40S", Role.PREFILL),
+    ]
+    assert system.roles[0].transfer == Transfer(5.0, 0.002)
+
+
+def test_a_role_needs_parameters_of_steps() -> None:
+    data = {"acc": "H100", "role": "Decode", "accCount": 1, "alpha": 1, "beta": 1}
+    spec = {"name": "m", "data": [{**data, "maxBatchSize": 1, "atTokens": 1}]}
+    body = {"apiVersion": "inferno.platform.ai/v1alpha1", "kind": "Model", "spec": spec}
+
+    with pytest.raises(InputError, match="a role needs stepParms"):
+        parse({**body, "metadata": {"name": "m"}})
+
+
+def test_a_server_may_be_apart_where_it_names_workloads_of_both_roles() -> None:
+    server = build_system([parse(yaml.safe_load(MANIFEST))]).system.servers[0]
+
+    assert server.accelerators == ("H100",)
+    assert server.prefill_accelerators == ("L40S",)
+    assert server.decode_accelerators == ("H100",)
+    assert [(part.accelerator, part.replicas, part.role) for part in server.current.roles] == [
+        ("L40S", 2, Role.PREFILL),
+        ("H100", 3, Role.DECODE),
+    ]
+
+
+def test_a_system_and_its_solution_come_back_from_json(system: System) -> None:
+    solution = optimize(system)
+    again = decode_system(json.loads(json.dumps(encode_system(system))))
+    answer = decode_solution(json.loads(json.dumps(encode_solution(solution))), system)
+
+    assert again.roles == system.roles
+    for server, allocation in solution.allocations.items():
+        told = answer.allocations[server]
+        assert told.placement == allocation.placement
+        assert told.cost == allocation.cost
+        assert "prefill" in told.placement
+
+
+def test_a_system_without_roles_says_nothing_of_them() -> None:
+    document = json.dumps(encode_system(read_system([str(ROOT / "samples/small")])))
+
+    assert "role" not in document
+
+
+def test_both_roles_are_written_and_a_change_of_one_is_a_move() -> None:
+    written = desired_allocation(APART)
+    fewer = {**written["roles"]["prefill"], "numReplicas": 1}
+    other = {**written, "roles": {**written["roles"], "prefill": fewer}}
+
+    assert written["roles"] == {
+        "prefill": {"accelerator": "L40S", "numReplicas": 2, "maxBatch": 8, "cost": 180},
+        "decode": {"accelerator": "H100", "numReplicas": 3, "maxBatch": 64, "cost": 900},
+    }
+    assert is_same_placement(written, written)
+    assert not is_same_placement(written, other)
+
+
+def test_a_decision_together_replaces_one_apart() -> None:
+    manifest = yaml.safe_load(MANIFEST)
+    manifest["spec"]["desiredAlloc"] = desired_allocation(APART)
+    together = {k: v for k, v in desired_allocation(APART).items() if k != "roles"}
+
+    server = parse(manifest)
+
+    assert spec_change(server, desired_allocation(APART)) is None
+    assert spec_change(server, together) == {"desiredAlloc": together}
+
+
+def test_the_operator_leaves_a_decision_apart_to_people() -> None:
+    manifest = yaml.safe_load(MANIFEST)
+    manifest["spec"]["desiredAlloc"] = desired_allocation(APART)
+    time = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
+    told: dict[str, object] = {"type": "Allocated", "status": "True", "reason": "Allocated"}
+    told |= {"message": "x", "lastTransitionTime": time, "observedGeneration": 1}
+    manifest["status"] = {"conditions": [told]}
+
+    found = wanted(observe(Server, manifest))
+
+    assert found.replicas is None
+    assert found.reason == "Apart"
+    assert found.why.startswith("Server 'chat' is to have prefill and decode apart")
