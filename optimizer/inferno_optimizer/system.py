@@ -320,8 +320,12 @@ class Allocation:
 
 
 def _placed(part: Allocation) -> str:
-    words = f"{part.replicas} x {part.accelerator}"
-    return words if part.role is Role.BOTH else f"{words} {part.role.lower()}"
+    return f"{part.replicas} x {place_of(part.accelerator, part.role)}"
+
+
+def place_of(accelerator: str, role: Role) -> str:
+    """Name of an accelerator, followed by the role if its replicas do one half of each request."""
+    return accelerator if role is Role.BOTH else f"{accelerator} {role.lower()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from inferno_operator.resources.schema import (
     Quantity,
     Rule,
 )
+from inferno_optimizer.system import Role, place_of
 
 MAX_ACCELERATORS = 64
 """Most accelerators of one server; bounds the cost of the API server's checks."""
@@ -123,6 +124,12 @@ class Roles(Part):
     """Those that compute prompts."""
     decode: RoleAllocation
     """Those that compute answers."""
+
+    @property
+    def by_place(self) -> "dict[str, RoleAllocation]":
+        """Both parts by the place of their workloads, see `Workload.place`."""
+        parts = ((Role.PREFILL, self.prefill), (Role.DECODE, self.decode))
+        return {place_of(part.accelerator, role): part for role, part in parts}
 
     @property
     def parts(self) -> tuple[Allocation, ...]:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from inferno_operator.resources.schema import Part, Rule
+from inferno_optimizer.system import Role, place_of
 
 ShortText = Annotated[str, Field(min_length=1, max_length=253)]
 """A Kubernetes name or an accelerator's spec.name; the limit bounds the cost of the checks."""
@@ -27,6 +28,11 @@ class Workload(Part):
     """Kind of the object; it must have a scale subresource."""
     name: ShortText
     """Name of the object, in the namespace of the Server."""
+
+    @property
+    def place(self) -> str:
+        """The accelerator, and the role if it is one half of each request."""
+        return place_of(self.accelerator, Role(self.role))
 
 
 def _is_unique(workloads: Iterable[Workload]) -> bool:

@@ -7,6 +7,7 @@ from inferno_operator.controllers.actuation.decision import placements
 from inferno_operator.controllers.actuation.targets import ScaledObjects, available
 from inferno_operator.resources import DIGITS, Accelerator, Model, ModelBoosterRef, Resource, Server
 from inferno_operator.resources.objects import Manifest
+from inferno_optimizer.system import Role, place_of
 
 
 def running(reference: ModelBoosterRef, workload: ScaledObjects) -> Mapping[str, int]:
@@ -24,7 +25,7 @@ NONE: Mapping[str, int] = MappingProxyType({})
 def has_changed(server: Server, running: Mapping[str, int], cold: Mapping[str, int] = NONE) -> bool:
     """Whether the Server's current allocation differs from the replicas that run, or are cold."""
     current = server.spec.current_alloc
-    if current is None or current.cost is None:
+    if current is None or current.cost is None or current.roles:
         return True
     if current.accelerator != _accelerator(server, running):
         return True
@@ -65,6 +66,46 @@ def current_allocation(
     return {**whole, "mix": mix} if mix else whole
 
 
+def has_changed_apart(server: Server, running: Mapping[Role, tuple[str, int]]) -> bool:
+    """Whether the roles of the current allocation differ from the replicas that run."""
+    current = server.spec.current_alloc
+    if current is None or current.roles is None:
+        return True
+    roles = {Role.PREFILL: current.roles.prefill, Role.DECODE: current.roles.decode}
+    return running != {r: (part.accelerator, part.num_replicas) for r, part in roles.items()}
+
+
+def current_apart(
+    server: Server, running: Mapping[Role, tuple[str, int]], unit_costs: Mapping[str, float]
+) -> Manifest:
+    """Return `currentAlloc` from the running replicas of both roles, without the load."""
+    roles: dict[str, Manifest] = {
+        role.lower(): {
+            "accelerator": name,
+            "numReplicas": count,
+            "maxBatch": _max_batch_of(server, place_of(name, role)),
+            "cost": round(count * unit_costs.get(place_of(name, role), 0.0), DIGITS),
+        }
+        for role, (name, count) in running.items()
+    }
+    return {
+        "accelerator": running[Role.DECODE][0],
+        "numReplicas": sum(count for _, count in running.values()),
+        "maxBatch": roles["decode"]["maxBatch"],
+        "cost": round(sum(part["cost"] for part in roles.values()), DIGITS),
+        "roles": roles,
+    }
+
+
+def _max_batch_of(server: Server, place: str) -> int:
+    """Return the batch size that was decided for a role, else the one before."""
+    for whole in (server.spec.desired_alloc, server.spec.current_alloc):
+        part = whole.roles.by_place.get(place) if whole and whole.roles else None
+        if part is not None and part.max_batch:
+            return part.max_batch
+    return 0
+
+
 def _on(name: str, server: Server, count: int, unit_costs: Mapping[str, float]) -> Manifest:
     """Return the allocation on one accelerator."""
     return {
@@ -101,8 +142,8 @@ def _accelerator(server: Server, running: Mapping[str, int]) -> str:
     If no replica is available, a Server with `keepAccelerator` keeps its accelerator, because
     the optimizer needs its name; any other Server has none ("").
     """
-    most = max(running, key=lambda name: running[name])
-    if running[most]:
+    most = max(running, key=lambda name: running[name], default="")
+    if running.get(most):
         return most
     current = server.spec.current_alloc
     return current.accelerator if current and server.spec.keep_accelerator else ""

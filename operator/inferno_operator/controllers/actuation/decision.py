@@ -14,7 +14,7 @@ UNDECIDED = frozenset(reason for reason in Reason if not reason.decided)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Wanted replicas by accelerator; None leaves them as they are, for the reason in `why`.
+    """Wanted replicas by place; None leaves them as they are, for the reason in `why`.
 
     `reason` is the word for `why` in the condition `Actuated`.
     `fresh` is False while `desiredAlloc` and the condition `Allocated` are not written both:
@@ -40,23 +40,12 @@ def wanted(observation: Observation) -> Wanted:
         return Wanted(None, why, reason="Held")
     if condition.reason in UNDECIDED:
         return Wanted(None, f"{condition.reason}: {condition.message}", reason="Held")
-    if server.spec.desired_alloc is not None and server.spec.desired_alloc.roles:
-        return Wanted(None, _apart(server), reason="Apart")
     replicas = _replicas(server)
     if not replicas and not _is_about(condition, observation):
         return Wanted(None, fresh=False)
     if replicas and condition.status != "True":
         return Wanted(None, fresh=False)
     return Wanted(replicas)
-
-
-def _apart(server: Server) -> str:
-    """Why a decision with prefill and decode apart is left to people."""
-    return (
-        f"Server {server.spec.name!r} is to have prefill and decode apart, which the operator does"
-        f" not scale: set the replicas of spec.desiredAlloc.roles by hand, or remove the workloads"
-        f" with a role"
-    )
 
 
 def placements(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
@@ -68,7 +57,10 @@ def placements(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
 
 def _replicas(server: Server) -> Mapping[str, int]:
     replicas: Counter[str] = Counter()
-    for part in placements(server.spec.desired_alloc):
+    desired = server.spec.desired_alloc
+    if desired is not None and desired.roles is not None:
+        return {place: part.num_replicas for place, part in desired.roles.by_place.items()}
+    for part in placements(desired):
         replicas[part.accelerator] += part.num_replicas
     return replicas
 

@@ -117,4 +117,4 @@ def _workloads(server: Server) -> Mapping[str, Workload | None]:
     booster = server.spec.model_booster
     if booster is not None:
         return {backend.accelerator: None for backend in booster.backends}
-    return {workload.accelerator: workload for workload in server.spec.workloads}
+    return {workload.place: workload for workload in server.spec.workloads}

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from inferno_optimizer.system import Role
+
 ROUNDING = 1e-9
 """Replicas that carry less than a load by this share carry it."""
 
@@ -20,12 +22,13 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTarget:
-    """The replicas of a server on one accelerator.
+    """The replicas of a server on one accelerator, in one role.
 
     Parameters
     ----------
     accelerator, card_type, cards
-        Name of the accelerator, type of its cards, and cards of one replica.
+        Name of the accelerator with the role, as in `Workload.place`; type of its cards, and cards
+        of one replica.
     wanted, spec
         Replicas that were decided, and those that the workload asks for now.
     live, ready, unscheduled
@@ -38,6 +41,8 @@ class ReplicaTarget:
     loses_unready_first
         Whether a reduction removes pods that are not ready before those that are, as that of a
         Deployment does; other kinds remove the pods with the highest ordinals.
+    role
+        What the replicas do.
     """
 
     accelerator: str
@@ -51,6 +56,7 @@ class ReplicaTarget:
     terminating: int = 0
     rate: float | None = None
     loses_unready_first: bool = True
+    role: Role = Role.BOTH
 
     @property
     def occupied(self) -> int:
@@ -160,8 +166,14 @@ class ServerTargets:
         return any(target.in_flight for target in self.targets)
 
     def carried(self, replicas: Mapping[str, int]) -> float:
-        """Return what ready replicas carry, by accelerator [requests/min]."""
-        return sum((t.rate or 0.0) * replicas.get(t.accelerator, 0) for t in self.targets)
+        """Return what ready replicas carry, by accelerator [requests/min].
+
+        Replicas of one role carry what those of the other carry as well.
+        """
+        carried = dict.fromkeys(Role, 0.0)
+        for target in self.targets:
+            carried[target.role] += (target.rate or 0.0) * replicas.get(target.accelerator, 0)
+        return carried[Role.BOTH] + min(carried[Role.PREFILL], carried[Role.DECODE])
 
     @property
     def floor(self) -> float:

@@ -24,7 +24,7 @@ def lead_times(scaled: ScaledServer) -> tuple[MeasuredLeadTime, ...]:
 def _lead_times(scaled: ScaledServer) -> Iterator[MeasuredLeadTime]:
     before = {found.accelerator: found for found in scaled.server.status.lead_times}
     for item in scaled.found:
-        accelerator = item.workload.accelerator
+        accelerator = item.workload.place
         old, new = before.get(accelerator), _measured(accelerator, item.start_seconds)
         if new is not None and (old is None or _has_moved(old.seconds, new.seconds)):
             yield new

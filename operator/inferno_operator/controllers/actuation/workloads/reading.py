@@ -128,13 +128,9 @@ class _Area:
 
 
 def workloads_of(observation: Observation) -> Sequence[Workload]:
-    """Return the workloads that a Server names and that are scaled; none if it cannot be read.
-
-    Those of one role are not scaled.
-    """
+    """Return the workloads that a Server names; none if it cannot be read."""
     server = observation.resource
-    workloads = server.spec.workloads if isinstance(server, Server) else ()
-    return [workload for workload in workloads if workload.role == "Both"]
+    return server.spec.workloads if isinstance(server, Server) else ()
 
 
 async def read_scaled_servers(
@@ -226,7 +222,7 @@ class _Reader:
         if trouble is not None:
             return ObservedWorkload(workload, problem=refusal(trouble.reason, str(trouble)))
         place = _place(served.kind, observation, workload)
-        own = observation.reference.key.name, workload.accelerator
+        own = observation.reference.key.name, workload.place
         holder = self._area.taken.setdefault(place, own)
         if holder != own:
             return ObservedWorkload(workload, problem=status.in_use(workload, holder[0]))

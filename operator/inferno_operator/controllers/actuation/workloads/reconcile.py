@@ -8,7 +8,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.actuation.current import current_allocation, has_changed
+from inferno_operator.controllers.actuation.current import (
+    current_allocation,
+    current_apart,
+    has_changed,
+    has_changed_apart,
+)
 from inferno_operator.controllers.actuation.recommendation import recommended_by
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition
@@ -153,7 +158,7 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
             logger.info("%s: not scaled to %d: %s", scale.reference, replicas, error)
 
     scales = {
-        (scaled.server.metadata.name, item.workload.accelerator): item.scale
+        (scaled.server.metadata.name, item.workload.place): item.scale
         for scaled in servers
         for item in scaled.found
         if item.scale is not None
@@ -213,7 +218,9 @@ async def _report(
     cold = cold_replicas(scaled, context.now())
     if _runs_something_else(scaled, cold):
         costs = supply.unit_costs(scaled.server.spec.model)
-        current = current_allocation(scaled.server, scaled.running, costs, cold)
+        current = current_allocation(scaled.server, scaled.together, costs, cold)
+        if scaled.apart:
+            current = current_apart(scaled.server, scaled.apart, costs)
         body = reference.manifest(spec={"currentAlloc": current})
         written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
         context.world.written(written)
@@ -240,7 +247,9 @@ def _runs_something_else(scaled: ScaledServer, cold: Mapping[str, int]) -> bool:
     """Whether the current allocation of a Server is not what runs; unknown pods change nothing."""
     if any(item.scale is None for item in scaled.found):
         return False
-    return has_changed(scaled.server, scaled.running, cold)
+    if scaled.apart:
+        return has_changed_apart(scaled.server, scaled.apart)
+    return has_changed(scaled.server, scaled.together, cold)
 
 
 def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) -> Verdict | None:

@@ -19,7 +19,7 @@ from inferno_operator.resources import Condition, Server, Workload, moved
 from inferno_operator.resources.conditions import ALLOCATED, Verdict
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import Scale
-from inferno_optimizer.system import Reason
+from inferno_optimizer.system import Reason, Role
 
 PATIENCE = timedelta(seconds=240)
 """Time without progress after which a server is blocked: twice the lead time of a replica."""
@@ -61,15 +61,36 @@ class ScaledServer:
 
     @property
     def replicas(self) -> Mapping[str, int]:
-        """The wanted replicas by accelerator; those that there are if nothing is decided."""
+        """The wanted replicas by place; those that there are if nothing is decided."""
         if self.wanted.replicas is not None:
             return self.wanted.replicas
-        return {item.workload.accelerator: item.replicas for item in self.found}
+        return {item.workload.place: item.replicas for item in self.found}
 
     @property
     def running(self) -> Mapping[str, int]:
         """The ready replicas by accelerator."""
-        return {item.workload.accelerator: item.pods.ready for item in self.found}
+        return {item.workload.place: item.pods.ready for item in self.found}
+
+    @property
+    def together(self) -> Mapping[str, int]:
+        """The ready replicas that do both, by accelerator."""
+        both = (item for item in self.found if item.workload.role == "Both")
+        return {item.workload.accelerator: item.pods.ready for item in both}
+
+    @property
+    def apart(self) -> Mapping[Role, tuple[str, int]]:
+        """The accelerator and the ready replicas of each role, if both roles serve alone.
+
+        Of several accelerators of a role it is the one with the most replicas.
+        """
+        if any(self.together.values()):
+            return {}
+        found: dict[Role, tuple[str, int]] = {}
+        for item in sorted(self.found, key=lambda item: item.pods.ready):
+            if item.workload.role != "Both" and item.pods.ready:
+                place = item.workload.accelerator, item.pods.ready
+                found[Role(item.workload.role)] = place
+        return found if len(found) > 1 else {}
 
     @property
     def condition(self) -> Condition | None:
@@ -89,7 +110,7 @@ class ScaledServer:
             return problems[0]
         if self.wanted.replicas is None:
             return refusal(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
-        known = {item.workload.accelerator for item in self.found}
+        known = {item.workload.place for item in self.found}
         if unknown := sorted(self.wanted.replicas.keys() - known):
             return no_workload(unknown)
         if self.server.spec.actuation == "Publish":
@@ -103,7 +124,7 @@ class ScaledServer:
         writers = (
             item.foreign
             for item in self.found
-            if item.replicas != self.replicas.get(item.workload.accelerator, 0)
+            if item.replicas != self.replicas.get(item.workload.place, 0)
         )
         return next(filter(None, writers), None)
 
@@ -174,25 +195,31 @@ def _is_moving(scaled: ScaledServer) -> bool:
     )
 
 
-def _reported(server: Server, accelerator: str) -> int:
-    """Return the replicas on an accelerator that were there when they were last read."""
-    parts = placements(server.spec.current_alloc)
-    return sum(part.num_replicas for part in parts if part.accelerator == accelerator)
+def _reported(server: Server, place: str) -> int:
+    """Return the replicas of a place that were there when they were last read."""
+    current = server.spec.current_alloc
+    if current is not None and current.roles is not None:
+        roles = current.roles.by_place
+        return roles[place].num_replicas if place in roles else 0
+    parts = placements(current)
+    return sum(part.num_replicas for part in parts if part.accelerator == place)
 
 
 def _target(scaled: ScaledServer, item: ObservedWorkload, supply: Supply) -> ReplicaTarget:
-    accelerator = item.workload.accelerator
-    unit = supply.unit(scaled.server.spec.model, accelerator)
+    accelerator, place = item.workload.accelerator, item.workload.place
+    role = Role(item.workload.role)
+    unit = supply.unit(scaled.server.spec.model, accelerator, role)
     return ReplicaTarget(
-        accelerator=accelerator,
+        accelerator=place,
         card_type=unit.card_type,
         cards=unit.cards,
-        wanted=scaled.replicas.get(accelerator, 0),
-        spec=item.replicas if item.scale else _reported(scaled.server, accelerator),
+        wanted=scaled.replicas.get(place, 0),
+        spec=item.replicas if item.scale else _reported(scaled.server, place),
         live=item.pods.live,
         ready=item.pods.ready,
         unscheduled=item.pods.unscheduled,
         terminating=item.pods.terminating,
-        rate=supply.rate(scaled.server, accelerator),
+        rate=supply.rate(scaled.server, place),
         loses_unready_first=item.workload.kind in LOSES_UNREADY_FIRST,
+        role=role,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inferno_operator.resources import Server
 from inferno_optimizer.explain.rates import Rates, rates
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import System
+from inferno_optimizer.system import Role, System, place_of
 
 UNLIMITED = 10**9
 """Cards of each type if the Optimizer ignores the capacity."""
@@ -36,18 +36,21 @@ class Supply:
             return {accelerator.type: UNLIMITED for accelerator in system.accelerators}
         return system.capacity
 
-    def unit(self, model: str, accelerator: str) -> Unit:
+    def unit(self, model: str, accelerator: str, role: Role = Role.BOTH) -> Unit:
         """Return what one replica needs."""
-        return Unit(*self._catalogue.cards_per_replica(model, accelerator))
+        return Unit(*self._catalogue.cards_per_replica(model, accelerator, role))
 
     def unit_costs(self, model: str) -> Mapping[str, float]:
-        """Return the cost of one replica of a model by accelerator [cents/hour]."""
-        names = self._catalogue.accelerators
-        return {name: self._catalogue.unit_cost(model, name) for name in names}
+        """Return the cost of one replica of a model by place [cents/hour]."""
+        return {
+            place_of(name, role): self._catalogue.unit_cost(model, name, role)
+            for name in self._catalogue.accelerators
+            for role in Role
+        }
 
-    def rate(self, server: Server, accelerator: str) -> float | None:
+    def rate(self, server: Server, place: str) -> float | None:
         """Return what one replica carries [requests/min]; None if that is not known."""
-        return self._rates.replica.get((server.spec.name, accelerator))
+        return self._rates.replica.get((server.spec.name, place))
 
     def demand(self, server: Server) -> float:
         """Return what the replicas of a server have to carry now [requests/min]."""

@@ -132,7 +132,7 @@ def test_a_decision_together_replaces_one_apart() -> None:
     assert spec_change(server, together) == {"desiredAlloc": together}
 
 
-def test_the_operator_leaves_a_decision_apart_to_people() -> None:
+def test_a_decision_apart_wants_replicas_of_both_roles() -> None:
     manifest = yaml.safe_load(MANIFEST)
     manifest["spec"]["desiredAlloc"] = desired_allocation(APART)
     time = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
@@ -142,6 +142,4 @@ def test_the_operator_leaves_a_decision_apart_to_people() -> None:
 
     found = wanted(observe(Server, manifest))
 
-    assert found.replicas is None
-    assert found.reason == "Apart"
-    assert found.why.startswith("Server 'chat' is to have prefill and decode apart")
+    assert found.replicas == {"L40S prefill": 2, "H100 decode": 3}

@@ -13,9 +13,16 @@ from inferno_operator.controllers.actuation.workloads.fleet import (
     State,
 )
 from inferno_operator.controllers.actuation.workloads.steps import next_steps
+from inferno_optimizer.system import Role
 
 CARDS = {"A": 1, "A4": 4, "B": 1, "B2": 2, "C": 1}
 """Cards of one replica on each accelerator; the first letter is their type."""
+
+
+def cards_of(place: str) -> int:
+    """Cards of one replica on an accelerator, of which a role may follow the name."""
+    return CARDS[place.partition(" ")[0]]
+
 
 ENOUGH = 1 - 1e-9
 """A load is carried but for rounding."""
@@ -40,6 +47,7 @@ class Workload:
     rate: float
     spec: int = 0
     wanted: int = 0
+    role: Role = Role.BOTH
     ordinal: bool = False
     """Whether the newest pods are removed first, ready or not."""
     pods: list[Pod] = field(default_factory=list)
@@ -77,8 +85,12 @@ class Server:
 
     @property
     def carried(self) -> float:
-        """What the ready pods carry that are not to be deleted."""
-        return sum(w.rate * w.staying for w in self.workloads.values())
+        """What the ready pods carry that are not to be deleted; those of a role only together."""
+        both, prefill, decode = (
+            sum(w.rate * w.staying for w in self.workloads.values() if w.role is role)
+            for role in Role
+        )
+        return both + min(prefill, decode)
 
     @property
     def is_done(self) -> bool:
@@ -186,7 +198,7 @@ class Scene:
                 ReplicaTarget(
                     accelerator,
                     accelerator[0],
-                    CARDS[accelerator],
+                    cards_of(accelerator),
                     w.wanted,
                     w.spec,
                     len(w.live),
@@ -194,6 +206,7 @@ class Scene:
                     terminating=len(w.pods) - len(w.live),
                     rate=w.rate,
                     loses_unready_first=not w.ordinal,
+                    role=w.role,
                 )
                 for accelerator, w in server.workloads.items()
             )
@@ -204,7 +217,7 @@ class Scene:
         for server in self.servers.values():
             for accelerator, w in server.workloads.items():
                 pods = max(w.spec, len(w.live)) + len(w.pods) - len(w.live)
-                used[accelerator[0]] += pods * CARDS[accelerator]
+                used[accelerator[0]] += pods * cards_of(accelerator)
         over = {t: n for t, n in used.items() if n > self.capacity[t]}
         if over:
             self.broken.append(f"{event}: {over} of {self.capacity}")

@@ -1,0 +1,77 @@
+"""Servers that go from replicas that do both to prefill and decode apart, and back."""
+
+from random import Random
+
+import pytest
+
+from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
+from inferno_operator.controllers.actuation.workloads.steps import next_steps
+from inferno_optimizer.system import Role
+from tests.unit.operator.controllers.actuation.workloads.pods import Scene, Server, Workload
+
+
+def server(load: float, together: int = 0, prefill: int = 0, decode: int = 0) -> Server:
+    """A server whose replicas on A do both, or prefill on B and decode on C."""
+    return Server(
+        1,
+        {
+            "A": Workload(10.0, wanted=together),
+            "B prefill": Workload(20.0, wanted=prefill, role=Role.PREFILL),
+            "C decode": Workload(10.0, wanted=decode, role=Role.DECODE),
+        },
+        load,
+    )
+
+
+def replan(of: Server, together: int = 0, prefill: int = 0, decode: int = 0) -> None:
+    for workload, wanted in zip(of.workloads.values(), (together, prefill, decode), strict=True):
+        workload.wanted = wanted
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("deadly", [0.0, 0.5])
+def test_a_move_of_both_roles_keeps_the_load_and_the_cards_whenever_the_operator_is_killed(
+    seed: int, deadly: float
+) -> None:
+    chance = Random(seed)  # noqa: S311 - the same events each time
+    moving = server(load=36, together=4)
+    scene = Scene(
+        {"s": moving, "t": server(load=9, together=1)}, {"A": 6, "B": 3, "C": 5}, seed, deadly
+    )
+    scene.start()
+    for plan in ((0, 2, 4), (4, 0, 0), (0, 2, 5), (0, 3, 4)):
+        replan(moving, *plan)
+        scene.run(chance.randint(3, 9) if chance.random() < 0.3 else 100_000)
+    scene.run()
+
+    assert scene.broken == []
+    assert moving.is_done
+    assert moving.carried >= moving.load
+
+
+def test_replicas_that_do_both_stay_until_both_roles_are_ready() -> None:
+    def targets(prefill: int, decode: int) -> ServerTargets:
+        found = (
+            ReplicaTarget("A", "A", 1, 0, 2, 2, 2, rate=10.0),
+            ReplicaTarget("B prefill", "B", 1, 1, 1, 1, prefill, rate=20.0, role=Role.PREFILL),
+            ReplicaTarget("C decode", "C", 1, 2, 2, 2, decode, rate=10.0, role=Role.DECODE),
+        )
+        return ServerTargets("s", 1, 20.0, found)
+
+    capacity = {"A": 2, "B": 1, "C": 2}
+
+    assert next_steps([targets(1, 0)], capacity).replicas == {}
+    assert next_steps([targets(0, 2)], capacity).replicas == {}
+    assert next_steps([targets(1, 2)], capacity).replicas == {("s", "A"): 0}
+
+
+def test_one_role_is_not_reduced_below_what_the_other_needs_of_it() -> None:
+    found = (
+        ReplicaTarget("B prefill", "B", 1, 1, 2, 2, 2, rate=20.0, role=Role.PREFILL),
+        ReplicaTarget("C decode", "C", 1, 3, 3, 3, 3, rate=10.0, role=Role.DECODE),
+    )
+
+    assert next_steps([ServerTargets("s", 1, 20.0, found)], {"B": 2, "C": 3}).replicas == {
+        ("s", "B prefill"): 1
+    }
+    assert next_steps([ServerTargets("s", 1, 30.0, found)], {"B": 2, "C": 3}).replicas == {}
