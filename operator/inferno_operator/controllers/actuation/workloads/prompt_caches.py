@@ -16,7 +16,7 @@ def cold_replicas(scaled: ScaledServer, now: datetime) -> Mapping[str, int]:
         return {}
     return {
         item.workload.accelerator: sum(now - since < WARM_UP for since in item.pods.ready_since)
-        for item in scaled.found
+        for item in scaled.undivided
     }
 
 
@@ -28,7 +28,7 @@ def warm_after(scaled: ScaledServer, now: datetime) -> float | None:
 
 
 def _seconds_left(scaled: ScaledServer, now: datetime) -> Iterator[float]:
-    for item in scaled.found:
+    for item in scaled.undivided:
         for since in item.pods.ready_since:
             if now - since < WARM_UP:
                 yield (since + WARM_UP - now).total_seconds()

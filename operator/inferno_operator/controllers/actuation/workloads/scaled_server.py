@@ -68,14 +68,18 @@ class ScaledServer:
 
     @property
     def running(self) -> Mapping[str, int]:
-        """The ready replicas by accelerator."""
+        """The ready replicas by place."""
         return {item.workload.place: item.pods.ready for item in self.found}
+
+    @property
+    def undivided(self) -> tuple[ObservedWorkload, ...]:
+        """The workloads whose replicas do both, prefill and decode."""
+        return tuple(item for item in self.found if item.workload.role == "Both")
 
     @property
     def together(self) -> Mapping[str, int]:
         """The ready replicas that do both, by accelerator."""
-        both = (item for item in self.found if item.workload.role == "Both")
-        return {item.workload.accelerator: item.pods.ready for item in both}
+        return {item.workload.accelerator: item.pods.ready for item in self.undivided}
 
     @property
     def apart(self) -> Mapping[Role, tuple[str, int]]:
