@@ -56,20 +56,14 @@ def delete(scene: Scene, *what: str) -> None:
     scene.control_plane.kubectl("delete", *what, *arguments)
 
 
-def test_objects_are_held_in_one_mode_only(
-    scene: Scene, operator: StartOperator, mode: Mode
+def test_objects_are_held_in_one_mode_only_and_can_be_deleted_in_all(
+    scene: Scene, operator: StartOperator, mode: Mode, controller_manager: None
 ) -> None:
+    del controller_manager
     scene.apply_sample("small")
     in_mode(operator, mode.environment)()
     scene.request("inferno")
     scene.wait_until_done("inferno")
-
-    scene.wait_until_held(mode)
-
-
-def test_every_object_can_be_deleted(scene: Scene, operator: StartOperator, mode: Mode) -> None:
-    scene.apply_sample("small")
-    in_mode(operator, mode.environment)()
     scene.wait_until_held(mode)
 
     delete(scene, "inferno", "--all")
@@ -77,15 +71,8 @@ def test_every_object_can_be_deleted(scene: Scene, operator: StartOperator, mode
     assert scene.finalizers() == {}
     assert not mode.holds or not mode.told
 
-
-def test_a_namespace_with_everything_in_it_can_be_deleted(
-    scene: Scene, operator: StartOperator, mode: Mode, controller_manager: None
-) -> None:
-    del controller_manager
     scene.apply_sample("small")
-    in_mode(operator, mode.environment)()
     scene.wait_until_held(mode)
-
     scene.control_plane.kubectl("delete", "namespace", scene.namespace, "--timeout=60s")
 
     assert is_gone(scene.control_plane, "namespace", scene.namespace, None)
