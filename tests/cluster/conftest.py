@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.scene import MODES, Mode, Scene, mode_called
+from tests.cluster.scene import OPPOSITE, Mode, Scene, mode_called
 from tests.controlplane import ControlPlane
 
 SHARED_MODE = "stateless-remote"
@@ -26,9 +26,9 @@ def stateless_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mode]
         yield mode
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=OPPOSITE)
 def mode(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mode]:
-    """Each way to run, with its optimizer."""
+    """Two ways to run that have nothing in common; `in_every_mode` if they are a test's subject."""
     if request.param == SHARED_MODE:
         yield request.getfixturevalue("stateless_remote")
         return

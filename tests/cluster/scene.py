@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 import yaml
 
 from tests.conftest import ROOT, StartOperator
@@ -26,6 +27,9 @@ MODES = ("stateless-local", "stateless-remote", "stateful-local", "stateful-remo
 
 OPPOSITE = ("stateless-local", "stateful-remote")
 """Modes that have nothing in common, for tests whose subject is the same in all."""
+
+in_every_mode = pytest.mark.parametrize("mode", MODES, indirect=True)
+"""For tests whose subject is the mode."""
 
 
 @dataclass(frozen=True, slots=True)

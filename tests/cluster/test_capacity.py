@@ -15,7 +15,7 @@ from kubernetes.client import ApiClient, CustomObjectsApi
 from inferno_operator.controllers.capacity.shares import divide
 from inferno_operator.resources import GROUP, VERSION
 from tests.cluster.machines import KINDS, Machines, machines
-from tests.cluster.scene import Mode, Scene, condition, in_mode
+from tests.cluster.scene import Mode, Scene, condition, in_every_mode, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
@@ -179,6 +179,7 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
     assert seen.events > 8
 
 
+@in_every_mode
 def test_optimizations_hand_out_the_counted_cards_in_every_mode(
     operator: StartOperator, scene: Scene, cluster: Machines, mode: Mode
 ) -> None:

@@ -13,6 +13,7 @@ from tests.cluster.scene import (
     Mode,
     Scene,
     environment_of,
+    in_every_mode,
     in_mode,
     mode_called,
 )
@@ -56,6 +57,7 @@ def delete(scene: Scene, *what: str) -> None:
     scene.control_plane.kubectl("delete", *what, *arguments)
 
 
+@in_every_mode
 def test_objects_are_held_in_one_mode_only_and_can_be_deleted_in_all(
     scene: Scene, operator: StartOperator, mode: Mode, controller_manager: None
 ) -> None:
@@ -211,7 +213,6 @@ def leave_behind(scene: Scene) -> None:
 
 
 @pytest.mark.usefixtures("definitions_anew")
-@pytest.mark.parametrize("mode", MODES, indirect=True)
 def test_objects_stay_with_a_definition_that_is_being_deleted_until_a_person_lets_them_go(
     scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.scene import OPPOSITE, Manifest, Mode, Scene, condition, decided, in_mode
+from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane.waiting import wait_until
 
@@ -34,7 +34,6 @@ def wait_until_optimized_after(scene: Scene, name: str, before: datetime | None)
     return found
 
 
-@pytest.mark.parametrize("mode", OPPOSITE, indirect=True)
 def test_new_loads_are_met_without_being_asked(
     scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:

@@ -29,7 +29,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.prometheus import Prometheus as Client
 from inferno_optimizer.forecast import FIRST_RATIO
 from tests.cluster.connection import connected
-from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode
+from tests.cluster.scene import Manifest, Mode, Scene, condition, in_every_mode, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
@@ -497,6 +497,7 @@ def wait_for_measurement(scene: Scene, *reasons: str) -> None:
     )
 
 
+@in_every_mode
 @pytest.mark.usefixtures("crds_installed")
 def test_an_optimization_uses_the_measured_load_in_every_mode(
     warm: World, scene: Scene, operator: StartOperator, mode: Mode

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cluster.scene import (
-    OPPOSITE,
     Mode,
     Scene,
     condition,
@@ -33,10 +32,6 @@ def operator(operator: StartOperator, mode: Mode) -> StartOperator:
     return in_mode(operator, mode.environment)
 
 
-in_opposite_modes = pytest.mark.parametrize("mode", OPPOSITE, indirect=True)
-
-
-@in_opposite_modes
 def test_troubles_name_their_cause_and_hurt_nobody_else(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -70,7 +65,6 @@ def test_troubles_name_their_cause_and_hurt_nobody_else(
     assert condition(servers["fine"], "Ready")["status"] == "True"
 
 
-@in_opposite_modes
 def test_a_request_that_cannot_be_served_stays_and_says_why(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -137,7 +131,6 @@ def two_replicas_are_refused(scene: Scene) -> bool:
     return False
 
 
-@in_opposite_modes
 def test_a_kill_in_the_middle_of_the_writes_loses_nothing(
     scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
@@ -182,7 +175,6 @@ def watching_servers(scene: Scene) -> Iterator[Iterable[str]]:
         process.terminate()
 
 
-@in_opposite_modes
 def test_a_restart_of_the_api_server_is_survived(scene: Scene, operator: StartOperator) -> None:
     scene.apply_sample("small")
     operator()
