@@ -12,12 +12,13 @@ from typing import Any
 import yaml
 
 from inferno_operator.controllers.approval.proposal import proposal_of
-from inferno_operator.controllers.approval.seal import spec_manifest
+from inferno_operator.controllers.approval.seal import Seal, spec_manifest
 from inferno_operator.controllers.optimization.changes import Update, plan_updates
 from inferno_operator.controllers.optimization.permission import Optimization
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.status import optimized
 from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer
+from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_optimizer.optimize import optimize
 from tests.controlplane.processes import ROOT
@@ -132,11 +133,7 @@ def _recorded(spec: Manifest, number: int, time: datetime, *, waits: bool) -> Ma
     """A Plan that was carried out, or one that waits for approval."""
     born = f"{time:%Y-%m-%dT%H:%M:%SZ}"
     metadata = {"name": f"fleet-{number}", "creationTimestamp": born}
-    message = (
-        "the cost rises by more than 30 %, beyond the guard of the Optimizer"
-        if waits
-        else "all Servers run what was decided"
-    )
+    message = "the Optimizer has mode Approve" if waits else "all Servers run what was decided"
     told = {
         "type": "CarriedOut",
         "status": "False" if waits else "True",
@@ -144,9 +141,11 @@ def _recorded(spec: Manifest, number: int, time: datetime, *, waits: bool) -> Ma
         "message": message,
         "lastTransitionTime": born,
     }
+    place = Key(NAMESPACE, metadata["name"])
+    signed = {**spec, "signature": Seal(b"a key").signature(place, "u", spec["digest"])}
     servers = spec["totals"]["servers"]
     phase = {"phase": "Proposed"} if waits else {"phase": "Done", "by": "Auto", "arrived": servers}
-    plan = {"apiVersion": API_VERSION, "kind": "Plan", "metadata": metadata, "spec": spec}
+    plan = {"apiVersion": API_VERSION, "kind": "Plan", "metadata": metadata, "spec": signed}
     return {**plan, "status": {"conditions": [told], **phase}}
 
 

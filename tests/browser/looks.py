@@ -48,9 +48,11 @@ class Watched:
 
 
 @contextmanager
-def watched(browser: Browser, *, any_certificate: bool = False) -> Iterator[Watched]:
+def watched(
+    browser: Browser, *, any_certificate: bool = False, offline: bool = False
+) -> Iterator[Watched]:
     """Yield a page of a browser that nothing was opened in before."""
-    with browser.new_context(ignore_https_errors=any_certificate) as context:
+    with browser.new_context(ignore_https_errors=any_certificate, offline=offline) as context:
         seen = Watched(context.new_page())
         seen.page.on("console", lambda said: seen.errors.append(said.text))
         seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))

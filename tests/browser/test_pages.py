@@ -24,13 +24,19 @@ ADDRESSES = [address for address, _ in NAVIGATION]
 LOAD = {"spec": {"currentAlloc": {"load": {"arrivalRate": 61.5}}}}
 
 
-@pytest.mark.parametrize("sample", ["fleet", "troubles"])
+HEADINGS = {
+    "fleet": ("Plan for 20 servers", "Servers", "Cards", "Served load by priority"),
+    "troubles": ("Plan for 4 servers", "Less than needed", "Servers", "Cards"),
+}
+
+
+@pytest.mark.parametrize("sample", HEADINGS)
 def test_a_report_opens_from_disk(sample: str, browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     done = called(main, ["report", ROOT / "samples" / sample, "--html", file])
     assert done.returncode == 0, done.stderr
 
-    assert_opens(file, browser)
+    assert_opens(file, browser, *HEADINGS[sample])
 
 
 def test_the_page_of_a_replay_opens_from_disk(browser: Browser, tmp_path: Path) -> None:
@@ -43,12 +49,16 @@ def test_the_page_of_a_replay_opens_from_disk(browser: Browser, tmp_path: Path) 
     assert_opens(file, browser)
 
 
-def assert_opens(file: Path, browser: Browser) -> None:
-    """Assert that a file is a page without faults that asks for nothing else."""
-    with watched(browser) as seen:
+def assert_opens(file: Path, browser: Browser, *headings: str) -> None:
+    """Assert that a file is a page without faults that asks for nothing else, without a network."""
+    with watched(browser, offline=True) as seen:
         seen.page.goto(file.as_uri())
         assert list(seen.faults()) == []
         assert (seen.errors, seen.outside(file.as_uri())) == ([], [])
+        assert seen.requests == [file.as_uri()]
+        for heading in headings:
+            expect(seen.page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+        assert seen.page.evaluate("performance.getEntriesByType('resource').length") == 0
 
 
 def test_every_page_of_a_fleet_with_a_past_is_easy_to_read(browser: Browser) -> None:

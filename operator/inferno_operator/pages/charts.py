@@ -11,8 +11,8 @@ from inferno_operator.pages.svg import HEIGHT, WIDTH, Frame, Points
 COLOURS = 9
 """Colours of the style sheet."""
 
-NAME_WIDTH, LINE, ABOVE = 90.0, 12.0, 8.0
-"""Size of the name of a point, and how far above the point it is [px]."""
+NAME_WIDTH, LINE, ABOVE, BELOW = 90.0, 12.0, 8.0, 16.0
+"""Size of the name of a point, and how far above or below the point it is [px]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,10 @@ def front_of(points: Sequence[Named]) -> list[Named]:
 def _dots(
     frame: Frame, points: Sequence[Named], named: Container[str] | None = None
 ) -> Iterator[str]:
-    """Yield points with their names above them; a name that would hide another one is lower.
+    """Yield points with their names; a name that would hide another one is lower.
 
-    Without `named` all have names, otherwise these; of the others the browser tells it.
+    Without `named` all have names, above them. Otherwise these have, below them, where nothing is
+    if they are the lowest ones; of the others the browser tells it.
     """
     taken: list[tuple[float, float]] = []
     for point in sorted(points, key=lambda p: (-p.y, p.x)):
@@ -127,7 +128,7 @@ def _dots(
         )
         if named is not None and point.name not in named:
             continue
-        low = y - ABOVE
+        low = y - ABOVE if named is None else y + BELOW
         while any(abs(x - left) < NAME_WIDTH and abs(low - top) < LINE for left, top in taken):
             low += LINE
         taken.append((x, low))

@@ -69,6 +69,7 @@ def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow]) -> Iterator[Par
     else:
         yield "no Plans in this namespace: nothing was changed yet"
     if ledger:
+        yield "The ledger: costs in cents, over the time in which the load was known."
         yield from savings_parts(ledger)
     else:
         yield "no Server has an account yet: those with spec.measure get one"

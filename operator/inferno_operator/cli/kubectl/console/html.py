@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.savings import TOTAL
 from inferno_operator.cli.tables.order import RowOrder, ordered
 from inferno_operator.cli.tables.rich import style_of
 from inferno_operator.cli.tables.solution import Part, TextTable, first_table, name_of
@@ -226,7 +227,7 @@ def _headings(table: TextTable, query: PageQuery | None) -> Iterator[_Cell]:
 
 def _cells(table: TextTable, row: Sequence[str]) -> Iterator[_Cell]:
     for heading, text in zip(table.headings, row, strict=True):
-        base = LINKS.get(heading) if text else None
+        base = LINKS.get(heading) if text not in ("", TOTAL) else None
         link = base + quote(text, safe="") if base else ""
         yield _Cell(text, heading.startswith(">"), style_of(text), link, _bar(heading, text))
 
