@@ -105,7 +105,7 @@ crds: $(READY) ## Generate crds/ from the models in operator/inferno_operator/re
 	$(BIN)/python -m inferno_operator.resources.definitions crds
 
 .PHONY: screens
-screens: $(READY) ## Make pictures of the pages of the console in build/screens (needs Chromium)
+screens: $(READY) ## Make pictures of the console in build/screens (Chromium; ARGS=--docs: those of docs)
 	@$(BIN)/python -m tests.console_screens $(ARGS)
 
 .PHONY: docs

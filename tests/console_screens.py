@@ -38,6 +38,16 @@ from tests.controlplane.processes import ROOT
 from tests.past import NAMESPACE, NOW, world
 
 FOLDER = ROOT / "build" / "screens"
+DOCS = ROOT / "docs" / "pictures"
+SHOWN = {
+    "/": "console-fleet.png",
+    "/servers/premium-mistral-7b": "console-server.png",
+    "/capacity": "console-capacity.png",
+    "/history": "console-history.png",
+}
+"""Pages that the documentation shows the tops of, and the pictures."""
+
+SMALL = {"width": 960, "height": 600}
 WIDTHS = (360, 768, 1280)
 SCHEMES = ("light", "dark")
 HEIGHT = 900
@@ -125,6 +135,16 @@ def shoot(browser: Browser, origin: str, folder: Path, paths: Sequence[str]) -> 
                     yield file
 
 
+def shoot_for_docs(browser: Browser, origin: str, folder: Path) -> Iterator[Path]:
+    """Write the pictures of the documentation."""
+    with browser.new_context(viewport=SMALL, java_script_enabled=False) as context:  # type: ignore[arg-type]  # a size
+        page = context.new_page()
+        for path, name in SHOWN.items():
+            page.goto(origin + path)
+            page.screenshot(path=folder / name)
+            yield folder / name
+
+
 def _named(path: str) -> str:
     return path.strip("/").replace("/", "-") or "fleet"
 
@@ -134,18 +154,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.console_screens", description=__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write them")
     parser.add_argument("--only", nargs="+", metavar="PATH", help="only these pages, such as /data")
+    parser.add_argument("--docs", action="store_true", help="the pictures of the documentation")
     arguments = parser.parse_args()
     program = chromium()
     if program is None:
         print(INSTALL, file=sys.stderr)
         return 1
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+    folder = DOCS if arguments.docs else arguments.folder
+    folder.mkdir(parents=True, exist_ok=True)
     views = pages(world())
     with sync_playwright() as playwright, served(views) as origin:
         browser = playwright.chromium.launch(executable_path=program, args=list(OFFLINE))
         paths = arguments.only or list(views)
-        for file in shoot(browser, origin, arguments.folder, paths):
-            print(f"{file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}")
+        made = (
+            shoot_for_docs(browser, origin, folder)
+            if arguments.docs
+            else shoot(browser, origin, folder, paths)
+        )
+        for file in made:
+            print(file)
         browser.close()
     return 0
 
