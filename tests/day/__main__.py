@@ -21,7 +21,15 @@ from tests.controlplane.processes import ROOT
 from tests.controlplane.waiting import wait_until
 from tests.day.account import Bill, Outcome, compared, counted
 from tests.day.course import HOURS, Day
-from tests.day.objects import FASTER, MEASURE_INTERVAL_S, POD_TIMES, RATE_S, SCRAPE_S, day_manifests
+from tests.day.objects import (
+    FASTER,
+    MEASURE_INTERVAL_S,
+    POD_TIMES,
+    RATE_S,
+    SCRAPE_S,
+    day_manifests,
+    system_at_start,
+)
 from tests.day.show import Narrator, announcement, policies_table, servers_table, verdict
 from tests.demo import INTERRUPTED, Steps, log_on_failure, start_operator, stop
 from tests.engines.fleet import Fleet
@@ -150,7 +158,8 @@ def pass_time(motion: Motion, until: float) -> None:
 
 def show_outcome(outcomes: list[Outcome], motion: Motion, movers: list[Mover], day: Day) -> None:
     """Print what each server came to, and what other policies would have."""
-    others = compared(movers, counted(motion, day.seconds))
+    system = system_at_start(movers, day_manifests(movers))
+    others = compared(system, counted(motion, day.seconds))
     run = replace(outcomes[-1], name="this run")
     print(f"\nAs it ran (costs in cents/hour)\n{servers_table(outcomes)}")
     print(

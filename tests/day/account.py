@@ -1,6 +1,6 @@
 """What the day came to, and what other policies would have made of the same requests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,8 +11,9 @@ from inferno_optimizer.replay.fleet import fleet_of
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.replay.trace import Trace, with_lengths
-from tests.cluster.motion import COSTS, ITL_MS, TTFT_MS, Motion, Mover
-from tests.day.objects import FASTER, POD_TIMES, day_system
+from inferno_optimizer.system import System
+from tests.cluster.motion import COSTS, ITL_MS, TTFT_MS, Motion, PodTimes
+from tests.day.objects import FASTER, POD_TIMES
 
 POLICIES = ("inferno", "hpa", "keda-slo", "static-peak")
 STEP_S = 2.0
@@ -94,8 +95,8 @@ def _cost(seconds: Mapping[str, float]) -> float:
     return sum(COSTS[accelerator] * passed for accelerator, passed in seconds.items())
 
 
-def counted(motion: Motion, seconds: float) -> Trace:
-    """The load as the engines counted it, on the clock of the policies."""
+def counted(motion: Motion, seconds: float, faster: float = FASTER) -> Trace:
+    """The load as the engines counted it, on the clock of the policies, which is so much faster."""
     length = seconds / COUNTED_STEPS
     moments = [motion.began + length * step for step in range(COUNTED_STEPS)]
     truths = [
@@ -106,26 +107,32 @@ def counted(motion: Motion, seconds: float) -> Trace:
         np.array([[getattr(truth, column) for truth in row] for row in truths])
         for column in ("arrival_rate", "input_tokens", "output_tokens")
     )
-    load = with_lengths(tuple(motion.servers), length * FASTER, rate, (told, generated))
+    load = with_lengths(tuple(motion.servers), length * faster, rate, (told, generated))
     return load.every(load.step_s / round(length / STEP_S))
 
 
-def compared(movers: list[Mover], load: Trace) -> list[Outcome]:
+def compared(
+    system: System,
+    load: Trace,
+    pods: PodTimes = POD_TIMES,
+    policies: Sequence[str] = POLICIES,
+    faster: float = FASTER,
+) -> list[Outcome]:
     """What policies would have made of this load, and with replicas that start as fast."""
-    fleet, refused = fleet_of(day_system(movers))
+    fleet, refused = fleet_of(system)
     assert not refused
-    lead = LeadTime(FASTER * POD_TIMES.cold_start_s)
-    scenario = Scenario(fleet, fleet, load, lead, drain_s=FASTER * POD_TIMES.ending_s)
-    return [_outcome_of(one) for one in replays(scenario, POLICIES, lambda _: None)]
+    lead = LeadTime(faster * pods.cold_start_s)
+    scenario = Scenario(fleet, fleet, load, lead, drain_s=faster * pods.ending_s)
+    return [_outcome_of(one, faster) for one in replays(scenario, policies, lambda _: None)]
 
 
-def _outcome_of(one: Replayed) -> Outcome:
+def _outcome_of(one: Replayed, faster: float) -> Outcome:
     row, hours = Row.of(one, "", slice(None)), one.account.hours
     over_time = one.account.history.replicas
     return Outcome(
         one.policy,
-        requests=round(row.requests / FASTER),
-        within=round(row.requests * row.within / FASTER),
+        requests=round(row.requests / faster),
+        within=round(row.requests * row.within / faster),
         cost=row.cost / hours,
         replicas=row.replicas,
         started=row.started,

@@ -65,12 +65,14 @@ class Day:
         start, end = (SECONDS_PER_HOUR * hour for hour in (FIRST_HOUR, FIRST_HOUR + HOURS))
         recorded = read_trace(str(TRACE)).between(start, end)
         return [
-            Mover(name, self._rate(role, recorded), role.accelerators, role.running)
+            Mover(name, rate_of(role, recorded, self.seconds), role.accelerators, role.running)
             for name, role in ROLES.items()
         ]
 
-    def _rate(self, role: Role, recorded: Trace) -> Rate:
-        own = recorded.rate[:, recorded.clients.index(role.client)]
-        rates = own * (role.peak / own.max())
-        times = (np.arange(recorded.steps) + 0.5) * self.seconds / recorded.steps
-        return lambda elapsed: float(np.interp(elapsed, times, rates))
+
+def rate_of(role: Role, recorded: Trace, seconds: float) -> Rate:
+    """The load of a role when the recorded time passes in so many seconds."""
+    own = recorded.rate[:, recorded.clients.index(role.client)]
+    rates = own * (role.peak / own.max())
+    times = (np.arange(recorded.steps) + 0.5) * seconds / recorded.steps
+    return lambda elapsed: float(np.interp(elapsed, times, rates))

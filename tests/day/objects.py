@@ -1,6 +1,6 @@
 """The objects of the day: those of the loop in motion, with windows as short as the day is."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from inferno_operator.controllers.optimization.snapshot import build_system
@@ -39,37 +39,37 @@ def day_manifests(movers: list[Mover]) -> Iterator[Manifest]:
         yield manifest
 
 
-def queries(name: str) -> Mapping[str, str]:
+def queries(name: str, seconds: int = RATE_S) -> Mapping[str, str]:
     """What measures a server within seconds: what was served, and what more is in it now."""
     own = f'{{model_name="{name}"}}'
     inside = f"sum(vllm:num_requests_running{own} + vllm:num_requests_waiting{own})"
-    before = inside.replace(own, f"{own} offset {RATE_S}s")
-    served = f"sum(rate(vllm:request_success_total{own}[{RATE_S}s]))"
+    before = inside.replace(own, f"{own} offset {seconds}s")
+    served = f"sum(rate(vllm:request_success_total{own}[{seconds}s]))"
     return {
-        "arrivalRate": f"clamp_min({served} + ({inside} - {before}) / {RATE_S}, 0) or {served}",
-        "avgInTokens": _mean("vllm:request_prompt_tokens", own),
-        "avgOutTokens": _mean("vllm:request_generation_tokens", own),
-        "itlAverage": _mean("vllm:inter_token_latency_seconds", own),
-        "ttftAverage": _mean("vllm:time_to_first_token_seconds", own),
+        "arrivalRate": f"clamp_min({served} + ({inside} - {before}) / {seconds}, 0) or {served}",
+        "avgInTokens": _mean("vllm:request_prompt_tokens", own, seconds),
+        "avgOutTokens": _mean("vllm:request_generation_tokens", own, seconds),
+        "itlAverage": _mean("vllm:inter_token_latency_seconds", own, seconds),
+        "ttftAverage": _mean("vllm:time_to_first_token_seconds", own, seconds),
         "running": f"sum(vllm:num_requests_running{own})",
         "waiting": f"sum(vllm:num_requests_waiting{own})",
     }
 
 
-def _mean(histogram: str, own: str) -> str:
-    total, count = (f"sum(rate({histogram}_{part}{own}[{RATE_S}s]))" for part in ("sum", "count"))
+def _mean(histogram: str, own: str, seconds: int) -> str:
+    total, count = (f"sum(rate({histogram}_{part}{own}[{seconds}s]))" for part in ("sum", "count"))
     return f"{total} / ({count} > 0)"
 
 
-def day_system(movers: list[Mover]) -> System:
+def system_at_start(movers: list[Mover], all_manifests: Iterable[Manifest]) -> System:
     """The servers as they are at the beginning, for the policies that it is compared with."""
-    return build_system(_resources(movers)).system
+    return build_system(_resources(movers, all_manifests)).system
 
 
-def _resources(movers: list[Mover]) -> Iterator[Resource]:
+def _resources(movers: list[Mover], all_manifests: Iterable[Manifest]) -> Iterator[Resource]:
     kinds = {resource.kind for resource in SYSTEM_RESOURCES}
     running = {mover.name: mover for mover in movers}
-    for manifest in day_manifests(movers):
+    for manifest in all_manifests:
         if manifest["kind"] == "Server":
             manifest["spec"]["currentAlloc"] = _current(running[manifest["spec"]["name"]])
         if manifest["kind"] in kinds:
