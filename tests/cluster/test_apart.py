@@ -1,0 +1,115 @@
+"""A server goes from replicas that do both to prefill and decode apart, with operators killed."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.kubelet import Witness, running_pods
+from tests.cluster.scene import Scene, condition
+from tests.conftest import ROOT, StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.deployments import deployment
+from tests.controlplane.waiting import wait_until
+
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
+
+CARDS = {"H100": 12, "L40S": 10}
+TOGETHER, PREFILL, DECODE = "both-h100", "prefill-l40s", "decode-h100"
+LOOSE, TIGHT = 40, 16
+"""Targets of the inter-token latency with which the sample is cheaper together, and apart [ms]."""
+
+SECONDS = 120.0
+
+
+def manifests(itl: int) -> Iterator[Manifest]:
+    """The sample with one of its servers, on Deployments."""
+    for found in yaml.safe_load_all((ROOT / "samples/apart/fleet.yaml").read_text()):
+        kind, spec = found["kind"], found["spec"]
+        if kind == "ServiceClass":
+            spec["data"][0]["slo-itl"] = itl
+        elif kind == "Capacity":
+            spec["count"] = [{"type": name, "count": count} for name, count in CARDS.items()]
+        elif kind == "Optimizer":
+            spec["optimize"] = True
+            spec["guard"] = dict.fromkeys(
+                ("maxServedLoadDecreasePercent", "maxReplicasDecreasePercent"), 100
+            )
+        elif kind == "Server":
+            if spec["name"] != "documents":
+                continue
+            spec["workloads"] = [
+                {"accelerator": "H100", "name": TOGETHER},
+                {"accelerator": "L40S", "role": "Prefill", "name": PREFILL},
+                {"accelerator": "H100", "role": "Decode", "name": DECODE},
+            ]
+            load = spec["currentAlloc"]["load"]
+            spec["currentAlloc"] = {"accelerator": "", "numReplicas": 0, "load": load}
+        yield found
+
+
+@pytest.fixture
+def witness(control_plane: ControlPlane, scene: Scene) -> Iterator[Witness]:
+    """Pods start and end in the test's namespace, and somebody counts their cards."""
+    with running_pods(control_plane.kubeconfig, scene.namespace, CARDS) as witness:
+        yield witness
+
+
+def test_both_roles_move_together_with_the_operator_killed_in_between(
+    scene: Scene, operator: StartOperator, witness: Witness
+) -> None:
+    chance = Random(1)  # noqa: S311 - the same moments each run
+    scene.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+        *map(deployment, (TOGETHER, PREFILL, DECODE)),
+        *manifests(LOOSE),
+    )
+    running = operator()
+    wait_until(lambda: _server(scene), _has_arrived, "replicas that do both", SECONDS)
+    together = _server(scene)["spec"]["currentAlloc"]["numReplicas"]
+
+    gaps, kills = [], 0
+    spec = {"spec": {"data": [{"model": "qwen3-8b", "slo-itl": TIGHT, "slo-ttft": 1500}]}}
+    scene.control_plane.patch("serviceclass", "premium", spec, scene.namespace)
+    scene.request("apart")
+    wanted = wait_until(lambda: _roles(scene, "desiredAlloc"), bool, "a decision apart", SECONDS)
+    least = {"prefill": wanted["prefill"]["numReplicas"], "decode": wanted["decode"]["numReplicas"]}
+
+    def look() -> bool:
+        serving = witness.serving()
+        apart = all(serving[role] >= least[role] for role in least)
+        if serving["both"] < together and not apart:
+            gaps.append(dict(serving))
+        return apart and not serving["both"] and _has_arrived(_server(scene))
+
+    for _ in range(4):
+        witness.pause(chance.uniform(0.1, 0.9))
+        look()
+        running.kill()
+        running, kills = operator(), kills + 1
+    wait_until(look, bool, "both roles", SECONDS)
+
+    assert gaps == []
+    assert witness.broken == []
+    assert kills == 4
+    current = wait_until(lambda: _roles(scene, "currentAlloc"), bool, "what runs", SECONDS)
+    assert {role: part["numReplicas"] for role, part in current.items()} == least
+    assert _server(scene)["spec"]["currentAlloc"]["numReplicas"] == sum(least.values())
+
+
+def _server(scene: Scene) -> Manifest:
+    return scene.control_plane.get("server", "documents", scene.namespace)
+
+
+def _roles(scene: Scene, field: str) -> Manifest:
+    found: Manifest = _server(scene)["spec"].get(field, {}).get("roles", {})
+    return found
+
+
+def _has_arrived(server: Manifest) -> bool:
+    reason = condition(server, "Actuated").get("reason")
+    return reason == "Actuated" and server["spec"].get("desiredAlloc", {}).get("numReplicas", 0) > 0
