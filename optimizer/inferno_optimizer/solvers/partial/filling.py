@@ -52,8 +52,25 @@ class Filling:
 
     def serve(self, cases: Iterable[int]) -> None:
         """Give each case all that fits, where that serves more of it than now."""
+        may_gain = self._may_gain()
         for case in cases:
-            self._serve(case)
+            if may_gain[case] and self._serve(case):
+                may_gain = self._may_gain()
+
+    def _may_gain(self) -> list[bool]:
+        """Whether more of each case would be served by what is left, or less where cards go."""
+        problem, entries = self._problem, self._problem.cards
+        case, types = problem.case[entries.column], len(self._left)
+        taken = entries.count * self.counts[entries.column]
+        own = np.bincount(case * types + entries.type, taken, len(problem.cases) * types)
+        cards = np.array(self._left)[entries.type] + own[case * types + entries.type]
+        room = problem.most.astype(np.float64)
+        np.minimum.at(room, entries.column, cards // entries.count)
+        best = np.zeros(len(problem.cases))
+        np.maximum.at(best, problem.case, room * problem.served_share)
+        share = np.bincount(problem.case, self.counts / problem.full, len(problem.cases))
+        gain: list[bool] = ((share < 1 - MORE) & (best > share + MORE)).tolist()
+        return gain
 
     def follow(self, case: int, column: int, share: float, loss: FloatArray) -> None:
         """Give a case a share of a column, or as much as fits of the one that loses the least."""
@@ -73,21 +90,23 @@ class Filling:
         """Whole replicas that carry a share of a column's case."""
         return math.ceil(share * self._full[column] - ENOUGH)
 
-    def _serve(self, case: int) -> None:
+    def _serve(self, case: int) -> bool:
+        """Give a case all that fits, if it gains; whether it moves and leaves cards to others."""
         columns = range(self._first[case], self._first[case + 1])
         before = {column: int(self.counts[column]) for column in columns if self.counts[column]}
         share = sum(count / self._full[column] for column, count in before.items())
         if share >= 1 - MORE:
-            return
+            return False
         for column, count in before.items():
             self._give(column, -count)
         rooms = [(self._room(c) / self._full[c], c) for c in columns if self._problem.serves[c]]
         best, column = max(rooms, key=lambda room: (room[0], -room[1]), default=(0.0, -1))
         if best > share + MORE:
             self._give(column, self._room(column))
-            return
+            return bool(before)
         for column, count in before.items():
             self._give(column, count)
+        return False
 
     def _room(self, column: int) -> int:
         rooms = [self._left[card_type] // count for card_type, count in self._needs[column]]
