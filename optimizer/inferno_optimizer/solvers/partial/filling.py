@@ -60,12 +60,12 @@ class Filling:
     def _may_gain(self) -> list[bool]:
         """Whether more of each case would be served by what is left, or less where cards go."""
         problem, entries = self._problem, self._problem.cards
-        case, types = problem.case[entries.column], len(self._left)
-        taken = entries.count * self.counts[entries.column]
+        case, types = problem.case[entries.owner], len(self._left)
+        taken = entries.count * self.counts[entries.owner]
         own = np.bincount(case * types + entries.type, taken, len(problem.cases) * types)
         cards = np.array(self._left)[entries.type] + own[case * types + entries.type]
         room = problem.most.astype(np.float64)
-        np.minimum.at(room, entries.column, cards // entries.count)
+        np.minimum.at(room, entries.owner, cards // entries.count)
         best = np.zeros(len(problem.cases))
         np.maximum.at(best, problem.case, room * problem.served_share)
         share = np.bincount(problem.case, self.counts / problem.full, len(problem.cases))
