@@ -92,7 +92,7 @@ def _replicas(servers: Sequence[Server], accelerator: str = "") -> int:
         part.num_replicas
         for server in servers
         for part in (server.spec.current_alloc.parts if server.spec.current_alloc else ())
-        if part.accelerator and accelerator in ("", part.accelerator)
+        if accelerator in ("", part.accelerator)
     )
 
 

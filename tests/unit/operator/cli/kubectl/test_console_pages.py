@@ -7,18 +7,19 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import ceil
 
 import pytest
 
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
-from inferno_operator.cli.kubectl.console.history import history_view
+from inferno_operator.cli.kubectl.console.history import history_view, is_move
 from inferno_operator.cli.kubectl.console.html import ROWS, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.tables.solution import TextTable, first_table
-from inferno_operator.resources import Accelerator, Model, Plan, Server
+from inferno_operator.resources import Accelerator, Model, Placement, Plan, PlanStep, Server
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
 from tests.past import NAMESPACE, NOW, world
@@ -103,6 +104,55 @@ def test_cards_are_those_of_the_replicas_that_run(seen: list[Observation]) -> No
     assert '<a href="/next?set=capacity.H100%2B%3D4">4 more H100</a>' in html(page)
 
 
+def test_what_runs_is_apart_from_what_is_planned(seen: list[Observation]) -> None:
+    more = [with_replicas(o, 3) if o.kind is Server else o for o in seen]
+
+    before, after = (capacity_view(objects, NOW) for objects in (seen, more))
+
+    assert column(after, "PLANNED/THERE") == column(before, "PLANNED/THERE")
+    used = {t: int(n.partition("/")[0]) for t, n in cells(after, "CARDS", "IN USE/THERE")}
+    assert {name: count for name, count in used.items() if count} == dict(cards_in_use(more))
+    assert cards_in_use(more) != cards_in_use(seen)
+
+
+def with_replicas(observation: Observation, more: int) -> Observation:
+    """A Server that runs more replicas than before."""
+    server = observation.resource
+    assert isinstance(server, Server)
+    assert server.spec.current_alloc is not None
+    replicas = server.spec.current_alloc.num_replicas + more
+    current = server.spec.current_alloc.model_copy(update={"num_replicas": replicas})
+    spec = server.spec.model_copy(update={"current_alloc": current})
+    return replace(observation, resource=server.model_copy(update={"spec": spec}))
+
+
+def cells(page: ConsolePage, *names: str) -> Iterator[tuple[str, ...]]:
+    return zip(*(column(page, name) for name in names), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moves"),
+    [
+        ("A2", "B1", True),
+        ("A2", "A3", False),
+        ("", "A1", False),
+        ("A2", "", False),
+        ("A2", "A1 B1", False),
+        ("A2 B1", "B1", False),
+        ("A1 B1", "A1 C1", True),
+        ("A0 B1", "B2", False),
+    ],
+)
+def test_a_move_leaves_an_accelerator_for_another(before: str, after: str, moves: bool) -> None:
+    placed = [
+        tuple(Placement(accelerator=word[0], replicas=int(word[1])) for word in text.split())
+        for text in (before, after)
+    ]
+    step = PlanStep(server="s", before=placed[0], after=placed[1], reason="Allocated")
+
+    assert is_move(step) is moves
+
+
 def test_a_chart_of_cards_ends_at_the_last_plan_that_took_effect(seen: list[Observation]) -> None:
     done = [plan for plan in objects(seen, Plan) if plan.status.phase == "Done"]
     newest = max(done, key=lambda plan: plan.metadata.creation_timestamp)
@@ -127,6 +177,8 @@ def test_history_has_each_change_and_counts_moves(seen: list[Observation]) -> No
     assert len(column(page, "SERVER")) == sum(len(plan.spec.steps) for plan in plans)
     assert figures(page)["Moves"] == str(moves)
     assert moves > 10
+    done = [plan for plan in plans if plan.status.phase == "Done"]
+    assert figures(page)["Changes of Servers"] == str(sum(len(plan.spec.steps) for plan in done))
     assert figures(page)["Plans"] == "8"
     whens = column(page, "WHEN")
     assert whens == sorted(whens, reverse=True)
