@@ -25,7 +25,8 @@ PAGES = 49
 """Pages that are open; another one is the last that is let in."""
 
 CHANGES = 5
-SPAN_S = 20.0
+SPAN_S = 60.0
+"""How long it is measured what open pages cost [s]."""
 EVERY_S = 1.0
 """How often something changes while it is measured what that costs [s]."""
 

@@ -16,7 +16,7 @@ TOGETHER_S = 0.5
 REST = 12.0
 """After news there are none for so many times what pages cost: they take a twelfth of a core."""
 
-SOONEST_S, LATEST_S = 0.5, 30.0
+SOONEST_S, LATEST_S = 0.5, 60.0
 """Between these times after news there are some again, whatever pages cost [s]."""
 
 ALIVE_S = 15.0

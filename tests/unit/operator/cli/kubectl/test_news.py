@@ -99,7 +99,7 @@ async def test_work_for_somebody_else_does_not_hold_back_news_for_long() -> None
         await asyncio.sleep(LATE_S / 2)
         place.busy_s += 1000.0
         place.change()
-        await asyncio.sleep(30 + LATE_S)
+        await asyncio.sleep(60 + LATE_S)
 
         assert len(page.told_s) == 3
 
