@@ -7,7 +7,7 @@ replicas of these and of the cases that the multipliers say lose the least by a 
 cases, where they are few.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -17,6 +17,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.chains import EjectionChains
 from inferno_optimizer.solvers.partial.dive import Diver
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import (
@@ -55,6 +56,9 @@ EXCHANGED, SPREAD, PATIENCE = 30, 10, 6
 they are twice as many."""
 
 HALF = 0.5
+
+CHAINED = 0.05
+"""Share of the time that is left of a goal for ejection chains after each dive."""
 
 SEARCHED = 0.7
 """Share of the time of a goal in which columns are decided; then replicas are exchanged."""
@@ -165,7 +169,8 @@ class _Search:
         self._reached: tuple[Reached, ...] = ()
         self._card_prices: dict[Goal, FloatArray] = {}
         self._ends_at = 0.0
-        self._near = 0.0
+        self._near, self._enough = 0.0, -np.inf
+        self._chains: EjectionChains | None = None
         self._everywhere = np.zeros(len(problem.case), dtype=np.bool_)
         self._leaves: tuple[BoolArray, ...] = (self._everywhere,)
         self._tree: Tree | None = None
@@ -306,16 +311,25 @@ class _Search:
         reference = self._raised(part, self._was_reached)
         self._card_prices[goal] = vertex.prices
         self._near = self._near_of(goal, vertex.bound)
-        for plan in self._roundings(goal, floors, vertex):
-            self._offer(goal, floors, plan)
+        lowest = self._at_floors(relaxation, vertex)
+        self._chains = self._chains_for(goal, lowest)
+        self._enough = self._enough_of(goal, lowest.bound) if lowest is not vertex else -np.inf
+        self._offer_all(goal, self._roundings(goal, floors, vertex))
         if self._near_enough(goal, vertex.bound):
             return vertex.bound, reference
         before = self._before(goal)
-        diver = Diver(self._problem, relaxation, before, lambda: self._worth(goal), to_decide)
+        # A dive that has begun in time ends: half a dive is no plan.
+        diver = Diver(
+            self._problem, relaxation, before, lambda: self._worth(goal), self._seconds_left
+        )
         self._dive_around(goal, relaxation, diver)
         base = self._decide(goal, relaxation, tree, diver, part)
         bound = min(vertex.bound, max(tree.bound, self._worth(goal)))
         self._tree = tree
+        if not self._near_enough(goal, bound):
+            self._chained(goal, (self._counts,), HALF)
+        if goal.level < self._problem.levels - 1:
+            self._enough = -np.inf  # exchanges find little beyond: later levels need the time
         for opening in self._openings(goal, floors, tree.vertex or vertex, base, diver.touched):
             if self._seconds_left() <= 0 or self._near_enough(goal, bound):
                 break
@@ -345,6 +359,42 @@ class _Search:
                     return vertex, tree, part
         return None
 
+    def _at_floors(self, relaxation: Relaxation, vertex: Vertex) -> Vertex:
+        """The best vertex with floors as they are, which are below what was reached.
+
+        A plan may use the tolerance of earlier goals: it can have more than what is proven of
+        those that keep what was reached.
+        """
+        if all(floor.whole for floor in self._floors):
+            return vertex
+        relaxation.keep(self._floors)
+        return relaxation.solve(self._seconds_left) or vertex
+
+    def _chains_for(self, goal: Goal, vertex: Vertex) -> EjectionChains | None:
+        """Ejection chains for a goal; a value has none."""
+        if goal.kind is GoalKind.VALUE:
+            return None
+        numbers = np.random.default_rng(len(self._reached))
+        return EjectionChains(self._problem, goal, self._floors, vertex, numbers)
+
+    def _offer_all(self, goal: Goal, found: Iterable[IntArray]) -> list[IntArray]:
+        """Offer plans, and what a few ejection chains make of the best one; all of them."""
+        before, plans = self._counts, [*found]
+        for plan in plans:
+            self._offer(goal, self._floors, plan)
+        starts = plans if self._counts is before else [*plans, self._counts]
+        better = self._chained(goal, starts, CHAINED) if starts else None
+        return plans if better is None else [*plans, better]
+
+    def _chained(self, goal: Goal, plans: Sequence[IntArray], share: float) -> IntArray | None:
+        """Offer what ejection chains make of the best plan in a share of the goal's time."""
+        if self._chains is None:
+            return None
+        ends_at = self._seconds_left() * (1 - share)
+        plan = self._chains.improved(plans, lambda: self._seconds_left() - ends_at)
+        self._offer(goal, self._floors, plan)
+        return plan
+
     def _raised(self, part: float, top: Callable[[Goal], float]) -> tuple[Floor, ...]:
         """Floors a part of the way up to a top."""
         return tuple(
@@ -372,8 +422,9 @@ class _Search:
         if np.any(stays):
             forbidden = problem.columns_of(stays) & (self._counts == 0)
             relaxation.keep(self._raised(ROUNDED, self._worth))
-            for plan in self._rounded(goal, self._floors, diver.dive(forbidden, PARTS[0])):
-                self._offer(goal, self._floors, plan)
+            self._offer_all(
+                goal, self._rounded(goal, self._floors, diver.dive(forbidden, PARTS[0]))
+            )
 
     def _decide(
         self, goal: Goal, relaxation: Relaxation, tree: Tree, diver: Diver, part: float
@@ -387,13 +438,12 @@ class _Search:
             place, parts = divmod(number, len(PARTS))
             forbidden, before = tree.best(place), self._worth(goal)
             done = in_vain == len(PARTS) or self._near_enough(goal, tree.bound)
-            if forbidden is None or done or tree.out_of_time:
+            if done or tree.out_of_time:
                 break
             relaxation.keep(margins.raised())
-            plans = []
-            for plan in self._rounded(goal, self._floors, diver.dive(forbidden, PARTS[parts])):
-                plans.append(plan)
-                self._offer(goal, self._floors, plan)
+            dive = diver.dive(self._everywhere if forbidden is None else forbidden, PARTS[parts])
+            plans = self._offer_all(goal, self._rounded(goal, self._floors, dive))
+            for plan in plans:
                 worth = goal.worth(self._problem, plan)
                 base, best = (plan, worth) if worth > best else (base, best)
             margins.learn(self._problem, plans)
@@ -414,7 +464,7 @@ class _Search:
                 return
 
     def _near_enough(self, goal: Goal, bound: float) -> bool:
-        return self._worth(goal) >= bound - self._near
+        return self._worth(goal) >= max(bound - self._near, self._enough)
 
     def _rounded(
         self, goal: Goal, floors: tuple[Floor, ...], vertices: Iterator[Vertex]
@@ -505,6 +555,15 @@ class _Search:
         if goal.kind is GoalKind.VALUE:
             return NEAR_VALUE * max(abs(bound), 1.0)
         return NEAR * self._tolerance * bound
+
+    def _enough_of(self, goal: Goal, bound: float) -> float:
+        """What of a goal is enough where floors are as they are: a value is not traded for others.
+
+        More than the tolerance of the goal may lie between what is proven and what is possible.
+        """
+        if goal.kind is GoalKind.VALUE:
+            return -np.inf
+        return bound * (1 - self._tolerance)
 
     def _openings(
         self,

@@ -56,6 +56,8 @@ class Vertex:
         What a whole share of each case is worth, shape (cases,).
     prices
         What a card of each type is worth, shape (types,).
+    floor_prices
+        What a unit of load of each floor costs of the goal, where the floor is a sum.
     missing
         What least shares and floors cannot have: no plan keeps them unless this is 0.
     """
@@ -65,6 +67,7 @@ class Vertex:
     lost: FloatArray
     share: FloatArray
     prices: FloatArray
+    floor_prices: Mapping[Goal, float]
     missing: float
 
 
@@ -316,7 +319,14 @@ class Relaxation:
         types = duals[self._rows.first_type : self._rows.first_floor]
         lost = np.where(self._open, reduced, np.inf)
         missing = float(values[short:first].sum())
-        return Vertex(amounts, bound * scale, lost * scale, share, -types * scale, missing)
+        floors = duals[self._rows.first_floor :].tolist()
+        floor_prices = {
+            floor.goal: price * scale / _unit(problem, floor)
+            for floor, price in zip(self._sums, floors, strict=True)
+        }
+        return Vertex(
+            amounts, bound * scale, lost * scale, share, -types * scale, floor_prices, missing
+        )
 
     def _allowed(self) -> BoolArray:
         """Columns of which a replica fits; what is kept as it is not where all is served."""
