@@ -52,10 +52,10 @@ class Filling:
 
     def serve(self, cases: Iterable[int]) -> None:
         """Give each case all that fits, where that serves more of it than now."""
-        may_gain = self._may_gain()
+        may_gain, moved = self._may_gain(), False
         for case in cases:
-            if may_gain[case] and self._serve(case):
-                may_gain = self._may_gain()
+            if moved or may_gain[case]:  # who moves leaves cards to all that follow
+                moved |= self._serve(case)
 
     def _may_gain(self) -> list[bool]:
         """Whether more of each case would be served by what is left, or less where cards go."""
