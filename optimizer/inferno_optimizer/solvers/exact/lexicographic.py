@@ -27,6 +27,9 @@ from inferno_optimizer.solvers.levels import (
 
 HALF = 0.5
 
+LAST_LEVEL = 2
+"""Goals that are ahead with the last level: that and the value."""
+
 
 def solve_by_levels(
     program: Program,
@@ -87,7 +90,9 @@ class _RowLevels:
 
     def share_of_time(self, ahead: int) -> float:
         """Share of the remaining time for a goal; the last one has all of it."""
-        return self.settings.level_time if ahead > 1 else 1.0
+        if ahead == 1:
+            return 1.0
+        return self.settings.last_level_time if ahead == LAST_LEVEL else self.settings.level_time
 
     def search(self, goal: LevelGoal, plan: BoolArray) -> "_RowSearch":
         """The search for a goal."""

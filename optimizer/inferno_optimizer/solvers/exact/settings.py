@@ -293,6 +293,10 @@ class ExactSettings:
         What a level may take [share of the remaining time]; what comes later is worth less. With
         60 % the last levels starved (6.1 % of priority 3 in `o-1000-0.5`), with equal shares for
         all 14.6 % were served.
+    last_level_time
+        The same for the last level, after which only the value comes. With 75 % instead of half,
+        12 fleets in 30 s served up to 2.1 % more of it (`b-1000-4`, seed 1: 3.7 instead of 1.6 %),
+        and none more than 0.03 % less.
     gap
         Distance from the bound at which a program is searched no further [share of the bound]. A
         level may end farther away, as far as later levels may trade its load away.
@@ -314,6 +318,7 @@ class ExactSettings:
 
     given_up: float = 5e-4
     level_time: float = 0.5
+    last_level_time: float = 0.75
     gap: float = 5e-5
     steady: float = 4.0
     cut_rounds: int = 40
