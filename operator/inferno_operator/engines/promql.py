@@ -22,6 +22,7 @@ from inferno_operator.engines.catalogue import (
     Term,
 )
 from inferno_operator.resources import Measure
+from inferno_operator.resources.measurement import LONG_SECONDS, SHORT_SECONDS
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import is_label_name, quoted
 from inferno_optimizer.errors import InputError
@@ -79,8 +80,8 @@ class RateWindows:
     `brief` is to see at once how large a jump is; 0: replicas are not scraped often enough.
     """
 
-    short: int = 60
-    long: int = 300
+    short: int = SHORT_SECONDS
+    long: int = LONG_SECONDS
     brief: int = 0
 
 

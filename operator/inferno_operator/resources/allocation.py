@@ -126,16 +126,20 @@ class Roles(Part):
     """Those that compute answers."""
 
     @property
+    def by_role(self) -> "dict[Role, RoleAllocation]":
+        """Both parts, prefill first."""
+        return {Role.PREFILL: self.prefill, Role.DECODE: self.decode}
+
+    @property
     def by_place(self) -> "dict[str, RoleAllocation]":
         """Both parts by the place of their workloads, see `Workload.place`."""
-        parts = ((Role.PREFILL, self.prefill), (Role.DECODE, self.decode))
-        return {place_of(part.accelerator, role): part for role, part in parts}
+        return {place_of(part.accelerator, role): part for role, part in self.by_role.items()}
 
     @property
     def parts(self) -> tuple[Allocation, ...]:
         """An allocation for each accelerator, of both roles where they share it."""
         by_accelerator: dict[str, list[RoleAllocation]] = {}
-        for part in (self.prefill, self.decode):
+        for part in self.by_role.values():
             by_accelerator.setdefault(part.accelerator, []).append(part)
         return tuple(
             Allocation(

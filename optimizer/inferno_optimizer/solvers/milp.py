@@ -348,9 +348,7 @@ def _solve_whole(
     assignment = _filled(candidates, capacity, problem.row[outcome.counts > 0])
     priorities = _priorities(candidates, problem.cases)
     most = dict(zip(priorities, outcome.most_served(), strict=True))
-    others = np.setdiff1d(assignment.served(candidates), problem.cases)
-    besides = _loads(candidates, others.tolist())
-    value = float(candidates.value[assignment.rows[others]].sum())
+    besides, value = _served_besides(candidates, assignment, problem.cases)
     return _Plan(
         assignment,
         {p: most.get(p, 0.0) + load for p, load in besides.items()},
@@ -373,11 +371,9 @@ def _solve_mixed(
     outcome = solve_mixes(table, capacity, timer, options.priority_tolerance, observe)
     singles, mixes = table.given(outcome.plan)
     assignment = _filled(candidates, capacity, singles, mixes)
-    others = np.setdiff1d(assignment.served(candidates), table.case)
     priorities = _priorities(candidates, table.case)
     most = dict(zip(priorities, outcome.most_served.tolist(), strict=True))
-    besides = _loads(candidates, others.tolist())
-    value = float(candidates.value[assignment.rows[others]].sum())
+    besides, value = _served_besides(candidates, assignment, table.case)
     return _Plan(
         assignment,
         {p: most.get(p, 0.0) + load for p, load in besides.items()},
@@ -387,6 +383,15 @@ def _solve_mixed(
         recorder.curve(priorities, besides, value),
         outcome.failures,
     )
+
+
+def _served_besides(
+    candidates: Candidates, assignment: Assignment, cases: IntArray
+) -> tuple[dict[int, float], float]:
+    """Load by priority, and value, of what is served besides the cases of a program."""
+    others = np.setdiff1d(assignment.served(candidates), cases)
+    value = float(candidates.value[assignment.rows[others]].sum())
+    return _loads(candidates, others.tolist()), value
 
 
 def _ended(

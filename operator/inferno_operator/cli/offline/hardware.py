@@ -1,7 +1,8 @@
 """Cards and models that an estimate may be of; see `hardware.yaml` and `models.yaml`."""
 
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -71,10 +72,7 @@ class KnownHardware(Part):
         InputError
             It is not known; the message has similar names.
         """
-        known = [card.name for card in self.accelerators]
-        if name not in known:
-            raise InputError(f"--accelerator: {name!r} is not known{alternatives(name, known)}")
-        return self.accelerators[known.index(name)]
+        return _named("--accelerator", name, self.accelerators)
 
     def error(self, *, experts: bool, several: bool) -> KnownError:
         """What estimates of a kind are off by; of another number of cards if nothing is known."""
@@ -104,10 +102,18 @@ class KnownModels(Part):
         InputError
             It is not known; the message has similar names.
         """
-        known = [model.name for model in self.models]
-        if name not in known:
-            raise InputError(f"--model: {name!r} is not known{alternatives(name, known)}")
-        return self.models[known.index(name)]
+        return _named("--model", name, self.models)
+
+
+Named = TypeVar("Named", Card, KnownModel)
+
+
+def _named(option: str, name: str, items: Sequence[Named]) -> Named:
+    """The item of this name, which an option gives; the error has similar names."""
+    known = {item.name: item for item in items}
+    if name not in known:
+        raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(known))}")
+    return known[name]
 
 
 def read_hardware() -> KnownHardware:

@@ -71,8 +71,8 @@ def has_changed_apart(server: Server, running: Mapping[Role, tuple[str, int]]) -
     current = server.spec.current_alloc
     if current is None or current.roles is None:
         return True
-    roles = {Role.PREFILL: current.roles.prefill, Role.DECODE: current.roles.decode}
-    return running != {r: (part.accelerator, part.num_replicas) for r, part in roles.items()}
+    parts = current.roles.by_role.items()
+    return running != {role: (part.accelerator, part.num_replicas) for role, part in parts}
 
 
 def current_apart(

@@ -408,7 +408,7 @@ def _current(whole: ServerAllocation) -> core.Allocation:
 
 def _role_parts(roles: Roles) -> Iterator[core.Allocation]:
     """The parts of an allocation by role, prefill first."""
-    for role, part in ((core.Role.PREFILL, roles.prefill), (core.Role.DECODE, roles.decode)):
+    for role, part in roles.by_role.items():
         yield core.Allocation(
             accelerator=part.accelerator,
             replicas=part.num_replicas,
