@@ -1,7 +1,6 @@
 """Work that repeats: each cycle again when it is due, and at once when it is asked for."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from itertools import count
 
 from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
 
@@ -21,7 +20,6 @@ class Cycles(WorkQueue[str]):
     def __init__(self, cycles: Mapping[str, Cycle]) -> None:
         super().__init__(lambda name: cycles[name]())
         self._names = tuple(cycles)
-        self._requests = count()
 
     def start(self) -> None:
         """Run all cycles now."""
@@ -30,4 +28,4 @@ class Cycles(WorkQueue[str]):
 
     def request(self, name: str) -> None:
         """Run a cycle now; one that is running already runs again, once."""
-        self.add(name, next(self._requests))
+        self.add(name)

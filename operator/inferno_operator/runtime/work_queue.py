@@ -92,10 +92,10 @@ class WorkQueue(Generic[K]):
         running = (entry.running_since for entry in self._entries.values())
         return max((now - since for since in running if since is not None), default=0.0)
 
-    def add(self, key: K, version: Hashable) -> None:
-        """Request a reconcile of a version of an object.
+    def add(self, key: K, version: Hashable = None) -> None:
+        """Request a reconcile, of a version of an object if one is given.
 
-        While that version is being reconciled or waits for its next reconcile, another request
+        While a version is being reconciled or waits for its next reconcile, another request
         for it changes nothing: the operator's own writes come back as events. A closed queue
         ignores requests.
         """
@@ -105,7 +105,7 @@ class WorkQueue(Generic[K]):
         if entry is None:
             task = asyncio.get_running_loop().create_task(self._work(key))
             self._entries[key] = _Entry(version, task, asyncio.Event())
-        elif entry.version != version:
+        elif version is None or entry.version != version:
             entry.version, entry.again = version, True
             entry.wake.set()
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import count
 
 from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, is_change_of_mode
@@ -36,7 +35,6 @@ class ActuationController:
     def __init__(self, cluster: Cluster, informers: Informers, now: Now) -> None:
         self._informers = informers
         self._index = ServerIndex()
-        self._rounds = count()
         self._objects = informers.subscribe([SERVER, OPTIMIZER], self._changed, listed=self._sweep)
         self._watched: dict[str, asyncio.Task[None]] = {}
         """Running subscriptions to ModelBoosters and their children, by name of the dialect."""
@@ -47,10 +45,7 @@ class ActuationController:
 
     async def run(self) -> None:
         """Watch objects until cancelled."""
-        try:
-            await self._objects.run()
-        finally:
-            await self.stop()
+        await self._objects.run()
 
     async def stop(self) -> None:
         """Stop reconciling and watching."""
@@ -101,7 +96,7 @@ class ActuationController:
 
     def _ask(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self.queue.add(key, next(self._rounds))
+            self.queue.add(key)
 
     def _watch_dialects(self) -> None:
         """Watch the kinds of the dialects that Servers refer to, and no others."""

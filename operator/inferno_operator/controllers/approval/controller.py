@@ -3,7 +3,6 @@
 import asyncio
 from collections import defaultdict
 from functools import partial
-from itertools import count
 
 from inferno_operator.controllers.approval.approver import Gate
 from inferno_operator.controllers.approval.ports import KeySource
@@ -49,7 +48,6 @@ class PlansController:
         now: Now,
         key: KeySource,
     ) -> None:
-        self._rounds = count()
         self._objects = informers.subscribe(FOLLOWED, self._changed)
         book = Book(self._objects, cluster, now, key)
         self.gate = Gate(book, now)
@@ -60,10 +58,7 @@ class PlansController:
 
     async def run(self) -> None:
         """Watch objects until cancelled."""
-        try:
-            await self._objects.run()
-        finally:
-            await self.stop()
+        await self._objects.run()
 
     async def stop(self) -> None:
         """Stop reconciling."""
@@ -76,4 +71,4 @@ class PlansController:
         """
         kind = difference.place.kind
         if kind == PLAN or (kind == OPTIMIZER and difference.concerns(generation_of)):
-            self.queue.add(difference.place.key.namespace, next(self._rounds))
+            self.queue.add(difference.place.key.namespace)

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable
 from functools import partial
-from itertools import count
 
 from inferno_operator.controllers.boosters.cache import BoosterCache
 from inferno_operator.controllers.boosters.reconcile import Context, reconcile
@@ -39,7 +38,6 @@ class BoosterController:
         )
         self._cache = BoosterCache(dialect, self._objects)
         self._unserved: dict[Area, str] = {}
-        self._rounds = count()
         context = Context(cluster, self._cache, now, unserved=self._missing)
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
 
@@ -82,4 +80,4 @@ class BoosterController:
         if self._objects.missing.keys() - self._unserved.keys():
             return  # an object that is not listed yet would look like a missing one
         for key in keys:
-            self.queue.add(key, next(self._rounds))
+            self.queue.add(key)

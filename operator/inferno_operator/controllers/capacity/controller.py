@@ -60,10 +60,7 @@ class CapacityController:
 
     async def run(self) -> None:
         """Count until cancelled."""
-        try:
-            await self._world.run()
-        finally:
-            await self.stop()
+        await self._world.run()
 
     async def stop(self) -> None:
         """Stop counting and watching."""

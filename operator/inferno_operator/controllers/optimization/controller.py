@@ -4,7 +4,6 @@ import asyncio
 import logging
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 from inferno_operator.controllers.optimization.optimizer_sync import (
@@ -70,7 +69,6 @@ class OptimizationController:
         self._urgent = context.urgent
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
         self._wakes: WorkQueue[Key] = WorkQueue(partial(wake, context=context))
-        self._rounds = count()
         self._synchronization: Synchronization | None = None
         if store is not None:
             self._synchronization = Synchronization(
@@ -88,14 +86,14 @@ class OptimizationController:
             resource, key = observation.resource, observation.reference.key
             if isinstance(resource, Optimizer) and resource.spec.interval is not None:
                 self._urgent.add(key)
-                self.queue.add(key, next(self._rounds))
+                self.queue.add(key)
 
     def wake(self, namespace: str) -> None:
         """Give Servers that are wanted a replica, beside the optimization that runs; then plan."""
         for observation in self._objects.observations(OPTIMIZER, namespace):
             resource = observation.resource
             if isinstance(resource, Optimizer) and resource.spec.interval is not None:
-                self._wakes.add(observation.reference.key, next(self._rounds))
+                self._wakes.add(observation.reference.key)
         self.plan_now(namespace)
 
     async def run(self) -> None:
@@ -146,7 +144,7 @@ class OptimizationController:
 
     def _synchronize(self, namespace: str) -> None:
         if self._synchronization is not None:
-            self._synchronization.add(namespace, next(self._rounds))
+            self._synchronization.add(namespace)
 
     async def _check(self) -> None:
         """Compare the contents of a stateful optimizer regularly: it may have been restarted."""

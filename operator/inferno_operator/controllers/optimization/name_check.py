@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections import defaultdict
-from itertools import count
 
 from inferno_operator.controllers.optimization.names import check_names
 from inferno_operator.controllers.optimization.source import ObjectSource
@@ -51,7 +50,6 @@ class NameCheck:
         self._writer = Writer(cluster, FieldManager.DECISIONS, now)
         self._locks = locks
         self._servers = informers.subscribe([SERVER], self._changed)
-        self._rounds = count()
         self.queue: WorkQueue[str] = WorkQueue(self._check, settle=SETTLE_SECONDS)
 
     async def run(self) -> None:
@@ -68,7 +66,7 @@ class NameCheck:
         if server is None or not difference.concerns(_names):
             return
         if difference.before is not None or not _is_told(server):
-            self.queue.add(difference.place.key.namespace, next(self._rounds))
+            self.queue.add(difference.place.key.namespace)
 
     async def _check(self, namespace: str) -> ReconcileResult:
         try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -73,10 +73,10 @@ class Synchronization:
             WorkQueue(self.release_overdue),
         )
 
-    def add(self, namespace: str, version: Hashable) -> None:
-        """Ask for a version of a namespace."""
+    def add(self, namespace: str) -> None:
+        """Ask for a namespace to be sent, and for what is overdue to be released."""
         for queue in self._queues:
-            queue.add(namespace, version)
+            queue.add(namespace)
 
     async def close(self) -> None:
         """End all work."""

@@ -1,7 +1,6 @@
 """Watch Servers, the workloads that they name, and pods; reconcile per namespace."""
 
 from functools import partial
-from itertools import count
 
 from inferno_operator.controllers.actuation.workloads.reconcile import (
     Context,
@@ -36,7 +35,6 @@ class WorkloadController:
     def __init__(
         self, cluster: Cluster, informers: Informers, system_of: SystemOf, now: Now
     ) -> None:
-        self._rounds = count()
         self._world = WorkloadObjects(cluster, informers, self._changed)
         context = Context(cluster, self._world, system_of, now)
         self.queue: WorkQueue[str] = WorkQueue(
@@ -45,10 +43,7 @@ class WorkloadController:
 
     async def run(self) -> None:
         """Watch objects until cancelled."""
-        try:
-            await self._world.run()
-        finally:
-            await self.stop()
+        await self._world.run()
 
     async def stop(self) -> None:
         """Stop reconciling and watching."""
@@ -61,4 +56,4 @@ class WorkloadController:
             self._changed(namespace)
 
     def _changed(self, namespace: str) -> None:
-        self.queue.add(namespace, next(self._rounds))
+        self.queue.add(namespace)

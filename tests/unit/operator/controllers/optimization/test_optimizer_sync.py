@@ -152,7 +152,7 @@ async def test_an_object_goes_in_time_while_a_request_to_the_optimizer_hangs() -
     keeper.hangs = True
     work = await synchronization(cluster, keeper, NOW + PATIENCE)
 
-    work.add("default", 1)
+    work.add("default")
     await asyncio.to_thread(
         wait_until, lambda: [*cluster.objects], lambda there: T not in there, "no T", 5.0
     )
