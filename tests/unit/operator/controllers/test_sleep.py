@@ -24,6 +24,7 @@ from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.prometheus import QueryResult, Sample
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import Solution, System
+from tests.unit.operator.background import in_background, started
 from tests.unit.operator.engines.prometheus import NOW, Table
 from tests.unit.operator.objects import (
     accelerator,
@@ -161,14 +162,8 @@ class Scene:
         optimization = OptimizationController(context, informers)
         measurement.when_a_plan_is_needed(optimization.plan_now)
         measurement.when_a_server_is_wanted(optimization.wake)
-        controllers = measurement, optimization
-        work = [asyncio.create_task(each.run()) for each in (*controllers, self)]
-        yield
-        for controller in controllers:
-            await controller.stop()
-        for task in work:
-            task.cancel()
-        await asyncio.wait(work)
+        async with in_background(self.run()), started(measurement, optimization):
+            yield
 
     async def run(self) -> None:
         """Start and end the replica, and let Prometheus know."""

@@ -14,6 +14,7 @@ from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers, Subscription
 from inferno_operator.runtime.ports import GoneError, Listing, ObjectChange
 from inferno_optimizer.errors import InfernoError, UnavailableError
+from tests.unit.operator.background import in_background
 from tests.unit.operator.objects import server
 
 SERVER, CAPACITY = kind_of(Server), kind_of(Capacity)
@@ -95,10 +96,8 @@ async def following(
 ) -> AsyncGenerator[tuple[Subscription, Seen]]:
     seen = Seen()
     subscription = informers.subscribe(kinds, seen.changed, listed=seen.listed, lost=seen.lost)
-    task = asyncio.create_task(subscription.run())
-    yield subscription, seen
-    task.cancel()
-    await asyncio.wait([task])
+    async with in_background(subscription.run()):
+        yield subscription, seen
 
 
 def running(

@@ -16,6 +16,7 @@ from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from tests.unit.operator import objects
+from tests.unit.operator.background import started
 from tests.unit.operator.objects import Manifest
 
 TARGETS = ("ModelBooster", "ModelServing")
@@ -119,10 +120,8 @@ async def test_a_model_booster_is_written_in_mode_auto_and_left_alone_in_mode_re
         cluster = boosted(target)
         cluster.add(optimizer(mode))
         controller = ActuationController(cluster, Informers(cluster), lambda: objects.NOW)
-        task = asyncio.create_task(controller.run())
-        await asyncio.sleep(5)
-        task.cancel()
-        await asyncio.wait([task])
+        async with started(controller):
+            await asyncio.sleep(5)
         writes[mode] = {write for write in cluster.writes if "Server s" not in write}
         conditions = cluster.objects["Server", Key("default", "s")]["status"]["conditions"]
 

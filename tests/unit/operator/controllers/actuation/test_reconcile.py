@@ -20,6 +20,7 @@ from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import FieldManager
 from tests.unit.operator import objects
+from tests.unit.operator.background import started
 
 Manifest = dict[str, Any]
 
@@ -489,7 +490,6 @@ async def test_policies_of_any_name_are_found_when_they_come_and_missed_when_the
     scene = Scene(target="Binding")
     scene.decide(A=1)
     controller = ActuationController(scene.cluster, Informers(scene.cluster), scene.now)
-    running = asyncio.create_task(controller.run())
 
     async def told() -> str:
         for _ in range(20):
@@ -502,15 +502,14 @@ async def test_policies_of_any_name_are_found_when_they_come_and_missed_when_the
         return "the same"
 
     before: list[str] = []
-    assert await told() == "NoBinding"
-    for name in ("m-a", "m-b"):
-        scene.add(KTHENA.policy, f"for-{name}", scaled(name))
-    assert await told() == "Moving"
-    scene.add(KTHENA.policy, "for-m-b", scaled("other"))
+    async with started(controller):
+        assert await told() == "NoBinding"
+        for name in ("m-a", "m-b"):
+            scene.add(KTHENA.policy, f"for-{name}", scaled(name))
+        assert await told() == "Moving"
+        scene.add(KTHENA.policy, "for-m-b", scaled("other"))
 
-    assert await told() == "NoBinding"
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+        assert await told() == "NoBinding"
 
 
 def scaled(name: str) -> Manifest:
@@ -531,11 +530,9 @@ async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
         scene.add(kind, name, spec, FieldManager.ACTUATION)
     controller = ActuationController(scene.cluster, Informers(scene.cluster), scene.now)
 
-    running = asyncio.create_task(controller.run())
-    while any(owns(scene.stored(kind, name)) for kind, name in left):
-        await scene.cluster.something_changed()
-    running.cancel()
-    await asyncio.wait([running])
+    async with started(controller):
+        while any(owns(scene.stored(kind, name)) for kind, name in left):
+            await scene.cluster.something_changed()
 
     assert [owns(scene.stored(kind, name)) for kind, name in kept] == [True]
     assert {n: scene.stored(k, n)["spec"] for k, n in left if k == KTHENA.serving} == {

@@ -24,6 +24,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.work_queue import ReconcileResult
 from tests.unit.operator import objects
+from tests.unit.operator.background import in_background
 from tests.unit.operator.objects import NOW
 
 KEY = b"the key of all operators of this cluster"
@@ -220,10 +221,6 @@ async def scene_of(
 
 @asynccontextmanager
 async def _running(scene: Scene) -> AsyncIterator[Scene]:
-    watching = asyncio.create_task(scene.objects.run())
-    await scene.seen()
-    try:
+    async with in_background(scene.objects.run()):
+        await scene.seen()
         yield scene
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)

@@ -17,6 +17,7 @@ from inferno_operator.runtime.fakes import FakeCluster
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.unit.operator import objects
+from tests.unit.operator.background import started
 from tests.unit.operator.controllers.calibration.seen import (
     NOW,
     PAIR,
@@ -224,10 +225,8 @@ def test_the_controller_calibrates_every_minute() -> None:
 
     async def run() -> None:
         controller = CalibrationController(cluster, Counted(), (), lambda: NOW)
-        task = asyncio.create_task(controller.run())
-        await asyncio.sleep(timedelta(minutes=2, seconds=30).total_seconds())
-        task.cancel()
-        await controller.stop()
+        async with started(controller):
+            await asyncio.sleep(timedelta(minutes=2, seconds=30).total_seconds())
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(run())

@@ -19,6 +19,7 @@ from inferno_operator.runtime.ports import RejectedError
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.placement import Node
 from tests.unit.operator import objects
+from tests.unit.operator.background import started
 from tests.unit.operator.controllers.capacity.making import H100, PRODUCT, node, pod
 
 Manifest = dict[str, Any]
@@ -64,11 +65,8 @@ class Scene:
         controller = CapacityController(
             self.cluster, Informers(self.cluster), now, self.changed.append
         )
-        task = asyncio.create_task(controller.run())
-        yield controller
-        await controller.stop()
-        task.cancel()
-        await asyncio.wait([task])
+        async with started(controller):
+            yield controller
 
     def status(self, name: str = "cards", namespace: str = "default") -> Manifest:
         stored: Manifest = self.cluster.objects["Capacity", Key(namespace, name)]

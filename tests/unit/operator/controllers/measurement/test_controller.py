@@ -21,6 +21,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency, Observer
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.forecast import FIRST_RATIO
+from tests.unit.operator.background import started
 from tests.unit.operator.engines.prometheus import NOW, Table
 from tests.unit.operator.objects import server, service_class
 
@@ -69,11 +70,8 @@ class Scene:
         controller = MeasurementController(
             self.cluster, Informers(self.cluster), self.survey, INTERVAL, self.now, self.observer
         )
-        task = asyncio.create_task(controller.run())
-        yield controller
-        await controller.stop()
-        task.cancel()
-        await asyncio.wait([task])
+        async with started(controller):
+            yield controller
 
     async def cycles(self, count: int) -> None:
         """Wait until so many more cycles have ended; the first one is due at once."""

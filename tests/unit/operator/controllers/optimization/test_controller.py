@@ -16,6 +16,7 @@ from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import System
+from tests.unit.operator.background import in_background, started
 from tests.unit.operator.objects import (
     NOW,
     Manifest,
@@ -57,11 +58,8 @@ async def running(
     controller = OptimizationController(
         context, Informers(cluster), stateful=stateful, store=keeper
     )
-    task = asyncio.create_task(controller.run())
-    yield controller
-    await controller.stop()
-    task.cancel()
-    await asyncio.wait([task])
+    async with started(controller):
+        yield controller
 
 
 async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
@@ -144,24 +142,17 @@ async def test_a_mirror_that_misses_something_says_what_and_why() -> None:
     cluster.unserved.add("Server")
     objects = Informers(cluster).subscribe(map(kind_of, RESOURCES))
     mirror = Mirrored(objects, patience=0.01)
-    task = asyncio.create_task(objects.run())
-
-    with pytest.raises(UnavailableError, match=r"not known yet: servers: .*no such kind"):
-        await mirror.objects("default")
-
-    task.cancel()
-    await asyncio.wait([task])
+    async with in_background(objects.run()):
+        with pytest.raises(UnavailableError, match=r"not known yet: servers: .*no such kind"):
+            await mirror.objects("default")
 
 
 async def test_an_object_that_cannot_be_read_is_mirrored_with_its_problem() -> None:
     cluster = cluster_of({**server("S"), "spec": {}})
     objects = Informers(cluster).subscribe(map(kind_of, RESOURCES))
     mirror = Mirrored(objects)
-    task = asyncio.create_task(objects.run())
-
-    (seen,) = await mirror.objects("default")
+    async with in_background(objects.run()):
+        (seen,) = await mirror.objects("default")
 
     assert seen.resource is None
     assert seen.problem
-    task.cancel()
-    await asyncio.wait([task])

@@ -14,6 +14,7 @@ from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
+from tests.unit.operator.background import started
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
@@ -34,13 +35,8 @@ PATIENCE_S = 10.0
 async def checking(cluster: FakeCluster) -> AsyncGenerator[None]:
     locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
     check = NameCheck(cluster, Informers(cluster), OnDemand(cluster), lambda: NOW, locks)
-    task = asyncio.create_task(check.run())
-    try:
+    async with started(check):
         yield
-    finally:
-        await check.stop()
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def cluster_of(*manifests: Manifest) -> FakeCluster:

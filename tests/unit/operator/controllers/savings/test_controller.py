@@ -16,6 +16,7 @@ from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer, ServerSpending
+from tests.unit.operator.background import started
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
@@ -84,11 +85,8 @@ class Scene:
             lambda: NOW + timedelta(seconds=asyncio.get_running_loop().time()),
             self.observer,
         )
-        task = asyncio.create_task(controller.run())
-        yield
-        await controller.stop()
-        task.cancel()
-        await asyncio.wait([task])
+        async with started(controller):
+            yield
 
     async def steps(self, count: int) -> None:
         """Let so many steps pass; the first one is due at once."""

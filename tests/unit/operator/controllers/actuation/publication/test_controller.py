@@ -15,6 +15,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import GoneError, ObjectChange, RejectedError
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator import objects
+from tests.unit.operator.background import in_background
 
 SERVER = kind_of(Server)
 S = Key("default", "s")
@@ -58,11 +59,9 @@ def decided(replicas: int, name: str = "S") -> dict[str, Any]:
 
 @asynccontextmanager
 async def watching(publication: Publication) -> AsyncGenerator[None, None]:
-    task = asyncio.create_task(publication.run())
-    await until(lambda: not publication.unready())
-    yield
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with in_background(publication.run()):
+        await until(lambda: not publication.unready())
+        yield
 
 
 async def until(met: Callable[[], bool]) -> None:
@@ -139,13 +138,11 @@ async def test_a_namespace_without_rights_does_not_silence_the_others() -> None:
     cluster.add(decided(2))
     publication = Publication(cluster, Informers(cluster, ("closed", "default")))
 
-    task = asyncio.create_task(publication.run())
-    await until(lambda: bool(list(publication.decisions())))
-    with pytest.raises(UnavailableError, match="servers is forbidden"):
-        publication.decision(Key("closed", "s"))
-    assert publication.decision(S).on("A") == 2
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with in_background(publication.run()):
+        await until(lambda: bool(list(publication.decisions())))
+        with pytest.raises(UnavailableError, match="servers is forbidden"):
+            publication.decision(Key("closed", "s"))
+        assert publication.decision(S).on("A") == 2
 
 
 def autoscaler(

@@ -19,6 +19,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import RejectedError, Served
 from inferno_optimizer.system import IDLE
 from tests.unit.operator import objects
+from tests.unit.operator.background import in_background, started
 from tests.unit.operator.controllers.actuation.workloads.late import LateCluster
 
 Manifest = dict[str, Any]
@@ -177,15 +178,9 @@ async def running(scene: Scene) -> AsyncGenerator[WorkloadController]:
     workloads = WorkloadController(
         scene.cluster, informers, lambda resources: build_system(resources).system, scene.now
     )
-    controllers = workloads, ActuationController(scene.cluster, informers, scene.now)
-    running = [controller.run() for controller in controllers]
-    tasks = [asyncio.create_task(task) for task in (*running, scene.live())]
-    yield workloads
-    for controller in controllers:
-        await controller.stop()
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+    boosters = ActuationController(scene.cluster, informers, scene.now)
+    async with in_background(scene.live()), started(workloads, boosters):
+        yield workloads
 
 
 async def test_a_decision_reaches_the_deployment_and_what_runs_comes_back() -> None:
