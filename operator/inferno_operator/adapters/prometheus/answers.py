@@ -5,6 +5,7 @@ another form is refused as a whole: half an answer would count as less load.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,15 +53,10 @@ def decode_answer(body: bytes, at: float) -> QueryResult:
         of another time.
     """
     document = _document(body)
-    try:
+    with _form_of_the_api("samples", body):
         data = document["data"]
         samples = tuple(_samples(data["resultType"], data["result"]))
         warnings = tuple(_warnings(document))
-    except UnusableError:
-        raise
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        text = f"the answer has no samples in the form of the API: {quoted(body)}"
-        raise UnusableError(text) from error
     for sample in samples:
         if not abs(sample.time - at) <= CLOCKS_APART:
             raise UnusableError(_of_another_time(sample.time, at))
@@ -84,14 +80,9 @@ def decode_range(body: bytes, start: float, end: float) -> RangeResult:
         some of another time.
     """
     document = _document(body)
-    try:
+    with _form_of_the_api("series", body):
         series = tuple(_series(document["data"]))
         warnings = tuple(_warnings(document))
-    except UnusableError:
-        raise
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        text = f"the answer has no series in the form of the API: {quoted(body)}"
-        raise UnusableError(text) from error
     for time in (time for one in series for time in one.times[:: max(len(one.times) - 1, 1)]):
         if not start - CLOCKS_APART <= time <= end + CLOCKS_APART:
             raise UnusableError(_of_another_time(time, start))
@@ -139,6 +130,18 @@ def _document(body: bytes) -> Mapping[str, Any]:
     if not isinstance(document, dict) or document.get("status") != "success":
         raise UnusableError(f"the answer is not that of Prometheus: {error_text(body)}")
     return document
+
+
+@contextmanager
+def _form_of_the_api(content: str, body: bytes) -> Iterator[None]:
+    """Turn what is raised when an answer has another form into an `UnusableError`."""
+    try:
+        yield
+    except UnusableError:
+        raise
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        text = f"the answer has no {content} in the form of the API: {quoted(body)}"
+        raise UnusableError(text) from error
 
 
 def _warnings(document: Mapping[str, Any]) -> Iterator[str]:

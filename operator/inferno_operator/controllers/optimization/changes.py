@@ -336,10 +336,7 @@ def _role_part(allocation: Allocation) -> Manifest:
 def _part(allocation: Allocation) -> Manifest:
     """The manifest of an allocation without its mix."""
     return {
-        "accelerator": allocation.accelerator,
-        "numReplicas": allocation.replicas,
-        "maxBatch": allocation.max_batch_size,
-        "cost": round(allocation.cost, DIGITS),
+        **_role_part(allocation),
         "itlAverage": round(allocation.itl_ms, DIGITS),
         "waitAverage": round(allocation.wait_ms, DIGITS),
         "ttftAverage": round(allocation.ttft_ms, DIGITS),
