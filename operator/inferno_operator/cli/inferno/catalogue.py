@@ -6,6 +6,16 @@ from typing import Annotated
 import typer
 
 from inferno_operator.cli.console import Format, Output, show
+from inferno_operator.cli.options.estimate import (
+    CachePrecision,
+    CardCount,
+    CardName,
+    InputTokens,
+    ModelConfig,
+    ModelName,
+    OutputTokens,
+    WeightPrecision,
+)
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -71,40 +81,14 @@ def list_known_models(output: Output = Format.TABLE) -> None:
 )
 def estimate_model(  # noqa: PLR0913 - an argument for each option
     *,
-    accelerator: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="The card; `inferno catalogue accelerators` has all."),
-    ],
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="A model of `inferno catalogue models`; with --model-config, the name to give it.",
-            show_default=False,
-        ),
-    ] = "",
-    model_config: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE", help="The config.json of a model on Hugging Face.", show_default=False
-        ),
-    ] = "",
-    accelerator_count: Annotated[
-        int, typer.Option(min=1, help="Cards of a replica, which share each layer.")
-    ] = 1,
-    dtype: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published.",
-            show_default=False,
-        ),
-    ] = "",
-    kv_dtype: Annotated[
-        str, typer.Option(metavar="NAME", help="Precision of the cache: bf16 or fp8.")
-    ] = "bf16",
-    input_tokens: Annotated[int, typer.Option(min=1, help="Mean input tokens of requests.")] = 1024,
-    output_tokens: Annotated[int, typer.Option(min=1, help="Mean output tokens.")] = 256,
+    accelerator: CardName,
+    model: ModelName = "",
+    model_config: ModelConfig = "",
+    accelerator_count: CardCount = 1,
+    dtype: WeightPrecision = "",
+    kv_dtype: CachePrecision = "bf16",
+    input_tokens: InputTokens = 1024,
+    output_tokens: OutputTokens = 256,
     output: Output = Format.YAML,
 ) -> None:
     """Estimate the performance of a model that nobody has measured, as a Model to paste.
