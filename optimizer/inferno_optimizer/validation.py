@@ -92,13 +92,20 @@ def find_problems(system: System) -> tuple[Problem, ...]:
 
 
 def _problems(system: System) -> Iterator[Problem]:
-    accelerators = {a.name: a.multiplicity for a in system.accelerators}
     strange = _strange_names(system)
-    promised = {(c.name, m) for c in system.classes for m, t in c.targets.items() if t.ttft_ms > 0}
-    placed = (p for p in system.profiles if p.accelerator in accelerators)
-    prefilled = {p.model for p in placed if _needs_input(p.parameters)}
     for accelerator in system.accelerators:
         yield from _accelerator_problems(accelerator)
+    yield from _problems_of_profiles(system, strange)
+    for service_class in system.classes:
+        yield from _class_problems(service_class)
+    yield from _problems_of_servers(system, strange)
+    for card_type, count in system.capacity.items():
+        yield from _sensible("capacity", card_type, {"count": count})
+    yield from _unmatched_types(system)
+
+
+def _problems_of_profiles(system: System, strange: "_StrangeNames") -> Iterator[Problem]:
+    accelerators = {a.name: a.multiplicity for a in system.accelerators}
     for profile in system.profiles:
         yield from _profile_problems(profile, accelerators)
         yield from _unknown_accelerator(profile, strange)
@@ -107,16 +114,18 @@ def _problems(system: System) -> Iterator[Problem]:
         yield from _profile_problems(role, accelerators, part)
         yield from _unknown_accelerator(role, strange, part)
         yield from _role_problems(role, part)
-    for service_class in system.classes:
-        yield from _class_problems(service_class)
+
+
+def _problems_of_servers(system: System, strange: "_StrangeNames") -> Iterator[Problem]:
+    promised = {(c.name, m) for c in system.classes for m, t in c.targets.items() if t.ttft_ms > 0}
+    accelerators = {a.name for a in system.accelerators}
+    placed = (p for p in system.profiles if p.accelerator in accelerators)
+    prefilled = {p.model for p in placed if _needs_input(p.parameters)}
     for server in system.servers:
         yield from _server_problems(server)
         yield from _unknown_names(server, strange)
         if server.model in prefilled and (server.service_class, server.model) in promised:
             yield from _missing_input(server)
-    for card_type, count in system.capacity.items():
-        yield from _sensible("capacity", card_type, {"count": count})
-    yield from _unmatched_types(system)
 
 
 def _unmatched_types(system: System) -> Iterator[Problem]:

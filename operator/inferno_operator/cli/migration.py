@@ -252,6 +252,10 @@ class _NamespaceObjects:
                 names = ", ".join(c.name for c in others)
                 self._tell(f"Model {model}: class {chosen.name}: also in {names}; WVA takes any")
             return chosen
+        return self._own_class(model)
+
+    def _own_class(self, model: str) -> ClassOfService:
+        """The class of a model that is in no class: its own targets, or none."""
         targets = self.settings.targets
         found = targets.get((self.namespace, model)) or targets.get(("", model))
         if found is None or not (found.target_ttft or found.target_itl):

@@ -276,7 +276,7 @@ def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) ->
 
     try:
         return replay(scenario, policy, home, tell=progress)
-    except Exception as error:
+    except Exception as error:  # the code of a policy of the user may raise anything
         if policy.name in POLICIES or isinstance(error, InfernoError):
             raise
         raise InputError(_failure(name, error)) from error

@@ -118,14 +118,8 @@ class Survey:
         return found
 
     async def _shared(self, measures: Mapping[Key, Measure], take: Receive) -> None:
-        groups: defaultdict[GroupIdentity, dict[Key, Measure]] = defaultdict(dict)
-        for key, measure in measures.items():
-            try:
-                groups[self._identity(measure)][key] = measure
-            except InputError as error:
-                await take(
-                    {key: SurveyResult(Reading(refused=str(error), time=self._clock()), None)}
-                )
+        groups, refused = self._grouped(measures)
+        await take(refused)
         custom = groups.pop(_OWN_QUERIES, {})
         await take({key: SurveyResult(Reading(time=self._clock()), None) for key in custom})
         parts = {
@@ -147,6 +141,20 @@ class Survey:
             async for told in self._rounds.ask(chunk, part[1], members.first, effort):
                 await take(_results(members, chunk.source, told))
             self._seconds[part] = asyncio.get_running_loop().time() - began
+
+    def _grouped(
+        self, measures: Mapping[Key, Measure]
+    ) -> tuple[dict[GroupIdentity, dict[Key, Measure]], Results]:
+        """Return the servers that share queries, and why some cannot be asked about."""
+        groups: defaultdict[GroupIdentity, dict[Key, Measure]] = defaultdict(dict)
+        refused = {}
+        for key, measure in measures.items():
+            try:
+                groups[self._identity(measure)][key] = measure
+            except InputError as error:
+                reading = Reading(refused=str(error), time=self._clock())
+                refused[key] = SurveyResult(reading, None)
+        return groups, refused
 
     def _group(self, identity: GroupIdentity, members: "_Members") -> SeriesGroup:
         name, labels, windows = identity

@@ -51,15 +51,9 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
     parts = dict(_parts(decided, sizes))
     if not _is_reduced(decided, parts, candidates):
         return solution
-    cards = {use.type: use.usable for use in solution.capacity}
-    capacity = np.array([cards.get(name, 0) for name in candidates.types], dtype=np.int64)
-    served = {i: d for i, d in decided.items() if d.reason is Reason.ALLOCATED}
-    plan = fill(candidates, capacity, partial(_follow, served, parts))
-    left = np.maximum(capacity - plan.used(candidates), 0)
-    new = {decision.server: decision for decision in decide(candidates, plan, left)}
-    kept = {d.server: d for i, d in served.items() if _is_followed(plan, i, d, parts)}
+    anew = _planned_anew(solution, decided, parts, candidates)
     catalogue = Catalogue(sizes.system)
-    decisions = warned(catalogue, ({**told, **new, **kept}[name] for name in told))
+    decisions = warned(catalogue, ({**told, **anew}[name] for name in told))
     cost = sum(d.allocation.cost for d in decisions if d.allocation is not None)
     return replace(
         solution,
@@ -67,6 +61,20 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
         certificate=replace(solution.certificate, objective=cost),
         capacity=capacity_of(catalogue, decisions, {}),
     )
+
+
+def _planned_anew(
+    solution: Solution, decided: Decided, parts: Parts, candidates: Candidates
+) -> dict[str, Decision]:
+    """Return the decisions of a plan that keeps what runs, by server."""
+    cards = {use.type: use.usable for use in solution.capacity}
+    capacity = np.array([cards.get(name, 0) for name in candidates.types], dtype=np.int64)
+    served = {i: d for i, d in decided.items() if d.reason is Reason.ALLOCATED}
+    plan = fill(candidates, capacity, partial(_follow, served, parts))
+    left = np.maximum(capacity - plan.used(candidates), 0)
+    new = {decision.server: decision for decision in decide(candidates, plan, left)}
+    kept = {d.server: d for i, d in served.items() if _is_followed(plan, i, d, parts)}
+    return {**new, **kept}
 
 
 def _parts(decided: Decided, sizes: Sizes) -> Iterator[tuple[int, RowReplicas]]:

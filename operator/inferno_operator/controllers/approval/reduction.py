@@ -72,12 +72,10 @@ def reduction_of(
 
     Parameters
     ----------
-    decisions
-        Those of a Plan.
+    decisions, catalogue
+        Those of a Plan, and the system that was optimized.
     servers
         All Servers of the namespace, as they are now.
-    catalogue
-        The system that was optimized.
     """
     in_service = {s.metadata.name: s for s in servers if _follows(s)}
     if not in_service:
@@ -91,14 +89,21 @@ def reduction_of(
     rates = _rates([change for change in changes if change.moves], catalogue)
     gained = _gained(decisions, {s.metadata.name: s for s in servers}, catalogue)
     losses = [c for c in changes if not c.is_served and not _is_displaced(c, gained, catalogue)]
-    emptied = sorted(c.decision.server for c in losses if not c.after and _load(c.server) > 0)
     return Reduction(
         replicas=sum(map(_count, running.values())),
         replicas_taken=round(sum(_taken(change, rates) for change in changes), DIGITS),
-        load=round(sum(_load(s) for name, s in in_service.items() if running[name]), DIGITS),
+        load=round(
+            sum(_load(in_service[name]) for name, placed in running.items() if placed), DIGITS
+        ),
         load_lost=round(sum(_lost(change, rates) for change in losses), DIGITS),
-        emptied=tuple(emptied[:MAX_EMPTIED]),
+        emptied=_emptied(losses),
     )
+
+
+def _emptied(losses: Iterable[_Change]) -> tuple[str, ...]:
+    """Return the Servers with load that keep no replica, as many as a Plan names."""
+    emptied = sorted(c.decision.server for c in losses if not c.after and _load(c.server) > 0)
+    return tuple(emptied[:MAX_EMPTIED])
 
 
 def _follows(server: Server) -> bool:

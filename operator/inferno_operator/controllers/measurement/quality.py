@@ -214,15 +214,10 @@ def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> d
     if rate is not None:
         fields["arrival_rate"] = round(rate * PER_MINUTE, DIGITS)
     for name, field, scale in _MEANS:
-        value = _mean(reading, name)
         kept = getattr(before, field) if before else None
-        if name in TOKENS and rate is None:  # nor are the lengths known
-            pass
-        elif value is not None:
-            kept = value * scale
-        elif name in TOKENS:
-            kept = _of_few(reading, name, kept, before)
-        fields[field] = _rounded(kept)
+        is_known = rate is not None or name not in TOKENS  # lengths are known with the rate
+        value = _newer(reading, name, kept, before, scale) if is_known else kept
+        fields[field] = _rounded(value)
     fields["tokens_per_step"] = _tokens_per_step(reading)
     fields["avg_computed_tokens"] = _computed(reading, fields["avg_in_tokens"])
     for name, field in _GAUGES:
@@ -286,6 +281,16 @@ def _computed(reading: Reading, inputs: float | None) -> float | None:
     if share is None or inputs is None:
         return None
     return _rounded(inputs * (1.0 - min(max(share, 0.0), 1.0)))
+
+
+def _newer(
+    reading: Reading, name: str, kept: float | None, before: Measured | None, scale: float
+) -> float | None:
+    """Return a mean in the unit of its field; the one before where there is no newer one."""
+    value = _mean(reading, name)
+    if value is not None:
+        return value * scale
+    return _of_few(reading, name, kept, before) if name in TOKENS else kept
 
 
 def _of_few(

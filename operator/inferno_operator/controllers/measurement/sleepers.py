@@ -67,16 +67,19 @@ def with_demand(
     newest = _without_replicas(newest, server, reading)
     if newest.quality == "Idle" and newest.message == NOTHING + STAYS:
         newest = newest.model_copy(update={"message": NOTHING})
-    known = before.demand if before else None
+    known = (before.demand if before else None) or MeasuredDemand()
     is_idle = newest.quality == "Idle" and reading.requests == 0
-    rate = known.mean_rate if mean_rate is None and known else mean_rate
     demand = MeasuredDemand(
-        requests=None if reading.requests is None else round(reading.requests, DIGITS),
-        mean_rate=None if rate is None else round(rate, DIGITS),
-        idle_since=((known and known.idle_since) or newest.time) if is_idle else None,
+        requests=_rounded(reading.requests),
+        mean_rate=_rounded(known.mean_rate if mean_rate is None else mean_rate),
+        idle_since=(known.idle_since or newest.time) if is_idle else None,
         message=reading.problem,
     )
     return newest.model_copy(update={"demand": demand})
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)
 
 
 def _without_replicas(newest: Measured, server: Server, reading: DemandReading) -> Measured:
