@@ -73,8 +73,7 @@ class Scene:
 
     def decide(self, server: str, reason: str = "Allocated", **replicas: int) -> None:
         """Write the decision on a Server."""
-        key = Key("default", server.lower())
-        stored = self.cluster.objects["Server", key]
+        stored = self.server(server.lower())
         mix = [{"accelerator": a, "numReplicas": n} for a, n in replicas.items() if n]
         whole = {"accelerator": "", "numReplicas": 0, **(mix[0] if mix else {}), "mix": mix}
         condition = {
@@ -109,8 +108,12 @@ class Scene:
         replicas: int = self.cluster.objects["Deployment", Key("default", name)]["spec"]["replicas"]
         return replicas
 
+    def server(self, name: str = "s") -> Manifest:
+        stored: Manifest = self.cluster.objects["Server", Key("default", name)]
+        return stored
+
     def condition(self, server: str = "s") -> Manifest:
-        status = self.cluster.objects["Server", Key("default", server)].get("status", {})
+        status = self.server(server).get("status", {})
         found = (c for c in status.get("conditions", ()) if c["type"] == "Actuated")
         return next(found, {"reason": "", "message": "", "status": ""})
 
@@ -163,6 +166,23 @@ class Scene:
         self.cluster.add({"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
 
 
+def one_server(
+    replicas: int,
+    *,
+    decided: int | None = None,
+    load: int = 1,
+    a: int = 4,
+    cluster: FakeCluster | None = None,
+) -> Scene:
+    """Server S on Deployment a, which has replicas that are ready, and so many are decided."""
+    scene = Scene(a, cluster=cluster)
+    scene.add("S", workload("A", "a"), load=load)
+    scene.deploy("a", replicas)
+    if decided is not None:
+        scene.decide("S", A=decided)
+    return scene
+
+
 def _status(*, ready: bool, since: str) -> Manifest:
     condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": since}
     return {"phase": "Running", "conditions": [condition]}
@@ -184,16 +204,13 @@ async def running(scene: Scene) -> AsyncGenerator[WorkloadController]:
 
 
 async def test_a_decision_reaches_the_deployment_and_what_runs_comes_back() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a")
-    scene.decide("S", A=2)
+    scene = one_server(0, decided=2)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Moving")
         await scene.until(lambda: scene.reason() == "Actuated")
         await scene.until(lambda: len(scene.cluster.events) == 2)
-    current = scene.cluster.objects["Server", Key("default", "s")]["spec"]["currentAlloc"]
+    current = scene.server()["spec"]["currentAlloc"]
 
     assert scene.replicas("a") == 2
     assert (current["accelerator"], current["numReplicas"], current["cost"]) == ("A", 2, 20)
@@ -207,14 +224,14 @@ async def test_replicas_that_have_just_started_are_told_where_prompts_are_cached
     scene = Scene()
     load = {"arrivalRate": 30, "avgInTokens": 100, "avgOutTokens": 1, "cachedTokens": cached}
     scene.add("S", workload("A", "a"))
-    stored = scene.cluster.objects["Server", Key("default", "s")]
+    stored = scene.server()
     measured = {"time": scene.time(), "quality": "Fresh", "load": load}
     scene.cluster.add({**stored, "status": {"measured": measured}})
     scene.deploy("a", 1)
     scene.decide("S", A=1)
 
     def told() -> tuple[int, int]:
-        current = scene.cluster.objects["Server", Key("default", "s")]["spec"]["currentAlloc"]
+        current = scene.server()["spec"]["currentAlloc"]
         return current["numReplicas"], current.get("coldReplicas", 0)
 
     async with running(scene):
@@ -251,7 +268,7 @@ async def test_numbers_of_replicas_are_written_before_reports_while_a_plan_arriv
         scene.add(name, workload("A", name.lower()))
         scene.deploy(name.lower())
     scene.decide("S", A=2)
-    undecided = scene.cluster.objects["Server", Key("default", "t")]
+    undecided = scene.server("t")
     allocation = {"accelerator": "A", "numReplicas": 1}
     stale = {"type": ALLOCATED, "status": "False", "reason": "NoCapacity", "message": ""}
     stale["lastTransitionTime"] = scene.time()
@@ -267,10 +284,7 @@ async def test_numbers_of_replicas_are_written_before_reports_while_a_plan_arriv
 
 
 async def test_nothing_is_written_once_everything_has_arrived() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 2)
-    scene.decide("S", A=2)
+    scene = one_server(2, decided=2)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Actuated")
@@ -282,9 +296,7 @@ async def test_nothing_is_written_once_everything_has_arrived() -> None:
 
 
 async def test_mode_recommend_stops_all_writes_to_workloads_and_its_end_resumes_them() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a")
+    scene = one_server(0)
     recommending, auto = objects.optimizer(optimize=False), objects.optimizer(optimize=False)
     recommending["spec"]["mode"] = "Recommend"
     scene.cluster.add(recommending)
@@ -329,10 +341,7 @@ async def test_two_servers_swap_full_pools() -> None:
 
 
 async def test_a_server_without_room_says_which_cards_are_missing() -> None:
-    scene = Scene(a=2)
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a")
-    scene.decide("S", A=3)
+    scene = one_server(0, decided=3, a=2)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "NoRoom")
@@ -342,9 +351,7 @@ async def test_a_server_without_room_says_which_cards_are_missing() -> None:
 
 
 async def test_pods_without_a_node_are_given_up_and_tried_again_later() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 1)
+    scene = one_server(1)
     scene.unstarted.add("a")
     scene.decide("S", A=2)
 
@@ -363,11 +370,8 @@ async def test_pods_without_a_node_are_given_up_and_tried_again_later() -> None:
 async def test_a_load_that_moved_within_the_tolerance_blocks_no_reduction(
     now: float, reason: str, replicas: int
 ) -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 2)
-    scene.decide("S", A=1)  # for 60 requests/min, which one replica carries just
-    stored = scene.cluster.objects["Server", Key("default", "s")]
+    scene = one_server(2, decided=1)  # for 60 requests/min, which one replica carries just
+    stored = scene.server()
     spec = stored["spec"]
     spec["desiredAlloc"]["load"] = {"arrivalRate": 60, "avgLength": 1}
     spec["currentAlloc"]["load"] = {"arrivalRate": now, "avgLength": 1}
@@ -441,9 +445,7 @@ async def test_a_workload_that_does_not_exist_is_named_until_it_does() -> None:
 
 
 async def test_an_accelerator_without_a_workload_is_named() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 1)
+    scene = one_server(1)
     scene.decide("S", B=1)
 
     async with running(scene):
@@ -458,8 +460,7 @@ async def test_a_workload_of_two_servers_runs_the_older_one() -> None:
     scene.deploy("a")
     for minute, name in enumerate(("S", "T")):
         scene.add(name, workload("A", "a"))
-        key = Key("default", name.lower())
-        scene.cluster.objects["Server", key]["metadata"]["creationTimestamp"] = objects.born(minute)
+        scene.server(name.lower())["metadata"]["creationTimestamp"] = objects.born(minute)
         scene.decide(name, A=minute + 1)
 
     async with running(scene):
@@ -473,9 +474,7 @@ async def test_a_workload_of_two_servers_runs_the_older_one() -> None:
 async def test_an_autoscaler_on_the_workload_is_named_and_left_alone(
     owners: list[Manifest],
 ) -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 1)
+    scene = one_server(1)
     scene.cluster.add(autoscaler("h", "a", ownerReferences=owners))
     scene.decide("S", A=2)
 
@@ -517,10 +516,7 @@ def autoscaler(name: str, workload: str, **metadata: object) -> Manifest:
 
 async def test_a_workload_that_was_created_again_gets_its_replicas_without_a_pause() -> None:
     """Whoever creates it sets the number of the manifest; that is no fight."""
-    scene = Scene()
-    scene.add("S", workload("A", "a"), load=2)
-    scene.deploy("a", 1)
-    scene.decide("S", A=3)
+    scene = one_server(1, decided=3, load=2)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Actuated")
@@ -554,15 +550,13 @@ async def test_a_workload_that_is_being_deleted_replaces_no_other() -> None:
 
 
 async def test_a_workload_of_another_name_gets_the_replicas_and_the_old_one_keeps_its_own() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"), load=2)
-    scene.deploy("a", 2)
+    scene = one_server(2, load=2)
     scene.deploy("new", 1)
     scene.decide("S", A=2)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Actuated")
-        stored = scene.cluster.objects["Server", Key("default", "s")]
+        stored = scene.server()
         spec = {**stored["spec"], "workloads": [workload("A", "new")]}
         scene.cluster.add({**stored, "spec": spec})
         scene.decide("S", A=2)
@@ -573,10 +567,7 @@ async def test_a_workload_of_another_name_gets_the_replicas_and_the_old_one_keep
 
 
 async def test_a_number_that_is_changed_back_is_set_once_in_five_minutes() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 1)
-    scene.decide("S", A=2)
+    scene = one_server(1, decided=2)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Actuated")
@@ -605,10 +596,7 @@ def set_by_hand(scene: Scene, name: str, replicas: int) -> None:
 async def test_a_number_set_by_hand_stays_also_if_the_watch_shows_it_late(delay: float) -> None:
     """The operator writes at the same time, is refused, and reads the number before its writer."""
     cluster = LateCluster()
-    scene = Scene(cluster=cluster)
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 1)
-    scene.decide("S", A=2)
+    scene = one_server(1, decided=2, cluster=cluster)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Actuated")
@@ -624,10 +612,7 @@ async def test_a_number_set_by_hand_stays_also_if_the_watch_shows_it_late(delay:
 
 
 async def test_a_foreign_number_that_is_the_wanted_one_is_no_conflict() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 1)
-    scene.decide("S", A=2)
+    scene = one_server(1, decided=2)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Actuated")
@@ -640,10 +625,7 @@ async def test_a_foreign_number_that_is_the_wanted_one_is_no_conflict() -> None:
 
 
 async def test_writes_that_fail_three_times_block_the_server_until_they_succeed() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 1)
-    scene.decide("S", A=2)
+    scene = one_server(1, decided=2)
     scene.cluster.failing["Deployment"] = RejectedError("no right to patch")
 
     async with running(scene):
@@ -656,9 +638,7 @@ async def test_writes_that_fail_three_times_block_the_server_until_they_succeed(
 
 
 async def test_nothing_is_scaled_while_nothing_is_decided() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 2)
+    scene = one_server(2)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Held")
@@ -667,9 +647,7 @@ async def test_nothing_is_scaled_while_nothing_is_decided() -> None:
 
 
 async def test_a_server_that_is_not_to_be_served_gives_its_cards_up() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"), load=2)
-    scene.deploy("a", 2)
+    scene = one_server(2, load=2)
     scene.decide("S", reason="NoCapacity")
 
     async with running(scene):
@@ -679,14 +657,12 @@ async def test_a_server_that_is_not_to_be_served_gives_its_cards_up() -> None:
 
 
 async def test_an_idle_server_loses_its_replicas_also_if_its_spec_changes_meanwhile() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"), load=2)
-    scene.deploy("a", 2)
+    scene = one_server(2, load=2)
     scene.decide("S")
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Blocked")  # its load is still there
-        server = scene.cluster.objects["Server", Key("default", "s")]
+        server = scene.server()
         idle = {"arrivalRate": 0, "avgLength": 1}
         current = {**server["spec"]["currentAlloc"], "load": idle}
         scene.cluster.add({**server, "spec": {**server["spec"], "currentAlloc": current}})
@@ -696,14 +672,11 @@ async def test_an_idle_server_loses_its_replicas_also_if_its_spec_changes_meanwh
 
 
 async def test_a_server_that_names_no_workload_any_more_says_that_they_are_released() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"))
-    scene.deploy("a", 1)
-    scene.decide("S", A=1)
+    scene = one_server(1, decided=1)
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Actuated")
-        server = scene.cluster.objects["Server", Key("default", "s")]
+        server = scene.server()
         scene.cluster.add({**server, "spec": {**server["spec"], "workloads": []}})
         scene.decide("S", A=3)
         await scene.until(lambda: scene.reason() == "Released")
