@@ -48,6 +48,11 @@ def test_what_fits_entirely_goes_before_any_share(
     assert replicas(demands, 5, policy) == shares
 
 
+def two_and_a_lower_one(cards: int) -> list[Demand]:
+    """Servers that want 6 and 7 cards, and one of a less important class that wants so many."""
+    return [Demand("low", {"X": cards}, priority=2), Demand("a", {"X": 6}), Demand("b", {"X": 7})]
+
+
 @pytest.mark.parametrize(
     ("policy", "shares"),
     [
@@ -60,13 +65,7 @@ def test_what_fits_entirely_goes_before_any_share(
 def test_all_shares_are_handed_out_at_the_end_when_delayed(
     policy: SaturationPolicy, shares: dict[str, int]
 ) -> None:
-    demands = [
-        Demand("low", {"X": 8}, priority=2),
-        Demand("a", {"X": 6}),
-        Demand("b", {"X": 7}),
-    ]
-
-    assert replicas(demands, 5, policy, delayed=True) == shares
+    assert replicas(two_and_a_lower_one(8), 5, policy, delayed=True) == shares
 
 
 @pytest.mark.parametrize(
@@ -81,13 +80,7 @@ def test_all_shares_are_handed_out_at_the_end_when_delayed(
 def test_undelayed_shares_of_an_important_class_come_before_whole_plans_of_lower_ones(
     policy: SaturationPolicy, shares: dict[str, int]
 ) -> None:
-    demands = [
-        Demand("low", {"X": 4}, priority=2),
-        Demand("a", {"X": 6}),
-        Demand("b", {"X": 7}),
-    ]
-
-    assert replicas(demands, 5, policy) == shares
+    assert replicas(two_and_a_lower_one(4), 5, policy) == shares
 
 
 @pytest.mark.parametrize(
@@ -101,13 +94,7 @@ def test_undelayed_shares_of_an_important_class_come_before_whole_plans_of_lower
 def test_delayed_shares_come_after_whole_plans_of_lower_classes(
     policy: SaturationPolicy, shares: dict[str, int]
 ) -> None:
-    demands = [
-        Demand("low", {"X": 4}, priority=2),
-        Demand("a", {"X": 6}),
-        Demand("b", {"X": 7}),
-    ]
-
-    assert replicas(demands, 5, policy, delayed=True) == shares
+    assert replicas(two_and_a_lower_one(4), 5, policy, delayed=True) == shares
 
 
 @pytest.mark.parametrize("policy", [BY_PRIORITY, ROUND_ROBIN])
@@ -191,7 +178,7 @@ def test_shares_of_a_huge_capacity_are_found_at_once(policy: SaturationPolicy) -
         check=True,
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=60,  # one replica after the other would take minutes
     )
 
     assert done.stdout.split() == ["500000001", "500000000", "500000000"]
